@@ -1,0 +1,237 @@
+"""Arguments of a tool call against the tool's JSON Schema: coerced where models are sloppy, refused where they are wrong.
+
+The rules are part of the behaviour that models and hosts see, so they are written out here instead of taken from a
+validation library: nulls of optional properties are dropped, scalars are coerced, extra properties pass unless the
+schema forbids them.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from typing import Any
+
+from pigeon.wire import codec
+from pigeon.wire.errors import ToolFailed
+
+Schema = dict[str, Any]
+_CHECKS = {
+    "string": lambda v: isinstance(v, str),
+    "boolean": lambda v: isinstance(v, bool),
+    "null": lambda v: v is None,
+    "array": lambda v: isinstance(v, list),
+    "object": lambda v: isinstance(v, dict),
+    "integer": lambda v: (isinstance(v, int) or (isinstance(v, float) and v.is_integer())) and not isinstance(v, bool),
+    "number": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
+}
+
+
+def checked_arguments(tool: str, schema: Schema, arguments: dict[str, Any]) -> dict[str, Any]:
+    """A corrected copy of the arguments; raises `ToolFailed` with one line per error."""
+    value = _coerced(_without_optional_nulls(copy.deepcopy(arguments), schema), schema)
+    errors = list(_errors(value, schema, ""))
+    if errors:
+        lines = "\n".join(f"  - {path or 'root'}: {reason}" for path, reason in errors)
+        raise ToolFailed(
+            f'Validation failed for tool "{tool}":\n{lines}\n\nReceived arguments:\n{codec.pretty(arguments)}'
+        )
+    result: dict[str, Any] = value
+    return result
+
+
+def _types(schema: Schema) -> list[str]:
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return [declared]
+    return list(declared) if isinstance(declared, list) else []
+
+
+def _accepts_null(schema: Schema) -> bool:
+    if not schema or "null" in _types(schema) or schema.get("const", 0) is None or None in schema.get("enum", []):
+        return True
+    return any(_accepts_null(branch) for key in ("anyOf", "oneOf") for branch in schema.get(key, []))
+
+
+def _without_optional_nulls(value: Any, schema: Schema) -> Any:
+    if isinstance(value, list) and isinstance(schema.get("items"), dict):
+        return [_without_optional_nulls(item, schema["items"]) for item in value]
+    if not isinstance(value, dict):
+        return value
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    kept = {}
+    for key, item in value.items():
+        inner = properties.get(key)
+        if inner is None:
+            kept[key] = item
+        elif item is not None or key in required or _accepts_null(inner):
+            kept[key] = _without_optional_nulls(item, inner)
+    return kept
+
+
+def _coerced(value: Any, schema: Schema) -> Any:
+    for branch in schema.get("allOf", []):
+        value = _coerced(value, branch)
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    if branches:
+        return _coerced_to_branch(value, branches)
+    types = _types(schema)
+    if types and not any(_CHECKS[name](value) for name in types if name in _CHECKS):
+        for name in types:
+            changed = _scalar(value, name)
+            if changed is not _UNCHANGED:
+                value = changed
+                break
+    if isinstance(value, dict):
+        return _coerced_object(value, schema)
+    if isinstance(value, list):
+        return _coerced_list(value, schema)
+    return value
+
+
+def _coerced_to_branch(value: Any, branches: list[Schema]) -> Any:
+    if any(not list(_errors(value, branch, "")) for branch in branches):
+        return value
+    for branch in branches:
+        candidate = _coerced(copy.deepcopy(value), branch)
+        if not list(_errors(candidate, branch, "")):
+            return candidate
+    return value
+
+
+def _coerced_object(value: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    properties, rest = schema.get("properties", {}), schema.get("additionalProperties")
+    for key in value:
+        inner = properties.get(key, rest)
+        if isinstance(inner, dict):
+            value[key] = _coerced(value[key], inner)
+    return value
+
+
+def _coerced_list(value: list[Any], schema: Schema) -> list[Any]:
+    first, rest = schema.get("prefixItems", []), schema.get("items")
+    if isinstance(rest, list):
+        first, rest = rest, None
+    for index, item in enumerate(value):
+        inner = first[index] if index < len(first) else rest
+        if isinstance(inner, dict):
+            value[index] = _coerced(item, inner)
+    return value
+
+
+_UNCHANGED = object()
+
+
+def _scalar(value: Any, wanted: str) -> Any:
+    if wanted in ("number", "integer"):
+        return _to_number(value, wanted)
+    if wanted == "boolean":
+        return {"true": True, "false": False, 1: True, 0: False, None: False}.get(_hashable(value), _UNCHANGED)
+    if wanted == "string":
+        return _to_string(value)
+    if wanted == "null" and _hashable(value) in ("", 0):
+        return None
+    return _UNCHANGED
+
+
+def _hashable(value: Any) -> Any:
+    return value if isinstance(value, (str, int, float, type(None))) else _UNCHANGED
+
+
+def _to_number(value: Any, wanted: str) -> Any:
+    if value is None:
+        return 0
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str) and value.strip():
+        try:
+            number = float(value)
+        except ValueError:
+            return _UNCHANGED
+        if not math.isfinite(number) or (wanted == "integer" and not number.is_integer()):
+            return _UNCHANGED
+        return int(number) if number.is_integer() else number
+    return _UNCHANGED
+
+
+def _to_string(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return codec.encode(value).decode()
+    return _UNCHANGED
+
+
+def _errors(value: Any, schema: Schema, path: str) -> Any:
+    types = [name for name in _types(schema) if name in _CHECKS]
+    if types and not any(_CHECKS[name](value) for name in types):
+        yield path, f"must be {' or '.join(types)}"
+        return
+    if "enum" in schema and value not in schema["enum"]:
+        yield path, f"must be one of {', '.join(codec.encode(item).decode() for item in schema['enum'])}"
+    if "const" in schema and value != schema["const"]:
+        yield path, f"must be {codec.encode(schema['const']).decode()}"
+    for branch in schema.get("allOf", []):
+        yield from _errors(value, branch, path)
+    for key in ("anyOf", "oneOf"):
+        branches = schema.get(key)
+        if branches and all(list(_errors(value, branch, path)) for branch in branches):
+            yield path, "must match one of the allowed forms"
+    if isinstance(value, dict):
+        yield from _object_errors(value, schema, path)
+    elif isinstance(value, list):
+        yield from _list_errors(value, schema, path)
+    else:
+        yield from _scalar_errors(value, schema, path)
+
+
+def _object_errors(value: dict[str, Any], schema: Schema, path: str) -> Any:
+    properties, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
+    for key in schema.get("required", []):
+        if key not in value:
+            yield _join(path, key), f"must have required property '{key}'"
+    for key, item in value.items():
+        inner = properties.get(key, rest)
+        if isinstance(inner, dict):
+            yield from _errors(item, inner, _join(path, key))
+        elif inner is False:
+            yield _join(path, key), "is not an allowed property"
+
+
+def _list_errors(value: list[Any], schema: Schema, path: str) -> Any:
+    if len(value) < schema.get("minItems", 0):
+        yield path, f"must have at least {schema['minItems']} items"
+    if len(value) > schema.get("maxItems", len(value)):
+        yield path, f"must have at most {schema['maxItems']} items"
+    items = schema.get("items")
+    if isinstance(items, dict):
+        for index, item in enumerate(value):
+            yield from _errors(item, items, _join(path, str(index)))
+
+
+def _scalar_errors(value: Any, schema: Schema, path: str) -> Any:
+    if isinstance(value, str):
+        if len(value) < schema.get("minLength", 0):
+            yield path, f"must have at least {schema['minLength']} characters"
+        if len(value) > schema.get("maxLength", len(value)):
+            yield path, f"must have at most {schema['maxLength']} characters"
+        if "pattern" in schema and not _matches(schema["pattern"], value):
+            yield path, f"must match {schema['pattern']}"
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        if value < schema.get("minimum", value):
+            yield path, f"must be at least {schema['minimum']}"
+        if value > schema.get("maximum", value):
+            yield path, f"must be at most {schema['maximum']}"
+
+
+def _matches(pattern: str, value: str) -> bool:
+    try:
+        return re.search(pattern, value) is not None
+    except re.error:
+        return True
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key

@@ -1,0 +1,109 @@
+"""Deltas to a message: pure, and constant work per delta."""
+
+from __future__ import annotations
+
+from pigeon.wire.base import ABSENT
+from pigeon.wire.content import AssistantBlock, TextContent, ThinkingContent, ToolCall
+from pigeon.wire.events import (
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolcallDelta,
+    ToolcallEnd,
+    ToolcallStart,
+)
+from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Finished
+from pigeon.wire.messages import AssistantMessage, StopReason
+from pigeon.wire.model import Model
+from pigeon.wire.partial_json import parse_arguments
+from pigeon.wire.usage import Usage, priced, zero_usage
+
+
+class _Block:
+    __slots__ = ("done", "kind", "opened", "parts")
+
+    def __init__(self, opened: BlockOpened) -> None:
+        self.kind = opened.kind
+        self.opened = opened
+        self.parts: list[str] = []
+        self.done: AssistantBlock | None = None
+
+
+class Fold:
+    """One answer as it grows."""
+
+    def __init__(self, model: Model, timestamp: int) -> None:
+        self._model = model
+        self._timestamp = timestamp
+        self._blocks: list[_Block] = []
+        self.usage: Usage = zero_usage()
+
+    def opened(self, delta: BlockOpened) -> StreamEvent:
+        """A block begins."""
+        if delta.index != len(self._blocks):
+            raise ValueError(f"block {delta.index} opened out of order")
+        self._blocks.append(_Block(delta))
+        if delta.kind == "text":
+            return TextStart(content_index=delta.index)
+        if delta.kind == "thinking":
+            return ThinkingStart(content_index=delta.index)
+        return ToolcallStart(content_index=delta.index, id=delta.call_id, tool_name=delta.name)
+
+    def grew(self, delta: BlockGrew) -> StreamEvent:
+        """A block gets longer."""
+        block = self._blocks[delta.index]
+        block.parts.append(delta.text)
+        if block.kind == "text":
+            return TextDelta(content_index=delta.index, delta=delta.text)
+        if block.kind == "thinking":
+            return ThinkingDelta(content_index=delta.index, delta=delta.text)
+        return ToolcallDelta(content_index=delta.index, delta=delta.text)
+
+    def closed(self, delta: BlockClosed) -> StreamEvent:
+        """A block is complete."""
+        block = self._blocks[delta.index]
+        text = "".join(block.parts)
+        if block.kind == "text":
+            block.done = TextContent(text=text, text_signature=delta.signature)
+            return TextEnd(content_index=delta.index, content=text)
+        if block.kind == "thinking":
+            redacted = True if delta.redacted else ABSENT
+            block.done = ThinkingContent(thinking=text, thinking_signature=delta.signature, redacted=redacted)
+            return ThinkingEnd(content_index=delta.index, content=text)
+        call = ToolCall(
+            id=block.opened.call_id,
+            name=block.opened.name,
+            arguments=parse_arguments(text),
+            thought_signature=delta.signature,
+        )
+        block.done = call
+        return ToolcallEnd(content_index=delta.index, tool_call=call)
+
+    def close_open(self) -> list[StreamEvent]:
+        """Close what the stream left open."""
+        left = [index for index, block in enumerate(self._blocks) if block.done is None]
+        return [self.closed(BlockClosed(index=index)) for index in left]
+
+    def metered(self, usage: Usage) -> None:
+        """Take the provider's counts, with this model's prices."""
+        self.usage = priced(usage, self._model.cost)
+
+    def message(self, stop: StopReason, finished: Finished | None = None, error: str | None = None) -> AssistantMessage:
+        """The message as far as it is complete."""
+        return AssistantMessage(
+            content=[block.done for block in self._blocks if block.done is not None],
+            api=self._model.api,
+            provider=self._model.provider,
+            model=self._model.id,
+            usage=self.usage,
+            stop_reason=stop,
+            error_message=ABSENT if error is None else error,
+            timestamp=self._timestamp,
+            response_id=finished.response_id if finished else ABSENT,
+            response_model=finished.response_model if finished else ABSENT,
+            raw_stop_reason=finished.raw_stop if finished else ABSENT,
+        )

@@ -1,0 +1,95 @@
+"""One run, from `agent_start` to `agent_end`: turns until nothing wants another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pigeon.agent.protocols import Conduct, Feed, Gate, Provider, Publish, Queued, Spoken
+from pigeon.agent.scope import Scope
+from pigeon.agent.tool_calls import ToolBatch
+from pigeon.agent.turn import Answer
+from pigeon.wire.events import AgentEnd, AgentStart, MessageEnd, MessageStart, TurnEnd, TurnStart
+from pigeon.wire.inference import Failure
+from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
+
+
+class RunResult:
+    """How a run ended."""
+
+    __slots__ = ("answer", "failure", "will_retry")
+
+    def __init__(self, answer: AssistantMessage | None, failure: Failure | None, will_retry: bool) -> None:
+        self.answer = answer
+        self.failure = failure
+        self.will_retry = will_retry
+
+
+class Run:
+    """Opening messages in, events out; the context is whatever `conduct.request()` says at each turn."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        conduct: Conduct,
+        feed: Feed,
+        publish: Publish,
+        scope: Scope,
+        now: Callable[[], int],
+        gate: Gate | None = None,
+    ) -> None:
+        self._provider = provider
+        self._conduct = conduct
+        self._feed = feed
+        self._publish = publish
+        self._scope = scope
+        self._now = now
+        self._gate = gate
+        self._added: list[Message] = []
+
+    async def run(self, opening: Sequence[Spoken] = (), polls_first: bool = True) -> RunResult:
+        """Play turns until the agent stops; an error or an abort ends the run at once, queues untouched."""
+        await self._publish(AgentStart())
+        await self._publish(TurnStart())
+        for message in opening:
+            await self._say(message)
+        pending = self._feed.next_steering() if polls_first and not self._scope.cancelled else []
+        while True:
+            for item in pending:
+                await self._deliver(item)
+            answer, failure, wants_more = await self._turn()
+            if answer.stop_reason in ("error", "aborted") or self._scope.cancelled:
+                break
+            pending = self._feed.next_steering() or ([] if wants_more else self._feed.next_follow_ups())
+            if not pending and not wants_more:
+                break
+            await self._conduct.between_turns()
+            pending = pending or self._feed.next_steering()
+            await self._publish(TurnStart())
+        retry = answer.stop_reason == "error" and await self._conduct.failed(answer, failure)
+        await self._publish(AgentEnd(messages=self._added, will_retry=retry))
+        return RunResult(answer, failure, retry)
+
+    async def _turn(self) -> tuple[AssistantMessage, Failure | None, bool]:
+        stream = Answer(self._conduct.request(), self._publish, self._now)
+        scope = self._scope.child()
+        try:
+            answer = await stream.stream(self._provider, scope)
+            self._added.append(answer)
+            results: list[ToolResultMessage] = []
+            batch = ToolBatch(self._conduct, self._feed, self._gate, self._publish, self._now, scope)
+            if answer.stop_reason not in ("error", "aborted"):
+                results = await batch.run(answer)
+                self._added.extend(results)
+        finally:
+            scope.close()
+        await self._publish(TurnEnd(message=answer, tool_results=results))
+        return answer, stream.failure, bool(results) and not batch.terminates
+
+    async def _deliver(self, item: Queued) -> None:
+        await self._feed.delivered(item)
+        await self._say(item.message)
+
+    async def _say(self, message: Spoken) -> None:
+        self._added.append(message)
+        await self._publish(MessageStart(message=message))
+        await self._publish(MessageEnd(message=message))

@@ -1,0 +1,117 @@
+"""Stop: a tree of scopes (run > turn > tool). Cancelling a scope cancels everything below it.
+
+Work is only interrupted where it says so, inside `Scope.wait`; between those points it looks at `cancelled`. So an event
+is never half announced because somebody pressed stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from pigeon.wire.errors import Aborted
+
+_T = TypeVar("_T")
+STOP_GRACE = 0.5
+ABANDON_AFTER = 1.0
+
+
+class Scope:
+    """One cancellable piece of work."""
+
+    def __init__(self, parent: Scope | None = None) -> None:
+        self._parent = parent
+        self._callbacks: dict[object, Callable[[], object]] = {}
+        self._cancelled = False
+        self._detach = parent.on_cancel(self.cancel) if parent else _nothing
+        if parent and parent.cancelled:
+            self._cancelled = True
+
+    @property
+    def cancelled(self) -> bool:
+        """True from the moment of cancellation on."""
+        return self._cancelled
+
+    def child(self) -> Scope:
+        """A scope that ends with this one, and may end before."""
+        return Scope(self)
+
+    def cancel(self) -> None:
+        """Stop this work and all below it; further calls change nothing."""
+        if self._cancelled:
+            return
+        self._cancelled = True
+        callbacks = list(self._callbacks.values())
+        self._callbacks.clear()
+        for callback in callbacks:
+            callback()
+
+    def close(self) -> None:
+        """The work is over: the parent forgets this scope."""
+        self._detach()
+
+    def check(self) -> None:
+        """Raise `Aborted` if the scope was cancelled."""
+        if self._cancelled:
+            raise Aborted
+
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call back once at cancellation; the returned function takes that back."""
+        key = object()
+        self._callbacks[key] = callback
+        return lambda: _forget(self._callbacks, key)
+
+    async def wait(self, awaitable: Awaitable[_T]) -> _T:
+        """Await something, or raise `Aborted` as soon as the scope is cancelled."""
+        if self._cancelled:
+            if asyncio.iscoroutine(awaitable):
+                awaitable.close()
+            raise Aborted
+        task = asyncio.current_task()
+        assert task is not None
+        key = object()
+        self._callbacks[key] = task.cancel
+        try:
+            return await awaitable
+        except asyncio.CancelledError:
+            if self.cancelled and task.uncancel() == 0:
+                raise Aborted from None
+            raise
+        finally:
+            self._callbacks.pop(key, None)
+
+    async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run work that may be deaf: after cancellation it gets a grace, then is cancelled, then abandoned."""
+        task = asyncio.ensure_future(work)
+        stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        forget = self.on_cancel(lambda: _resolve(stopped))
+        if self._cancelled:
+            _resolve(stopped)
+        try:
+            await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                await asyncio.wait({task}, timeout=STOP_GRACE)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=ABANDON_AFTER)
+            if not task.done() or task.cancelled():
+                raise Aborted
+            return task.result()
+        finally:
+            forget()
+            if not task.done():
+                task.cancel()
+
+
+def _forget(callbacks: dict[object, Callable[[], object]], key: object) -> None:
+    callbacks.pop(key, None)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,205 @@
+"""The tool calls of one answer: ordered by default, each with exactly one result, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pigeon.agent.arguments import checked_arguments
+from pigeon.agent.protocols import Conduct, Feed, Gate, Publish, Tool, ToolMode
+from pigeon.agent.scope import Scope
+from pigeon.wire.base import Absent, Json
+from pigeon.wire.content import TextContent, ToolCall
+from pigeon.wire.errors import Aborted, ToolFailed
+from pigeon.wire.events import (
+    MessageEnd,
+    MessageStart,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    ToolOutcome,
+)
+from pigeon.wire.messages import AssistantMessage, ToolResultMessage
+
+SKIPPED = "Skipped due to queued user message."
+CUT_OFF = (
+    'Tool call "{name}" was not executed: the response hit the output token limit, so its arguments may be '
+    "truncated. Re-issue the tool call with complete arguments."
+)
+
+
+class Ended:
+    """How a call ended."""
+
+    __slots__ = ("is_error", "outcome")
+
+    def __init__(self, outcome: ToolOutcome, is_error: bool) -> None:
+        self.outcome = outcome
+        self.is_error = is_error
+
+
+class Progress:
+    """What a running tool is given: its id, its scope, and a way to show progress."""
+
+    def __init__(self, call: ToolCall, scope: Scope, publish: Publish) -> None:
+        self._call = call
+        self._publish = publish
+        self._open = True
+        self.scope = scope
+
+    @property
+    def call_id(self) -> str:
+        """The model's id of this call."""
+        return self._call.id
+
+    async def update(self, progress: ToolOutcome) -> None:
+        """Announce everything so far; ignored once the call has ended."""
+        if self._open:
+            await self._publish(
+                ToolExecutionUpdate(
+                    tool_call_id=self._call.id,
+                    tool_name=self._call.name,
+                    args=self._call.arguments,
+                    partial_result=progress,
+                )
+            )
+
+    def end(self) -> None:
+        """No updates from here on."""
+        self._open = False
+
+
+class ToolBatch:
+    """Runs the calls of one answer."""
+
+    def __init__(
+        self, conduct: Conduct, feed: Feed, gate: Gate | None, publish: Publish, now: Callable[[], int], scope: Scope
+    ) -> None:
+        self._conduct = conduct
+        self._feed = feed
+        self._gate = gate
+        self._publish = publish
+        self._now = now
+        self._scope = scope
+        self._terminated: list[bool] = []
+
+    async def run(self, answer: AssistantMessage) -> list[ToolResultMessage]:
+        """All results, in the order of the calls."""
+        calls = [block for block in answer.content if isinstance(block, ToolCall)]
+        results: list[ToolResultMessage] = []
+        tools = self._conduct.tools()
+        for group in grouped(calls, tools, self._conduct.tool_mode()):
+            ended = await self._run_group(group, tools, answer.stop_reason == "length")
+            for call, end in zip(group, ended, strict=True):
+                results.append(await self._report(call, end))
+        return results
+
+    @property
+    def terminates(self) -> bool:
+        """True if every call of the batch asked for the run to end."""
+        return bool(self._terminated) and all(self._terminated)
+
+    async def _run_group(self, group: list[ToolCall], tools: dict[str, Tool], cut_off: bool) -> list[Ended]:
+        ended: list[Ended | None] = [None] * len(group)
+        running: dict[int, asyncio.Task[None]] = {}
+
+        async def finish(index: int, call: ToolCall, tool: Tool, arguments: dict[str, Json]) -> None:
+            ended[index] = await self._announce_end(call, await self._execute(call, tool, arguments))
+
+        for index, call in enumerate(group):
+            await self._publish(ToolExecutionStart(tool_call_id=call.id, tool_name=call.name, args=call.arguments))
+            try:
+                self._must_not_skip(call, cut_off)
+                tool, arguments = await self._prepared(call, tools)
+            except Exception as error:
+                ended[index] = await self._announce_end(call, failure_of(error))
+                continue
+            running[index] = asyncio.ensure_future(finish(index, call, tool, arguments))
+        if running:
+            await asyncio.gather(*running.values())
+        return [end for end in ended if end is not None]
+
+    def _must_not_skip(self, call: ToolCall, cut_off: bool) -> None:
+        self._scope.check()
+        if cut_off:
+            raise ToolFailed(CUT_OFF.format(name=call.name))
+        if self._conduct.interrupts() and self._feed.steering_waits():
+            raise ToolFailed(SKIPPED)
+
+    async def _prepared(self, call: ToolCall, tools: dict[str, Tool]) -> tuple[Tool, dict[str, Json]]:
+        tool = tools.get(call.name)
+        if tool is None:
+            raise ToolFailed(f"Tool {call.name} not found")
+        arguments = checked_arguments(call.name, tool.spec.parameters, tool.prepare(call.arguments))
+        if self._gate is not None:
+            arguments = await self._scope.wait(self._gate.before(call, arguments))
+        self._scope.check()
+        return tool, arguments
+
+    async def _execute(self, call: ToolCall, tool: Tool, arguments: dict[str, Json]) -> Ended:
+        scope = self._scope.child()
+        progress = Progress(call, scope, self._publish)
+        try:
+            ended = Ended(await scope.run(tool.execute(arguments, progress)), is_error=False)
+        except Exception as error:
+            ended = failure_of(error)
+        finally:
+            progress.end()
+            scope.close()
+        if self._gate is not None:
+            try:
+                ended = Ended(*await self._gate.after(call, ended.outcome, ended.is_error))
+            except Exception as error:
+                ended = failure_of(error)
+        return ended
+
+    async def _announce_end(self, call: ToolCall, ended: Ended) -> Ended:
+        await self._publish(
+            ToolExecutionEnd(tool_call_id=call.id, tool_name=call.name, result=ended.outcome, is_error=ended.is_error)
+        )
+        return ended
+
+    async def _report(self, call: ToolCall, ended: Ended) -> ToolResultMessage:
+        outcome = ended.outcome
+        self._terminated.append(outcome.terminate is True)
+        message = ToolResultMessage(
+            tool_call_id=call.id,
+            tool_name=call.name,
+            content=outcome.content,
+            details=outcome.details,
+            is_error=ended.is_error,
+            timestamp=self._now(),
+            usage=outcome.usage,
+        )
+        await self._publish(MessageStart(message=message))
+        await self._publish(MessageEnd(message=message))
+        return message
+
+
+def failure_of(error: Exception) -> Ended:
+    """The error result that stands for an exception."""
+    details = error.details if isinstance(error, ToolFailed) else {}
+    text = str(error) or type(error).__name__
+    if not isinstance(error, (ToolFailed, Aborted)) and type(error) in (KeyError, IndexError, AssertionError):
+        text = f"{type(error).__name__}: {text}"
+    return Ended(
+        ToolOutcome(content=[TextContent(text=text)], details={} if isinstance(details, Absent) else details),
+        is_error=True,
+    )
+
+
+def grouped(calls: list[ToolCall], tools: dict[str, Tool], mode: ToolMode) -> list[list[ToolCall]]:
+    """Calls that may run side by side, in call order: neighbours that only read, or all, or none."""
+    if mode == "parallel":
+        return [calls] if calls else []
+    groups: list[list[ToolCall]] = []
+    last_reads = False
+    for call in calls:
+        tool = tools.get(call.name)
+        reads = mode == "ordered" and tool is not None and tool.reads_only
+        if reads and last_reads:
+            groups[-1].append(call)
+        else:
+            groups.append([call])
+        last_reads = reads
+    return groups

@@ -1,0 +1,105 @@
+"""One answer: ask the provider, announce the stream, end in exactly one complete message."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from pigeon.agent.fold import Fold
+from pigeon.agent.protocols import Provider, Publish
+from pigeon.agent.scope import Scope
+from pigeon.wire.errors import Aborted
+from pigeon.wire.events import MessageEnd, MessageStart, MessageUpdate, StreamEvent
+from pigeon.wire.inference import (
+    BlockClosed,
+    BlockGrew,
+    BlockOpened,
+    Delta,
+    Failure,
+    Finished,
+    Metered,
+    ModelRequest,
+)
+from pigeon.wire.messages import AssistantMessage
+
+ABORT_TEXT = "Request was aborted"
+
+
+class Answer:
+    """One streamed answer; `failure` says why when it ended in an error."""
+
+    def __init__(self, request: ModelRequest, publish: Publish, now: Callable[[], int]) -> None:
+        self._fold = Fold(request.model, now())
+        self._request = request
+        self._publish = publish
+        self._started = False
+        self.failure: Failure | None = None
+
+    async def stream(self, provider: Provider, scope: Scope) -> AssistantMessage:
+        """Run the request to its end. Never raises for a failing provider."""
+        finished: Finished | None = None
+        try:
+            deltas = provider.stream(self._request)
+            try:
+                finished = await self._consume(deltas, scope)
+            finally:
+                close = getattr(deltas, "aclose", None)
+                if close is not None:
+                    await close()
+        except Aborted:
+            finished = Finished(stop="aborted", failure=Failure(message=ABORT_TEXT))
+        except Exception as error:
+            finished = Finished(stop="error", failure=_unexpected(error))
+        if finished is None:
+            finished = Finished(stop="error", failure=_truncated())
+        if scope.cancelled and finished.stop == "error":
+            finished = Finished(stop="aborted", failure=Failure(message=ABORT_TEXT))
+        return await self._finish(finished)
+
+    async def _consume(self, deltas: AsyncIterator[Delta], scope: Scope) -> Finished | None:
+        iterator = deltas.__aiter__()
+        while True:
+            try:
+                delta = await scope.wait(iterator.__anext__())
+            except StopAsyncIteration:
+                return None
+            if isinstance(delta, BlockGrew):
+                await self._announce(self._fold.grew(delta))
+            elif isinstance(delta, Finished):
+                return delta
+            elif isinstance(delta, Metered):
+                self._fold.metered(delta.usage)
+                await self._start()
+            elif isinstance(delta, BlockOpened):
+                await self._announce(self._fold.opened(delta))
+            else:
+                assert isinstance(delta, BlockClosed)
+                await self._announce(self._fold.closed(delta))
+
+    async def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            await self._publish(MessageStart(message=self._fold.message("pending")))
+
+    async def _announce(self, event: StreamEvent) -> None:
+        if not self._started:
+            await self._start()
+        await self._publish(MessageUpdate(usage=self._fold.usage, assistant_message_event=event))
+
+    async def _finish(self, finished: Finished) -> AssistantMessage:
+        for event in self._fold.close_open():
+            await self._announce(event)
+        self.failure = finished.failure
+        error = finished.failure.message if finished.failure else None
+        message = self._fold.message(finished.stop, finished, error)
+        if not self._started:
+            await self._publish(MessageStart(message=message))
+        await self._publish(MessageEnd(message=message))
+        return message
+
+
+def _unexpected(error: Exception) -> Failure:
+    return Failure(message=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+
+def _truncated() -> Failure:
+    return Failure(message="The provider's stream ended without a final event", code="truncated", retryable=True)

@@ -1,0 +1,1 @@
+"""Where files are and what the user set."""

@@ -1,0 +1,1 @@
+"""What may happen: trust, paths, secrets, the environment of children."""

@@ -1,0 +1,1 @@
+"""What the model is told besides the conversation: system prompt, context files, skills, templates."""

@@ -1,0 +1,1 @@
+"""Bytes in and out: framing, the claimed descriptors, the one ordered writer."""

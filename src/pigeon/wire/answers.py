@@ -1,0 +1,230 @@
+"""What commands answer: the `data` of a successful response."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.entries import Entry
+from pigeon.wire.messages import Message
+from pigeon.wire.model import Model
+from pigeon.wire.todos import TodoPhase
+from pigeon.wire.usage import Number, Usage
+
+
+class ClearedQueue(Record, kw_only=True):
+    """The texts that were taken back."""
+
+    steering: list[str]
+    follow_up: list[str]
+
+
+class State(Record, kw_only=True):
+    """Answer of `get_state`; `model` is null when there is none."""
+
+    model: Model | None
+    thinking_level: str
+    is_streaming: bool
+    is_compacting: bool
+    steering_mode: str
+    follow_up_mode: str
+    interrupt_mode: str
+    session_file: str | Absent = ABSENT
+    session_id: str
+    session_name: str | Absent = ABSENT
+    auto_compaction_enabled: bool
+    message_count: int
+    pending_message_count: int
+    queued_message_count: int
+    todo_phases: list[TodoPhase]
+
+
+class Messages(Record, kw_only=True):
+    """Answer of `get_messages`."""
+
+    messages: list[Message]
+
+
+class LastAssistantText(Record, kw_only=True):
+    """Answer of `get_last_assistant_text`."""
+
+    text: str | None
+
+
+class TokenTotals(Record, kw_only=True):
+    """Sums over the session; `total` is the sum of the other four."""
+
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    total: int
+
+
+class ContextUsage(Record, kw_only=True):
+    """How full the window is; null right after a compaction, when nobody knows."""
+
+    tokens: int | None
+    context_window: int
+    percent: Number | None
+
+
+class SessionStats(Record, kw_only=True):
+    """Answer of `get_session_stats`."""
+
+    session_file: str | Absent = ABSENT
+    session_id: str
+    user_messages: int
+    assistant_messages: int
+    tool_calls: int
+    tool_results: int
+    total_messages: int
+    tokens: TokenTotals
+    cost: Number
+    context_usage: ContextUsage | Absent = ABSENT
+
+
+class SourceInfo(Record, kw_only=True):
+    """Where a slash command comes from, in the newer form."""
+
+    path: str
+    source: str
+    scope: Literal["user", "project", "temporary"]
+    origin: Literal["top-level", "package"]
+    base_dir: str | Absent = ABSENT
+
+
+class SlashCommand(Record, kw_only=True):
+    """One entry of `get_commands`, with both forms of provenance."""
+
+    name: str
+    description: str | Absent = ABSENT
+    source: Literal["extension", "prompt", "skill"]
+    location: Literal["user", "project", "path"] | Absent = ABSENT
+    path: str | Absent = ABSENT
+    source_info: SourceInfo | Absent = ABSENT
+
+
+class Commands(Record, kw_only=True):
+    """Answer of `get_commands`."""
+
+    commands: list[SlashCommand]
+
+
+class CycledModel(Record, kw_only=True):
+    """Answer of `cycle_model`."""
+
+    model: Model
+    thinking_level: str
+    is_scoped: bool
+
+
+class Models(Record, kw_only=True):
+    """Answer of `get_available_models`."""
+
+    models: list[Model]
+
+
+class Level(Record, kw_only=True):
+    """Answer of `cycle_thinking_level`."""
+
+    level: str
+
+
+class Levels(Record, kw_only=True):
+    """Answer of `get_available_thinking_levels`."""
+
+    levels: list[str]
+
+
+class Compacted(Record, kw_only=True):
+    """Answer of `compact`, and the result in `compaction_end`."""
+
+    summary: str
+    first_kept_entry_id: str
+    tokens_before: int
+    estimated_tokens_after: int | Absent = ABSENT
+    usage: Usage | Absent = ABSENT
+    details: Json | Absent = ABSENT
+
+
+class BashResult(Record, kw_only=True):
+    """Answer of `bash`; `exitCode` is absent when the command was cancelled."""
+
+    output: str
+    exit_code: int | Absent = ABSENT
+    cancelled: bool
+    truncated: bool
+    total_lines: int
+    total_bytes: int
+    output_lines: int
+    output_bytes: int
+    full_output_path: str | Absent = ABSENT
+    artifact_id: str | Absent = ABSENT
+
+
+class Cancelled(Record, kw_only=True):
+    """Whether an extension vetoed the change of session."""
+
+    cancelled: bool
+
+
+class Forked(Record, kw_only=True):
+    """The text of the message that the fork ends before."""
+
+    text: str | Absent = ABSENT
+    cancelled: bool
+
+
+class ForkMessage(Record, kw_only=True):
+    """A user message that a fork can end before."""
+
+    entry_id: str
+    text: str
+
+
+class ForkMessages(Record, kw_only=True):
+    """Answer of `get_fork_messages`."""
+
+    messages: list[ForkMessage]
+
+
+class Entries(Record, kw_only=True):
+    """Answer of `get_entries`."""
+
+    entries: list[Entry]
+    leaf_id: str | None
+
+
+class TreeNode(Record, kw_only=True):
+    """An entry with what was appended to it."""
+
+    entry: Entry
+    children: list[TreeNode]
+    label: str | Absent = ABSENT
+    label_timestamp: str | Absent = ABSENT
+
+
+class Tree(Record, kw_only=True):
+    """Answer of `get_tree`."""
+
+    tree: list[TreeNode]
+    leaf_id: str | None
+
+
+class Exported(Record, kw_only=True):
+    """Where the page was written."""
+
+    path: str
+
+
+class TodoPhases(Record, kw_only=True):
+    """Answer of `set_todos`."""
+
+    todo_phases: list[TodoPhase]
+
+
+class ToolNames(Record, kw_only=True):
+    """Answer of `set_host_tools`."""
+
+    tool_names: list[str]

@@ -1,0 +1,26 @@
+"""What every record shares: camelCase on the wire, and `ABSENT` for a key that is not there.
+
+Absent and null are different things. An optional key defaults to `ABSENT` and is then left out; the few keys that the
+documents show as null are typed with `None` explicitly.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from msgspec import UNSET, Struct, UnsetType
+
+ABSENT = UNSET
+Absent = UnsetType
+Json = Any
+
+_T = TypeVar("_T")
+
+
+class Record(Struct, rename="camel"):
+    """One JSON object of the protocol."""
+
+
+def or_else(value: _T | UnsetType, default: _T) -> _T:
+    """The value, or the default where the key is absent."""
+    return default if isinstance(value, UnsetType) else value

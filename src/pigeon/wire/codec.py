@@ -1,0 +1,151 @@
+"""Bytes to records and back: the only JSON parser and printer.
+
+Strict both ways: NaN and Infinity are neither read nor written, integral floats are printed as integers, U+2028 and
+U+2029 leave escaped because some clients split lines on them. Lone surrogates, huge integers and deep nesting end in
+`BadRecord`, or survive, but never raise anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from pigeon.wire.commands import BY_NAME, OLD_NAMES, Command
+from pigeon.wire.errors import BadRecord, UnknownCommand
+
+_T = TypeVar("_T")
+MAX_FLOAT_AS_INT = 2**53
+
+
+def _float(text: str) -> int | float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"number out of range: {text[:40]}")
+    return int(value) if value.is_integer() and abs(value) < MAX_FLOAT_AS_INT else value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(float_hook=_float)
+_tolerant = json.JSONDecoder(parse_constant=_no_constant, parse_float=_float)
+
+
+def decode(data: bytes | str) -> Any:
+    """One JSON value; raises `BadRecord` and nothing else."""
+    try:
+        return _decoder.decode(data)
+    except UnicodeDecodeError:
+        return decode(bytes(data).decode("utf-8", "replace") if not isinstance(data, str) else data)
+    except RecursionError:
+        raise BadRecord("the JSON is nested too deeply") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        return _decode_tolerantly(data, str(error))
+
+
+def _decode_tolerantly(data: bytes | str, reason: str) -> Any:
+    """Second look with the standard library, which alone accepts lone surrogates."""
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    if "\\u" not in text:
+        raise BadRecord(_plain(reason))
+    try:
+        return _tolerant.decode(text)
+    except RecursionError:
+        raise BadRecord("the JSON is nested too deeply") from None
+    except ValueError as error:
+        raise BadRecord(str(error)) from None
+
+
+def _plain(reason: str) -> str:
+    """The parser's reason without its path syntax."""
+    reason = re.sub(r" - at `[^`]*`", "", reason)
+    return {"Input data was truncated": "Unexpected end of JSON input"}.get(reason, reason)
+
+
+def encode(record: Any) -> bytes:
+    """One line's worth of JSON, without the LF."""
+    try:
+        raw = _encoder.encode(record)
+    except (UnicodeEncodeError, OverflowError):
+        text = json.dumps(msgspec.to_builtins(record, str_keys=True), separators=(",", ":"), allow_nan=False)
+        return text.encode("ascii")
+    return escape_separators(raw)
+
+
+def escape_separators(raw: bytes) -> bytes:
+    """The same JSON with U+2028 and U+2029 as escapes."""
+    if b"\xe2\x80" in raw:
+        return raw.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+    return raw
+
+
+def encode_string_body(text: str) -> bytes:
+    """The inside of a JSON string: escaped, without the quotes."""
+    return encode(text)[1:-1]
+
+
+def pretty(value: Any) -> str:
+    """Indented JSON for people and models."""
+    return json.dumps(msgspec.to_builtins(value, str_keys=True), indent=2, ensure_ascii=False)
+
+
+def convert(value: Any, type: type[_T]) -> _T:
+    """A parsed value as a record; raises `BadRecord` that names the field."""
+    try:
+        return msgspec.convert(value, type, strict=True)
+    except msgspec.ValidationError as error:
+        raise BadRecord(_named(str(error))) from None
+    except RecursionError:
+        raise BadRecord("the value is nested too deeply") from None
+
+
+def to_plain(record: Any) -> Any:
+    """A record as dicts and lists, absent keys left out."""
+    return msgspec.to_builtins(record, str_keys=True)
+
+
+def _named(reason: str) -> str:
+    """`Expected ... - at $.x` as a sentence that begins with the field."""
+    text, _, place = reason.partition(" - at `")
+    path = place.rstrip("`").removeprefix("$").removeprefix(".")
+    missing = re.fullmatch(r"Object missing required field `(.+)`", text)
+    if missing:
+        path = f"{path}.{missing[1]}" if path else missing[1]
+        return f'Missing or invalid field "{path}": it is required'
+    if path:
+        return f'Missing or invalid field "{path}": {_lowered(text)}'
+    return f"Invalid record: {_lowered(text)}"
+
+
+_TYPE_NAMES = {"str": "a string", "int": "an integer", "float": "a number", "bool": "true or false", "null": "null"}
+
+
+def _lowered(text: str) -> str:
+    text = re.sub(r"`(\w+)( \|[^`]*)?`", lambda found: _TYPE_NAMES.get(found[1], found[1]), text)
+    return text[:1].lower() + text[1:].replace("`", "")
+
+
+def command_of(value: Any) -> Command:
+    """A parsed line as a command; null counts as absent, unknown keys are ignored."""
+    if not isinstance(value, dict):
+        raise BadRecord(f'expected a JSON object with a "type", got {_kind(value)}')
+    name = value.get("type")
+    if not isinstance(name, str):
+        raise BadRecord('the object has no "type"' if name is None else f'"type" must be a string, got {_kind(name)}')
+    name = OLD_NAMES.get(name, name)
+    kind = BY_NAME.get(name)
+    if kind is None:
+        raise UnknownCommand(name)
+    cleaned = {key: item for key, item in value.items() if item is not None}
+    cleaned["type"] = name
+    return convert(cleaned, kind)
+
+
+def _kind(value: Any) -> str:
+    names = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string"}
+    return names.get(type(value), "an array" if isinstance(value, list) else "an object")

@@ -1,0 +1,365 @@
+"""Every command a host may send: its arguments, its lane and the shape of its answer, declared once.
+
+Lanes say what a command may wait for. `control` never waits, not even for a host that stopped reading. `session`
+commands run one after the other in order of arrival, so `set_model` then `prompt` cannot race. `beside` commands start
+in order and finish whenever they finish.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pigeon.wire import answers
+from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.host_tools import HostTool, HostToolOutcome
+from pigeon.wire.images import ImageInput
+from pigeon.wire.messages import Attachment
+from pigeon.wire.model import Model, ThinkingLevel
+from pigeon.wire.todos import TodoPhase
+
+Lane = Literal["control", "session", "beside"]
+QueueMode = Literal["all", "one-at-a-time"]
+InterruptMode = Literal["immediate", "wait"]
+StreamingBehavior = Literal["steer", "followUp"]
+
+
+class Command(Record, tag_field="type", kw_only=True):
+    """A request from the host. `id` may be any JSON value and is echoed in the response."""
+
+    lane: ClassVar[Lane] = "session"
+    answer: ClassVar[object] = None
+    silent: ClassVar[bool] = False
+
+    id: Json | Absent = ABSENT
+
+
+# --- prompting ---------------------------------------------------------------------------------------------------
+
+
+class _Says(Command, kw_only=True):
+    message: str
+    images: list[ImageInput] | Absent = ABSENT
+    attachments: list[Attachment] | Absent = ABSENT
+
+
+class Prompt(_Says, tag="prompt", kw_only=True):
+    """Start a run with a user message, or queue it while one is active."""
+
+    streaming_behavior: StreamingBehavior | Absent = ABSENT
+    locale: str | Absent = ABSENT
+
+
+class Steer(_Says, tag="steer", kw_only=True):
+    """Queue a message for the next break of the running turn."""
+
+
+class FollowUp(_Says, tag="follow_up", kw_only=True):
+    """Queue a message for when the agent would stop."""
+
+
+class AbortAndPrompt(_Says, tag="abort_and_prompt", kw_only=True):
+    """Abort what runs, wait until it has ended, then prompt."""
+
+
+class Abort(Command, tag="abort", kw_only=True):
+    """Cancel the run and everything that belongs to it; answered when the agent is idle."""
+
+    lane = "control"
+
+
+class ClearQueue(Command, tag="clear_queue", kw_only=True):
+    """Take all queued messages back."""
+
+    answer = answers.ClearedQueue
+
+
+# --- state -------------------------------------------------------------------------------------------------------
+
+
+class GetState(Command, tag="get_state", kw_only=True):
+    """What the session is and does right now."""
+
+    lane = "control"
+    answer = answers.State
+
+
+class GetMessages(Command, tag="get_messages", kw_only=True):
+    """The messages of the current context."""
+
+    lane = "beside"
+    answer = answers.Messages
+
+
+class GetLastAssistantText(Command, tag="get_last_assistant_text", kw_only=True):
+    """The text of the last answer, null without one."""
+
+    lane = "beside"
+    answer = answers.LastAssistantText
+
+
+class GetSessionStats(Command, tag="get_session_stats", kw_only=True):
+    """Counts, tokens and cost of the session."""
+
+    lane = "beside"
+    answer = answers.SessionStats
+
+
+class GetCommands(Command, tag="get_commands", kw_only=True):
+    """Slash commands that `prompt` understands."""
+
+    lane = "beside"
+    answer = answers.Commands
+
+
+# --- models and thinking -----------------------------------------------------------------------------------------
+
+
+class SetModel(Command, tag="set_model", kw_only=True):
+    """Use another model from the next request on."""
+
+    answer = Model
+    provider: str
+    model_id: str
+
+
+class CycleModel(Command, tag="cycle_model", kw_only=True):
+    """Use the next model; null if there is nothing to cycle."""
+
+    answer = answers.CycledModel | None
+
+
+class GetAvailableModels(Command, tag="get_available_models", kw_only=True):
+    """All models with configured credentials."""
+
+    lane = "beside"
+    answer = answers.Models
+
+
+class SetThinkingLevel(Command, tag="set_thinking_level", kw_only=True):
+    """Think more or less; clamped to what the model supports."""
+
+    level: ThinkingLevel
+
+
+class CycleThinkingLevel(Command, tag="cycle_thinking_level", kw_only=True):
+    """The next level; null for a model without thinking."""
+
+    answer = answers.Level | None
+
+
+class GetAvailableThinkingLevels(Command, tag="get_available_thinking_levels", kw_only=True):
+    """The levels of the current model."""
+
+    lane = "beside"
+    answer = answers.Levels
+
+
+# --- modes -------------------------------------------------------------------------------------------------------
+
+
+class SetSteeringMode(Command, tag="set_steering_mode", kw_only=True):
+    """Deliver steering one message at a time, or all at once."""
+
+    mode: QueueMode
+
+
+class SetFollowUpMode(Command, tag="set_follow_up_mode", kw_only=True):
+    """Deliver follow-ups one message at a time, or all at once."""
+
+    mode: QueueMode
+
+
+class SetInterruptMode(Command, tag="set_interrupt_mode", kw_only=True):
+    """`immediate` lets steering skip the remaining tool calls of a turn, `wait` does not."""
+
+    mode: InterruptMode
+
+
+class SetAutoCompaction(Command, tag="set_auto_compaction", kw_only=True):
+    """Switch automatic compaction."""
+
+    enabled: bool
+
+
+class SetAutoRetry(Command, tag="set_auto_retry", kw_only=True):
+    """Switch automatic retry of transient errors."""
+
+    enabled: bool
+
+
+class AbortRetry(Command, tag="abort_retry", kw_only=True):
+    """Cancel a waiting retry."""
+
+    lane = "control"
+
+
+class Compact(Command, tag="compact", kw_only=True):
+    """Summarise the history now."""
+
+    lane = "beside"
+    answer = answers.Compacted
+    custom_instructions: str | Absent = ABSENT
+
+
+# --- shell -------------------------------------------------------------------------------------------------------
+
+
+class Bash(Command, tag="bash", kw_only=True):
+    """Run a shell command; its output is in the context of the next prompt."""
+
+    lane = "beside"
+    answer = answers.BashResult
+    command: str
+    exclude_from_context: bool | Absent = ABSENT
+
+
+class AbortBash(Command, tag="abort_bash", kw_only=True):
+    """Kill the running `bash` commands."""
+
+    lane = "control"
+
+
+# --- sessions ----------------------------------------------------------------------------------------------------
+
+
+class NewSession(Command, tag="new_session", kw_only=True):
+    """Begin an empty conversation."""
+
+    answer = answers.Cancelled
+    parent_session: str | Absent = ABSENT
+
+
+class SwitchSession(Command, tag="switch_session", kw_only=True):
+    """Open another session file."""
+
+    answer = answers.Cancelled
+    session_path: str
+
+
+class Fork(Command, tag="fork", kw_only=True):
+    """A new session that ends before the given user message."""
+
+    answer = answers.Forked
+    entry_id: str
+
+
+class Branch(Command, tag="branch", kw_only=True):
+    """`fork` under its other name."""
+
+    answer = answers.Forked
+    entry_id: str
+
+
+class Clone(Command, tag="clone", kw_only=True):
+    """A new session with the whole active branch."""
+
+    answer = answers.Cancelled
+
+
+class GetForkMessages(Command, tag="get_fork_messages", kw_only=True):
+    """The user messages that `fork` accepts."""
+
+    lane = "beside"
+    answer = answers.ForkMessages
+
+
+class GetBranchMessages(Command, tag="get_branch_messages", kw_only=True):
+    """`get_fork_messages` under its other name."""
+
+    lane = "beside"
+    answer = answers.ForkMessages
+
+
+class GetEntries(Command, tag="get_entries", kw_only=True):
+    """Session entries in the order they were appended."""
+
+    lane = "beside"
+    answer = answers.Entries
+    since: str | Absent = ABSENT
+
+
+class GetTree(Command, tag="get_tree", kw_only=True):
+    """Session entries as a tree."""
+
+    lane = "beside"
+    answer = answers.Tree
+
+
+class SetSessionName(Command, tag="set_session_name", kw_only=True):
+    """Give the session a display name."""
+
+    name: str
+
+
+class ExportHtml(Command, tag="export_html", kw_only=True):
+    """Write the session as a page."""
+
+    lane = "beside"
+    answer = answers.Exported
+    output_path: str | Absent = ABSENT
+
+
+# --- the host's side ---------------------------------------------------------------------------------------------
+
+
+class SetTodos(Command, tag="set_todos", kw_only=True):
+    """Replace the plan."""
+
+    answer = answers.TodoPhases
+    phases: list[TodoPhase]
+
+
+class SetHostTools(Command, tag="set_host_tools", kw_only=True):
+    """Replace the tools that the host runs."""
+
+    answer = answers.ToolNames
+    tools: list[HostTool]
+
+
+class HostToolUpdate(Command, tag="host_tool_update", kw_only=True):
+    """Progress of an open host tool call; not answered."""
+
+    lane = "control"
+    silent = True
+    partial_result: HostToolOutcome
+
+
+class HostToolResult(Command, tag="host_tool_result", kw_only=True):
+    """End of an open host tool call; not answered."""
+
+    lane = "control"
+    silent = True
+    result: HostToolOutcome
+    is_error: bool | Absent = ABSENT
+
+
+class ExtensionUiResponse(Command, tag="extension_ui_response", kw_only=True):
+    """The answer to a dialog; not answered itself."""
+
+    lane = "control"
+    silent = True
+    value: Json | Absent = ABSENT
+    confirmed: Json | Absent = ABSENT
+    cancelled: Json | Absent = ABSENT
+    timed_out: Json | Absent = ABSENT
+
+
+ALL: tuple[type[Command], ...] = (
+    Prompt, Steer, FollowUp, AbortAndPrompt, Abort, ClearQueue,
+    GetState, GetMessages, GetLastAssistantText, GetSessionStats, GetCommands,
+    SetModel, CycleModel, GetAvailableModels, SetThinkingLevel, CycleThinkingLevel, GetAvailableThinkingLevels,
+    SetSteeringMode, SetFollowUpMode, SetInterruptMode, SetAutoCompaction, SetAutoRetry, AbortRetry, Compact,
+    Bash, AbortBash,
+    NewSession, SwitchSession, Fork, Branch, Clone, GetForkMessages, GetBranchMessages, GetEntries, GetTree,
+    SetSessionName, ExportHtml,
+    SetTodos, SetHostTools, HostToolUpdate, HostToolResult, ExtensionUiResponse,
+)  # fmt: skip
+OLD_NAMES = {"queue_message": "steer", "reset": "new_session", "set_queue_mode": "set_steering_mode"}
+
+
+def name_of(command: type[Command]) -> str:
+    """The `type` of a command on the wire."""
+    return str(command.__struct_config__.tag)
+
+
+BY_NAME: dict[str, type[Command]] = {name_of(command): command for command in ALL}

@@ -1,0 +1,100 @@
+"""Questions and notices from extensions to the host: `extension_ui_request`, one record per method."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pigeon.wire.base import ABSENT, Absent, Record
+
+REQUEST: Literal["extension_ui_request"] = "extension_ui_request"
+
+
+class _Request(Record, tag_field="method", kw_only=True):
+    type: Literal["extension_ui_request"] = REQUEST
+    id: str
+
+
+class SelectRequest(_Request, tag="select", kw_only=True):
+    """Choose one of the options; answered with `value`."""
+
+    title: str
+    options: list[str]
+    timeout: int | Absent = ABSENT
+
+
+class ConfirmRequest(_Request, tag="confirm", kw_only=True):
+    """Yes or no; answered with `confirmed`."""
+
+    title: str
+    message: str
+    timeout: int | Absent = ABSENT
+
+
+class InputRequest(_Request, tag="input", kw_only=True):
+    """One line of text; answered with `value`."""
+
+    title: str
+    placeholder: str | Absent = ABSENT
+    timeout: int | Absent = ABSENT
+
+
+class EditorRequest(_Request, tag="editor", kw_only=True):
+    """Several lines of text; answered with `value`."""
+
+    title: str
+    prefill: str | Absent = ABSENT
+    prompt_style: bool | Absent = ABSENT
+
+
+class CancelRequest(_Request, tag="cancel", kw_only=True):
+    """Close the dialog `targetId`; no answer."""
+
+    target_id: str
+
+
+class NotifyRequest(_Request, tag="notify", kw_only=True):
+    """Show a notice; no answer."""
+
+    message: str
+    notify_type: Literal["info", "warning", "error"] | Absent = ABSENT
+
+
+class SetStatusRequest(_Request, tag="setStatus", kw_only=True):
+    """Set an entry of the status bar, or clear it when the text is absent; no answer."""
+
+    status_key: str
+    status_text: str | Absent = ABSENT
+
+
+class SetWidgetRequest(_Request, tag="setWidget", kw_only=True):
+    """Set a widget, or remove it when the lines are absent; no answer."""
+
+    widget_key: str
+    widget_lines: list[str] | Absent = ABSENT
+    widget_placement: Literal["aboveEditor", "belowEditor"] | Absent = ABSENT
+
+
+class SetTitleRequest(_Request, tag="setTitle", kw_only=True):
+    """Set the title of the window; no answer."""
+
+    title: str
+
+
+class SetEditorTextRequest(_Request, tag="set_editor_text", kw_only=True):
+    """Put text into the input editor; no answer."""
+
+    text: str
+
+
+DialogRequest = (
+    SelectRequest
+    | ConfirmRequest
+    | InputRequest
+    | EditorRequest
+    | CancelRequest
+    | NotifyRequest
+    | SetStatusRequest
+    | SetWidgetRequest
+    | SetTitleRequest
+    | SetEditorTextRequest
+)

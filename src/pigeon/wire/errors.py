@@ -1,0 +1,71 @@
+"""Failures that a host is told about. The text of each is the `error` of the response, so it names what to do.
+
+PigeonError
++-- Refusal            a command is answered with success false
+|   +-- BadRecord      the line is no command: bad JSON, no object, a wrong field
+|   +-- UnknownCommand
+|   +-- SessionBusy    a run is active and the prompt does not say how to queue
+|   +-- NotAvailable   this build has no such feature yet
++-- ToolFailed         a tool ends with an error result, details included
++-- Aborted            the scope that this work belongs to was cancelled
++-- StartupError       the process cannot start with these arguments or files
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pigeon.wire.base import ABSENT
+
+
+class PigeonError(Exception):
+    """Base of every failure that Pigeon raises on purpose."""
+
+
+class Refusal(PigeonError):
+    """The command cannot be carried out; nothing changed."""
+
+
+class BadRecord(Refusal):
+    """A line that is not a well-formed command."""
+
+
+class UnknownCommand(Refusal):
+    """The `type` names no command."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Unknown command: {name}")
+        self.name = name
+
+
+class SessionBusy(Refusal):
+    """A prompt came while a run is active and does not say how to queue."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Agent is already processing. Specify streamingBehavior ('steer' or 'followUp') to queue the message."
+        )
+
+
+class NotAvailable(Refusal):
+    """The command is known, and this build cannot do it."""
+
+
+class ToolFailed(PigeonError):
+    """A tool could not do its job; the text goes to the model, the details to the host."""
+
+    def __init__(self, text: str, details: Any = ABSENT) -> None:
+        super().__init__(text)
+        self.text = text
+        self.details = details
+
+
+class Aborted(PigeonError):
+    """Cancelled on request."""
+
+    def __init__(self, text: str = "Operation aborted") -> None:
+        super().__init__(text)
+
+
+class StartupError(PigeonError):
+    """The process cannot start; the text goes to stderr and the exit code is 1."""

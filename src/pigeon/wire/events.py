@@ -1,0 +1,333 @@
+"""Events: what the agent tells its host, unasked. Each docstring says when.
+
+Inside the process a `MessageUpdate` carries the delta only; dialects that show the message so far add it in their
+projection.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pigeon.wire.answers import Compacted
+from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.content import ToolCall, UserBlock
+from pigeon.wire.dialogs import DialogRequest
+from pigeon.wire.entries import Entry
+from pigeon.wire.host_tools import HostToolCall, HostToolCancel
+from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
+from pigeon.wire.todos import TodoTask
+from pigeon.wire.usage import Usage
+
+CompactionReason = Literal["manual", "threshold", "overflow", "idle"]
+
+
+class ToolOutcome(Record, kw_only=True):
+    """The result of a tool, or its cumulative progress."""
+
+    content: list[UserBlock]
+    details: Json | Absent = ABSENT
+    usage: Usage | Absent = ABSENT
+    terminate: bool | Absent = ABSENT
+
+
+# --- the stream of one answer --------------------------------------------------------------------------------------
+
+
+class _Streaming(Record, tag_field="type", kw_only=True):
+    content_index: int
+
+
+class TextStart(_Streaming, tag="text_start", kw_only=True):
+    """A text block begins."""
+
+
+class TextDelta(_Streaming, tag="text_delta", kw_only=True):
+    """More text."""
+
+    delta: str
+
+
+class TextEnd(_Streaming, tag="text_end", kw_only=True):
+    """The text block is complete."""
+
+    content: str
+
+
+class ThinkingStart(_Streaming, tag="thinking_start", kw_only=True):
+    """A thinking block begins."""
+
+
+class ThinkingDelta(_Streaming, tag="thinking_delta", kw_only=True):
+    """More thinking."""
+
+    delta: str
+
+
+class ThinkingEnd(_Streaming, tag="thinking_end", kw_only=True):
+    """The thinking block is complete."""
+
+    content: str
+
+
+class ToolcallStart(_Streaming, tag="toolcall_start", kw_only=True):
+    """A tool call begins."""
+
+    id: str
+    tool_name: str
+
+
+class ToolcallDelta(_Streaming, tag="toolcall_delta", kw_only=True):
+    """More raw JSON of the arguments; may be empty."""
+
+    delta: str
+
+
+class ToolcallEnd(_Streaming, tag="toolcall_end", kw_only=True):
+    """The tool call is complete."""
+
+    tool_call: ToolCall
+
+
+StreamEvent = (
+    TextStart
+    | TextDelta
+    | TextEnd
+    | ThinkingStart
+    | ThinkingDelta
+    | ThinkingEnd
+    | ToolcallStart
+    | ToolcallDelta
+    | ToolcallEnd
+)
+
+
+# --- the loop ------------------------------------------------------------------------------------------------------
+
+
+class Event(Record, tag_field="type", kw_only=True):
+    """Anything that is sent without being asked for."""
+
+
+class AgentStart(Event, tag="agent_start", kw_only=True):
+    """A run begins."""
+
+
+class AgentEnd(Event, tag="agent_end", kw_only=True):
+    """A run ends, with the messages it added; `willRetry` when another attempt follows by itself."""
+
+    messages: list[Message]
+    will_retry: bool
+
+
+class AgentSettled(Event, tag="agent_settled", kw_only=True):
+    """Nothing more will happen by itself."""
+
+
+class TurnStart(Event, tag="turn_start", kw_only=True):
+    """A turn begins: one answer and its tools."""
+
+
+class TurnEnd(Event, tag="turn_end", kw_only=True):
+    """A turn ends, with the answer and all its tool results."""
+
+    message: AssistantMessage
+    tool_results: list[ToolResultMessage]
+
+
+class MessageStart(Event, tag="message_start", kw_only=True):
+    """A message begins; an answer is still empty here."""
+
+    message: Message
+
+
+class MessageUpdate(Event, tag="message_update", kw_only=True):
+    """An answer grows."""
+
+    usage: Usage
+    assistant_message_event: StreamEvent
+
+
+class MessageEnd(Event, tag="message_end", kw_only=True):
+    """A message is complete and on record."""
+
+    message: Message
+
+
+class ToolExecutionStart(Event, tag="tool_execution_start", kw_only=True):
+    """A tool call begins; nothing was touched before. `args` are as the model sent them."""
+
+    tool_call_id: str
+    tool_name: str
+    args: Json
+
+
+class ToolExecutionUpdate(Event, tag="tool_execution_update", kw_only=True):
+    """Progress of a tool; `partialResult` holds everything so far."""
+
+    tool_call_id: str
+    tool_name: str
+    args: Json
+    partial_result: ToolOutcome
+
+
+class ToolExecutionEnd(Event, tag="tool_execution_end", kw_only=True):
+    """A tool call has ended."""
+
+    tool_call_id: str
+    tool_name: str
+    result: ToolOutcome
+    is_error: bool
+
+
+# --- the session ---------------------------------------------------------------------------------------------------
+
+
+class QueueUpdate(Event, tag="queue_update", kw_only=True):
+    """The queues changed; both are listed whole."""
+
+    steering: list[str]
+    follow_up: list[str]
+
+
+class CompactionStart(Event, tag="compaction_start", kw_only=True):
+    """The history is being summarised."""
+
+    reason: CompactionReason
+
+
+class CompactionEnd(Event, tag="compaction_end", kw_only=True):
+    """Compaction has ended, with a result, an error, or because it was aborted."""
+
+    reason: CompactionReason
+    result: Compacted | Absent = ABSENT
+    aborted: bool
+    will_retry: bool
+    error_message: str | Absent = ABSENT
+
+
+class AutoCompactionStart(Event, tag="auto_compaction_start", kw_only=True):
+    """An automatic compaction begins, under its older name."""
+
+    reason: CompactionReason
+
+
+class AutoCompactionEnd(Event, tag="auto_compaction_end", kw_only=True):
+    """An automatic compaction has ended, under its older name; `result` is null when it was aborted."""
+
+    result: Compacted | Absent | None = ABSENT
+    aborted: bool
+    will_retry: bool
+    error_message: str | Absent = ABSENT
+
+
+class AutoRetryStart(Event, tag="auto_retry_start", kw_only=True):
+    """A transient error is retried after a pause."""
+
+    attempt: int
+    max_attempts: int
+    delay_ms: int
+    error_message: str
+
+
+class AutoRetryEnd(Event, tag="auto_retry_end", kw_only=True):
+    """Retrying has ended, well or not."""
+
+    success: bool
+    attempt: int
+    final_error: str | Absent = ABSENT
+
+
+class SummarizationRetryScheduled(Event, tag="summarization_retry_scheduled", kw_only=True):
+    """A summary request failed and will be tried again."""
+
+    attempt: int
+    max_attempts: int
+    delay_ms: int
+    error_message: str
+
+
+class SummarizationRetryAttemptStart(Event, tag="summarization_retry_attempt_start", kw_only=True):
+    """A summary request is tried again."""
+
+    source: Literal["compaction", "branchSummary"]
+    reason: CompactionReason | Absent = ABSENT
+
+
+class SummarizationRetryFinished(Event, tag="summarization_retry_finished", kw_only=True):
+    """No summary request is being retried any more."""
+
+
+class SessionInfoChanged(Event, tag="session_info_changed", kw_only=True):
+    """The session was named; without a name it was cleared."""
+
+    name: str | Absent = ABSENT
+
+
+class ThinkingLevelChanged(Event, tag="thinking_level_changed", kw_only=True):
+    """Another thinking level is in force, under both names that clients read."""
+
+    level: str
+    thinking_level: str
+
+
+class EntryAppended(Event, tag="entry_appended", kw_only=True):
+    """An entry that no other event shows was put on record."""
+
+    entry: Entry
+
+
+class BashExecutionUpdate(Event, tag="bash_execution_update", kw_only=True):
+    """More output of a `bash` command; repeats that command's id."""
+
+    id: Json | Absent = ABSENT
+    delta: str
+
+
+class TtsrTriggered(Event, tag="ttsr_triggered", kw_only=True):
+    """A stream rule matched: the stream is cut and resumes with the rule."""
+
+    rules: list[dict[str, Json]]
+
+
+class TodoReminder(Event, tag="todo_reminder", kw_only=True):
+    """The agent stopped with open tasks and is reminded of them."""
+
+    todos: list[TodoTask]
+    attempt: int
+    max_attempts: int
+
+
+class TodoAutoClear(Event, tag="todo_auto_clear", kw_only=True):
+    """A finished task was removed from the plan."""
+
+
+class ExtensionError(Event, tag="extension_error", kw_only=True):
+    """An extension raised; the run goes on."""
+
+    extension_path: str
+    event: str
+    error: str
+
+
+class ErrorEvent(Event, tag="error", kw_only=True):
+    """A failure, in the dialect that has no responses."""
+
+    error: str
+
+
+class Ready(Event, tag="ready", kw_only=True):
+    """First line of the dialects whose clients wait for it."""
+
+    version: str | Absent = ABSENT
+
+
+ALL: tuple[type[Record], ...] = (
+    AgentStart, AgentEnd, AgentSettled, TurnStart, TurnEnd, MessageStart, MessageUpdate, MessageEnd,
+    ToolExecutionStart, ToolExecutionUpdate, ToolExecutionEnd, QueueUpdate,
+    CompactionStart, CompactionEnd, AutoCompactionStart, AutoCompactionEnd, AutoRetryStart, AutoRetryEnd,
+    SummarizationRetryScheduled, SummarizationRetryAttemptStart, SummarizationRetryFinished,
+    SessionInfoChanged, ThinkingLevelChanged, EntryAppended, BashExecutionUpdate,
+    TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, ErrorEvent, Ready,
+    HostToolCall, HostToolCancel,
+)  # fmt: skip
+Outbound = Event | HostToolCall | HostToolCancel | DialogRequest

@@ -1,0 +1,94 @@
+"""Images and documents of a prompt, in each form that a host may send, normalised to content blocks.
+
+Accepted: `{data, mimeType}`; `{source: {type: "base64", mediaType, data}}`; `{source: {type: "url", url: "data:..."}}`;
+a data URL in `data`; and `attachments` with image and document kinds. Emitted is only `{type, data, mimeType}`.
+"""
+
+from __future__ import annotations
+
+import binascii
+from typing import Literal
+
+from pigeon.wire.base import ABSENT, Absent, Record
+from pigeon.wire.content import ImageContent, TextContent, UserBlock
+from pigeon.wire.errors import BadRecord
+from pigeon.wire.messages import Attachment
+
+
+class ImageSource(Record, kw_only=True):
+    """Where the bytes are, in the form of the forks' documents."""
+
+    type: Literal["base64", "url"] | Absent = ABSENT
+    data: str | Absent = ABSENT
+    media_type: str | Absent = ABSENT
+    mime_type: str | Absent = ABSENT
+    url: str | Absent = ABSENT
+
+
+class ImageInput(Record, kw_only=True):
+    """One image of a prompt."""
+
+    type: Literal["image"] | Absent = ABSENT
+    data: str | Absent = ABSENT
+    mime_type: str | Absent = ABSENT
+    source: ImageSource | Absent = ABSENT
+
+
+def user_blocks(
+    message: str, images: list[ImageInput] | Absent = ABSENT, attachments: list[Attachment] | Absent = ABSENT
+) -> list[UserBlock]:
+    """The content of a user message: its text, then images and documents in the order given."""
+    blocks: list[UserBlock] = [TextContent(text=message)]
+    if not isinstance(images, Absent):
+        blocks.extend(image_block(image, f"images[{index}]") for index, image in enumerate(images))
+    if not isinstance(attachments, Absent):
+        for index, attachment in enumerate(attachments):
+            blocks.extend(_attachment_blocks(attachment, f"attachments[{index}]"))
+    return blocks
+
+
+def image_block(image: ImageInput, where: str) -> ImageContent:
+    """The one form in which an image is kept; `where` names the field in a refusal."""
+    if not isinstance(image.source, Absent):
+        return _from_source(image.source, f"{where}.source")
+    if isinstance(image.data, Absent):
+        raise BadRecord(f'Missing field "{where}.data": send {{"type":"image","data":<base64>,"mimeType":...}}')
+    if image.data.startswith("data:"):
+        return _from_data_url(image.data, f"{where}.data")
+    return _checked(image.data, image.mime_type, where)
+
+
+def _from_source(source: ImageSource, where: str) -> ImageContent:
+    if not isinstance(source.url, Absent):
+        return _from_data_url(source.url, f"{where}.url")
+    if isinstance(source.data, Absent):
+        raise BadRecord(f'Missing field "{where}.data"')
+    if source.data.startswith("data:"):
+        return _from_data_url(source.data, f"{where}.data")
+    mime = source.mime_type if isinstance(source.media_type, Absent) else source.media_type
+    return _checked(source.data, mime, where)
+
+
+def _from_data_url(url: str, where: str) -> ImageContent:
+    head, comma, data = url.partition(",")
+    if not head.startswith("data:") or not comma or not head.endswith(";base64"):
+        raise BadRecord(f'Field "{where}" must be a base64 data URL; Pigeon does not fetch images from the network')
+    return _checked(data, head[len("data:") : -len(";base64")].split(";")[0], where)
+
+
+def _checked(data: str, mime: str | Absent, where: str) -> ImageContent:
+    if isinstance(mime, Absent) or not mime:
+        raise BadRecord(f'Missing field "{where}.mimeType" (for example "image/png")')
+    try:
+        binascii.a2b_base64(data)
+    except (binascii.Error, ValueError):
+        raise BadRecord(f'Field "{where}.data" is not valid base64') from None
+    return ImageContent(data=data, mime_type=mime)
+
+
+def _attachment_blocks(attachment: Attachment, where: str) -> list[UserBlock]:
+    if attachment.type == "image":
+        return [_checked(attachment.content, attachment.mime_type, where)]
+    if isinstance(attachment.extracted_text, Absent) or not attachment.extracted_text:
+        return []
+    return [TextContent(text=f"\n\n[Document: {attachment.file_name}]\n{attachment.extracted_text}")]

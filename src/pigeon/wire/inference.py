@@ -1,0 +1,96 @@
+"""One request to a model, and the deltas that come back.
+
+A provider adapter turns its own stream into these few records and nothing else; folding them into a message, pricing
+and announcing is done once, in the loop. Rules: a block is opened before it grows and closed once; indices count up
+from 0 in the order of opening; exactly one `Finished` comes last, also after a failure.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.messages import AssistantMessage, StopReason, ToolResultMessage, UserMessage
+from pigeon.wire.model import Model, ThinkingLevel
+from pigeon.wire.usage import Usage
+
+BlockKind = Literal["text", "thinking", "toolCall"]
+ModelMessage = UserMessage | AssistantMessage | ToolResultMessage
+CacheRetention = Literal["none", "short", "long"]
+
+
+class ToolSpec(Struct, frozen=True):
+    """A tool as the model is told of it; `parameters` is a JSON Schema object."""
+
+    name: str
+    description: str
+    parameters: dict[str, Json]
+
+
+class ModelRequest(Struct):
+    """Everything a provider needs for one answer."""
+
+    model: Model
+    system_prompt: str
+    messages: list[ModelMessage]
+    tools: list[ToolSpec]
+    thinking: ThinkingLevel = "off"
+    max_tokens: int | None = None
+    session_id: str = ""
+    cache: CacheRetention = "short"
+
+
+class Failure(Struct, frozen=True):
+    """Why an answer failed, as data: nothing downstream has to match texts."""
+
+    message: str
+    status: int | None = None
+    code: str | None = None
+    retryable: bool = False
+    overflow: bool = False
+    retry_after_ms: int | None = None
+
+
+class BlockOpened(Struct):
+    """A content block begins; a tool call knows its id and name here."""
+
+    index: int
+    kind: BlockKind
+    call_id: str = ""
+    name: str = ""
+
+
+class BlockGrew(Struct):
+    """More text, thinking, or raw JSON of tool arguments."""
+
+    index: int
+    text: str
+
+
+class BlockClosed(Struct):
+    """The block is complete; signatures are opaque replay data."""
+
+    index: int
+    signature: str | Absent = ABSENT
+    redacted: bool = False
+
+
+class Metered(Struct):
+    """Token counts so far (prices are filled in by the loop)."""
+
+    usage: Usage
+
+
+class Finished(Struct):
+    """The last delta of a stream."""
+
+    stop: StopReason
+    failure: Failure | None = None
+    response_id: str | Absent = ABSENT
+    response_model: str | Absent = ABSENT
+    raw_stop: str | Absent = ABSENT
+
+
+Delta = BlockOpened | BlockGrew | BlockClosed | Metered | Finished

@@ -1,0 +1,114 @@
+"""Messages: the roles of a conversation.
+
+Timestamps are epoch milliseconds. `user`, `assistant` and `toolResult` go to the model as they are; the others belong
+to the agent and are converted (or left out) when a request is built.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.content import AssistantBlock, UserBlock
+from pigeon.wire.usage import Usage
+
+StopReason = Literal["stop", "length", "toolUse", "error", "aborted", "pending", "deferred"]
+
+
+class Attachment(Record, kw_only=True):
+    """A file that came along with a prompt in the early form of the protocol."""
+
+    type: Literal["image", "document"]
+    file_name: str = ""
+    mime_type: str = ""
+    content: str = ""
+    id: str | Absent = ABSENT
+    size: int | Absent = ABSENT
+    extracted_text: str | Absent = ABSENT
+    preview: str | Absent = ABSENT
+
+
+class UserMessage(Record, tag_field="role", tag="user", kw_only=True):
+    """What the user, or a queued message, said."""
+
+    content: str | list[UserBlock]
+    timestamp: int
+    attachments: list[Attachment] | Absent = ABSENT
+
+
+class AssistantMessage(Record, tag_field="role", tag="assistant", kw_only=True):
+    """One answer of the model; `timestamp` is when its stream began."""
+
+    content: list[AssistantBlock]
+    api: str
+    provider: str
+    model: str
+    usage: Usage
+    stop_reason: StopReason
+    error_message: str | Absent = ABSENT
+    timestamp: int
+    response_id: str | Absent = ABSENT
+    response_model: str | Absent = ABSENT
+    raw_stop_reason: str | Absent = ABSENT
+
+
+class ToolResultMessage(Record, tag_field="role", tag="toolResult", kw_only=True):
+    """The outcome of one tool call, linked by `toolCallId`."""
+
+    tool_call_id: str
+    tool_name: str
+    content: list[UserBlock]
+    details: Json | Absent = ABSENT
+    is_error: bool
+    timestamp: int
+    usage: Usage | Absent = ABSENT
+
+
+class BashExecutionMessage(Record, tag_field="role", tag="bashExecution", kw_only=True):
+    """A shell command that the host ran through the `bash` command."""
+
+    command: str
+    output: str
+    exit_code: int | Absent = ABSENT
+    cancelled: bool
+    truncated: bool
+    full_output_path: str | Absent = ABSENT
+    timestamp: int
+    exclude_from_context: bool | Absent = ABSENT
+
+
+class CustomMessage(Record, tag_field="role", tag="custom", kw_only=True):
+    """A message that an extension put into the conversation."""
+
+    custom_type: str
+    content: str | list[UserBlock]
+    display: bool
+    details: Json | Absent = ABSENT
+    timestamp: int
+
+
+class BranchSummaryMessage(Record, tag_field="role", tag="branchSummary", kw_only=True):
+    """What happened on a branch that the conversation came back from."""
+
+    summary: str
+    from_id: str
+    timestamp: int
+
+
+class CompactionSummaryMessage(Record, tag_field="role", tag="compactionSummary", kw_only=True):
+    """What stood in the history that a compaction replaced."""
+
+    summary: str
+    tokens_before: int
+    timestamp: int
+
+
+Message = (
+    UserMessage
+    | AssistantMessage
+    | ToolResultMessage
+    | BashExecutionMessage
+    | CustomMessage
+    | BranchSummaryMessage
+    | CompactionSummaryMessage
+)

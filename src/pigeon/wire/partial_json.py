@@ -1,0 +1,214 @@
+"""JSON that is still arriving: tool arguments, character by character, in linear time.
+
+`GrowingJson` keeps the longest prefix that can be closed into valid JSON together with what closes it, so a snapshot
+costs no parsing. `parse_arguments` reads the finished text, repairing what models get wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pigeon.wire import codec
+from pigeon.wire.errors import BadRecord
+
+_PLAIN = re.compile(r'[^"\\\x00-\x1f\u2028\u2029]+')
+_SPACE = " \t\r\n"
+_LITERAL = re.compile(r"[-+.0-9A-Za-z]+")
+_VALID_LITERAL = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB]")
+_CLOSERS = {"{": b"}", "[": b"]"}
+_ESCAPES = set('"\\/bfnrt')
+
+
+class GrowingJson:
+    """The closable prefix of a JSON text that grows."""
+
+    def __init__(self) -> None:
+        self._safe = bytearray()
+        self._closers = b""
+        self._pending: list[str] = []
+        self._stack: list[str] = []
+        self._expect = "value"
+        self._token = ""
+        self._string_is_key = False
+        self._broken = False
+
+    def feed(self, text: str) -> None:
+        """Take the next piece of the text."""
+        at = 0
+        while at < len(text) and not self._broken:
+            at = getattr(self, f"_in_{self._expect}")(text, at)
+
+    def closed(self) -> bytes:
+        """Valid JSON for everything that can be shown so far; `{}` before anything can."""
+        if not self._safe:
+            return b"{}"
+        return bytes(self._safe) + self._closers
+
+    @property
+    def prefix(self) -> bytearray:
+        """The bytes that are final; do not change them."""
+        return self._safe
+
+    @property
+    def suffix(self) -> bytes:
+        """What closes the prefix."""
+        return self._closers if self._safe else b"{}"
+
+    # Each `_in_x` consumes text from `at` and returns where it stopped.
+
+    def _in_value(self, text: str, at: int) -> int:
+        char = text[at]
+        if char in _SPACE:
+            return at + 1
+        if char in "{[":
+            self._stack.append(char)
+            self._pending.append(char)
+            self._expect = "key" if char == "{" else "value"
+            self._commit()
+        elif char == "]" and self._stack and self._stack[-1] == "[" and self._just_opened():
+            self._close(char)
+        elif char == '"':
+            self._pending.append(char)
+            self._string_is_key = False
+            self._expect = "string"
+            self._commit()
+        elif _LITERAL.match(char) and self._stack:
+            self._token = ""
+            self._expect = "literal"
+            return at
+        else:
+            self._broken = True
+        return at + 1
+
+    def _just_opened(self) -> bool:
+        return not self._pending and self._safe.endswith(b"[")
+
+    def _in_key(self, text: str, at: int) -> int:
+        char = text[at]
+        if char in _SPACE:
+            return at + 1
+        if char == '"':
+            self._pending.append(char)
+            self._string_is_key = True
+            self._expect = "string"
+        elif char == "}" and not self._pending:
+            self._close(char)
+        else:
+            self._broken = True
+        return at + 1
+
+    def _in_colon(self, text: str, at: int) -> int:
+        char = text[at]
+        if char == ":":
+            self._pending.append(char)
+            self._expect = "value"
+        elif char not in _SPACE:
+            self._broken = True
+        return at + 1
+
+    def _in_comma(self, text: str, at: int) -> int:
+        char = text[at]
+        if char in _SPACE:
+            return at + 1
+        if char == "," and self._stack:
+            self._pending.append(char)
+            self._expect = "key" if self._stack[-1] == "{" else "value"
+        elif self._stack and char == _CLOSERS[self._stack[-1]].decode():
+            self._close(char)
+        else:
+            self._broken = True
+        return at + 1
+
+    def _in_string(self, text: str, at: int) -> int:
+        run = _PLAIN.match(text, at)
+        if run:
+            self._grow(run[0])
+            return run.end()
+        char = text[at]
+        if char == '"':
+            self._pending.append(char)
+            if self._string_is_key:
+                self._expect = "colon"
+            else:
+                self._value_done()
+        elif char == "\\":
+            self._token = char
+            self._expect = "escape"
+        else:
+            self._grow(f"\\u{ord(char):04x}")
+        return at + 1
+
+    def _in_escape(self, text: str, at: int) -> int:
+        self._token += text[at]
+        if len(self._token) == 2 and self._token[1] != "u":
+            if self._token[1] not in _ESCAPES:
+                self._token = "\\" + self._token
+            self._end_escape()
+        elif len(self._token) == 6:
+            if re.fullmatch(r"\\u[0-9a-fA-F]{4}", self._token):
+                self._end_escape()
+            else:
+                self._broken = True
+        return at + 1
+
+    def _end_escape(self) -> None:
+        self._expect = "string"
+        if _HIGH_SURROGATE.match(self._token):
+            self._pending.append(self._token)
+        else:
+            self._grow(self._token)
+
+    def _in_literal(self, text: str, at: int) -> int:
+        run = _LITERAL.match(text, at)
+        if run:
+            self._token += run[0]
+            return run.end()
+        if _VALID_LITERAL.fullmatch(self._token):
+            self._pending.append(self._token)
+            self._value_done()
+        else:
+            self._broken = True
+        return at
+
+    def _grow(self, piece: str) -> None:
+        self._pending.append(piece)
+        if not self._string_is_key:
+            self._commit()
+
+    def _close(self, char: str) -> None:
+        self._pending.append(char)
+        self._stack.pop()
+        self._value_done()
+
+    def _value_done(self) -> None:
+        self._expect = "comma" if self._stack else "end"
+        self._commit()
+
+    def _in_end(self, text: str, at: int) -> int:
+        if text[at] not in _SPACE:
+            self._broken = True
+        return at + 1
+
+    def _commit(self) -> None:
+        self._safe += "".join(self._pending).encode("utf-8", "replace")
+        self._pending.clear()
+        closers = b"".join(_CLOSERS[opener] for opener in reversed(self._stack))
+        self._closers = b'"' + closers if self._expect == "string" else closers
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """The arguments of a finished tool call; `{}` when nothing can be saved."""
+    if not text.strip():
+        return {}
+    try:
+        value = codec.decode(text)
+    except BadRecord:
+        growing = GrowingJson()
+        growing.feed(text)
+        try:
+            value = codec.decode(growing.closed())
+        except BadRecord:
+            return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,27 @@
+"""The plan that host and model share: phases with tasks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pigeon.wire.base import ABSENT, Absent, Record
+
+TodoStatus = Literal["pending", "in_progress", "completed", "abandoned"]
+
+
+class TodoTask(Record, kw_only=True):
+    """One thing to do."""
+
+    id: str | Absent = ABSENT
+    content: str
+    status: TodoStatus = "pending"
+    notes: str | Absent = ABSENT
+    details: str | Absent = ABSENT
+
+
+class TodoPhase(Record, kw_only=True):
+    """A named group of tasks."""
+
+    id: str | Absent = ABSENT
+    name: str
+    tasks: list[TodoTask]
