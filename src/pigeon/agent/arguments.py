@@ -1,4 +1,4 @@
-"""Arguments of a tool call against the tool's JSON Schema: coerced where models are sloppy, refused where they are wrong.
+"""Arguments of a tool call against the tool's JSON Schema: coerced where models are sloppy, refused where wrong.
 
 The rules are part of the behaviour that models and hosts see, so they are written out here instead of taken from a
 validation library: nulls of optional properties are dropped, scalars are coerced, extra properties pass unless the
@@ -101,10 +101,10 @@ def _coerced_to_branch(value: Any, branches: list[Schema]) -> Any:
 
 def _coerced_object(value: dict[str, Any], schema: Schema) -> dict[str, Any]:
     properties, rest = schema.get("properties", {}), schema.get("additionalProperties")
-    for key in value:
+    for key, item in list(value.items()):
         inner = properties.get(key, rest)
         if isinstance(inner, dict):
-            value[key] = _coerced(value[key], inner)
+            value[key] = _coerced(item, inner)
     return value
 
 

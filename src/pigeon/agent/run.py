@@ -46,13 +46,15 @@ class Run:
         self._gate = gate
         self._added: list[Message] = []
 
-    async def run(self, opening: Sequence[Spoken] = (), polls_first: bool = True) -> RunResult:
+    async def run(self, opening: Sequence[Spoken] = (), resumes: bool = False) -> RunResult:
         """Play turns until the agent stops; an error or an abort ends the run at once, queues untouched."""
         await self._publish(AgentStart())
         await self._publish(TurnStart())
         for message in opening:
             await self._say(message)
-        pending = self._feed.next_steering() if polls_first and not self._scope.cancelled else []
+        pending = [] if self._scope.cancelled else self._feed.next_steering()
+        if resumes and not pending:
+            pending = self._feed.next_follow_ups()
         while True:
             for item in pending:
                 await self._deliver(item)

@@ -1,7 +1,7 @@
 """Stop: a tree of scopes (run > turn > tool). Cancelling a scope cancels everything below it.
 
-Work is only interrupted where it says so, inside `Scope.wait`; between those points it looks at `cancelled`. So an event
-is never half announced because somebody pressed stop.
+Work is only interrupted where it says so, inside `Scope.wait`; between those points it looks at `cancelled`. So no
+event is half announced because somebody pressed stop.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class Scope:
         if self._cancelled:
             _resolve(stopped)
         try:
-            await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            futures: set[asyncio.Future[Any]] = {task, stopped}
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 await asyncio.wait({task}, timeout=STOP_GRACE)
             if not task.done():

@@ -1,1 +1,1 @@
-"""What differs between speakers: pure projections of one native stream. Nothing outside this room asks for the dialect."""
+"""What differs between speakers: pure projections of one native stream. No other room asks for the dialect."""

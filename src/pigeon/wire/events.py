@@ -116,7 +116,7 @@ class AgentEnd(Event, tag="agent_end", kw_only=True):
     """A run ends, with the messages it added; `willRetry` when another attempt follows by itself."""
 
     messages: list[Message]
-    will_retry: bool
+    will_retry: bool | Absent = ABSENT
 
 
 class AgentSettled(Event, tag="agent_settled", kw_only=True):

@@ -1,0 +1,119 @@
+"""What the user set: `settings.json` with pi's keys and defaults.
+
+A file that cannot be read, or a value of the wrong type, is reported and left out; it never stops the start and is never
+written back.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal, TypeVar
+
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Absent, Record
+from pigeon.wire.commands import InterruptMode, QueueMode
+from pigeon.wire.errors import BadRecord
+from pigeon.wire.model import ThinkingLevel
+
+_R = TypeVar("_R", bound=Record)
+
+
+class CompactionSettings(Record, kw_only=True, frozen=True):
+    """When and how much to summarise."""
+
+    enabled: bool = True
+    reserve_tokens: int = 16384
+    keep_recent_tokens: int = 20000
+    model_overrides: dict[str, dict[str, int]] | Absent = ABSENT
+
+
+class ProviderRetrySettings(Record, kw_only=True, frozen=True):
+    """Retries of one HTTP request, before any stream."""
+
+    timeout_ms: int | Absent = ABSENT
+    max_retries: int = 0
+    max_retry_delay_ms: int = 60000
+
+
+class RetrySettings(Record, kw_only=True, frozen=True):
+    """Retries of a failed answer."""
+
+    enabled: bool = True
+    max_retries: int = 3
+    base_delay_ms: int = 2000
+    max_agent_delay_ms: int = 60000
+    provider: ProviderRetrySettings | Absent = ABSENT
+
+
+class ImageSettings(Record, kw_only=True, frozen=True):
+    """What happens to images."""
+
+    auto_resize: bool = True
+    block_images: bool = False
+
+
+class Settings(Record, kw_only=True):
+    """All keys that Pigeon reads."""
+
+    default_provider: str | Absent = ABSENT
+    default_model: str | Absent = ABSENT
+    default_thinking_level: ThinkingLevel = "medium"
+    model_thinking_levels: dict[str, ThinkingLevel] | Absent = ABSENT
+    thinking_budgets: dict[str, int] | Absent = ABSENT
+    enabled_models: list[str] | Absent = ABSENT
+    steering_mode: QueueMode = "one-at-a-time"
+    follow_up_mode: QueueMode = "one-at-a-time"
+    interrupt_mode: InterruptMode | Absent = ABSENT
+    tool_execution: Literal["ordered", "parallel", "sequential"] = "ordered"
+    default_tools: list[str] | Absent = ABSENT
+    compaction: CompactionSettings = CompactionSettings()
+    retry: RetrySettings = RetrySettings()
+    images: ImageSettings = ImageSettings()
+    shell_path: str | Absent = ABSENT
+    shell_command_prefix: str | Absent = ABSENT
+    session_dir: str | Absent = ABSENT
+    http_idle_timeout_ms: int = 300000
+
+
+def load_settings(path: str) -> tuple[Settings, list[str]]:
+    """The settings of one file and what was wrong with it; defaults where the file is missing."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+    except FileNotFoundError:
+        return Settings(), []
+    except OSError as error:
+        return Settings(), [f"{path} cannot be read: {error.strerror}"]
+    try:
+        value = codec.decode(raw.removeprefix(b"\xef\xbb\xbf"))
+    except BadRecord as error:
+        return Settings(), [f"{path} is not valid JSON and is ignored: {error}"]
+    if not isinstance(value, dict):
+        return Settings(), [f"{path} must hold a JSON object and is ignored"]
+    settings, problems = _lenient(value, Settings)
+    return settings, [f"{path}: {problem}" for problem in problems]
+
+
+def _lenient(value: dict[str, Any], kind: type[_R]) -> tuple[_R, list[str]]:
+    """The record, without the keys that do not fit."""
+    problems: list[str] = []
+    nested = {"compaction": CompactionSettings, "retry": RetrySettings, "images": ImageSettings}
+    kept: dict[str, Any] = {}
+    for key, item in value.items():
+        if kind is Settings and key in nested and isinstance(item, dict):
+            record, inner = _lenient(item, nested[key])
+            kept[key] = codec.to_plain(record)
+            problems.extend(f"{key}.{problem}" for problem in inner)
+            continue
+        try:
+            codec.convert({key: item}, kind)
+        except BadRecord as error:
+            problems.append(f"{key} is ignored: {error}")
+        else:
+            kept[key] = item
+    return codec.convert(kept, kind), problems
+
+
+def settings_file(agent_dir: str) -> str:
+    """The user's own settings."""
+    return os.path.join(agent_dir, "settings.json")

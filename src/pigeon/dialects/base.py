@@ -1,0 +1,125 @@
+"""The table of dialects, row by row. This class is the default dialect, `pi`; the others override rows.
+
+A dialect turns native events and answers into lines. Its only state is the snapshot of the answer that is streaming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pigeon.dialects.snapshots import Snapshot
+from pigeon.wire.base import ABSENT, Absent, Record
+from pigeon.wire.codec import encode
+from pigeon.wire.commands import InterruptMode
+from pigeon.wire.events import (
+    AgentSettled,
+    AutoCompactionEnd,
+    AutoCompactionStart,
+    CompactionEnd,
+    CompactionStart,
+    MessageStart,
+    MessageUpdate,
+    Outbound,
+)
+from pigeon.wire.messages import AssistantMessage
+from pigeon.wire.responses import Response
+
+
+class Line(Struct):
+    """One line of output in pieces; `apart` asks for a write call of its own."""
+
+    pieces: tuple[bytes, ...]
+    apart: bool = False
+
+
+class Dialect:
+    """`pi`: snapshots in every update, one failure for a refused prompt, `agent_end` then `agent_settled`."""
+
+    name: ClassVar[str] = "pi"
+    default_interrupt_mode: ClassVar[InterruptMode] = "immediate"
+    provisional_stop: ClassVar[str] = "stop"
+
+    def __init__(self, version: str = "", emit_title: bool = False) -> None:
+        self._version = version
+        self._emit_title = emit_title
+        self._snapshot: Snapshot | None = None
+
+    def greeting(self) -> list[Line]:
+        """Row: first line."""
+        return []
+
+    def lines(self, event: Outbound) -> list[Line]:
+        """An event as this dialect says it: none, one or several lines."""
+        if isinstance(event, MessageUpdate):
+            return [self.update(event)]
+        return [Line((encode(record),), apart=isinstance(record, AgentSettled)) for record in self.project(event)]
+
+    def project(self, event: Outbound) -> Iterable[Record]:
+        """All rows about events other than `message_update`."""
+        if isinstance(event, MessageStart):
+            return (self.message_start(event),)
+        if isinstance(event, (CompactionStart, CompactionEnd)):
+            return self.compaction(event)
+        return (event,)
+
+    def message_start(self, event: MessageStart) -> MessageStart:
+        """Row: provisional stop reason. An answer also begins its snapshot here."""
+        message = event.message
+        if not isinstance(message, AssistantMessage):
+            return event
+        self._snapshot = Snapshot(message)
+        if message.stop_reason != "pending":
+            return event
+        return MessageStart(message=replace(message, stop_reason=self.provisional_stop))
+
+    def update(self, event: MessageUpdate) -> Line:
+        """Row: `message_update`, here with `message` and `partial` snapshots."""
+        assert self._snapshot is not None
+        opening = self._snapshot.apply(event)
+        message = self._snapshot.encoded()
+        return Line(
+            (
+                b'{"type":"message_update","message":',
+                message,
+                b',"assistantMessageEvent":' + opening + b',"partial":',
+                message,
+                b'},"usage":' + encode(event.usage) + b"}",
+            )
+        )
+
+    def compaction(self, event: CompactionStart | CompactionEnd) -> Iterable[Record]:
+        """Row: compaction events, here under both names when automatic."""
+        if event.reason == "manual":
+            return (event,)
+        return (older_name(event), event)
+
+    def answer(self, response: Response) -> list[Line]:
+        """Row: responses."""
+        return [Line((encode(response),))]
+
+    def refused_prompt(self, response: Response) -> list[Line]:
+        """Row: rejected prompt, here one failure."""
+        return self.answer(response)
+
+    def unknown_command(self, response: Response) -> list[Line]:
+        """Row: unknown command, here with its id."""
+        return self.answer(response)
+
+
+def older_name(event: CompactionStart | CompactionEnd) -> Record:
+    """The event under its older name, with the null that the documents show for an abort."""
+    if isinstance(event, CompactionStart):
+        return AutoCompactionStart(reason=event.reason)
+    result = None if event.aborted and isinstance(event.result, Absent) else event.result
+    return AutoCompactionEnd(
+        result=result, aborted=event.aborted, will_retry=event.will_retry, error_message=event.error_message
+    )
+
+
+def without_id(response: Response) -> Response:
+    """The same answer, uncorrelated."""
+    return replace(response, id=ABSENT)

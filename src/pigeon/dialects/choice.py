@@ -1,0 +1,44 @@
+"""Which dialect to speak: what was asked for, else the name we were called by, else a flag that one family has."""
+
+from __future__ import annotations
+
+import os
+
+from pigeon.dialects.base import Dialect
+from pigeon.wire.errors import StartupError
+
+NAMES = ("pi", "pi-latest", "omp", "xcsh", "companion")
+_TELLING_FLAGS = {"--no-title": "xcsh", "--no-rules": "xcsh", "--provider-session-id": "xcsh"}
+_TRUE = ("1", "true", "yes", "on")
+
+
+def chosen_name(asked: str | None, program: str, arguments: list[str], environment: dict[str, str]) -> str:
+    """The name of the dialect; raises `StartupError` for a name that nobody speaks."""
+    name = asked or environment.get("PIGEON_DIALECT") or _by_program(program) or _by_flag(arguments) or "pi"
+    if name not in NAMES:
+        raise StartupError(f'Unknown dialect "{name}". Use one of: {", ".join(NAMES)}')
+    return name
+
+
+def _by_program(program: str) -> str | None:
+    base = os.path.basename(program).removesuffix(".py").removesuffix(".exe")
+    return base if base in ("pi", "omp", "xcsh") else None
+
+
+def _by_flag(arguments: list[str]) -> str | None:
+    return next((_TELLING_FLAGS[flag] for flag in arguments if flag in _TELLING_FLAGS), None)
+
+
+def dialect_named(name: str, version: str, environment: dict[str, str]) -> Dialect:
+    """The dialect itself; only the one that is spoken is imported."""
+    emit_title = environment.get("PI_RPC_EMIT_TITLE", "").strip().lower() in _TRUE
+    kind: type[Dialect] = Dialect
+    if name == "pi-latest":
+        from pigeon.dialects.pi_latest import PiLatest as kind  # noqa: N813
+    elif name == "omp":
+        from pigeon.dialects.omp import Omp as kind  # noqa: N813
+    elif name == "xcsh":
+        from pigeon.dialects.xcsh import Xcsh as kind  # noqa: N813
+    elif name == "companion":
+        from pigeon.dialects.companion import Companion as kind  # noqa: N813
+    return kind(version=version, emit_title=emit_title)

@@ -1,0 +1,53 @@
+"""`companion`: the early protocol. Events only, no responses; a failure is an `error` event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from pigeon.dialects.base import Line
+from pigeon.dialects.omp import Omp
+from pigeon.wire.base import Absent, Record
+from pigeon.wire.codec import encode
+from pigeon.wire.events import (
+    AgentEnd,
+    AgentStart,
+    ErrorEvent,
+    MessageEnd,
+    MessageStart,
+    Outbound,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    TurnEnd,
+    TurnStart,
+)
+from pigeon.wire.responses import Response
+
+_SPOKEN = (
+    AgentStart, AgentEnd, TurnStart, TurnEnd, MessageStart, MessageEnd, ToolExecutionStart, ToolExecutionEnd,
+    ErrorEvent,
+)  # fmt: skip
+
+
+class Companion(Omp):
+    """Clients of the first protocol: prompt and abort in, ten kinds of events out."""
+
+    name: ClassVar[str] = "companion"
+
+    def greeting(self) -> list[Line]:
+        """Row: first line."""
+        return []
+
+    def project(self, event: Outbound) -> Iterable[Record]:
+        """Only the events that this protocol has."""
+        return super().project(event) if isinstance(event, _SPOKEN) else ()
+
+    def answer(self, response: Response) -> list[Line]:
+        """Row: responses: none, a failure becomes an `error` event."""
+        if response.success or isinstance(response.error, Absent):
+            return []
+        return [Line((encode(ErrorEvent(error=response.error)),))]
+
+    def unknown_command(self, response: Response) -> list[Line]:
+        """Row: unknown command: ignored."""
+        return []

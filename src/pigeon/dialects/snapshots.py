@@ -1,0 +1,126 @@
+"""The message so far, for clients that expect it in every `message_update`.
+
+A snapshot is never encoded from scratch: each block keeps its encoded text, a delta is escaped once and appended, and a
+snapshot is the concatenation of what is there. So the work per delta is one copy of bytes, whatever came before.
+"""
+
+from __future__ import annotations
+
+from pigeon.wire.codec import encode
+from pigeon.wire.events import (
+    MessageUpdate,
+    StreamEvent,
+    TextDelta,
+    TextStart,
+    ThinkingDelta,
+    ThinkingStart,
+    ToolcallDelta,
+    ToolcallEnd,
+    ToolcallStart,
+)
+from pigeon.wire.messages import AssistantMessage
+from pigeon.wire.partial_json import GrowingJson
+from pigeon.wire.usage import Usage
+
+
+class _Text:
+    """A text or thinking block."""
+
+    def __init__(self, head: bytes) -> None:
+        self._body = bytearray(head)
+
+    def grow(self, delta: bytes) -> None:
+        self._body += delta
+
+    def pieces(self) -> tuple[bytes | bytearray, ...]:
+        return self._body, b'"}'
+
+
+class _Call:
+    """A tool call whose arguments arrive as raw JSON."""
+
+    def __init__(self, start: ToolcallStart) -> None:
+        identity = encode({"type": "toolCall", "id": start.id, "name": start.tool_name})
+        self._head = identity[:-1] + b',"arguments":'
+        self._arguments = GrowingJson()
+        self._final: bytes | None = None
+
+    def grow(self, delta: str) -> None:
+        self._arguments.feed(delta)
+
+    def finish(self, final: bytes) -> None:
+        self._final = final
+
+    def pieces(self) -> tuple[bytes | bytearray, ...]:
+        if self._final is not None:
+            return (self._final,)
+        return self._head, self._arguments.prefix, self._arguments.suffix, b"}"
+
+
+class Snapshot:
+    """One streaming answer as encoded bytes."""
+
+    def __init__(self, message: AssistantMessage) -> None:
+        self._message = message
+        self._usage = message.usage
+        self._blocks: list[_Text | _Call] = []
+        self._head, self._tail = _around_content(message)
+
+    def apply(self, update: MessageUpdate) -> bytes:
+        """Take one update in; returns the encoded event without its closing brace."""
+        if update.usage is not self._usage:
+            self._reprice(update.usage)
+        event = update.assistant_message_event
+        encoded = encode(event)
+        self._grow(event, encoded)
+        return encoded[:-1]
+
+    def encoded(self) -> bytes:
+        """The message so far."""
+        pieces: list[bytes | bytearray] = [self._head]
+        for index, block in enumerate(self._blocks):
+            if index:
+                pieces.append(b",")
+            pieces.extend(block.pieces())
+        pieces.append(self._tail)
+        return b"".join(pieces)
+
+    def _grow(self, event: StreamEvent, encoded: bytes) -> None:
+        if isinstance(event, (TextDelta, ThinkingDelta)):
+            block = self._blocks[event.content_index]
+            assert isinstance(block, _Text)
+            block.grow(encoded[encoded.index(b'"delta":"') + 9 : -2])
+        elif isinstance(event, ToolcallDelta):
+            call = self._blocks[event.content_index]
+            assert isinstance(call, _Call)
+            call.grow(event.delta)
+        elif isinstance(event, TextStart):
+            self._blocks.append(_Text(b'{"type":"text","text":"'))
+        elif isinstance(event, ThinkingStart):
+            self._blocks.append(_Text(b'{"type":"thinking","thinking":"'))
+        elif isinstance(event, ToolcallStart):
+            self._blocks.append(_Call(event))
+        elif isinstance(event, ToolcallEnd):
+            call = self._blocks[event.content_index]
+            assert isinstance(call, _Call)
+            call.finish(encode(event.tool_call))
+
+    def _reprice(self, usage: Usage) -> None:
+        self._usage = usage
+        self._message.usage = usage
+        self._head, self._tail = _around_content(self._message)
+
+
+def _around_content(message: AssistantMessage) -> tuple[bytes, bytes]:
+    """The encoded message in two halves, split inside its empty content list."""
+    empty = AssistantMessage(
+        content=[],
+        api=message.api,
+        provider=message.provider,
+        model=message.model,
+        usage=message.usage,
+        stop_reason="stop",
+        timestamp=message.timestamp,
+    )
+    head, mark, tail = encode(empty).partition(b'"content":[')
+    return head + mark, tail

@@ -1,0 +1,31 @@
+"""`xcsh`: as omp, with its version in the ready line, no titles, and steering that waits for the turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from pigeon.dialects.base import Line
+from pigeon.dialects.omp import Omp
+from pigeon.wire.base import Record
+from pigeon.wire.codec import encode
+from pigeon.wire.commands import InterruptMode
+from pigeon.wire.dialogs import SetTitleRequest
+from pigeon.wire.events import Outbound, Ready
+
+
+class Xcsh(Omp):
+    """Clients of xcsh."""
+
+    name: ClassVar[str] = "xcsh"
+    default_interrupt_mode: ClassVar[InterruptMode] = "wait"
+
+    def greeting(self) -> list[Line]:
+        """Row: first line."""
+        return [Line((encode(Ready(version=self._version)),))]
+
+    def project(self, event: Outbound) -> Iterable[Record]:
+        """Row: `setTitle` requests."""
+        if isinstance(event, SetTitleRequest) and not self._emit_title:
+            return ()
+        return super().project(event)

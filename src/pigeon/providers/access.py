@@ -1,0 +1,60 @@
+"""What one request may use: the key, extra headers, and the user's thinking budgets. Never part of a `Model`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from pigeon.providers.exchange import Line
+from pigeon.wire.base import Absent
+from pigeon.wire.model import Model
+
+
+class Access(Struct, frozen=True):
+    """Credentials of one request; a header of None removes a default one."""
+
+    key: str = ""
+    bearer: bool = False
+    headers: dict[str, str | None] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    budgets: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The texts that no message may show."""
+        return tuple({text for text in (self.key, *self.headers.values()) if text})
+
+
+class Connection(Struct, frozen=True):
+    """An adapter's way out: the line and the credentials."""
+
+    line: Line
+    access: Access
+
+
+def merged(defaults: dict[str, str], extra: dict[str, str | None]) -> dict[str, str]:
+    """Headers by lower-case name, the extra ones winning."""
+    headers = {name.lower(): value for name, value in defaults.items()}
+    for name, value in extra.items():
+        if value is None:
+            headers.pop(name.lower(), None)
+        else:
+            headers[name.lower()] = value
+    return headers
+
+
+def compat_of(model: Model) -> dict[str, Any]:
+    """The model's compat flags as they were configured."""
+    return {} if isinstance(model.compat, Absent) else model.compat
+
+
+def mapped_level(model: Model, level: str, default: str | None) -> str | None:
+    """What the provider calls a thinking level: the model's map, else the default."""
+    levels = {} if isinstance(model.thinking_level_map, Absent) else model.thinking_level_map
+    return levels.get(level, default)
+
+
+def endpoint(base_url: str, path: str) -> str:
+    """The base URL with a path behind it, one slash between."""
+    return f"{base_url.rstrip('/')}/{path}"

@@ -1,0 +1,107 @@
+"""What every adapter keeps while an answer arrives: open blocks, token counts, and how it may end."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from pigeon.providers.errors import malformed
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.errors import BadRecord
+from pigeon.wire.inference import (
+    BlockClosed,
+    BlockGrew,
+    BlockKind,
+    BlockOpened,
+    Delta,
+    Failure,
+    Finished,
+    Metered,
+)
+from pigeon.wire.messages import StopReason
+from pigeon.wire.usage import Cost, Usage
+
+_T = TypeVar("_T")
+
+
+class Translator(Protocol):
+    """Turns the events of one API into deltas."""
+
+    done: bool
+
+    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
+        """Append the deltas of one event; raises `StreamBroken` when the answer cannot go on."""
+        ...
+
+    def finish(self, out: list[Delta]) -> Finished:
+        """The stream is over; raises `StreamBroken` if it was over too early."""
+        ...
+
+    def broken(self, failure: Failure) -> Finished:
+        """How a failed answer ends, with what is known of it."""
+        ...
+
+
+class Assembly:
+    """Common state of the translators."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self.response_id: str | Absent = ABSENT
+        self.response_model: str | Absent = ABSENT
+        self.raw_stop: str | Absent = ABSENT
+        self._blocks = 0
+
+    def open(self, out: list[Delta], kind: BlockKind, call_id: str = "", name: str = "") -> int:
+        """Begin a block and return its index."""
+        index = self._blocks
+        self._blocks = index + 1
+        out.append(BlockOpened(index, kind, call_id, name))
+        return index
+
+    @staticmethod
+    def whole(out: list[Delta], index: int, text: str, signature: str | Absent = ABSENT) -> None:
+        """Grow a block by all it has and close it."""
+        if text:
+            out.append(BlockGrew(index, text))
+        out.append(BlockClosed(index, signature))
+
+    def ended(self, stop: StopReason, failure: Failure | None = None) -> Finished:
+        """The last delta."""
+        return Finished(stop, failure, self.response_id, self.response_model, self.raw_stop)
+
+    def broken(self, failure: Failure) -> Finished:
+        """The last delta of a failed answer."""
+        return self.ended("error", failure)
+
+
+def counted(*, sent: int, output: int, cache_read: int = 0, cache_write: int = 0, **more: int | Absent) -> Metered:
+    """Token counts as a delta; counts below zero are a provider's mistake and become zero."""
+    fresh, cached, written, said = (max(0, count) for count in (sent, cache_read, cache_write, output))
+    return Metered(
+        Usage(
+            input=fresh,
+            output=said,
+            cache_read=cached,
+            cache_write=written,
+            total_tokens=fresh + cached + written + said,
+            cost=Cost(),
+            cache_write1h=more.get("cache_write1h", ABSENT),
+            reasoning=more.get("reasoning", ABSENT),
+        )
+    )
+
+
+def decoded(decoder: msgspec.json.Decoder[_T], kind: Any, data: bytes, what: str) -> _T:
+    """One event as a record; lone surrogates are tolerated, anything else that is wrong breaks the stream."""
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason = str(error)
+    try:
+        value: _T = msgspec.convert(codec.decode(data), kind, strict=False)
+    except (BadRecord, msgspec.ValidationError, RecursionError):
+        raise malformed(what, f"{reason} in {data[:120]!r}") from None
+    return value

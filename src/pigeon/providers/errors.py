@@ -1,0 +1,285 @@
+"""What went wrong, as a `Failure`: status and code first, texts only where a provider says nothing else.
+
+The order decides: a context overflow is never retried, nor is an exhausted quota; then the server's own word
+(`x-should-retry`), the error code, the status; and last, phrases with word boundaries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pigeon.wire import codec
+from pigeon.wire.errors import BadRecord
+from pigeon.wire.inference import Failure
+
+MAX_BODY_CHARS = 4000
+Style = Literal["body", "message"]
+
+_OVERFLOW_CODES = {
+    "context_length_exceeded",
+    "request_too_large",
+    "model_context_window_exceeded",
+    "exceed_context_size_error",
+}
+_QUOTA_CODES = {
+    "insufficient_quota",
+    "billing_error",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "quota_exceeded",
+    "usage_limit_reached",
+    "credits_exhausted",
+    "insufficient_balance",
+}
+_TRANSIENT_CODES = {
+    "overloaded_error",
+    "rate_limit_error",
+    "rate_limit_exceeded",
+    "api_error",
+    "server_error",
+    "server_is_overloaded",
+    "slow_down",
+    "internal_error",
+    "internal_server_error",
+    "timeout_error",
+    "service_unavailable",
+    "resource_exhausted",
+    "unavailable",
+    "internal",
+    "deadline_exceeded",
+    "aborted",
+}
+_OVERFLOW = re.compile(
+    r"prompt (?:is )?too long|request_too_large|input is too long for (?:the )?requested model"
+    r"|exceeds? (?:the )?(?:model'?s )?context window|exceeds? (?:the )?(?:model'?s )?maximum context length"
+    r"|input token count.{0,40}exceeds the maximum|maximum prompt length is \d|reduce the length of the messages"
+    r"|maximum context length is \d|exceeds? (?:the )?maximum allowed input length"
+    r"|is longer than the model'?s context length|exceeds? the limit of \d|exceeds? the available context size"
+    r"|greater than the context length|context window exceeds limit|exceeded model token limit"
+    r"|too large for model with \d+ maximum context|but the configured context size is"
+    r"|exceeded (?:max(?:imum)? )?context length|range of input length should be"
+    r"|context[_ ]length[_ ]exceeded|model_context_window_exceeded|\btoo many tokens\b|\btoken limit exceeded\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_NOT_OVERFLOW = re.compile(
+    r"\A(?:\d{3}:? )?(?:throttling error:|service unavailable:)|rate[ _-]?limit|too many requests", re.IGNORECASE
+)
+_QUOTA = re.compile(
+    r"insufficient[_ ](?:quota|balance|credits)|monthly usage limit|usage limit (?:has been )?reached"
+    r"|available balance|out of budget|\bquota exceeded\b|exceeded your current quota|\bbilling\b"
+    r"|credit balance is too low",
+    re.IGNORECASE,
+)
+_TRANSIENT = re.compile(
+    r"\boverloaded\b|\bhigh demand\b|rate[ _-]?limit|too many requests|\b(?:429|500|502|503|504|520|524|529)\b"
+    r"|service (?:is )?(?:temporarily )?unavailable|\b(?:server|internal) error\b|provider returned error"
+    r"|network error|connection (?:error|refused|lost|reset|closed)|other side closed|fetch failed|getaddrinfo"
+    r"|\bENOTFOUND\b|\bEAI_AGAIN\b|\bECONNRESET\b|upstream connect|reset before headers|socket (?:hang up|closed)"
+    r"|\btime(?:d )?out\b|\bterminated\b|websocket (?:closed|error)|ended (?:without|before)|\bretry delay\b"
+    r"|retry your request|try again later|resource ?exhausted|peer closed connection",
+    re.IGNORECASE,
+)
+_NEVER_BY_STATUS = {501, 505}
+_ALWAYS_BY_STATUS = {408, 409, 425, 429}
+
+
+class StreamBroken(Exception):
+    """The answer cannot go on; carries the failure to report."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def classified(
+    message: str,
+    *,
+    status: int | None = None,
+    code: str | None = None,
+    text: str = "",
+    server_says: bool | None = None,
+    retry_after_ms: int | None = None,
+) -> Failure:
+    """A failure with its retry and overflow flags decided; `text` is searched besides the message."""
+    searched = f"{message}\n{text}"
+    lowered = (code or "").lower()
+    overflow = lowered in _OVERFLOW_CODES or (
+        status in (None, 400, 413, 422, 500) and bool(_OVERFLOW.search(searched)) and not _NOT_OVERFLOW.search(searched)
+    )
+    return Failure(
+        message=message,
+        status=status,
+        code=code,
+        retryable=not overflow and _retryable(searched, status, lowered, server_says),
+        overflow=overflow,
+        retry_after_ms=retry_after_ms,
+    )
+
+
+def _retryable(text: str, status: int | None, code: str, server_says: bool | None) -> bool:
+    if code in _QUOTA_CODES or status == 402 or _QUOTA.search(text):
+        return False
+    if server_says is not None:
+        return server_says
+    if status is not None:
+        return status in _ALWAYS_BY_STATUS or (status >= 500 and status not in _NEVER_BY_STATUS)
+    return code in _TRANSIENT_CODES or bool(_TRANSIENT.search(text))
+
+
+def from_response(status: int, headers: Mapping[str, str], body: bytes, style: Style = "body") -> Failure:
+    """An HTTP answer that is not a success."""
+    text = body.decode("utf-8", "replace").strip()[:MAX_BODY_CHARS]
+    error = error_object(body)
+    said = _message_of(error)
+    shown = said if style == "message" and said else _page_title(text) or text
+    should = headers.get("x-should-retry")
+    delay = retry_after(headers)
+    return classified(
+        f"{status} {shown}" if shown else f"{status} (no body)",
+        status=status,
+        code=code_of(error),
+        text=f"{said}\n{text}",
+        server_says=None if should not in ("true", "false") else should == "true",
+        retry_after_ms=delay if delay is not None else _delay_in(error),
+    )
+
+
+def from_event(error: Any, shown: str) -> Failure:
+    """An error that came inside the stream; `shown` is what people read."""
+    status = error.get("code") if isinstance(error, dict) else None
+    if not isinstance(status, int) or isinstance(status, bool) or not 400 <= status <= 599:
+        status = None
+    return classified(
+        shown[:MAX_BODY_CHARS],
+        status=status,
+        code=code_of(error),
+        text=_message_of(error),
+        retry_after_ms=_delay_in(error),
+    )
+
+
+def from_exception(error: BaseException) -> Failure:
+    """A request that failed below HTTP: name resolution, connection, TLS, a broken transfer."""
+    name = type(error).__name__
+    reason = str(error).strip()
+    cause = error.__cause__ or error.__context__
+    if not reason and cause is not None:
+        reason = str(cause).strip()
+    lead, code, retryable = _TRANSPORT.get(name, ("Request failed", "request_failed", False))
+    if name == "ConnectError" and "certificate" in reason.lower():
+        lead, code, retryable = "TLS failed", "tls_failed", False
+    return Failure(message=f"{lead}: {reason or name}", code=code, retryable=retryable)
+
+
+_TRANSPORT = {
+    "ConnectError": ("Connection failed", "connection_failed", True),
+    "ConnectTimeout": ("Connection timed out", "connection_timeout", True),
+    "ReadTimeout": ("The connection timed out", "read_timeout", True),
+    "WriteTimeout": ("Sending the request timed out", "write_timeout", True),
+    "PoolTimeout": ("No free connection", "pool_timeout", True),
+    "ReadError": ("Connection lost", "connection_lost", True),
+    "WriteError": ("Connection lost", "connection_lost", True),
+    "CloseError": ("Connection lost", "connection_lost", True),
+    "RemoteProtocolError": ("Connection lost", "connection_lost", True),
+    "ProxyError": ("The proxy refused", "proxy_failed", True),
+    "DecodingError": ("The answer cannot be decompressed", "malformed_stream", False),
+    "UnsupportedProtocol": ("Bad base URL", "bad_url", False),
+    "InvalidURL": ("Bad base URL", "bad_url", False),
+    "TooManyRedirects": ("Too many redirects", "bad_url", False),
+    "ConnectionResetError": ("Connection lost", "connection_lost", True),
+    "BrokenPipeError": ("Connection lost", "connection_lost", True),
+    "TimeoutError": ("The connection timed out", "read_timeout", True),
+}
+
+
+def malformed(what: str, reason: str) -> StreamBroken:
+    """A piece of the stream that cannot be read."""
+    return StreamBroken(Failure(message=f"{what} cannot be read: {reason}", code="malformed_stream"))
+
+
+def error_object(body: bytes) -> Any:
+    """The error inside a JSON body, however deep the provider put it; None if there is none."""
+    try:
+        value = codec.decode(body)
+    except BadRecord:
+        return None
+    if isinstance(value, list) and value:
+        value = value[0]
+    if isinstance(value, dict):
+        inner = value.get("error", value.get("detail"))
+        return inner if inner else value
+    return value
+
+
+def _message_of(error: Any) -> str:
+    if isinstance(error, str):
+        return error
+    if not isinstance(error, dict):
+        return ""
+    message = error.get("message") or error.get("detail") or ""
+    text = message if isinstance(message, str) else codec.encode(message).decode()
+    metadata = error.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if isinstance(raw, str) and raw and raw not in text:
+        text = f"{text}\n{raw}"
+    return text[:MAX_BODY_CHARS]
+
+
+def code_of(error: Any) -> str | None:
+    """The provider's own name of the error."""
+    if not isinstance(error, dict):
+        return None
+    for key in ("code", "type", "status"):
+        value = error.get(key)
+        if isinstance(value, str) and value and value != "error":
+            return value
+    return None
+
+
+def _page_title(text: str) -> str:
+    if not text.startswith("<"):
+        return ""
+    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+    plain = title[1] if title else re.sub(r"<[^>]*>", " ", text)
+    return "an HTML page: " + " ".join(plain.split())[:200]
+
+
+def retry_after(headers: Mapping[str, str]) -> int | None:
+    """How long the server asks to wait, in milliseconds."""
+    exact = headers.get("retry-after-ms")
+    if exact:
+        try:
+            return max(0, int(float(exact)))
+        except (ValueError, OverflowError):
+            pass
+    value = headers.get("retry-after")
+    if not value:
+        return None
+    try:
+        return max(0, int(float(value) * 1000))
+    except (ValueError, OverflowError):
+        return _until(value)
+
+
+def _until(date: str) -> int | None:
+    from email.utils import parsedate_to_datetime
+
+    from pigeon.system.clock import now_ms
+
+    try:
+        moment = parsedate_to_datetime(date)
+    except (TypeError, ValueError):
+        return None
+    return max(0, int(moment.timestamp() * 1000) - now_ms())
+
+
+def _delay_in(error: Any) -> int | None:
+    details = error.get("details") if isinstance(error, dict) else None
+    for detail in details if isinstance(details, list) else ():
+        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)s", delay) if isinstance(delay, str) else None
+        if found:
+            return int(float(found[1]) * 1000)
+    return None

@@ -1,0 +1,189 @@
+"""History in a form that the next model accepts, whoever wrote it.
+
+Run before each conversion to a wire format. Thinking of another model becomes plain text, its signatures go, call ids
+are rewritten to what the API takes without two calls ever sharing one, every call has exactly one result right behind
+it, and failed answers stay out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.content import AssistantBlock, ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock
+from pigeon.wire.inference import ModelMessage
+from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
+from pigeon.wire.model import Model
+
+NO_RESULT = "No result provided"
+USER_IMAGE = "[An image was attached here; this model cannot see images]"
+TOOL_IMAGE = "[The tool returned an image; this model cannot see images]"
+
+Normalise = Callable[[str], str]
+
+
+def handed_over(messages: list[ModelMessage], model: Model, normalise: Normalise) -> list[ModelMessage]:
+    """The messages as the model may get them; the given ones are not changed."""
+    ids = _CallIds(normalise)
+    sees = "image" in model.input
+    out: list[ModelMessage] = []
+    at = 0
+    while at < len(messages):
+        message = messages[at]
+        at += 1
+        if isinstance(message, UserMessage):
+            out.append(_user(message, sees))
+        elif isinstance(message, AssistantMessage) and message.stop_reason not in ("error", "aborted"):
+            end = _turn_end(messages, at)
+            out.extend(_turn(message, messages[at:end], model, ids))
+            at = end
+    if not sees:
+        out = [_blind_result(message) if isinstance(message, ToolResultMessage) else message for message in out]
+    return out
+
+
+def _turn_end(messages: list[ModelMessage], at: int) -> int:
+    """Where the next answer begins: results may come late, behind a user's interjection."""
+    while at < len(messages) and not isinstance(messages[at], AssistantMessage):
+        at += 1
+    return at
+
+
+def _turn(answer: AssistantMessage, following: list[ModelMessage], model: Model, ids: _CallIds) -> list[ModelMessage]:
+    same = is_same_model(answer, model)
+    renamed: dict[str, str] = {}
+    blocks = [block for block in (_block(block, same, ids, renamed) for block in answer.content) if block is not None]
+    results: dict[str, ToolResultMessage] = {}
+    rest: list[ModelMessage] = []
+    sees = "image" in model.input
+    for message in following:
+        if isinstance(message, UserMessage):
+            rest.append(_user(message, sees))
+        elif isinstance(message, ToolResultMessage) and message.tool_call_id in renamed:
+            results.setdefault(message.tool_call_id, message)
+    paired: list[ModelMessage] = [
+        _renamed(results[old], new) if old in results else _missing(call, answer.timestamp)
+        for (old, new), call in zip(renamed.items(), _calls(blocks), strict=True)
+    ]
+    return [_with_blocks(answer, blocks), *paired, *rest]
+
+
+def is_same_model(message: AssistantMessage, model: Model) -> bool:
+    """True if the answer came from exactly this model."""
+    return (message.provider, message.api, message.model) == (model.provider, model.api, model.id)
+
+
+def _block(block: AssistantBlock, same: bool, ids: _CallIds, renamed: dict[str, str]) -> AssistantBlock | None:
+    if isinstance(block, ThinkingContent):
+        return _thinking(block, same)
+    if isinstance(block, TextContent):
+        return block if same or isinstance(block.text_signature, Absent) else TextContent(text=block.text)
+    if block.id in renamed:
+        return None
+    new = ids.new(block.id, same)
+    renamed[block.id] = new
+    if same and new == block.id:
+        return block
+    signature = block.thought_signature if same else ABSENT
+    return ToolCall(id=new, name=block.name, arguments=block.arguments, thought_signature=signature)
+
+
+def _thinking(block: ThinkingContent, same: bool) -> AssistantBlock | None:
+    if block.redacted is True:
+        return block if same else None
+    if same and not isinstance(block.thinking_signature, Absent) and block.thinking_signature:
+        return block
+    if not block.thinking.strip():
+        return None
+    return block if same else TextContent(text=block.thinking)
+
+
+class _CallIds:
+    """New ids for calls; the same history always gets the same ones, so that caches hold."""
+
+    def __init__(self, normalise: Normalise) -> None:
+        self._normalise = normalise
+        self._used: set[str] = set()
+
+    def new(self, old: str, same: bool) -> str:
+        candidate = old if same and old else self._normalise(old or "call")
+        number = 2
+        while self._key(candidate) in self._used:
+            candidate = self._normalise(f"{number}_{old}")
+            number += 1
+        self._used.add(self._key(candidate))
+        return candidate
+
+    @staticmethod
+    def _key(candidate: str) -> str:
+        return candidate.split("|", maxsplit=1)[0]
+
+
+def _calls(blocks: list[AssistantBlock]) -> list[ToolCall]:
+    return [block for block in blocks if isinstance(block, ToolCall)]
+
+
+def _with_blocks(answer: AssistantMessage, blocks: list[AssistantBlock]) -> AssistantMessage:
+    return AssistantMessage(
+        content=blocks,
+        api=answer.api,
+        provider=answer.provider,
+        model=answer.model,
+        usage=answer.usage,
+        stop_reason=answer.stop_reason,
+        timestamp=answer.timestamp,
+    )
+
+
+def _renamed(result: ToolResultMessage, call_id: str) -> ToolResultMessage:
+    if result.tool_call_id == call_id:
+        return result
+    return ToolResultMessage(
+        tool_call_id=call_id,
+        tool_name=result.tool_name,
+        content=result.content,
+        is_error=result.is_error,
+        timestamp=result.timestamp,
+    )
+
+
+def _missing(call: ToolCall, timestamp: int) -> ToolResultMessage:
+    return ToolResultMessage(
+        tool_call_id=call.id,
+        tool_name=call.name,
+        content=[TextContent(text=NO_RESULT)],
+        is_error=True,
+        timestamp=timestamp,
+    )
+
+
+def _user(message: UserMessage, sees: bool) -> UserMessage:
+    if sees or isinstance(message.content, str) or not _has_images(message.content):
+        return message
+    return UserMessage(content=_blind(message.content, USER_IMAGE), timestamp=message.timestamp)
+
+
+def _blind_result(result: ToolResultMessage) -> ToolResultMessage:
+    if not _has_images(result.content):
+        return result
+    return ToolResultMessage(
+        tool_call_id=result.tool_call_id,
+        tool_name=result.tool_name,
+        content=_blind(result.content, TOOL_IMAGE),
+        is_error=result.is_error,
+        timestamp=result.timestamp,
+    )
+
+
+def _has_images(blocks: list[UserBlock]) -> bool:
+    return any(isinstance(block, ImageContent) for block in blocks)
+
+
+def _blind(blocks: list[UserBlock], note: str) -> list[UserBlock]:
+    out: list[UserBlock] = []
+    for block in blocks:
+        shown = TextContent(text=note) if isinstance(block, ImageContent) else block
+        if isinstance(block, ImageContent) and out and isinstance(out[-1], TextContent) and out[-1].text == note:
+            continue
+        out.append(shown)
+    return out

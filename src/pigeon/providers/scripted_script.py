@@ -1,0 +1,194 @@
+"""The script of a scripted model: a JSON file as typed replies.
+
+Reading one either gives a complete, checked script or raises `ScriptError`, whose text names the file and the field.
+The format is described for hosts in `docs/scripted-models.md`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from pigeon.wire import codec
+from pigeon.wire.base import Json
+from pigeon.wire.errors import BadRecord, PigeonError
+
+Count = Annotated[int, Meta(ge=0)]
+Size = Annotated[int, Meta(ge=1)]
+ChunkSize = Size | list[Size]  # not a pair type: msgspec crashes on a bounded number beside a fixed tuple
+Stop = Literal["stop", "length", "toolUse"]
+
+
+class ScriptError(PigeonError):
+    """The script is missing or malformed; the text says where."""
+
+
+class _Strict(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class TextBlock(_Strict, tag_field="type", tag="text"):
+    """Something said; `repeat` makes long answers from short scripts."""
+
+    text: str
+    repeat: Size = 1
+
+
+class ThinkingBlock(_Strict, tag_field="type", tag="thinking"):
+    """Something thought."""
+
+    thinking: str
+    repeat: Size = 1
+    signature: str | None = None
+    redacted: bool = False
+
+
+class CallBlock(_Strict, tag_field="type", tag="toolCall"):
+    """A tool call; `raw` replaces the arguments' JSON by text that need not be JSON."""
+
+    name: str
+    arguments: dict[str, Json] = field(default_factory=dict)
+    id: str | None = None
+    raw: str | None = None
+
+
+class DelayBlock(_Strict, tag_field="type", tag="delay"):
+    """Nothing, for a while."""
+
+    ms: Count
+
+
+Block = TextBlock | ThinkingBlock | CallBlock | DelayBlock
+
+
+class ScriptedCall(_Strict):
+    """A tool call in the short form of a reply."""
+
+    name: str
+    arguments: dict[str, Json] = field(default_factory=dict)
+    id: str | None = None
+    raw: str | None = None
+
+
+class ScriptedError(_Strict):
+    """How the answer fails after its blocks."""
+
+    message: str
+    status: int | None = None
+    code: str | None = None
+    retryable: bool = False
+    overflow: bool = False
+    retry_after_ms: Count | None = None
+
+
+class ScriptedUsage(_Strict):
+    """Token counts to report; what is left out is estimated."""
+
+    input: Count | None = None
+    output: Count | None = None
+    cache_read: Count = 0
+    cache_write: Count = 0
+    reasoning: Count | None = None
+
+
+class Reply(_Strict):
+    """One answer: the short form (`thinking`, `text`, `toolCalls`) or `blocks`, and how it streams and ends."""
+
+    thinking: str | None = None
+    text: str | None = None
+    tool_calls: list[ScriptedCall] = field(default_factory=list)
+    blocks: list[Block] | None = None
+    usage: ScriptedUsage | None = None
+    stop: Stop | None = None
+    error: ScriptedError | None = None
+    delay_ms: Count = 0
+    chunk_delay_ms: Count | None = None
+    chunk: ChunkSize | None = None
+    hang: bool = False
+
+    def parts(self) -> list[Block]:
+        """The blocks in the order of the answer, whichever form they were written in."""
+        if self.blocks is not None:
+            return self.blocks
+        parts: list[Block] = []
+        if self.thinking is not None:
+            parts.append(ThinkingBlock(thinking=self.thinking))
+        if self.text is not None:
+            parts.append(TextBlock(text=self.text))
+        parts += [
+            CallBlock(name=call.name, arguments=call.arguments, id=call.id, raw=call.raw) for call in self.tool_calls
+        ]
+        return parts
+
+
+class When(_Strict):
+    """What a request must contain, all of it, for a rule to hold; texts are compared without regard to case."""
+
+    user: str | None = None
+    tool_result: str | None = None
+    anywhere: str | None = None
+    system: str | None = None
+    tool: str | None = None
+
+
+class Rule(_Strict):
+    """A reply for requests that look a certain way, `times` times at most."""
+
+    when: When
+    reply: str | Reply
+    times: Size | None = None
+
+
+class Script(_Strict):
+    """A whole file."""
+
+    replies: list[str | Reply] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+    default: str | Reply | None = None
+    seed: int = 0
+    chunk: ChunkSize = field(default_factory=lambda: [8, 24])
+    chunk_delay_ms: Count = 0
+    name: str | None = None
+    reasoning: bool = True
+    input: list[Literal["text", "image"]] = field(default_factory=lambda: ["text", "image"])
+    context_window: Size = 200_000
+    max_tokens: Size = 32_000
+
+
+def as_reply(reply: str | Reply) -> Reply:
+    """A bare string is an answer that says it."""
+    return Reply(text=reply) if isinstance(reply, str) else reply
+
+
+def read_script(path: str) -> Script:
+    """The script in a file; raises `ScriptError` and nothing else."""
+    try:
+        raw = Path(path).expanduser().read_bytes()
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ScriptError(f"Cannot read the model script {path}: {reason}. Name a JSON file: scripted/<file>") from None
+    try:
+        value = codec.decode(raw)
+        script = codec.convert({"replies": value} if isinstance(value, list) else value, Script)
+    except BadRecord as error:
+        raise ScriptError(f"The model script {path} is not valid: {error}") from None
+    _check(script, path)
+    return script
+
+
+def _check(script: Script, path: str) -> None:
+    named = [(f"replies[{at}]", reply) for at, reply in enumerate(script.replies)]
+    named += [(f"rules[{at}].reply", rule.reply) for at, rule in enumerate(script.rules)]
+    if script.default is not None:
+        named.append(("default", script.default))
+    for place, reply in named:
+        if isinstance(reply, str) or reply.blocks is None:
+            continue
+        if reply.thinking is not None or reply.text is not None or reply.tool_calls:
+            reason = f'"{place}" has "blocks" and also "text", "thinking" or "toolCalls": use one form'
+            raise ScriptError(f"The model script {path} is not valid: {reason}")
+    for place, size in [("chunk", script.chunk), *((f"{p}.chunk", r.chunk) for p, r in named if isinstance(r, Reply))]:
+        if isinstance(size, list) and (len(size) != 2 or size[0] > size[1]):
+            raise ScriptError(f'The model script {path} is not valid: "{place}" must be [smallest, largest]')

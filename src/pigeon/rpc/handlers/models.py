@@ -1,0 +1,53 @@
+"""Handlers: models and thinking."""
+
+from __future__ import annotations
+
+from pigeon.rpc.router import handles
+from pigeon.session.session import Session
+from pigeon.wire import answers
+from pigeon.wire.commands import (
+    CycleModel,
+    CycleThinkingLevel,
+    GetAvailableModels,
+    GetAvailableThinkingLevels,
+    SetModel,
+    SetThinkingLevel,
+)
+from pigeon.wire.model import Model
+
+
+@handles(SetModel)
+def set_model(cmd: SetModel, s: Session) -> Model:
+    """In force from the next request on."""
+    return s.models.use(cmd.provider, cmd.model_id)
+
+
+@handles(CycleModel)
+def cycle_model(cmd: CycleModel, s: Session) -> answers.CycledModel | None:
+    """Null when there is nothing to cycle."""
+    return s.models.cycle()
+
+
+@handles(GetAvailableModels)
+def get_available_models(cmd: GetAvailableModels, s: Session) -> answers.Models:
+    """Never asks the network."""
+    return answers.Models(models=s.models.available())
+
+
+@handles(SetThinkingLevel)
+def set_thinking_level(cmd: SetThinkingLevel, s: Session) -> None:
+    """Clamped to what the model supports."""
+    s.models.think(cmd.level)
+
+
+@handles(CycleThinkingLevel)
+def cycle_thinking_level(cmd: CycleThinkingLevel, s: Session) -> answers.Level | None:
+    """Null for a model without thinking."""
+    level = s.models.cycle_level()
+    return None if level is None else answers.Level(level=level)
+
+
+@handles(GetAvailableThinkingLevels)
+def get_available_thinking_levels(cmd: GetAvailableThinkingLevels, s: Session) -> answers.Levels:
+    """Ascending."""
+    return answers.Levels(levels=list(s.models.levels()))

@@ -1,0 +1,25 @@
+"""Handlers: switches. They last for the process and never touch the user's settings files."""
+
+from __future__ import annotations
+
+from pigeon.rpc.router import handles
+from pigeon.session.session import Session
+from pigeon.wire.commands import SetFollowUpMode, SetInterruptMode, SetSteeringMode
+
+
+@handles(SetSteeringMode)
+def set_steering_mode(cmd: SetSteeringMode, s: Session) -> None:
+    """In force at the next delivery."""
+    s.queue.steering_mode = cmd.mode
+
+
+@handles(SetFollowUpMode)
+def set_follow_up_mode(cmd: SetFollowUpMode, s: Session) -> None:
+    """In force at the next delivery."""
+    s.queue.follow_up_mode = cmd.mode
+
+
+@handles(SetInterruptMode)
+def set_interrupt_mode(cmd: SetInterruptMode, s: Session) -> None:
+    """In force at the next tool call."""
+    s.conduct.interrupt_mode = cmd.mode

@@ -1,0 +1,63 @@
+"""Handlers: what is there, and what is going on."""
+
+from __future__ import annotations
+
+from pigeon.rpc.router import handles
+from pigeon.session.session import Session
+from pigeon.session.stats import context_usage, stats_of
+from pigeon.wire import answers
+from pigeon.wire.base import ABSENT
+from pigeon.wire.commands import GetCommands, GetLastAssistantText, GetMessages, GetSessionStats, GetState
+from pigeon.wire.content import text_of
+from pigeon.wire.messages import AssistantMessage
+
+
+@handles(GetState)
+def get_state(cmd: GetState, s: Session) -> answers.State:
+    """Answered at once, whatever is going on."""
+    queued = len(s.queue)
+    return answers.State(
+        model=s.models.model,
+        thinking_level=s.models.level,
+        is_streaming=s.activity.in_run,
+        is_compacting=s.activity.compacting,
+        steering_mode=s.queue.steering_mode,
+        follow_up_mode=s.queue.follow_up_mode,
+        interrupt_mode=s.conduct.interrupt_mode,
+        session_file=s.journal.file or ABSENT,
+        session_id=s.journal.session_id,
+        auto_compaction_enabled=s.auto_compaction,
+        message_count=len(s.context),
+        pending_message_count=queued,
+        queued_message_count=queued,
+        todo_phases=[],
+    )
+
+
+@handles(GetMessages)
+def get_messages(cmd: GetMessages, s: Session) -> answers.Messages:
+    """Complete messages only; the one that is streaming comes with its `message_end`."""
+    return answers.Messages(messages=s.context)
+
+
+@handles(GetLastAssistantText)
+def get_last_assistant_text(cmd: GetLastAssistantText, s: Session) -> answers.LastAssistantText:
+    """Aborted answers without content do not count."""
+    for message in reversed(s.context):
+        if isinstance(message, AssistantMessage) and not (message.stop_reason == "aborted" and not message.content):
+            return answers.LastAssistantText(text=text_of(message.content).strip() or None)
+    return answers.LastAssistantText(text=None)
+
+
+@handles(GetSessionStats)
+def get_session_stats(cmd: GetSessionStats, s: Session) -> answers.SessionStats:
+    """Everything billed in this session, and how full the context is."""
+    stats = stats_of(s.journal.session_id, s.journal.file, s.journal.entries)
+    stats.context_usage = context_usage(s.context, s.models.model)
+    return stats
+
+
+@handles(GetCommands)
+def get_commands(cmd: GetCommands, s: Session) -> answers.Commands:
+    """What `prompt` expands."""
+    return answers.Commands(commands=s.prompting.commands())

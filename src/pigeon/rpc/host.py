@@ -1,0 +1,74 @@
+"""One host on stdin and stdout, from the first line to the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pigeon.rpc.handlers.all  # noqa: F401 - registers the handlers
+from pigeon.dialects.base import Dialect
+from pigeon.rpc.outbox import Outbox
+from pigeon.rpc.server import Server
+from pigeon.rpc.shutdown import EXIT_OK, EXIT_STDOUT_CLOSED, Shutdown
+from pigeon.session.session import Session
+from pigeon.transport.framing import DEFAULT_CAP, Frame, Framing
+from pigeon.transport.reader import Reader
+from pigeon.transport.writer import Writer
+
+STOP_SECONDS = 0.6
+FLUSH_SECONDS = 2.0
+FLUSH_AFTER_SIGNAL = 0.2
+
+
+class Host:
+    """Serves one session to one host."""
+
+    def __init__(
+        self,
+        session: Session,
+        dialect: Dialect,
+        descriptors: tuple[int, int],
+        drains: Callable[[], bool],
+        record_cap: int = DEFAULT_CAP,
+    ) -> None:
+        self._session = session
+        self._drains = drains
+        self._shutdown = Shutdown()
+        self._writer = Writer(descriptors[1], lambda: self._shutdown.request(EXIT_STDOUT_CLOSED))
+        self._outbox = Outbox(self._writer, dialect)
+        self._server = Server(session, self._outbox)
+        self._reader = Reader(descriptors[0], Framing(record_cap), self._deliver)
+        self._pump: asyncio.Task[None] | None = None
+        session.bus.announce(self._outbox.event, self._outbox.room)
+
+    async def serve(self, stop_children: Callable[[], Awaitable[None]]) -> int:
+        """Run until there is a reason to end; returns the exit code."""
+        self._shutdown.watch_signals()
+        self._outbox.greet()
+        self._reader.start()
+        code = await self._shutdown.reason()
+        if code == EXIT_OK and self._drains():
+            await self._shutdown.within(asyncio.ensure_future(self._all_done()), seconds=float("inf"))
+        await self._shutdown.within(asyncio.ensure_future(self._stop(stop_children)), STOP_SECONDS)
+        self._writer.close(FLUSH_SECONDS if code == EXIT_OK else FLUSH_AFTER_SIGNAL)
+        return code
+
+    async def _all_done(self) -> None:
+        await self._server.drained()
+        await self._session.activity.until_idle()
+
+    async def _stop(self, stop_children: Callable[[], Awaitable[None]]) -> None:
+        await self._session.close()
+        await stop_children()
+        await self._server.drained()
+
+    def _deliver(self, frames: list[Frame], ended: bool) -> None:
+        self._server.offer(frames)
+        self._pump = asyncio.ensure_future(self._take(ended))
+
+    async def _take(self, ended: bool) -> None:
+        await self._server.take()
+        if ended:
+            self._shutdown.request(EXIT_OK)
+        else:
+            self._reader.taken()

@@ -1,0 +1,99 @@
+"""When a command runs: at once, in its turn, or beside the others.
+
+`control` and `beside` commands start the moment they arrive. `session` commands start in order, each when the one
+before has ended; a handler that does not wait is done before the next line is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pigeon.wire.commands import Command
+
+Start = Callable[[], Any]
+Finish = Callable[[Any, BaseException | None], None]
+
+
+class Job:
+    """One command on its way."""
+
+    __slots__ = ("command", "finish", "start")
+
+    def __init__(self, command: Command, start: Start, finish: Finish) -> None:
+        self.command = command
+        self.start = start
+        self.finish = finish
+
+
+class Lanes:
+    """Runs jobs by lane; `finish` is called exactly once for each."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Job] = deque()
+        self._busy = False
+        self._open: set[asyncio.Task[None]] = set()
+
+    @property
+    def in_flight(self) -> int:
+        """Jobs that were taken and have not finished."""
+        return len(self._open) + len(self._waiting)
+
+    def submit(self, job: Job) -> None:
+        """Take a job; it may be finished when this returns."""
+        if job.command.lane != "session":
+            self._begin(job, None)
+        elif self._busy:
+            self._waiting.append(job)
+        else:
+            self._next(job)
+
+    def withdraw(self, kinds: tuple[type[Command], ...], reason: Exception) -> None:
+        """Finish waiting jobs of these kinds with a failure; they never start."""
+        kept = deque(job for job in self._waiting if not isinstance(job.command, kinds))
+        gone = [job for job in self._waiting if isinstance(job.command, kinds)]
+        self._waiting = kept
+        for job in gone:
+            job.finish(None, reason)
+
+    async def drained(self) -> None:
+        """Wait until every job has finished."""
+        while self._open:
+            await asyncio.wait(set(self._open))
+
+    def _next(self, job: Job) -> None:
+        self._busy = True
+        self._begin(job, self._turn_over)
+
+    def _turn_over(self) -> None:
+        self._busy = False
+        while self._waiting and not self._busy:
+            self._next(self._waiting.popleft())
+
+    def _begin(self, job: Job, after: Callable[[], None] | None) -> None:
+        try:
+            result = job.start()
+        except Exception as error:
+            job.finish(None, error)
+        else:
+            if inspect.isawaitable(result):
+                task = asyncio.ensure_future(self._await(job, result, after))
+                self._open.add(task)
+                task.add_done_callback(self._open.discard)
+                return
+            job.finish(result, None)
+        if after is not None:
+            after()
+
+    async def _await(self, job: Job, result: Awaitable[Any], after: Callable[[], None] | None) -> None:
+        try:
+            data = await result
+        except Exception as error:
+            job.finish(None, error)
+        else:
+            job.finish(data, None)
+        if after is not None:
+            after()

@@ -1,0 +1,37 @@
+"""Which function handles which command: visible registration, two handlers for one command are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from pigeon.session.session import Session
+from pigeon.wire.commands import ALL, Command, name_of
+
+Result = Any
+Handler = Callable[[Any, Session], Result | Awaitable[Result]]
+_F = TypeVar("_F", bound=Callable[..., Any])
+_handlers: dict[type[Command], Handler] = {}
+
+
+def handles(*kinds: type[Command]) -> Callable[[_F], _F]:
+    """Register a handler. It returns the answer's data or raises a `Refusal`; it may be async."""
+
+    def register(handler: _F) -> _F:
+        for kind in kinds:
+            if kind in _handlers:
+                raise RuntimeError(f"two handlers for {name_of(kind)}")
+            _handlers[kind] = handler
+        return handler
+
+    return register
+
+
+def handler_for(kind: type[Command]) -> Handler:
+    """The handler of a command."""
+    return _handlers[kind]
+
+
+def unhandled() -> list[str]:
+    """Commands that nobody handles; empty when the handlers are complete."""
+    return [name_of(kind) for kind in ALL if kind not in _handlers]

@@ -1,0 +1,115 @@
+"""Lines to commands, commands to exactly one response each. Nothing that comes in can end this."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from pigeon.rpc.lanes import Job, Lanes
+from pigeon.rpc.outbox import Outbox
+from pigeon.rpc.router import handler_for
+from pigeon.session.session import Session
+from pigeon.transport.framing import Frame, TooLong
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.commands import Abort, AbortAndPrompt, Command, Prompt, name_of
+from pigeon.wire.errors import BadRecord, PigeonError, Refusal, UnknownCommand
+from pigeon.wire.responses import failed, succeeded
+
+PARSE = "parse"
+MOST_IN_FLIGHT = 1000
+ABORTED_BEFORE = "The prompt was aborted before it started"
+_PROMPTS = (Prompt, AbortAndPrompt)
+
+
+class Server:
+    """Takes frames as they come and answers in the order things finish."""
+
+    def __init__(self, session: Session, outbox: Outbox) -> None:
+        self._session = session
+        self._outbox = outbox
+        self._lanes = Lanes()
+        self._frames: deque[Frame] = deque()
+
+    def offer(self, frames: list[Frame]) -> None:
+        """More input; `take` works it off."""
+        self._frames.extend(frames)
+
+    async def take(self) -> None:
+        """Work off the input, no faster than the host reads the answers."""
+        while self._frames:
+            if self._outbox.overfull:
+                await self._outbox.until_room()
+            if self._lanes.in_flight >= MOST_IN_FLIGHT:
+                await self._lanes.drained()
+            self._frame(self._frames.popleft())
+
+    async def drained(self) -> None:
+        """Wait until every command taken was answered."""
+        await self._lanes.drained()
+
+    def _frame(self, frame: Frame) -> None:
+        if isinstance(frame, TooLong):
+            self._unreadable(f"the line is longer than {frame.cap} bytes and was skipped")
+            return
+        try:
+            value = codec.decode(frame)
+        except BadRecord as error:
+            self._unreadable(str(error))
+            return
+        try:
+            self._value(value)
+        except Exception as error:
+            self._unreadable(_text(error))
+
+    def _value(self, value: Any) -> None:
+        id = _id_of(value)
+        try:
+            command = codec.command_of(value)
+        except UnknownCommand as error:
+            self._outbox.unknown(failed(error.name, str(error), id))
+        except BadRecord as error:
+            name = value.get("type") if isinstance(value, dict) else None
+            if isinstance(name, str):
+                self._outbox.answer(failed(name, str(error), id))
+            else:
+                self._unreadable(str(error), id)
+        else:
+            self._dispatch(command)
+
+    def _dispatch(self, command: Command) -> None:
+        if isinstance(command, Abort):
+            self._lanes.withdraw(_PROMPTS, Refusal(ABORTED_BEFORE))
+        handler = handler_for(type(command))
+        self._lanes.submit(
+            Job(
+                command,
+                lambda: handler(command, self._session),
+                lambda data, error: self._finished(command, data, error),
+            )
+        )
+
+    def _finished(self, command: Command, data: Any, error: BaseException | None) -> None:
+        name = name_of(type(command))
+        if error is not None:
+            response = failed(name, _text(error), command.id)
+            if isinstance(command, _PROMPTS) and isinstance(error, Refusal) and not isinstance(error, BadRecord):
+                self._outbox.refuse_prompt(response)
+            else:
+                self._outbox.answer(response)
+        elif not command.silent:
+            self._outbox.answer(succeeded(name, ABSENT if command.answer is None else data, command.id))
+
+    def _unreadable(self, reason: str, id: Json | Absent = ABSENT) -> None:
+        self._outbox.answer(failed(PARSE, f"Failed to parse command: {reason}", id))
+
+
+def _id_of(value: Any) -> Json | Absent:
+    id = value.get("id") if isinstance(value, dict) else None
+    return ABSENT if id is None else id
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, PigeonError):
+        return str(error)
+    return f"Internal error: {type(error).__name__}: {error}"

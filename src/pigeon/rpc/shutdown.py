@@ -1,0 +1,39 @@
+"""How the process ends: which event ends it, with which exit code, and how long it may take."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+EXIT_OK = 0
+EXIT_STDOUT_CLOSED = 1
+SIGNALS = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
+
+
+class Shutdown:
+    """The first reason to end wins; a second signal ends at once."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._reason: asyncio.Future[int] = self._loop.create_future()
+        self._again: asyncio.Future[None] = self._loop.create_future()
+
+    def watch_signals(self) -> None:
+        """End on SIGTERM, SIGHUP and SIGINT."""
+        for number, code in SIGNALS.items():
+            self._loop.add_signal_handler(number, self.request, code)
+
+    def request(self, code: int) -> None:
+        """Ask for the end."""
+        if not self._reason.done():
+            self._reason.set_result(code)
+        elif not self._again.done():
+            self._again.set_result(None)
+
+    async def reason(self) -> int:
+        """Wait for the end; returns the exit code."""
+        return await asyncio.shield(self._reason)
+
+    async def within(self, work: asyncio.Future[None], seconds: float) -> None:
+        """Let closing work go on for at most this long, and only until the end is asked for again."""
+        await asyncio.wait({work, self._again}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

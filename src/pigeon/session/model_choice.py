@@ -1,0 +1,127 @@
+"""Which model answers, and how hard it thinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from pigeon.session.journal import Journal
+from pigeon.wire.answers import CycledModel
+from pigeon.wire.entries import ModelChange, ThinkingLevelChange
+from pigeon.wire.errors import Refusal
+from pigeon.wire.events import Outbound, ThinkingLevelChanged
+from pigeon.wire.model import Model, ThinkingLevel, clamped, levels_of
+
+
+class ModelSource(Protocol):
+    """Where models come from."""
+
+    def available(self) -> list[Model]:
+        """Models with configured credentials."""
+        ...
+
+    def find(self, provider: str, model_id: str) -> Model | None:
+        """One of the available models."""
+        ...
+
+
+class ScopedModel:
+    """A model that cycling goes through, with a thinking level of its own if it has one."""
+
+    def __init__(self, model: Model, level: ThinkingLevel | None = None) -> None:
+        self.model = model
+        self.level = level
+
+
+class ModelChoice:
+    """The current model. What was asked for last stays wanted, also while a model cannot do it."""
+
+    def __init__(
+        self,
+        source: ModelSource,
+        journal: Callable[[], Journal],
+        post: Callable[[Outbound], None],
+        model: Model | None,
+        wanted: ThinkingLevel,
+        scoped: Sequence[ScopedModel] = (),
+    ) -> None:
+        self._source = source
+        self._journal = journal
+        self._post = post
+        self._scoped = list(scoped)
+        self._wanted: ThinkingLevel = wanted
+        self.model = model
+        self.level: ThinkingLevel = clamped(wanted, model)
+
+    def enter_session(self) -> None:
+        """Put the choice on record at the beginning of a conversation."""
+        if self.model is not None:
+            self._record_model(self.model)
+        self._journal().append(ThinkingLevelChange, thinking_level=self.level)
+
+    def available(self) -> list[Model]:
+        """Models that can be chosen."""
+        return self._source.available()
+
+    def use(self, provider: str, model_id: str) -> Model:
+        """Choose an available model; raises when there is none of that name."""
+        model = self._source.find(provider, model_id)
+        if model is None and self.model is not None and (self.model.provider, self.model.id) == (provider, model_id):
+            model = self.model
+        if model is None:
+            raise Refusal(f"Model not found: {provider}/{model_id}")
+        self._choose(model)
+        return model
+
+    def cycle(self) -> CycledModel | None:
+        """Choose the next model, wrapping; none if there is nothing to cycle."""
+        candidates = self._candidates()
+        if len(candidates) <= 1:
+            return None
+        references = [candidate.model.reference for candidate in candidates]
+        at = references.index(self.model.reference) if self.model and self.model.reference in references else -1
+        chosen = candidates[(at + 1) % len(candidates)]
+        if chosen.level is not None:
+            self._wanted = chosen.level
+        self._choose(chosen.model)
+        return CycledModel(model=chosen.model, thinking_level=self.level, is_scoped=bool(self._scoped))
+
+    def levels(self) -> list[ThinkingLevel]:
+        """The levels of the current model."""
+        return levels_of(self.model)
+
+    def think(self, level: ThinkingLevel) -> None:
+        """Want this level; what the model cannot do is clamped."""
+        self._wanted = level
+        self._apply_level()
+
+    def cycle_level(self) -> ThinkingLevel | None:
+        """The next level, wrapping; none for a model without thinking."""
+        if self.model is None or not self.model.reasoning:
+            return None
+        levels = self.levels()
+        self.think(levels[(levels.index(self.level) + 1) % len(levels)])
+        return self.level
+
+    def _candidates(self) -> list[ScopedModel]:
+        available = self._source.available()
+        if not self._scoped:
+            return [ScopedModel(model) for model in available]
+        known = {model.reference for model in available}
+        return [scoped for scoped in self._scoped if scoped.model.reference in known]
+
+    def _choose(self, model: Model) -> None:
+        self.model = model
+        self._record_model(model)
+        self._apply_level()
+
+    def _record_model(self, model: Model) -> None:
+        self._journal().append(ModelChange, provider=model.provider, model_id=model.id)
+
+    def _apply_level(self) -> None:
+        level = clamped(self._wanted, self.model)
+        if level == self.level:
+            return
+        self.level = level
+        self._journal().append(ThinkingLevelChange, thinking_level=level)
+        self._post(ThinkingLevelChanged(level=level, thinking_level=level))

@@ -1,0 +1,106 @@
+"""The facade of one conversation: it holds the parts and passes calls on. A new command never changes this file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from pigeon.agent.protocols import Gate, Provider
+from pigeon.session.activity import Activity
+from pigeon.session.bus import Bus
+from pigeon.session.context import context_of, model_messages
+from pigeon.session.journal import Journal
+from pigeon.session.model_choice import ModelChoice, ModelSource, ScopedModel
+from pigeon.session.prompting import Expander, Prompting
+from pigeon.session.queue import MessageQueue
+from pigeon.session.runs import Conduct, Runs
+from pigeon.session.toolset import Toolset
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.events import MessageEnd, Outbound
+from pigeon.wire.inference import ModelRequest
+from pigeon.wire.messages import Message
+from pigeon.wire.model import Model, ThinkingLevel
+
+
+class Parts(Struct, kw_only=True):
+    """What a session is put together from; the command line makes it."""
+
+    cwd: str
+    provider: Provider
+    models: ModelSource
+    model: Model | None
+    thinking: ThinkingLevel
+    toolset: Toolset
+    expander: Expander
+    system_prompt: Callable[[], str]
+    now: Callable[[], int]
+    models_file: str
+    scoped: Sequence[ScopedModel] = ()
+    gate: Gate | None = None
+
+
+class Session:
+    """One conversation with memory."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.bus = Bus()
+        self.activity = Activity()
+        self.journal = Journal(parts.cwd, parts.now)
+        self.queue = MessageQueue(self.bus.post)
+        self.models = ModelChoice(
+            parts.models, lambda: self.journal, self.bus.post, parts.model, parts.thinking, parts.scoped
+        )
+        self.conduct = Conduct(self._request, parts.toolset)
+        self._runs = Runs(parts.provider, self.conduct, self.queue, self.bus, self.activity, parts.now, parts.gate)
+        self.prompting = Prompting(
+            self.activity, self.queue, self._runs, self.models, parts.expander, parts.now, parts.models_file
+        )
+        self.auto_compaction = True
+        self.auto_retry = True
+        self._context: tuple[Journal, int, list[Message]] | None = None
+        self.bus.record(self._record)
+        self.models.enter_session()
+
+    @property
+    def context(self) -> list[Message]:
+        """The messages that the model would see now; do not change the list."""
+        cached = self._context
+        if cached is None or cached[0] is not self.journal or cached[1] != self.journal.version:
+            cached = (self.journal, self.journal.version, context_of(self.journal.branch))
+            self._context = cached
+        return cached[2]
+
+    async def abort(self) -> None:
+        """Stop what is going on and wait until it has ended; queues stay as they are."""
+        self.activity.cancel()
+        await self.activity.until_idle()
+
+    async def begin_anew(self, parent_session: str | Absent = ABSENT) -> None:
+        """An empty conversation; model, thinking level and modes stay."""
+        await self.abort()
+        self.queue.drop()
+        self.journal = Journal(self._parts.cwd, self._parts.now, parent_session or ABSENT)
+        self.models.enter_session()
+
+    async def close(self) -> None:
+        """Stop everything for good."""
+        self.activity.close()
+        await self.activity.until_idle()
+
+    def _record(self, event: Outbound) -> None:
+        if isinstance(event, MessageEnd):
+            self.journal.append_message(event.message)
+
+    def _request(self) -> ModelRequest:
+        model = self.models.model
+        assert model is not None
+        return ModelRequest(
+            model=model,
+            system_prompt=self._parts.system_prompt(),
+            messages=model_messages(self.context),
+            tools=self._parts.toolset.specs(),
+            thinking=self.models.level,
+            session_id=self.journal.session_id,
+        )

@@ -1,0 +1,57 @@
+"""Claims the protocol's descriptors.
+
+The real stdin and stdout move to private descriptors that no child inherits. Descriptor 0 then reads /dev/null and
+descriptor 1 writes to stderr, for everyone: a `print`, a C library, a child process can no longer dirty the stream.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+
+PIPE_SIZE = 1024 * 1024
+_F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
+
+
+def claim() -> tuple[int, int]:
+    """Private descriptors of stdin and stdout; afterwards 0 is /dev/null and 1 is stderr."""
+    _fill_gaps()
+    protocol_in = _private_copy(0)
+    protocol_out = _private_copy(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0, inheritable=True)
+    os.close(null)
+    os.dup2(2, 1, inheritable=True)
+    if is_pipe(protocol_out):
+        _widen(protocol_out)
+    return protocol_in, protocol_out
+
+
+def is_pipe(descriptor: int) -> bool:
+    """True for a pipe, where a ready poll promises room for a small write."""
+    return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+
+
+def _fill_gaps() -> None:
+    """A host may start us with 0, 1 or 2 closed; then they must not be given to other files."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+
+
+def _private_copy(descriptor: int) -> int:
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+
+
+def _widen(descriptor: int) -> None:
+    """A larger pipe saves wake-ups; the kernel may refuse, and that is fine."""
+    try:
+        fcntl.fcntl(descriptor, _F_SETPIPE_SZ, PIPE_SIZE)
+    except OSError:
+        return

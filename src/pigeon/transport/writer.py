@@ -1,0 +1,159 @@
+"""The one way out: whole lines, in order, bounded.
+
+Lines queue up in memory and a thread writes them with blocking calls, so a host that stops reading stops this thread
+and not the event loop. Whoever produces asks `full` and waits for room; that is what pauses the agent. A short line
+with nothing queued before it is written at once when the pipe has room for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from pigeon.transport.stdio import is_pipe
+
+SOFT_LIMIT = 1024 * 1024
+HARD_LIMIT = 16 * 1024 * 1024
+BATCH_BYTES = 1024 * 1024
+BATCH_BUFFERS = 512
+DIRECT_LIMIT = select.PIPE_BUF
+
+
+class Writer:
+    """Owns the protocol's output descriptor."""
+
+    def __init__(self, descriptor: int, broken: Callable[[], None]) -> None:
+        self._descriptor = descriptor
+        self._broken = broken
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[tuple[Sequence[bytes], int, bool]] = deque()
+        self._size = 0
+        self._writing = False
+        self._closed = False
+        self._failed = False
+        self._changed = threading.Condition()
+        self._room: asyncio.Event = asyncio.Event()
+        self._room.set()
+        self._poll = self._poller() if is_pipe(descriptor) else None
+        self._thread = threading.Thread(target=self._run, name="pigeon-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, buffers: Sequence[bytes], apart: bool = False) -> None:
+        """Queue one line; `apart` keeps it out of the write call of the line before."""
+        size = sum(map(len, buffers))
+        with self._changed:
+            if self._failed or self._closed:
+                return
+            if not self._writing and not self._queue and size <= DIRECT_LIMIT and self._write_now(buffers):
+                return
+            self._queue.append((buffers, size, apart))
+            self._size += size
+            if self._size > SOFT_LIMIT:
+                self._room.clear()
+            if not self._writing:
+                self._changed.notify()
+
+    @property
+    def full(self) -> bool:
+        """True when producers of events should wait."""
+        return self._size > SOFT_LIMIT
+
+    @property
+    def overfull(self) -> bool:
+        """True when not even commands should be taken any more."""
+        return self._size > HARD_LIMIT
+
+    async def room(self) -> None:
+        """Wait until the queue is short again."""
+        await self._room.wait()
+
+    def close(self, timeout: float) -> bool:
+        """Write what is queued, for at most this long; true if everything went out."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join(timeout)
+        return not self._thread.is_alive() and not self._failed
+
+    def _poller(self) -> select.poll:
+        poller = select.poll()
+        poller.register(self._descriptor, select.POLLOUT)
+        return poller
+
+    def _write_now(self, buffers: Sequence[bytes]) -> bool:
+        """A pipe that polls ready takes up to PIPE_BUF bytes without blocking, all of them or none."""
+        if self._poll is None:
+            return False
+        ready = self._poll.poll(0)
+        if not ready or ready[0][1] != select.POLLOUT:
+            return False
+        try:
+            os.write(self._descriptor, b"".join(buffers))
+        except OSError:
+            return False
+        return True
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._writing = False
+                while not self._queue and not self._closed:
+                    self._changed.wait()
+                if not self._queue:
+                    return
+                self._writing = True
+                batch, size = self._next_batch()
+            try:
+                self._write(batch)
+            except OSError:
+                self._fail()
+                return
+            with self._changed:
+                self._size -= size
+                self._announce_room()
+
+    def _next_batch(self) -> tuple[list[bytes], int]:
+        batch: list[bytes] = []
+        total = 0
+        while self._queue and total < BATCH_BYTES and len(batch) < BATCH_BUFFERS:
+            buffers, size, apart = self._queue[0]
+            if apart and batch:
+                break
+            self._queue.popleft()
+            batch.extend(buffers)
+            total += size
+        return batch, total
+
+    def _write(self, batch: list[bytes]) -> None:
+        pending: list[bytes | memoryview] = list(batch)
+        while pending:
+            written = os.writev(self._descriptor, pending)
+            index = 0
+            while index < len(pending) and written >= len(pending[index]):
+                written -= len(pending[index])
+                index += 1
+            del pending[:index]
+            if pending and written:
+                pending[0] = memoryview(pending[0])[written:]
+
+    def _announce_room(self) -> None:
+        if self._size <= SOFT_LIMIT // 2 and not self._room.is_set():
+            self._tell_loop(self._room.set)
+
+    def _fail(self) -> None:
+        with self._changed:
+            self._failed = True
+            self._queue.clear()
+            self._size = 0
+        self._tell_loop(self._room.set)
+        self._tell_loop(self._broken)
+
+    def _tell_loop(self, callback: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            return
