@@ -49,8 +49,11 @@ def compose(options: Options, default_interrupt: InterruptMode) -> Composed:
     else:
         model, provider = None, DemoModel()
     toolset = Toolset({}, ())
+    from pigeon.session.shelf import Shelf
+    from pigeon.session.places import default_folder
+    shelf = Shelf(default_folder(folder, cwd), not options.no_session, clock.now_ms, lambda t: None)
     parts = Parts(
-        cwd=cwd, provider=provider, models=_Models([model] if model else []), model=model,
+        shelf=shelf, journal=shelf.new(cwd), provider=provider, models=_Models([model] if model else []), model=model,
         thinking=settings.default_thinking_level, toolset=toolset,
         expander=Templates([(os.path.join(folder, "prompts"), "user")]),
         system_prompt=lambda: system_prompt(cwd, []), now=clock.now_ms,

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from pigeon.providers.exchange import Line
+from pigeon.providers.line import Line
 from pigeon.wire.base import Absent
 from pigeon.wire.model import Model
 

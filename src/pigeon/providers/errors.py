@@ -51,7 +51,7 @@ _TRANSIENT_CODES = {
     "deadline_exceeded",
     "aborted",
 }
-_OVERFLOW = re.compile(
+_OVERFLOW = (
     r"prompt (?:is )?too long|request_too_large|input is too long for (?:the )?requested model"
     r"|exceeds? (?:the )?(?:model'?s )?context window|exceeds? (?:the )?(?:model'?s )?maximum context length"
     r"|input token count.{0,40}exceeds the maximum|maximum prompt length is \d|reduce the length of the messages"
@@ -60,29 +60,29 @@ _OVERFLOW = re.compile(
     r"|greater than the context length|context window exceeds limit|exceeded model token limit"
     r"|too large for model with \d+ maximum context|but the configured context size is"
     r"|exceeded (?:max(?:imum)? )?context length|range of input length should be"
-    r"|context[_ ]length[_ ]exceeded|model_context_window_exceeded|\btoo many tokens\b|\btoken limit exceeded\b",
-    re.IGNORECASE | re.DOTALL,
+    r"|context[_ ]length[_ ]exceeded|model_context_window_exceeded|\btoo many tokens\b|\btoken limit exceeded\b"
 )
-_NOT_OVERFLOW = re.compile(
-    r"\A(?:\d{3}:? )?(?:throttling error:|service unavailable:)|rate[ _-]?limit|too many requests", re.IGNORECASE
-)
-_QUOTA = re.compile(
+_NOT_OVERFLOW = r"\A(?:\d{3}:? )?(?:throttling error:|service unavailable:)|rate[ _-]?limit|too many requests"
+_QUOTA = (
     r"insufficient[_ ](?:quota|balance|credits)|monthly usage limit|usage limit (?:has been )?reached"
     r"|available balance|out of budget|\bquota exceeded\b|exceeded your current quota|\bbilling\b"
-    r"|credit balance is too low",
-    re.IGNORECASE,
+    r"|credit balance is too low"
 )
-_TRANSIENT = re.compile(
+_TRANSIENT = (
     r"\boverloaded\b|\bhigh demand\b|rate[ _-]?limit|too many requests|\b(?:429|500|502|503|504|520|524|529)\b"
     r"|service (?:is )?(?:temporarily )?unavailable|\b(?:server|internal) error\b|provider returned error"
     r"|network error|connection (?:error|refused|lost|reset|closed)|other side closed|fetch failed|getaddrinfo"
     r"|\bENOTFOUND\b|\bEAI_AGAIN\b|\bECONNRESET\b|upstream connect|reset before headers|socket (?:hang up|closed)"
     r"|\btime(?:d )?out\b|\bterminated\b|websocket (?:closed|error)|ended (?:without|before)|\bretry delay\b"
-    r"|retry your request|try again later|resource ?exhausted|peer closed connection",
-    re.IGNORECASE,
+    r"|retry your request|try again later|resource ?exhausted|peer closed connection"
 )
 _NEVER_BY_STATUS = {501, 505}
 _ALWAYS_BY_STATUS = {408, 409, 425, 429}
+
+
+def _says(pattern: str, text: str) -> bool:
+    """The patterns are large and rarely needed: `re` compiles them at their first use and keeps them."""
+    return re.search(pattern, text, re.IGNORECASE | re.DOTALL) is not None
 
 
 class StreamBroken(Exception):
@@ -106,7 +106,7 @@ def classified(
     searched = f"{message}\n{text}"
     lowered = (code or "").lower()
     overflow = lowered in _OVERFLOW_CODES or (
-        status in (None, 400, 413, 422, 500) and bool(_OVERFLOW.search(searched)) and not _NOT_OVERFLOW.search(searched)
+        status in (None, 400, 413, 422, 500) and _says(_OVERFLOW, searched) and not _says(_NOT_OVERFLOW, searched)
     )
     return Failure(
         message=message,
@@ -119,13 +119,13 @@ def classified(
 
 
 def _retryable(text: str, status: int | None, code: str, server_says: bool | None) -> bool:
-    if code in _QUOTA_CODES or status == 402 or _QUOTA.search(text):
+    if code in _QUOTA_CODES or status == 402 or _says(_QUOTA, text):
         return False
     if server_says is not None:
         return server_says
     if status is not None:
         return status in _ALWAYS_BY_STATUS or (status >= 500 and status not in _NEVER_BY_STATUS)
-    return code in _TRANSIENT_CODES or bool(_TRANSIENT.search(text))
+    return code in _TRANSIENT_CODES or _says(_TRANSIENT, text)
 
 
 def from_response(status: int, headers: Mapping[str, str], body: bytes, style: Style = "body") -> Failure:
@@ -167,6 +167,8 @@ def from_exception(error: BaseException) -> Failure:
     cause = error.__cause__ or error.__context__
     if not reason and cause is not None:
         reason = str(cause).strip()
+    if not reason and name in ("ReadError", "RemoteProtocolError"):
+        reason = "the other side closed it before the answer was complete"
     lead, code, retryable = _TRANSPORT.get(name, ("Request failed", "request_failed", False))
     if name == "ConnectError" and "certificate" in reason.lower():
         lead, code, retryable = "TLS failed", "tls_failed", False

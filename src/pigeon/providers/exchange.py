@@ -7,7 +7,6 @@ the task that reads it, drops the connection at once.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,29 +14,13 @@ import msgspec
 
 from pigeon.providers.assembly import Translator
 from pigeon.providers.errors import StreamBroken, Style, error_object, from_event, from_exception, from_response
-from pigeon.providers.http import Http, Incoming, Outgoing
+from pigeon.providers.http import Incoming, Outgoing
+from pigeon.providers.line import Line
 from pigeon.providers.sse import EventTooLong, SseParser
 from pigeon.providers.watchdog import Stalled, Watchdog
 from pigeon.wire.inference import Delta, Failure
 
-IDLE_MS = 300_000
 HEAD_BYTES = 400
-
-
-class Policy(msgspec.Struct, frozen=True):
-    """How long to wait and how often to ask again before the stream begins; 0 means no limit, or never."""
-
-    idle_ms: int = IDLE_MS
-    max_retries: int = 0
-    max_retry_delay_ms: int = 60_000
-
-
-class Line(msgspec.Struct, frozen=True):
-    """What an adapter needs to talk: the client, the policy, and the texts that must not be shown."""
-
-    http: Http
-    policy: Policy = Policy()
-    secrets: tuple[str, ...] = ()
 
 
 async def exchange(line: Line, request: Outgoing, translator: Translator, style: Style) -> AsyncIterator[Delta]:
@@ -156,6 +139,8 @@ async def _refusal(incoming: Incoming, watchdog: Watchdog, style: Style) -> Fail
 
 
 def _pause(failure: Failure, attempt: int, cap_ms: int) -> int:
+    import random
+
     asked = failure.retry_after_ms
     if asked is None:
         return int(min(500 * 2**attempt, 8000) * (1 - random.random() / 4))

@@ -1,12 +1,19 @@
-"""From the journal to what the model sees: pure functions."""
+"""From the path of entries to the conversation, and from the conversation to what a model sees: pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
 
+from msgspec.structs import replace
+
+from pigeon.session.kept import Kept
+from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.content import TextContent, UserBlock
-from pigeon.wire.entries import Entry, MessageEntry
+from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, ContextEdit, CustomMessageEntry
+from pigeon.wire.errors import BadRecord
 from pigeon.wire.inference import ModelMessage
 from pigeon.wire.messages import (
     AssistantMessage,
@@ -21,11 +28,100 @@ from pigeon.wire.messages import (
 
 COMPACTED = "The conversation up to this point was compacted. This is the summary of what came before:"
 CAME_BACK = "The conversation returned here from another branch. This is the summary of that branch:"
+_ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "branchSummary", "compactionSummary"}
 
 
-def context_of(branch: Iterable[Entry]) -> list[Message]:
-    """The messages on the path, oldest first."""
-    return [entry.message for entry in branch if isinstance(entry, MessageEntry)]
+def context_lines(branch: Sequence[Kept]) -> list[Kept]:
+    """The entries of a path that are part of the conversation, in the order it has them."""
+    lines = _after_compaction(branch)
+    edits = _edits(lines)
+    return [line for line in lines if _speaks(line) and not (line.id in edits and edits[line.id] is None)]
+
+
+def context_of(branch: Sequence[Kept]) -> list[Message]:
+    """The messages of the conversation, oldest first."""
+    lines = _after_compaction(branch)
+    edits = _edits(lines)
+    messages = []
+    for line in lines:
+        message = None if line.id in edits and edits[line.id] is None else message_of(line)
+        if message is not None:
+            messages.append(_edited(message, edits[line.id]) if line.id in edits else message)
+    return messages
+
+
+def _after_compaction(branch: Sequence[Kept]) -> list[Kept]:
+    """The last compaction, what it kept, and what came after; everything where there is none."""
+    at = next((index for index in range(len(branch) - 1, -1, -1) if branch[index].type == "compaction"), None)
+    if at is None:
+        return list(branch)
+    entry = branch[at].entry
+    first = entry.first_kept_entry_id if isinstance(entry, CompactionEntry) else ""
+    start = next((index for index in range(at) if branch[index].id == first), at)
+    kept = [line for line in branch[start:at] if line.type != "compaction"]
+    return [branch[at], *kept, *branch[at + 1 :]]
+
+
+def _edits(lines: Iterable[Kept]) -> dict[str, Any]:
+    """The last edit of each entry: none to leave it out, else its new content."""
+    edits: dict[str, Any] = {}
+    for line in lines:
+        entry = line.entry if line.type == "context_edit" else None
+        if isinstance(entry, ContextEdit):
+            edits[entry.target_id] = entry.replacement
+    return edits
+
+
+def _speaks(line: Kept) -> bool:
+    return line.type in ("custom_message", "branch_summary", "compaction") or (
+        line.type == "message" and line.role in _ROLES
+    )
+
+
+def message_of(line: Kept) -> Message | None:
+    """What an entry says; none for an entry that says nothing."""
+    if line.type == "message":
+        return line.message
+    entry = line.entry
+    at = _milliseconds(line.timestamp)
+    if isinstance(entry, CustomMessageEntry):
+        return CustomMessage(
+            custom_type=entry.custom_type,
+            content=entry.content,
+            display=entry.display,
+            details=entry.details,
+            timestamp=at,
+        )
+    if isinstance(entry, BranchSummaryEntry) and entry.summary:
+        return BranchSummaryMessage(summary=entry.summary, from_id=entry.from_id, timestamp=at)
+    if isinstance(entry, CompactionEntry):
+        return CompactionSummaryMessage(summary=entry.summary, tokens_before=entry.tokens_before, timestamp=at)
+    return None
+
+
+def _edited(message: Message, replacement: Any) -> Message:
+    content = replacement.get("content") if isinstance(replacement, dict) else None
+    if isinstance(content, str) and isinstance(message, (AssistantMessage, ToolResultMessage)):
+        content = [{"type": "text", "text": content}]
+    try:
+        if isinstance(message, (UserMessage, CustomMessage)):
+            return replace(
+                message, content=content if isinstance(content, str) else codec.convert(content, list[UserBlock])
+            )
+        if isinstance(message, ToolResultMessage):
+            return replace(message, content=codec.convert(content, list[UserBlock]))
+        if isinstance(message, AssistantMessage):
+            return replace(message, content=codec.convert(content, list[TextContent]))
+    except BadRecord:
+        return message
+    return message
+
+
+def _milliseconds(timestamp: str) -> int:
+    try:
+        return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
+    except ValueError:
+        return 0
 
 
 def model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
@@ -38,10 +134,8 @@ def model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
             if message.exclude_from_context is not True:
                 converted.append(_said([TextContent(text=bash_text(message))], message.timestamp))
         elif isinstance(message, CustomMessage):
-            content = message.content
-            converted.append(
-                _said([TextContent(text=content)] if isinstance(content, str) else content, message.timestamp)
-            )
+            said = [TextContent(text=message.content)] if isinstance(message.content, str) else message.content
+            converted.append(_said(said, message.timestamp))
         elif isinstance(message, CompactionSummaryMessage):
             converted.append(_summary(COMPACTED, message.summary, message.timestamp))
         else:
@@ -63,8 +157,8 @@ def bash_text(message: BashExecutionMessage) -> str:
     return text
 
 
-def _said(content: list[UserBlock], timestamp: int) -> UserMessage:
-    return UserMessage(content=content, timestamp=timestamp)
+def _said(content: Sequence[UserBlock], timestamp: int) -> UserMessage:
+    return UserMessage(content=list(content), timestamp=timestamp)
 
 
 def _summary(lead: str, summary: str, timestamp: int) -> UserMessage:

@@ -15,6 +15,7 @@ from pigeon.session.model_choice import ModelChoice, ModelSource, ScopedModel
 from pigeon.session.prompting import Expander, Prompting
 from pigeon.session.queue import MessageQueue
 from pigeon.session.runs import Conduct, Runs
+from pigeon.session.shelf import Shelf
 from pigeon.session.toolset import Toolset
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.events import MessageEnd, Outbound
@@ -26,7 +27,8 @@ from pigeon.wire.model import Model, ThinkingLevel
 class Parts(Struct, kw_only=True):
     """What a session is put together from; the command line makes it."""
 
-    cwd: str
+    shelf: Shelf
+    journal: Journal
     provider: Provider
     models: ModelSource
     model: Model | None
@@ -47,7 +49,7 @@ class Session:
         self._parts = parts
         self.bus = Bus()
         self.activity = Activity()
-        self.journal = Journal(parts.cwd, parts.now)
+        self.journal = parts.journal
         self.queue = MessageQueue(self.bus.post)
         self.models = ModelChoice(
             parts.models, lambda: self.journal, self.bus.post, parts.model, parts.thinking, parts.scoped
@@ -59,9 +61,10 @@ class Session:
         )
         self.auto_compaction = True
         self.auto_retry = True
-        self._context: tuple[Journal, int, list[Message]] | None = None
+        self._context: tuple[Journal, tuple[int, int], list[Message]] | None = None
         self.bus.record(self._record)
-        self.models.enter_session()
+        if not self.journal.lines:
+            self.models.enter_session()
 
     @property
     def context(self) -> list[Message]:
@@ -81,13 +84,18 @@ class Session:
         """An empty conversation; model, thinking level and modes stay."""
         await self.abort()
         self.queue.drop()
-        self.journal = Journal(self._parts.cwd, self._parts.now, parent_session or ABSENT)
+        self._enter(self._parts.shelf.new(self.journal.cwd, parent_session or ABSENT))
         self.models.enter_session()
 
     async def close(self) -> None:
         """Stop everything for good."""
         self.activity.close()
         await self.activity.until_idle()
+        self.journal.close()
+
+    def _enter(self, journal: Journal) -> None:
+        self.journal.close()
+        self.journal = journal
 
     def _record(self, event: Outbound) -> None:
         if isinstance(event, MessageEnd):

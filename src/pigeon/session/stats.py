@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pigeon.session.kept import Kept
 from pigeon.session.tokens import context_tokens
 from pigeon.wire.answers import ContextUsage, SessionStats, TokenTotals
 from pigeon.wire.base import ABSENT, Absent
@@ -14,8 +15,9 @@ from pigeon.wire.model import Model
 from pigeon.wire.usage import Usage, plain_number
 
 
-def stats_of(session_id: str, file: str | None, entries: Sequence[Entry]) -> SessionStats:
+def stats_of(session_id: str, file: str | None, lines: Sequence[Kept]) -> SessionStats:
     """The answer of `get_session_stats`, without the context's usage."""
+    entries = [entry for line in lines if (entry := line.entry) is not None]
     messages = [entry.message for entry in entries if isinstance(entry, MessageEntry)]
     answers = [message for message in messages if isinstance(message, AssistantMessage)]
     spent = [usage for entry in entries if (usage := usage_of(entry)) is not None]

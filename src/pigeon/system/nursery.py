@@ -1,11 +1,12 @@
-"""The program that every command is a child of, so that none outlives us.
+"""The program that every command is a descendant of, so that none outlives us.
 
-It is started once per process, with the first command, as `python -I -S` and imports nothing of pigeon. For each command
-it forks a keeper. A keeper is the reaper of everything below its command, whatever session or parent those processes
-chose; it is tied to the agent by a socket, the leash. When the leash is pulled or torn (because the agent was killed),
-the keeper kills all that is below it and ends. What the leash says: the agent sends one request (a length, then a
-marshalled `argv, cwd, env`), later any byte to have everything killed; the keeper answers in lines, `p<pid>`,
-`e<errno>` when the program could not be started, `x<exit code or minus signal>`, and hangs up once nothing is left.
+It is started once per process, with the first command, as `python -I -S`, and imports nothing of pigeon. It keeps one
+forked keeper in reserve. A keeper takes one command, and is the reaper of everything below it, whatever session or
+parent those processes chose. It is tied to the agent by a socket, the leash: when the leash is pulled or torn (because
+the agent was killed), the keeper kills all that is below it and ends. What the leash says: the agent sends one request
+(a length, then a marshalled `argv, cwd, env`), later any byte to have everything killed; the keeper answers in lines,
+`p<pid>`, `e<errno>` when the program could not be started, `x<exit code or minus signal>`, and hangs up once nothing is
+left.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
+from collections.abc import Callable
 
-PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 GIVE_UP_AFTER = 30.0
 MSG_CMSG_CLOEXEC = 0x40000000
 FD_SIZE = 4
+AGENT_GONE = 3
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTTOU)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -53,29 +56,50 @@ class Wake:
 
 
 def main(control_descriptor: int) -> None:
-    """Fork a keeper for each pair of descriptors that arrives; leave when the agent hangs up and nothing is left."""
+    """Have a keeper ready at all times; leave when the agent hangs up and nothing is left."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     control = socket.socket(fileno=control_descriptor)
-    control.setblocking(True)
+    taken, take = os.pipe()
     wake = Wake()
-    keepers: set[int] = set()
     poll = select.poll()
-    poll.register(control, select.POLLIN)
+    poll.register(taken, select.POLLIN)
     poll.register(wake.read_end, select.POLLIN)
+    keepers = {fork_keeper(control, wake, take)}
     while True:
         ready = dict(poll.poll())
+        if taken in ready:
+            os.read(taken, 1)
+            keepers.add(fork_keeper(control, wake, take))
         if wake.read_end in ready:
             wake.clear()
-            keepers.difference_update(pid for pid, _ in reaped())
-        if control.fileno() in ready:
-            descriptors = received(control)
-            if descriptors is None:
+            ended = {pid: status for pid, status in reaped() if pid in keepers}
+            keepers.difference_update(ended)
+            if any(os.waitstatus_to_exitcode(status) == AGENT_GONE for status in ended.values()):
                 break
-            keepers.add(fork_keeper(control, wake, *descriptors))
+            if any(ended.values()):
+                kill_pass(keepers)
     kill_below(wake, keepers)
     os._exit(0)
+
+
+def fork_keeper(control: socket.socket, wake: Wake, take: int) -> int:
+    """The pid of a new keeper, which waits for a command."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        wake.close()
+        descriptors = received(control)
+        if descriptors is None:
+            os._exit(AGENT_GONE)
+        os.write(take, b"t")
+        os.close(take)
+        control.close()
+        keep(socket.socket(fileno=descriptors[0]), descriptors[1])
+    finally:
+        os._exit(1)
 
 
 def received(control: socket.socket) -> tuple[int, int] | None:
@@ -84,23 +108,7 @@ def received(control: socket.socket) -> tuple[int, int] | None:
     if not data or not ancillary:
         return None
     packed = ancillary[0][2]
-    first, second = (int.from_bytes(packed[at : at + FD_SIZE], _order()) for at in (0, FD_SIZE))
-    return first, second
-
-
-def fork_keeper(control: socket.socket, wake: Wake, leash: int, output: int) -> int:
-    """The pid of a new keeper."""
-    pid = os.fork()
-    if pid:
-        os.close(leash)
-        os.close(output)
-        return pid
-    try:
-        control.close()
-        wake.close()
-        keep(socket.socket(fileno=leash), output)
-    finally:
-        os._exit(1)
+    return int.from_bytes(packed[:FD_SIZE], sys.byteorder), int.from_bytes(packed[FD_SIZE : 2 * FD_SIZE], sys.byteorder)
 
 
 def keep(leash: socket.socket, output: int) -> None:
@@ -110,28 +118,32 @@ def keep(leash: socket.socket, output: int) -> None:
     request = read_request(leash)
     if request is None:
         os._exit(0)
-    shell = start(request, output, leash)
+    try:
+        shell = start(request, output)
+    except OSError as error:
+        tell(leash, b"e%d\n" % (error.errno or 1))
+        os._exit(0)
     os.close(output)
     tell(leash, b"p%d\n" % shell)
     poll = select.poll()
     poll.register(leash, select.POLLIN)
     poll.register(wake.read_end, select.POLLIN)
+
+    def ended(pid: int, status: int) -> None:
+        if pid == shell:
+            tell(leash, b"x%d\n" % os.waitstatus_to_exitcode(status))
+
     while True:
         ready = dict(poll.poll())
         if wake.read_end in ready:
             wake.clear()
             for pid, status in reaped():
-                if pid == shell:
-                    tell(leash, b"x%d\n" % os.waitstatus_to_exitcode(status))
+                ended(pid, status)
             if not has_children():
                 os._exit(0)
         if leash.fileno() in ready:
-            kill_below(wake, set(), lambda pid, status: pid == shell and tell(leash, b"x%d\n" % _code(status)))
+            kill_below(wake, set(), ended)
             os._exit(0)
-
-
-def _code(status: int) -> int:
-    return os.waitstatus_to_exitcode(status)
 
 
 def read_request(leash: socket.socket) -> tuple[list[str], str, dict[str, str]] | None:
@@ -154,28 +166,22 @@ def _exactly(leash: socket.socket, size: int) -> bytes | None:
     return bytes(parts)
 
 
-def start(request: tuple[list[str], str, dict[str, str]], output: int, leash: socket.socket) -> int:
-    """Fork and exec in a session of its own; it dies with its keeper, and has only descriptors 0, 1 and 2."""
+def start(request: tuple[list[str], str, dict[str, str]], output: int) -> int:
+    """Run it in a session of its own, with only descriptors 0, 1 and 2; `OSError` if that fails."""
     argv, cwd, env = request
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        for number in (*IGNORED, signal.SIGCHLD, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
-        os.chdir(cwd)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        os.execve(argv[0], argv, env)
-    except BaseException as error:
-        tell(leash, b"e%d\n" % (getattr(error, "errno", None) or 22))
-    finally:
-        os._exit(127)
+    os.chdir(cwd)
+    return os.posix_spawn(
+        argv[0],
+        argv,
+        env,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, output, 1),
+            (os.POSIX_SPAWN_DUP2, output, 2),
+        ],
+        setsid=True,
+        setsigdef=(*IGNORED, signal.SIGXFSZ),
+    )
 
 
 def tell(leash: socket.socket, line: bytes) -> None:
@@ -205,32 +211,37 @@ def has_children() -> bool:
     return True
 
 
-def kill_below(wake: Wake, spared: set[int], on_end: object = None) -> None:
+def kill_below(wake: Wake, spared: set[int], on_end: Callable[[int, int], None] | None = None) -> None:
     """Kill every descendant until none is left; the spared children end by themselves and are waited for."""
     deadline = time.monotonic() + GIVE_UP_AFTER
     pause = 5
     poll = select.poll()
     poll.register(wake.read_end, select.POLLIN)
     while has_children():
-        for pid in descendants(os.getpid(), spared):
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        kill_pass(spared)
         poll.poll(pause)
         wake.clear()
         for pid, status in reaped():
             spared.discard(pid)
-            if callable(on_end):
+            if on_end is not None:
                 on_end(pid, status)
         pause = min(pause * 2, 100)
         if not spared and time.monotonic() > deadline:
             return
 
 
+def kill_pass(spared: set[int]) -> None:
+    """Kill what is below us right now, without the spared children and what is below them."""
+    for pid in descendants(os.getpid(), spared):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def descendants(root: int, spared: set[int]) -> list[int]:
     """Everything below `root`, without the spared children and what is below them."""
     found: list[int] = []
     frontier = [root]
-    children = children_of if os.path.exists("/proc/self/task/%d/children" % os.getpid()) else scanned_children()
+    children = children_of if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else scanned_children()
     while frontier:
         for child in children(frontier.pop()):
             if child not in spared and child not in found:
@@ -249,7 +260,7 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
-def scanned_children() -> object:
+def scanned_children() -> Callable[[int], list[int]]:
     """The same answer for kernels without that list: one scan of the process table."""
     table: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
@@ -258,9 +269,3 @@ def scanned_children() -> object:
                 parent = int(stat.read().rpartition(b")")[2].split()[1])
                 table.setdefault(parent, []).append(int(name))
     return lambda pid: table.get(pid, [])
-
-
-def _order() -> str:
-    import sys
-
-    return sys.byteorder

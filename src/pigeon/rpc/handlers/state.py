@@ -52,7 +52,7 @@ def get_last_assistant_text(cmd: GetLastAssistantText, s: Session) -> answers.La
 @handles(GetSessionStats)
 def get_session_stats(cmd: GetSessionStats, s: Session) -> answers.SessionStats:
     """Everything billed in this session, and how full the context is."""
-    stats = stats_of(s.journal.session_id, s.journal.file, s.journal.entries)
+    stats = stats_of(s.journal.session_id, s.journal.file, s.journal.lines)
     stats.context_usage = context_usage(s.context, s.models.model)
     return stats
 

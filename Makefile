@@ -1,0 +1,37 @@
+# Everything a fresh clone needs: a virtual environment of its own, then run, test, lint.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test interop lint types schema divergences clean
+
+demo: $(READY)
+	@printf '%s\n' \
+	  '{"id":"1","type":"prompt","message":"list the files, please"}' \
+	  | $(BIN)/pigeon --mode rpc --model demo --dialect pi-latest --no-session
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2
+
+interop: $(READY)
+	$(BIN)/python -m pytest -m interop
+
+lint: $(READY)
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+
+types: $(READY)
+	$(BIN)/mypy
+
+schema: $(READY)
+	$(BIN)/pigeon schema > schema/protocol.schema.json
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m compileall -q src
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,161 @@
+"""`models.json`: the user's own providers and models, in pi's format.
+
+Comments, trailing commas and a byte order mark are tolerated. The result is plain data with the names of the file,
+checked so far that nobody behind has to ask for types again. A file that is wrong counts as empty; what is wrong is
+kept as one sentence that names the field, and never stops the start.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec import Struct, field
+
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Absent, Record
+from pigeon.wire.errors import BadRecord
+from pigeon.wire.usage import ModelCost, Number
+
+_REMARK = rb"//[^\n\r]*|/\*.*?\*/"
+_COMMENT = re.compile(rb'"(?:[^"\\]|\\.)*"|%b|,(?=\s*(?:(?:%b)\s*)*[}\]])' % (_REMARK, _REMARK), re.DOTALL)
+_BOM = b"\xef\xbb\xbf"
+_SAYS_SOMETHING = ("baseUrl", "headers", "compat", "modelOverrides", "models", "apiKey", "oauth", "authHeader")
+_POSITIVE = ("contextWindow", "maxTokens")
+
+
+class _CostPatch(Record, kw_only=True):
+    input: Number | Absent = ABSENT
+    output: Number | Absent = ABSENT
+    cache_read: Number | Absent = ABSENT
+    cache_write: Number | Absent = ABSENT
+
+
+class _Patch(Record, kw_only=True):
+    name: str | Absent = ABSENT
+    reasoning: bool | Absent = ABSENT
+    thinking_level_map: dict[str, str | None] | Absent = ABSENT
+    input: list[str] | Absent = ABSENT
+    input_limits: dict[str, Any] | Absent = ABSENT
+    prompt_cache: dict[str, Any] | Absent = ABSENT
+    context_window: int | Absent = ABSENT
+    max_tokens: int | Absent = ABSENT
+    sampling_params: dict[str, Any] | Absent = ABSENT
+    headers: dict[str, str | None] | Absent = ABSENT
+    compat: dict[str, Any] | Absent = ABSENT
+    cost: _CostPatch | Absent = ABSENT
+
+
+class _Model(_Patch, kw_only=True):
+    id: str
+    api: str | Absent = ABSENT
+    base_url: str | Absent = ABSENT
+    cost: ModelCost | Absent = ABSENT  # type: ignore[assignment]
+
+
+class _Provider(Record, kw_only=True):
+    name: str | Absent = ABSENT
+    base_url: str | Absent = ABSENT
+    api: str | Absent = ABSENT
+    api_key: str | Absent = ABSENT
+    auth_header: bool | Absent = ABSENT
+    headers: dict[str, str | None] | Absent = ABSENT
+    compat: dict[str, Any] | Absent = ABSENT
+
+
+class ModelsFile(Struct, frozen=True):
+    """What the file says, by provider id; `problem` is set when it could not be used."""
+
+    providers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    problem: str | None = None
+
+
+def read_models_file(path: str) -> ModelsFile:
+    """The file at this path; a file that does not exist is empty."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return ModelsFile()
+    except OSError as error:
+        return ModelsFile(problem=f"{path}: cannot be read ({error.strerror or error}); its models are left out")
+    return parse_models_file(data, path)
+
+
+def parse_models_file(data: bytes, path: str = "models.json") -> ModelsFile:
+    """The same, from bytes; the path is only for the message."""
+    try:
+        return ModelsFile(providers=_checked(decode_with_comments(data)))
+    except BadRecord as error:
+        return ModelsFile(problem=f"{path}: {error}; its models are left out until this is corrected")
+
+
+def decode_with_comments(data: bytes) -> Any:
+    """JSON that people write by hand; raises `BadRecord`."""
+    data = data.removeprefix(_BOM)
+    if not data.strip():
+        return {}
+    try:
+        return codec.decode(data)
+    except BadRecord as error:
+        plain = _COMMENT.sub(lambda found: found[0] if found[0][:1] == b'"' else b" ", data)
+        if plain == data:
+            raise BadRecord(f"not valid JSON: {error}") from None
+    try:
+        return codec.decode(plain)
+    except BadRecord as error:
+        raise BadRecord(f"not valid JSON: {error}") from None
+
+
+def _checked(value: Any) -> dict[str, dict[str, Any]]:
+    providers = _object(value, "the file").get("providers", {})
+    out: dict[str, dict[str, Any]] = {}
+    for name, entry in _object(providers, 'field "providers"').items():
+        out[name] = _provider(_object(entry, f'field "providers.{name}"'), f"providers.{name}")
+    return out
+
+
+def _provider(entry: dict[str, Any], where: str) -> dict[str, Any]:
+    present = _present(entry)
+    if not any(key in present for key in _SAYS_SOMETHING):
+        raise BadRecord(f'field "{where}" must set at least one of {", ".join(_SAYS_SOMETHING)}')
+    _fits(present, _Provider, where)
+    models = present.get("models", [])
+    if not isinstance(models, list):
+        raise BadRecord(f'field "{where}.models" must be an array')
+    overrides = _object(present.get("modelOverrides", {}), f'field "{where}.modelOverrides"')
+    return {
+        **present,
+        "models": [_model(model, _Model, f"{where}.models[{index}]") for index, model in enumerate(models)],
+        "modelOverrides": {
+            key: _model(patch, _Patch, f"{where}.modelOverrides.{key}") for key, patch in overrides.items()
+        },
+    }
+
+
+def _model(entry: Any, kind: type[_Patch], where: str) -> dict[str, Any]:
+    present = _present(_object(entry, f'field "{where}"'))
+    _fits(present, kind, where)
+    for key in _POSITIVE:
+        if key in present and present[key] <= 0:
+            raise BadRecord(f'field "{where}.{key}" must be greater than 0')
+    if kind is _Model and not present["id"].strip():
+        raise BadRecord(f'field "{where}.id" must not be empty')
+    return present
+
+
+def _fits(value: dict[str, Any], kind: type[Record], where: str) -> None:
+    try:
+        codec.convert(value, kind)
+    except BadRecord as error:
+        raise BadRecord(str(error).replace('field "', f'field "{where}.', 1)) from None
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadRecord(f"{what} must be an object")
+    return value
+
+
+def _present(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if value is not None}

@@ -1,0 +1,98 @@
+"""Values that point elsewhere: `$NAME`, `${NAME}`, `!command`, and `$$`, `$!` for the signs themselves.
+
+Used for keys and headers in `models.json` and `auth.json`. A missing variable or a failing command leaves the value
+unresolved. What a command printed is kept for a while; its failures never are, so the next request tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import Mapping
+
+from pigeon.system.clock import monotonic_ms
+
+COMMAND_TIMEOUT_S = 10.0
+KEEP_MS = 300_000
+_REFERENCE = re.compile(r"\$(?:\$|!|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+
+
+class Values:
+    """Resolves values against an environment."""
+
+    def __init__(self, environ: Mapping[str, str], keep_ms: int = KEEP_MS) -> None:
+        self._environ = environ
+        self._keep_ms = keep_ms
+        self._kept: dict[str, tuple[int, str]] = {}
+
+    def configured(self, value: str, own: Mapping[str, str] | None = None) -> bool:
+        """True if the value can be expected to resolve; no command is run to find out."""
+        if value.startswith("!"):
+            return bool(value[1:].strip())
+        return bool(self.interpolated(value, own))
+
+    def interpolated(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
+        """The text with its variables filled in; None if one is missing. `own` wins over the environment."""
+        missing = False
+
+        def put(found: re.Match[str]) -> str:
+            nonlocal missing
+            name = found[1] or found[2]
+            if not name:
+                return found[0][1]
+            text = (own or {}).get(name) or self._environ.get(name)
+            if not text:
+                missing = True
+            return text or ""
+
+        text = _REFERENCE.sub(put, value)
+        return None if missing else text
+
+    async def resolve(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
+        """The value to use; None if it cannot be had."""
+        if not value.startswith("!"):
+            return self.interpolated(value, own) or None
+        command = value[1:].strip()
+        kept = self._kept.get(command)
+        if kept and monotonic_ms() - kept[0] < self._keep_ms:
+            return kept[1]
+        printed = await _printed(command, {**self._environ, **(own or {})})
+        if printed:
+            self._kept[command] = (monotonic_ms(), printed)
+        return printed or None
+
+
+async def _printed(command: str, environ: Mapping[str, str]) -> str:
+    """What the shell command wrote to its output, trimmed; empty on failure."""
+    if not command:
+        return ""
+    try:
+        process = await asyncio.create_subprocess_shell(
+            command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=dict(environ),
+            start_new_session=True,
+        )
+    except OSError:
+        return ""
+    try:
+        async with asyncio.timeout(COMMAND_TIMEOUT_S):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return ""
+    finally:
+        if process.returncode is None:
+            _kill_group(process.pid)
+            await process.wait()
+    return output.decode("utf-8", "replace").strip() if process.returncode == 0 else ""
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return

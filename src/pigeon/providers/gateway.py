@@ -1,0 +1,102 @@
+"""The provider that the loop sees: finds the adapter of a request's API, gets its credentials, streams."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from importlib import import_module
+from typing import Protocol
+
+import msgspec
+
+from pigeon.providers.access import Access, Connection
+from pigeon.providers.http import Http
+from pigeon.providers.line import Line, Policy
+from pigeon.providers.registry import NoKey
+from pigeon.wire.inference import Delta, Failure, Finished, ModelRequest
+from pigeon.wire.model import Model
+
+ADAPTERS = {
+    "anthropic-messages": "pigeon.providers.anthropic",
+    "openai-completions": "pigeon.providers.openai_chat",
+    "openai-responses": "pigeon.providers.openai_responses",
+    "azure-openai-responses": "pigeon.providers.openai_responses",
+    "google-generative-ai": "pigeon.providers.google",
+}
+
+
+class Streamer(Protocol):
+    """Anything that answers requests by itself, without credentials."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Begin an answer."""
+        ...
+
+
+class Keys(Protocol):
+    """Where credentials come from."""
+
+    async def access(self, model: Model) -> Access:
+        """Key and headers; raises `NoKey`."""
+        ...
+
+
+Factory = Callable[[], Streamer]
+
+
+class Gateway:
+    """Answers requests for any model of the registry."""
+
+    def __init__(
+        self,
+        registry: Keys,
+        http: Http,
+        *,
+        extra: Mapping[str, Factory] | None = None,
+        policy: Policy | None = None,
+        thinking_budgets: Mapping[str, int] | None = None,
+    ) -> None:
+        self._registry = registry
+        self._http = http
+        self._extra = dict(extra or {})
+        self._made: dict[str, Streamer] = {}
+        self._policy = policy or Policy()
+        self._budgets = dict(thinking_budgets or {})
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Begin an answer; closing the iterator drops the connection."""
+        api = request.model.api
+        if api in self._extra:
+            if api not in self._made:
+                self._made[api] = self._extra[api]()
+            return self._made[api].stream(request)
+        return self._over_http(request)
+
+    async def warm(self, model: Model | None) -> None:
+        """Load what the first request to this model will need."""
+        if model is None or model.api in self._extra or model.api not in ADAPTERS:
+            return
+        await self._http.warm(model.base_url)
+        import_module(ADAPTERS[model.api])
+
+    async def _over_http(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        module = ADAPTERS.get(request.model.api)
+        if module is None:
+            yield _failed(f'Unknown API "{request.model.api}" of {request.model.reference}', "unknown_api")
+            return
+        try:
+            access = await self._registry.access(request.model)
+        except NoKey as error:
+            yield _failed(str(error), "no_api_key")
+            return
+        access = msgspec.structs.replace(access, budgets=self._budgets)
+        line = Line(http=self._http, policy=self._policy, secrets=access.secrets)
+        deltas = import_module(module).stream(request, Connection(line=line, access=access))
+        try:
+            async for delta in deltas:
+                yield delta
+        finally:
+            await deltas.aclose()
+
+
+def _failed(text: str, code: str) -> Finished:
+    return Finished(stop="error", failure=Failure(message=text, code=code))

@@ -1,0 +1,28 @@
+"""What an adapter sends through: the client, how patient to be, and the texts that must not be shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from pigeon.providers.http import Http
+
+IDLE_MS = 300_000
+
+
+class Policy(Struct, frozen=True):
+    """How long to wait and how often to ask again before the stream begins; 0 means no limit, or never."""
+
+    idle_ms: int = IDLE_MS
+    max_retries: int = 0
+    max_retry_delay_ms: int = 60_000
+
+
+class Line(Struct, frozen=True):
+    """The way out of one request."""
+
+    http: Http
+    policy: Policy = Policy()
+    secrets: tuple[str, ...] = ()

@@ -1,0 +1,213 @@
+"""Which models there are, which of them can be used, and with what credentials.
+
+Built from plain data: the catalogue, the entries of `models.json`, stored credentials, the environment. A provider's
+models are put together when somebody asks for them, never before; keys and headers stay here and are resolved anew for
+each request. Precedence of keys: runtime, stored, `models.json`, environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from pigeon.providers.access import Access
+from pigeon.providers.catalog.known import KNOWN
+from pigeon.providers.compose import Composed, Headers, Unusable, composed
+from pigeon.system.clock import now_ms
+from pigeon.wire.model import Model
+
+_AUTH_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
+
+
+class Catalog(Protocol):
+    """Facts about providers that need no configuration."""
+
+    def providers(self) -> list[str]:
+        """All provider ids."""
+        ...
+
+    def models(self, provider: str) -> list[Model]:
+        """The models of one provider."""
+        ...
+
+
+class Values(Protocol):
+    """Resolves values that point elsewhere."""
+
+    def configured(self, value: str, own: Mapping[str, str] | None = None) -> bool:
+        """True if the value can be expected to resolve."""
+        ...
+
+    async def resolve(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
+        """The value to use; None if it cannot be had."""
+        ...
+
+
+class NoKey(Exception):
+    """A model has no usable credentials; the text says what to do."""
+
+
+class ModelRegistry:
+    """All models known to this process."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        entries: Mapping[str, Mapping[str, Any]],
+        stored: Callable[[str], Mapping[str, Any] | None],
+        environ: Mapping[str, str],
+        values: Values,
+        problems: Iterable[str] = (),
+    ) -> None:
+        self._catalog = catalog
+        self._entries = dict(entries)
+        self._stored = stored
+        self._environ = environ
+        self._values = values
+        self._given_problems = list(problems)
+        self._problems: dict[str, str] = {}
+        self._composed: dict[str, Composed] = {}
+        self._runtime: dict[str, str] = {}
+
+    def providers(self) -> list[str]:
+        """All provider ids, the built-in ones first."""
+        known = self._catalog.providers()
+        return known + [name for name in self._entries if name not in known]
+
+    def all(self) -> list[Model]:
+        """Every model, usable or not."""
+        return [model for provider in self.providers() for model in self.of(provider)]
+
+    def available(self) -> list[Model]:
+        """The models whose provider has credentials configured."""
+        return [model for provider in self.providers() if self.has_key(provider) for model in self.of(provider)]
+
+    def of(self, provider: str) -> list[Model]:
+        """The models of one provider."""
+        return list(self._provider(provider).models.values())
+
+    def find(self, provider: str, model_id: str) -> Model | None:
+        """The model, if it can be used."""
+        return self.lookup(provider, model_id) if self.has_key(provider) else None
+
+    def lookup(self, provider: str, model_id: str) -> Model | None:
+        """The model, usable or not."""
+        return self._provider(provider).models.get(model_id)
+
+    def problems(self) -> list[str]:
+        """What is wrong with the configuration, one sentence each."""
+        for provider in self._entries:
+            self._provider(provider)
+        return self._given_problems + list(self._problems.values())
+
+    def use_key(self, provider: str, key: str) -> None:
+        """Use this key for the provider from now on, in this process only."""
+        self._runtime[provider] = key
+
+    def replace_entries(self, entries: Mapping[str, Mapping[str, Any]], problems: Iterable[str] = ()) -> None:
+        """Take `models.json` as it is now."""
+        self._entries = dict(entries)
+        self._given_problems = list(problems)
+        self._composed.clear()
+        self._problems.clear()
+
+    def has_key(self, provider: str) -> bool:
+        """True if credentials are configured; nothing is run or asked to find out."""
+        if provider in self._runtime:
+            return True
+        stored = self._stored(provider)
+        if stored is not None:
+            return self._usable(stored)
+        entry = self._entries.get(provider, {})
+        if "apiKey" in entry:
+            return self._values.configured(entry["apiKey"])
+        if self._variable(provider) is not None:
+            return True
+        headers = entry.get("headers", {})
+        return any(
+            name.lower() in _AUTH_HEADERS and value and self._values.configured(value)
+            for name, value in headers.items()
+        )
+
+    async def access(self, model: Model) -> Access:
+        """Key and headers for one request; raises `NoKey`."""
+        provider = model.provider
+        own: dict[str, str] = {}
+        stored = None if provider in self._runtime else self._stored(provider)
+        if stored is not None:
+            own = {name: value for name, value in (stored.get("env") or {}).items() if isinstance(value, str)}
+        key, bearer = await self._key(provider, stored, own)
+        place = self._provider(provider)
+        headers: Headers = {}
+        for name, value in {**place.headers, **place.model_headers.get(model.id, {})}.items():
+            resolved = None if value is None else await self._values.resolve(value, own)
+            if value is None or resolved is not None:
+                headers[name.lower()] = resolved
+        if key and self._entries.get(provider, {}).get("authHeader"):
+            headers.setdefault("authorization", f"Bearer {key}")
+        if not key and not any(headers.get(name) for name in _AUTH_HEADERS):
+            raise NoKey(self._advice(model, stored))
+        return Access(key=key, bearer=bearer, headers=headers, env={**self._environ, **own})
+
+    async def _key(self, provider: str, stored: Mapping[str, Any] | None, own: Mapping[str, str]) -> tuple[str, bool]:
+        if provider in self._runtime:
+            return self._runtime[provider], False
+        if stored is not None:
+            if stored.get("type") == "oauth":
+                return (str(stored.get("access") or ""), True) if self._usable(stored) else ("", False)
+            if stored.get("key"):
+                return await self._values.resolve(str(stored["key"]), own) or "", False
+        configured = self._entries.get(provider, {}).get("apiKey")
+        if stored is None and configured is not None:
+            return await self._values.resolve(configured) or "", False
+        variable = self._variable(provider, own)
+        if variable is None:
+            return "", False
+        known = KNOWN[provider]
+        return own.get(variable) or self._environ[variable], variable in known.bearer
+
+    def _usable(self, stored: Mapping[str, Any]) -> bool:
+        if stored.get("type") == "oauth":
+            expires = stored.get("expires")
+            alive = not isinstance(expires, int | float) or expires > now_ms()
+            return bool(stored.get("access")) and alive
+        key, own = stored.get("key"), stored.get("env")
+        env = own if isinstance(own, dict) else None
+        return (isinstance(key, str) and self._values.configured(key, env)) or bool(env)
+
+    def _variable(self, provider: str, own: Mapping[str, str] | None = None) -> str | None:
+        known = KNOWN.get(provider)
+        if known is None:
+            return None
+        for name in (*known.keys, *known.bearer):
+            if (own and own.get(name)) or self._environ.get(name):
+                return name
+        return None
+
+    def _advice(self, model: Model, stored: Mapping[str, Any] | None) -> str:
+        text = f"No API key for {model.reference}"
+        if stored is not None and stored.get("type") == "oauth":
+            return f"{text}: the stored login has expired; store an API key instead"
+        if "apiKey" in self._entries.get(model.provider, {}):
+            return f'{text}: "apiKey" in models.json gives nothing (a variable is unset or a command failed)'
+        known = KNOWN.get(model.provider)
+        if known is not None:
+            return f"{text}: set {known.keys[0]}, pass --api-key, or store a key in auth.json"
+        return f'{text}: set "apiKey" for this provider in models.json, or pass --api-key'
+
+    def _provider(self, provider: str) -> Composed:
+        found = self._composed.get(provider)
+        if found is None:
+            found = self._compose(provider)
+            self._composed[provider] = found
+        return found
+
+    def _compose(self, provider: str) -> Composed:
+        built_in = self._catalog.models(provider)
+        entry = self._entries.get(provider, {})
+        try:
+            return composed(provider, built_in, entry)
+        except Unusable as error:
+            self._problems[provider] = f'Provider "{provider}" in models.json is left out: {error}'
+            return composed(provider, built_in, {})

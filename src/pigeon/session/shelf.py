@@ -1,0 +1,78 @@
+"""Makes journals: new ones, opened ones, copies. Knows the folder, whether anything is kept, and whom to tell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from pigeon.session.journal import Journal, new_header
+from pigeon.session.kept import Kept
+from pigeon.session.loading import Loaded, load_session
+from pigeon.session.places import file_name
+from pigeon.session.store import SessionStore
+from pigeon.system import ids
+from pigeon.system.append_file import make_private_folder, replace_file
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.errors import Refusal
+
+
+class Shelf:
+    """The place where this process keeps its conversations."""
+
+    def __init__(self, folder: str, persistent: bool, now: Callable[[], int], report: Callable[[str], None]) -> None:
+        self.folder = folder
+        self.persistent = persistent
+        self._now = now
+        self._report = report
+
+    def new(self, cwd: str, parent: str | Absent = ABSENT, session_id: str | None = None) -> Journal:
+        """An empty conversation; its file comes with the first message."""
+        now = self._now()
+        name = session_id or ids.session_id(now)
+        store = self._store(os.path.join(self.folder, file_name(name, now))) if self.persistent else None
+        return Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now)
+
+    def open(self, path: str, cwd: str, needs_folder: bool = True) -> Journal:
+        """The conversation in a file; a missing or empty file becomes a new conversation bound to that path."""
+        path = os.path.abspath(os.path.expanduser(path))
+        loaded = load_session(path)
+        if loaded is None:
+            return self._bound(path, cwd)
+        where = loaded.header.get("cwd")
+        where = where if isinstance(where, str) and where else cwd
+        if needs_folder and not os.path.isdir(where):
+            raise Refusal(
+                f"Stored session working directory does not exist: {where}\n"
+                f"Session file: {path}\nCurrent working directory: {cwd}"
+            )
+        store = self._store(path)
+        store.adopt(loaded.needs_newline)
+        if loaded.rewritten:
+            self._rewrite(path, loaded, store)
+        journal = Journal(loaded.header["id"], where, loaded.header_line, store, self._now)
+        journal.load(loaded)
+        return journal
+
+    def copy(self, lines: Iterable[Kept], cwd: str, parent: str | Absent, session_id: str | None = None) -> Journal:
+        """A new conversation with these entries; saved at once if it holds a message."""
+        journal = self.new(cwd, parent, session_id)
+        kept = list(lines)
+        journal.load(Loaded({}, b"", kept, needs_newline=False, rewritten=False))
+        if any(line.type == "message" for line in kept):
+            journal.save_all()
+        return journal
+
+    def _bound(self, path: str, cwd: str) -> Journal:
+        make_private_folder(os.path.dirname(path))
+        now = self._now()
+        name = ids.session_id(now)
+        return Journal(name, cwd, new_header(name, now, cwd), self._store(path), self._now)
+
+    def _rewrite(self, path: str, loaded: Loaded, store: SessionStore) -> None:
+        lines = (loaded.header_line, *(line.raw for line in loaded.lines))
+        replace_file(path, b"".join(line + b"\n" for line in lines))
+        store.close()
+        store.adopt(needs_newline=False)
+
+    def _store(self, path: str) -> SessionStore:
+        return SessionStore(path, self._report)

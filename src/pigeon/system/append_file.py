@@ -1,0 +1,92 @@
+"""A file that only grows: one write per record, all of it or nothing, locked against a second writer."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+
+
+class FileInUse(OSError):
+    """Another process writes this file."""
+
+
+class AppendFile:
+    """Holds the descriptor, and with it the lock: both end with the process."""
+
+    def __init__(self, path: str, fresh: bool) -> None:
+        """Open for appending; `fresh` insists on creating the file."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if fresh else 0)
+        if fresh:
+            make_private_folder(os.path.dirname(path))
+        self.path = path
+        self._descriptor = os.open(path, flags, PRIVATE_FILE)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise FileInUse(error.errno, "the file is in use by another process", path) from None
+            raise
+        os.fchmod(self._descriptor, PRIVATE_FILE)
+
+    def append(self, data: bytes) -> None:
+        """Write all of it; on failure the file is as it was, and `OSError` says why."""
+        size = os.fstat(self._descriptor).st_size
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._descriptor, data[written:] if written else data)
+        except OSError:
+            if written:
+                os.ftruncate(self._descriptor, size)
+            raise
+
+    def sync(self) -> None:
+        """Wait until the disk has it."""
+        os.fsync(self._descriptor)
+
+    def is_gone(self) -> bool:
+        """True if somebody deleted or replaced the file under its name."""
+        try:
+            there = os.stat(self.path)
+        except OSError:
+            return True
+        here = os.fstat(self._descriptor)
+        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
+
+    def close(self) -> None:
+        """Let go of file and lock."""
+        os.close(self._descriptor)
+
+
+def make_private_folder(folder: str) -> None:
+    """Create a folder, and missing ones above it, that only the user can enter."""
+    if folder and not os.path.isdir(folder):
+        make_private_folder(os.path.dirname(folder))
+        try:
+            os.mkdir(folder, PRIVATE_FOLDER)
+            os.chmod(folder, PRIVATE_FOLDER)
+        except FileExistsError:
+            return
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Write a whole file so that readers see the old or the new one, never a mixture."""
+    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        try:
+            os.unlink(temporary)
+        except OSError:
+            pass
+        raise

@@ -1,0 +1,160 @@
+"""Files as others expect them treated: replaced whole or not at all, with mode and links kept, and in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import AsyncIterator
+
+_TEXTS = {
+    errno.ENOENT: "no such file or directory",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "operation not permitted",
+    errno.EISDIR: "illegal operation on a directory",
+    errno.ENOTDIR: "not a directory",
+    errno.ENOSPC: "no space left on device",
+    errno.EROFS: "read-only file system",
+    errno.ELOOP: "too many symbolic links encountered",
+    errno.ENAMETOOLONG: "name too long",
+    errno.EEXIST: "file already exists",
+}
+_KINDS = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"))
+
+
+class NotRegular(OSError):
+    """The path names something that has no content to read or replace."""
+
+
+def error_code(error: OSError) -> str:
+    """`ENOENT` and the like."""
+    return errno.errorcode.get(error.errno or 0, "EIO")
+
+
+def error_text(error: OSError, deed: str, path: str) -> str:
+    """`ENOENT: no such file or directory, access '/x'`, the form that hosts know."""
+    if isinstance(error, NotRegular):
+        return str(error)
+    reason = _TEXTS.get(error.errno or 0) or (error.strerror or "input/output error").lower()
+    return f"{error_code(error)}: {reason}, {deed} '{path}'"
+
+
+def open_regular(path: str) -> int:
+    """A descriptor for reading; never waits for a writer, and refuses what is not a regular file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+    try:
+        check_regular(os.fstat(descriptor).st_mode, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def check_regular(mode: int, path: str) -> None:
+    """Raise for a directory, a pipe, a socket or a device."""
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "illegal operation on a directory", path)
+    for is_kind, name in _KINDS:
+        if is_kind(mode):
+            raise NotRegular(f"Not a regular file: {path} is {name}")
+
+
+def read_whole(path: str, at_most: int) -> bytes:
+    """All bytes of a regular file; `EFBIG` if there are more than `at_most`."""
+    descriptor = open_regular(path)
+    with open(descriptor, "rb", buffering=0) as file:
+        parts: list[bytes] = []
+        size = 0
+        while part := file.read(1 << 20):
+            parts.append(part)
+            size += len(part)
+            if size > at_most:
+                raise OSError(errno.EFBIG, "file too large", path)
+    return b"".join(parts)
+
+
+def replace_file(path: str, data: bytes, mode: int | None = None, durable: bool = False) -> None:
+    """Put `data` in the place of a file in one step; links, mode and owner stay, and folders are made.
+
+    A file with several names, or in a folder where nothing can be created, is overwritten in place instead.
+    """
+    target = os.path.realpath(path)
+    try:
+        before: os.stat_result | None = os.stat(target)
+    except FileNotFoundError:
+        before = None
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+    if before is not None:
+        check_regular(before.st_mode, path)
+        if before.st_nlink > 1 or not os.access(target, os.W_OK):
+            _overwrite(target, data)
+            return
+    try:
+        _swap(target, data, before, mode, durable)
+    except PermissionError:
+        if before is None:
+            raise
+        _overwrite(target, data)
+
+
+def _swap(target: str, data: bytes, before: os.stat_result | None, mode: int | None, durable: bool) -> None:
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(6).hex()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else mode)
+    try:
+        with open(descriptor, "wb", buffering=0) as file:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
+            if before is not None:
+                _keep_owner(file.fileno(), before)
+                os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) if mode is None else mode)
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _keep_owner(descriptor: int, before: os.stat_result) -> None:
+    now = os.fstat(descriptor)
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        os.fchown(descriptor, before.st_uid, before.st_gid)
+
+
+def _overwrite(target: str, data: bytes) -> None:
+    with open(os.open(target, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC), "wb", buffering=0) as file:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) :]
+
+
+# --- one writer at a time ---------------------------------------------------------------------------------------------
+
+
+class _Turn:
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+
+
+_turns: dict[str, _Turn] = {}
+
+
+@contextlib.asynccontextmanager
+async def turn_on(path: str) -> AsyncIterator[None]:
+    """Hold a file for a read-modify-write; others who ask wait in the order of asking, under whatever name."""
+    key = os.path.realpath(path)
+    turn = _turns.setdefault(key, _Turn())
+    turn.users += 1
+    try:
+        async with turn.lock:
+            yield
+    finally:
+        turn.users -= 1
+        if not turn.users:
+            del _turns[key]

@@ -1,0 +1,79 @@
+"""The paths that models write: relative to the working directory, with a home, a mention sign or odd spaces."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+
+from pigeon.wire.errors import ToolFailed
+
+_ODD_SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
+_BEFORE_MERIDIEM = re.compile(r" (AM|PM)\b", re.IGNORECASE)
+
+
+def resolved(path: str, cwd: str) -> str:
+    """The absolute path that is meant: as written if that exists, else with a leading `@` and odd spaces put right."""
+    checked(path)
+    literal = _absolute(path, cwd)
+    plain = _absolute(_plain(path), cwd)
+    if literal == plain or os.path.lexists(literal):
+        return literal
+    if not os.path.lexists(plain) and _has_own_folder(path, literal):
+        return literal
+    return plain
+
+
+def resolved_for_reading(path: str, cwd: str) -> str:
+    """The same, and if nothing is there, the spellings that screenshots and other systems give to file names."""
+    target = resolved(path, cwd)
+    if os.path.lexists(target):
+        return target
+    narrow = _BEFORE_MERIDIEM.sub("\u202f\\1", target)
+    decomposed = unicodedata.normalize("NFD", target)
+    for other in (narrow, decomposed, target.replace("'", "\u2019"), decomposed.replace("'", "\u2019")):
+        if other != target and os.path.lexists(other):
+            return other
+    return target
+
+
+def checked(path: str) -> str:
+    """The path itself, if it can be one."""
+    if not path:
+        raise ToolFailed("The path is empty. Name a file or a directory.")
+    if "\0" in path:
+        raise ToolFailed("The path contains a NUL character, which no file name can have.")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise ToolFailed("The path contains half of a surrogate pair, which no file name can have.") from None
+    return path
+
+
+def shown_from(path: str, cwd: str) -> str:
+    """The path relative to `cwd` if it lies below, with forward slashes."""
+    relative = os.path.relpath(path, cwd)
+    return (path if relative.startswith("..") else relative).replace(os.sep, "/")
+
+
+def _plain(path: str) -> str:
+    return _ODD_SPACES.sub(" ", path).removeprefix("@")
+
+
+def _has_own_folder(path: str, literal: str) -> bool:
+    return "/" in path.removeprefix("@") and os.path.isdir(os.path.dirname(literal))
+
+
+def _absolute(path: str, cwd: str) -> str:
+    if path.startswith("file://"):
+        path = _from_url(path)
+    if path == "~" or path.startswith("~/"):
+        path = os.path.expanduser("~") + path[1:]
+    return os.path.normpath(os.path.join(cwd, path))
+
+
+def _from_url(url: str) -> str:
+    from urllib.parse import unquote, urlsplit
+
+    parts = urlsplit(url)
+    return unquote(parts.path) or "/"
