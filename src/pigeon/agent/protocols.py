@@ -129,6 +129,10 @@ class Conduct(Protocol):
         """Called before each further turn."""
         ...
 
+    async def answered(self, answer: AssistantMessage) -> None:
+        """A good answer is complete; called right after its `message_end`."""
+        ...
+
     async def failed(self, answer: AssistantMessage, failure: Failure | None) -> bool:
         """An answer ended in an error; true if it will be tried again."""
         ...

@@ -80,6 +80,7 @@ class Run:
             results: list[ToolResultMessage] = []
             batch = ToolBatch(self._conduct, self._feed, self._gate, self._publish, self._now, scope)
             if answer.stop_reason not in ("error", "aborted"):
+                await self._conduct.answered(answer)
                 results = await batch.run(answer)
                 self._added.extend(results)
         finally:

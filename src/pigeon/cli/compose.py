@@ -8,14 +8,19 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from pigeon.cli.args import Options
+from pigeon.cli.models import DEMO, Offer, built_in_model, choose, gateway_of, registry_of
+from pigeon.cli.tools import stop_children, toolset_of
 from pigeon.config.paths import agent_dir
 from pigeon.config.settings import Settings, load_settings, settings_file
 from pigeon.resources.prompts import Templates
 from pigeon.resources.system_prompt import system_prompt
+from pigeon.session.places import default_folder
+from pigeon.session.retry import RetryPolicy
 from pigeon.session.session import Parts, Session
+from pigeon.session.shelf import Shelf
 from pigeon.session.toolset import Toolset
 from pigeon.system import clock
-from pigeon.wire.base import Absent
+from pigeon.wire.base import or_else
 from pigeon.wire.commands import InterruptMode
 
 
@@ -25,14 +30,8 @@ class Composed(Struct):
     session: Session
     problems: list[str]
     drains: Callable[[], bool]
+    warm: Callable[[], Awaitable[None]]
     stop_children: Callable[[], Awaitable[None]]
-
-
-class _Models:
-    def __init__(self, models):
-        self._m = models
-    def available(self): return self._m
-    def find(self, p, i): return next((m for m in self._m if m.provider == p and m.id == i), None)
 
 
 def compose(options: Options, default_interrupt: InterruptMode) -> Composed:
@@ -40,26 +39,73 @@ def compose(options: Options, default_interrupt: InterruptMode) -> Composed:
     folder = agent_dir(os.environ)
     settings, problems = load_settings(settings_file(folder))
     cwd = os.path.abspath(os.path.expanduser(options.cwd or os.getcwd()))
-    from pigeon.providers.demo import DemoModel, demo_model
-    from pigeon.providers.scripted import ScriptedModel, scripted_model
-    if options.model and options.model.startswith("demo"):
-        model, provider = demo_model(), DemoModel()
-    elif options.model and options.model.startswith("scripted/"):
-        model, provider = scripted_model(options.model.removeprefix("scripted/")), ScriptedModel()
-    else:
-        model, provider = None, DemoModel()
-    toolset = Toolset({}, ())
-    from pigeon.session.shelf import Shelf
-    from pigeon.session.places import default_folder
-    shelf = Shelf(default_folder(folder, cwd), not options.no_session, clock.now_ms, lambda t: None)
-    parts = Parts(
-        shelf=shelf, journal=shelf.new(cwd), provider=provider, models=_Models([model] if model else []), model=model,
-        thinking=settings.default_thinking_level, toolset=toolset,
-        expander=Templates([(os.path.join(folder, "prompts"), "user")]),
-        system_prompt=lambda: system_prompt(cwd, []), now=clock.now_ms,
-        models_file=os.path.join(folder, "models.json"),
+    registry = registry_of(folder, os.environ)
+    built_in = built_in_model(options)
+    choice = choose(options, settings, registry, built_in)
+    gateway = gateway_of(registry, settings)
+    toolset = toolset_of(options, settings, cwd)
+    shelf = Shelf(default_folder(folder, cwd), not options.no_session, clock.now_ms, problems.append)
+    session = Session(
+        Parts(
+            shelf=shelf,
+            journal=shelf.new(cwd),
+            provider=gateway,
+            models=Offer(registry, built_in),
+            model=choice.model,
+            thinking=choice.thinking,
+            toolset=toolset,
+            expander=_templates(options, folder),
+            system_prompt=_prompter(options, cwd, toolset),
+            now=clock.now_ms,
+            models_file=os.path.join(folder, "models.json"),
+        )
     )
-    session = Session(parts)
-    session.conduct.interrupt_mode = default_interrupt
-    async def none(): return None
-    return Composed(session, problems, lambda: options.drain or bool(session.models.model and session.models.model.provider == "demo"), none)
+    _apply(settings, session, default_interrupt)
+
+    async def warm() -> None:
+        if session.models.model is not None:
+            await gateway.warm(session.models.model)
+
+    return Composed(
+        session=session,
+        problems=[*problems, *registry.problems(), *choice.problems],
+        drains=lambda: options.drain or _is_demo(session),
+        warm=warm,
+        stop_children=stop_children,
+    )
+
+
+def _apply(settings: Settings, session: Session, default_interrupt: InterruptMode) -> None:
+    session.queue.steering_mode = settings.steering_mode
+    session.queue.follow_up_mode = settings.follow_up_mode
+    session.conduct.interrupt_mode = or_else(settings.interrupt_mode, default_interrupt)
+    session.conduct.mode = settings.tool_execution
+    session.auto_compaction = settings.compaction.enabled
+    session.retry.enabled = settings.retry.enabled
+    session.retry.policy = RetryPolicy(
+        max_retries=settings.retry.max_retries,
+        base_delay_ms=settings.retry.base_delay_ms,
+        max_delay_ms=settings.retry.max_agent_delay_ms,
+    )
+
+
+def _is_demo(session: Session) -> bool:
+    """The demo is for trying things out by hand, where stdin ends with the prompt."""
+    return session.models.model is not None and session.models.model.provider == DEMO
+
+
+def _templates(options: Options, folder: str) -> Templates:
+    return Templates([] if options.no_prompt_templates else [(os.path.join(folder, "prompts"), "user")])
+
+
+def _prompter(options: Options, cwd: str, toolset: Toolset) -> Callable[[], str]:
+    custom = _text_or_file(options.system_prompt) if options.system_prompt else None
+    appended = [_text_or_file(text) for text in options.append_system_prompt]
+    return lambda: system_prompt(cwd, *toolset.described(), custom, appended)
+
+
+def _text_or_file(value: str) -> str:
+    if "\n" not in value and os.path.isfile(value):
+        with open(value, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    return value

@@ -29,6 +29,7 @@ class Host:
         dialect: Dialect,
         descriptors: tuple[int, int],
         drains: Callable[[], bool],
+        warm: Callable[[], Awaitable[None]],
         record_cap: int = DEFAULT_CAP,
     ) -> None:
         self._session = session
@@ -39,6 +40,8 @@ class Host:
         self._server = Server(session, self._outbox)
         self._reader = Reader(descriptors[0], Framing(record_cap), self._deliver)
         self._pump: asyncio.Task[None] | None = None
+        self._warming: asyncio.Future[None] | None = None
+        self._warm = warm
         session.bus.announce(self._outbox.event, self._outbox.room)
 
     async def serve(self, stop_children: Callable[[], Awaitable[None]]) -> int:
@@ -68,6 +71,8 @@ class Host:
 
     async def _take(self, ended: bool) -> None:
         await self._server.take()
+        if self._warming is None:
+            self._warming = asyncio.ensure_future(self._warm())
         if ended:
             self._shutdown.request(EXIT_OK)
         else:

@@ -12,6 +12,7 @@ from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
 from pigeon.session.bus import Bus
 from pigeon.session.queue import MessageQueue
+from pigeon.session.retry import Retry
 from pigeon.session.toolset import Toolset
 from pigeon.wire.commands import InterruptMode
 from pigeon.wire.events import AgentEnd, AgentSettled, MessageEnd, MessageStart, TurnEnd
@@ -22,9 +23,10 @@ from pigeon.wire.messages import AssistantMessage
 class Conduct:
     """What the loop asks its owner, answered from the session's parts."""
 
-    def __init__(self, request: Callable[[], ModelRequest], toolset: Toolset) -> None:
+    def __init__(self, request: Callable[[], ModelRequest], toolset: Toolset, retry: Retry) -> None:
         self._request = request
         self._toolset = toolset
+        self._retry = retry
         self.interrupt_mode: InterruptMode = "immediate"
         self.mode: ToolMode = "ordered"
 
@@ -47,9 +49,13 @@ class Conduct:
     async def between_turns(self) -> None:
         """Nothing yet happens between turns."""
 
+    async def answered(self, answer: AssistantMessage) -> None:
+        """A retry that led here has succeeded."""
+        await self._retry.succeeded()
+
     async def failed(self, answer: AssistantMessage, failure: Failure | None) -> bool:
-        """No answer is tried again yet."""
-        return False
+        """True if the answer will be tried again."""
+        return self._retry.wanted(failure)
 
 
 class Runs:
@@ -62,6 +68,7 @@ class Runs:
         queue: MessageQueue,
         bus: Bus,
         activity: Activity,
+        retry: Retry,
         now: Callable[[], int],
         gate: Gate | None = None,
     ) -> None:
@@ -70,6 +77,7 @@ class Runs:
         self._queue = queue
         self._bus = bus
         self._activity = activity
+        self._retry = retry
         self._now = now
         self._gate = gate
         self._task: asyncio.Task[None] | None = None
@@ -80,12 +88,24 @@ class Runs:
 
     async def _settle(self, opening: Sequence[Spoken], scope: Scope) -> None:
         try:
-            result = await self._run(opening, scope, resumes=False)
+            result = await self._tried(await self._run(opening, scope, resumes=False), scope)
             while not scope.cancelled and not _failed(result) and len(self._queue):
-                result = await self._run((), scope, resumes=True)
+                result = await self._tried(await self._run((), scope, resumes=True), scope)
         finally:
             self._activity.end()
             await self._bus.publish(AgentSettled())
+
+    async def _tried(self, result: RunResult, scope: Scope) -> RunResult:
+        """The result after as many further tries as it takes or as are allowed."""
+        while result.will_retry and result.failure is not None:
+            self._activity.enter("retrying")
+            if not await self._retry.pause(result.failure, scope):
+                return result
+            self._activity.enter("running")
+            result = await self._run((), scope, resumes=False)
+        if _failed(result) and result.failure is not None:
+            await self._retry.gave_up(result.failure.message)
+        return result
 
     async def _run(self, opening: Sequence[Spoken], scope: Scope, resumes: bool) -> RunResult:
         run = Run(self._provider, self._conduct, self._queue, self._bus.publish, scope, self._now, self._gate)

@@ -14,6 +14,7 @@ from pigeon.session.journal import Journal
 from pigeon.session.model_choice import ModelChoice, ModelSource, ScopedModel
 from pigeon.session.prompting import Expander, Prompting
 from pigeon.session.queue import MessageQueue
+from pigeon.session.retry import Retry
 from pigeon.session.runs import Conduct, Runs
 from pigeon.session.shelf import Shelf
 from pigeon.session.toolset import Toolset
@@ -54,13 +55,15 @@ class Session:
         self.models = ModelChoice(
             parts.models, lambda: self.journal, self.bus.post, parts.model, parts.thinking, parts.scoped
         )
-        self.conduct = Conduct(self._request, parts.toolset)
-        self._runs = Runs(parts.provider, self.conduct, self.queue, self.bus, self.activity, parts.now, parts.gate)
+        self.retry = Retry(lambda: self.journal, self.bus.publish)
+        self.conduct = Conduct(self._request, parts.toolset, self.retry)
+        self._runs = Runs(
+            parts.provider, self.conduct, self.queue, self.bus, self.activity, self.retry, parts.now, parts.gate
+        )
         self.prompting = Prompting(
             self.activity, self.queue, self._runs, self.models, parts.expander, parts.now, parts.models_file
         )
         self.auto_compaction = True
-        self.auto_retry = True
         self._context: tuple[Journal, tuple[int, int], list[Message]] | None = None
         self.bus.record(self._record)
         if not self.journal.lines:

@@ -22,3 +22,10 @@ class Toolset:
     def specs(self) -> list[ToolSpec]:
         """The same tools as the model is told of them."""
         return [self._tools[name].spec for name in self._active]
+
+    def described(self) -> tuple[list[tuple[str, str]], list[str]]:
+        """Name and one line of each active tool, and what their authors advise, for the system prompt."""
+        tools = self.active().values()
+        lines = [(tool.spec.name, getattr(tool, "snippet", "")) for tool in tools]
+        advice = [line for tool in tools for line in getattr(tool, "guidelines", ())]
+        return lines, list(dict.fromkeys(advice))

@@ -7,8 +7,10 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
 
+_T = TypeVar("_T")
 _TEXTS = {
     errno.ENOENT: "no such file or directory",
     errno.EACCES: "permission denied",
@@ -158,3 +160,13 @@ async def turn_on(path: str) -> AsyncIterator[None]:
         turn.users -= 1
         if not turn.users:
             del _turns[key]
+
+
+async def finished_in_thread(work: Callable[[], _T]) -> _T:
+    """Run blocking work in a thread and wait for its end even when cancelled, so that nobody overlaps it."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from pigeon.system.files import error_text, replace_file, turn_on
+from pigeon.system.files import error_text, finished_in_thread, replace_file, turn_on
 from pigeon.tools.base import BaseTool, Running, text_outcome
 from pigeon.tools.paths import resolved
 from pigeon.wire.base import Json
@@ -42,7 +40,7 @@ class WriteTool(BaseTool):
         async with turn_on(target):
             run.scope.check()
             try:
-                await asyncio.to_thread(replace_file, target, data)
+                await finished_in_thread(lambda: replace_file(target, data))
             except OSError as error:
                 raise ToolFailed(error_text(error, "open", target)) from error
             run.scope.check()

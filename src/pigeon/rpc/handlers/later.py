@@ -10,7 +10,7 @@ from pigeon.wire.errors import NotAvailable
 
 
 @handles(
-    c.Compact, c.SetAutoCompaction, c.SetAutoRetry, c.Bash,
+    c.Compact, c.SetAutoCompaction, c.Bash,
     c.SwitchSession, c.Fork, c.Branch, c.Clone, c.GetForkMessages, c.GetBranchMessages, c.GetEntries, c.GetTree,
     c.SetSessionName, c.ExportHtml, c.SetTodos, c.SetHostTools,
 )  # fmt: skip
@@ -19,6 +19,6 @@ def not_yet(cmd: Command, s: Session) -> None:
     raise NotAvailable(f"{name_of(type(cmd))} is not supported by this version of Pigeon")
 
 
-@handles(c.AbortBash, c.AbortRetry, c.HostToolUpdate, c.HostToolResult, c.ExtensionUiResponse)
+@handles(c.AbortBash, c.HostToolUpdate, c.HostToolResult, c.ExtensionUiResponse)
 def nothing_open(cmd: Command, s: Session) -> None:
     """Nothing of the kind is ever open, so there is nothing to do."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
-from pigeon.wire.commands import SetFollowUpMode, SetInterruptMode, SetSteeringMode
+from pigeon.wire.commands import AbortRetry, SetAutoRetry, SetFollowUpMode, SetInterruptMode, SetSteeringMode
 
 
 @handles(SetSteeringMode)
@@ -23,3 +23,15 @@ def set_follow_up_mode(cmd: SetFollowUpMode, s: Session) -> None:
 def set_interrupt_mode(cmd: SetInterruptMode, s: Session) -> None:
     """In force at the next tool call."""
     s.conduct.interrupt_mode = cmd.mode
+
+
+@handles(SetAutoRetry)
+def set_auto_retry(cmd: SetAutoRetry, s: Session) -> None:
+    """In force at the next failure."""
+    s.retry.enabled = cmd.enabled
+
+
+@handles(AbortRetry)
+def abort_retry(cmd: AbortRetry, s: Session) -> None:
+    """A waiting retry ends the run; a request that is under way goes on."""
+    s.retry.cancel()

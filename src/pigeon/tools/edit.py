@@ -1,0 +1,136 @@
+"""edit: replacements of exact text, several at once, everything else left as it is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from pigeon.system.files import error_code, finished_in_thread, read_whole, replace_file, turn_on
+from pigeon.tools.base import BaseTool, Running, text_outcome
+from pigeon.tools.diff import Difference, difference
+from pigeon.tools.matching import Span, Text, look_alike, plain_newlines, shared_lines
+from pigeon.tools.paths import resolved
+from pigeon.wire import codec
+from pigeon.wire.base import Json
+from pigeon.wire.errors import ToolFailed
+from pigeon.wire.events import ToolOutcome
+
+BIGGEST_FILE = 64 << 20
+_BOM = "\ufeff"
+_LINE_END = re.compile("\r\n|\r|\n")
+
+
+class EditTool(BaseTool):
+    """Each old text must stand in the file exactly once; all are found before any is replaced."""
+
+    name = "edit"
+    label = "edit"
+    description = (
+        "Change a file by replacing text. Every oldText must occur exactly once in the file as it is now, whitespace "
+        "included, and no two may overlap. Put all changes of one file into one call."
+    )
+    parameters = {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file, relative to the working directory or absolute"},
+            "edits": {
+                "type": "array",
+                "minItems": 1,
+                "description": "The replacements, each found in the unchanged file",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "oldText": {"type": "string", "description": "Text that occurs exactly once in the file"},
+                        "newText": {"type": "string", "description": "What stands there afterwards"},
+                    },
+                    "required": ["oldText", "newText"],
+                },
+            },
+        },
+        "required": ["path", "edits"],
+    }
+    snippet = "Change files by exact text replacement"
+    guidelines = (
+        "Make several separate changes of one file with one edit call and several entries in edits.",
+        "Keep oldText as short as it can be while it occurs only once.",
+    )
+
+    def __init__(self, cwd: str) -> None:
+        self._cwd = cwd
+
+    def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
+        """Accept edits as JSON text or as one object, and one edit given by oldText and newText at the top."""
+        prepared = dict(arguments)
+        edits = prepared.get("edits")
+        if isinstance(edits, str):
+            try:
+                edits = codec.parse(edits.encode())
+            except Exception:
+                return prepared
+        if isinstance(edits, dict):
+            edits = [edits]
+        if isinstance(prepared.get("oldText"), str) and isinstance(prepared.get("newText"), str):
+            single = {"oldText": prepared.pop("oldText"), "newText": prepared.pop("newText")}
+            edits = [*edits, single] if isinstance(edits, list) else [single]
+        if edits is not None:
+            prepared["edits"] = edits
+        return prepared
+
+    async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
+        """Replace; nothing is written unless every edit fits."""
+        path = str(arguments["path"])
+        target = resolved(path, self._cwd)
+        edits: list[dict[str, Any]] = arguments["edits"]
+        async with turn_on(target):
+            run.scope.check()
+            try:
+                data = await finished_in_thread(lambda: read_whole(target, BIGGEST_FILE))
+                run.scope.check()
+                edited, changes = await finished_in_thread(lambda: edited_file(data, edits, path))
+                run.scope.check()
+                await finished_in_thread(lambda: replace_file(target, edited))
+            except OSError as error:
+                raise ToolFailed(f"Could not edit file: {path}. Error code: {error_code(error)}.") from error
+            run.scope.check()
+        details: dict[str, Json] = {"diff": changes.listing, "patch": changes.patch}
+        if changes.first_changed_line is not None:
+            details["firstChangedLine"] = changes.first_changed_line
+        return text_outcome(f"Successfully replaced {len(edits)} block(s) in {path}.", details)
+
+
+@dataclass(frozen=True)
+class _Replacement:
+    span: Span
+    text: str
+    index: int
+
+
+def edited_file(data: bytes, edits: list[dict[str, Any]], path: str) -> tuple[bytes, Difference]:
+    """The bytes after all edits, and how they differ; bytes that no edit names are the same, valid UTF-8 or not."""
+    whole = data.decode("utf-8", "surrogateescape")
+    mark = _BOM if whole.startswith(_BOM) else ""
+    text = Text(whole[len(mark) :])
+    finder = _Finder(text, path, len(edits))
+    found = sorted(
+        (finder.found(index, str(edit["oldText"]), str(edit["newText"])) for index, edit in enumerate(edits)),
+        key=lambda replacement: (replacement.span.start, replacement.span.end),
+    )
+    for first, second in zip(found, found[1:], strict=False):
+        if second.span.start < first.span.end or first.span == second.span:
+            raise ToolFailed(
+                f"edits[{first.index}] and edits[{second.index}] overlap in {path}. "
+                "Merge them into one edit or choose texts that lie apart."
+            )
+    parts: list[str] = []
+    at = 0
+    for replacement in found:
+        parts += (text.original[at : replacement.span.start], replacement.text)
+        at = replacement.span.end
+    result = "".join([*parts, text.original[at:]])
+    if result == text.original:
+        raise ToolFailed(
+            f"No changes made to {path}. The replacement produces identical content; the text may already be as wanted."
+        )
+    changes = difference(_readable(text.plain), _readable(plain_newlines(result)), path)
+    return (mark + result).encode("utf-8", "surrogateescape"), changes

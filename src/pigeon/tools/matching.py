@@ -1,0 +1,181 @@
+"""Where the old text of an edit is: exactly, or up to the differences that models make when they copy text.
+
+All positions are positions in the original text, so whatever an edit does not name keeps its bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+
+FUZZY_AT_MOST = 8 << 20
+_LOOKALIKES = {
+    **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b"), "'"),
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f"), '"'),
+    **dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-"),
+    **dict.fromkeys((0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
+}
+_LINE_ENDS = re.compile("\r\n|\r")
+_CLUSTER = re.compile(".[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\u3099\u309a]*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of the original text; `before` and `after` are the halves of a character that the match cut."""
+
+    start: int
+    end: int
+    before: str = ""
+    after: str = ""
+
+
+class Text:
+    """A text as edits see it: with plain newlines, and with every position traceable to the original."""
+
+    def __init__(self, original: str) -> None:
+        self.original = original
+        self.plain = plain_newlines(original)
+        self._pairs = [match.start() for match in re.finditer("\r\n", original)] if "\r\n" in original else []
+        self._shifted = [at - index for index, at in enumerate(self._pairs)]
+        self._fuzzy: _Fuzzy | None = None
+
+    def position(self, plain: int) -> int:
+        """The original position of a position in `plain`."""
+        # A pair at plain position p is two characters: everything behind p is shifted by one more.
+        return plain + bisect_right(self._shifted, plain - 1) if self._pairs else plain
+
+    def exact(self, old: str) -> list[int]:
+        """Where `old` stands in `plain`; overlapping places count."""
+        return occurrences(self.plain, old)
+
+    def fuzzy(self, old: str) -> tuple[list[int], str]:
+        """Where `old` stands in the look-alike form, and what `old` is in it."""
+        simplified = look_alike(old)
+        if not simplified.strip() or len(self.plain) > FUZZY_AT_MOST:
+            return [], simplified
+        return occurrences(self._form().text, simplified), simplified
+
+    def exact_span(self, start: int, end: int) -> Span:
+        """A stretch of `plain` in the original."""
+        return Span(self.position(start), self.position(end))
+
+    def fuzzy_span(self, start: int, end: int) -> Span:
+        """A stretch of the look-alike form in the original."""
+        form = self._form()
+        first, before = form.start(start)
+        last, after = form.end(end)
+        return Span(self.position(first), self.position(last), before, after)
+
+    def _form(self) -> _Fuzzy:
+        if self._fuzzy is None:
+            self._fuzzy = _Fuzzy(self.plain)
+        return self._fuzzy
+
+
+class _Fuzzy:
+    """The look-alike form, in pieces that know where they come from."""
+
+    def __init__(self, plain: str) -> None:
+        parts: list[str] = []
+        self._at: list[int] = []
+        self._from: list[tuple[int, int]] = []
+        self._size: list[int] = []
+        at = here = 0
+        for line in plain.split("\n"):
+            for piece, begin, end in _pieces(line):
+                self._at.append(at)
+                self._from.append((here + begin, here + end))
+                self._size.append(len(piece))
+                parts.append(piece)
+                at += len(piece)
+            here += len(line)
+            self._at.append(at)
+            self._from.append((here, here + 1))
+            self._size.append(1)
+            parts.append("\n")
+            at += 1
+            here += 1
+        self.text = "".join(parts)[:-1]
+
+    def start(self, position: int) -> tuple[int, str]:
+        """Where a match begins, and what of a character stands before it."""
+        index = bisect_right(self._at, position) - 1
+        offset = position - self._at[index]
+        begin, end = self._from[index]
+        if self._size[index] == end - begin:
+            return begin + offset, ""
+        return begin, self.text[self._at[index] : position]
+
+    def end(self, position: int) -> tuple[int, str]:
+        """Where a match ends, and what of a character stands after it."""
+        index = bisect_right(self._at, position - 1) - 1
+        offset = position - self._at[index]
+        begin, end = self._from[index]
+        if self._size[index] == end - begin:
+            return begin + offset, ""
+        return end, self.text[position : self._at[index] + self._size[index]]
+
+
+def _pieces(line: str) -> list[tuple[str, int, int]]:
+    """Stretches of a line with their look-alike form; a stretch of equal length maps character by character."""
+    stripped = line.rstrip()
+    if stripped.isascii():
+        return [(stripped, 0, len(stripped))] if stripped else []
+    pieces = [
+        (_simple(match.group()), match.start(), match.end()) for match in _CLUSTER.finditer(stripped)
+    ]
+    while pieces and not pieces[-1][0].strip():
+        pieces.pop()
+    return [piece for piece in pieces if piece[0]]
+
+
+def _simple(cluster: str) -> str:
+    if cluster.isascii():
+        return cluster
+    return unicodedata.normalize("NFKC", cluster.translate(_LOOKALIKES)).translate(_LOOKALIKES).replace("\n", " ")
+
+
+def look_alike(text: str) -> str:
+    """The form in which texts are compared when they are not equal."""
+    return "\n".join("".join(piece for piece, _, _ in _pieces(line)) for line in text.split("\n"))
+
+
+def plain_newlines(text: str) -> str:
+    """Every line end as a single newline."""
+    return _LINE_ENDS.sub("\n", text) if "\r" in text else text
+
+
+def occurrences(text: str, wanted: str, at_most: int = 1000) -> list[int]:
+    """Every place where `wanted` begins."""
+    found: list[int] = []
+    at = text.find(wanted)
+    while at >= 0 and len(found) < at_most:
+        found.append(at)
+        at = text.find(wanted, at + 1)
+    return found
+
+
+def shared_lines(old: str, new: str) -> tuple[int, int]:
+    """How many characters of whole lines both texts have in common at their start and at their end."""
+    start = _shared(old, new, lambda a, b, n: a[:n] == b[:n])
+    start = old.rfind("\n", 0, start) + 1
+    rest_old, rest_new = old[start:], new[start:]
+    end = _shared(rest_old, rest_new, lambda a, b, n: n == 0 or a[-n:] == b[-n:])
+    if end:
+        newline = rest_old.find("\n", len(rest_old) - end)
+        end = len(rest_old) - newline if newline >= 0 else 0
+    return start, end
+
+
+def _shared(first: str, second: str, equal: Callable[[str, str, int], bool]) -> int:
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if equal(first, second, middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low

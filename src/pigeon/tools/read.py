@@ -1,0 +1,102 @@
+"""read: the text of a file, or an image."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from pigeon.system.files import error_text, open_regular
+from pigeon.system.truncation import MAX_BYTES, MAX_LINES, Shown, head_of, human_size
+from pigeon.tools.base import BaseTool, Running, text_outcome
+from pigeon.tools.images import SNIFFED_BYTES, image_type, prepared_image
+from pigeon.tools.lines import Slice, lines_of
+from pigeon.tools.paths import resolved_for_reading
+from pigeon.wire.base import Json
+from pigeon.wire.content import TextContent
+from pigeon.wire.errors import ToolFailed
+from pigeon.wire.events import ToolOutcome
+
+
+class ReadTool(BaseTool):
+    """Reads from the start or from a line on, and says how to go on when it stops early."""
+
+    name = "read"
+    label = "read"
+    description = (
+        f"Read a file. Text comes as it is, at most {MAX_LINES} lines or {MAX_BYTES // 1024}KB at once; use offset and "
+        "limit to go on in a long file. Images (jpg, png, gif, webp, bmp) are shown to you."
+    )
+    parameters = {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file, relative to the working directory or absolute"},
+            "offset": {"type": "number", "description": "The line to begin with, counted from 1"},
+            "limit": {"type": "number", "description": "The most lines to read"},
+        },
+        "required": ["path"],
+    }
+    snippet = "Read files"
+    guidelines = ("Read a file with read, not with cat or sed.",)
+    reads_only = True
+
+    def __init__(self, cwd: str, resize_images: bool = True) -> None:
+        self._cwd = cwd
+        self._resize = resize_images
+
+    async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
+        """Read it; a path that cannot be read is an error with the system's reason."""
+        path = str(arguments["path"])
+        first = max(1, int(arguments.get("offset") or 1))
+        count = arguments.get("limit")
+        if count is not None and count < 1:
+            raise ToolFailed(f"Invalid limit: {count}. It must be at least 1.")
+        target = await run.scope.wait(asyncio.to_thread(resolved_for_reading, path, self._cwd))
+        try:
+            kind = await run.scope.wait(asyncio.to_thread(_sniffed, target))
+            if kind is not None:
+                return await run.scope.wait(asyncio.to_thread(prepared_image, target, kind, self._resize))
+            lines = await run.scope.wait(
+                asyncio.to_thread(
+                    lines_of, target, first, None if count is None else int(count), lambda: run.scope.cancelled
+                )
+            )
+        except OSError as error:
+            deed = "read" if isinstance(error, IsADirectoryError) else "access"
+            raise ToolFailed(error_text(error, deed, target)) from error
+        return _outcome(path, first, lines)
+
+
+def _sniffed(path: str) -> str | None:
+    descriptor = open_regular(path)
+    try:
+        return image_type(os.read(descriptor, SNIFFED_BYTES))
+    except BlockingIOError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _outcome(path: str, first: int, lines: Slice) -> ToolOutcome:
+    if first > max(1, lines.total_lines):
+        raise ToolFailed(f"Offset {first} is beyond end of file ({lines.total_lines} lines total)")
+    total = f"{lines.total_lines}{'' if lines.total_exact else '+'}"
+    shown = _shown(lines)
+    if shown.first_line_exceeds_limit:
+        size, limit = human_size(lines.first_line_size), human_size(MAX_BYTES)
+        text = f"[Line {first} is {size}, over the {limit} limit. Use bash: sed -n '{first}p' {path} | head -c {MAX_BYTES}]"
+        return text_outcome(text, {"truncation": shown.record()})
+    last = first + shown.output_lines - 1
+    if shown.truncated:
+        limit = f" ({human_size(MAX_BYTES)} limit)" if shown.truncated_by == "bytes" else ""
+        notice = f"[Showing lines {first}-{last} of {total}{limit}. Use offset={last + 1} to continue.]"
+        return text_outcome(f"{shown.text}\n\n{notice}", {"truncation": shown.record()})
+    if last < lines.total_lines:
+        text = shown.text.removesuffix("\n")
+        notice = f"[{lines.total_lines - last} more lines in file. Use offset={last + 1} to continue.]"
+        return text_outcome(f"{text}\n\n{notice}")
+    return ToolOutcome(content=[TextContent(text=shown.text)])
+
+
+def _shown(lines: Slice) -> Shown:
+    whole = len(lines.data) == lines.size
+    return head_of(lines.data.decode("utf-8", "replace"), total_lines=lines.lines, total_bytes=None if whole else lines.size)
