@@ -9,19 +9,21 @@ from msgspec import Struct
 
 from pigeon.cli.args import Options
 from pigeon.cli.models import DEMO, Offer, built_in_model, choose, gateway_of, registry_of
-from pigeon.cli.tools import stop_children, toolset_of
+from pigeon.cli.sessions import journal_of, shelf_of
+from pigeon.cli.tools import stop_children, toolset_of, workplace_of
 from pigeon.config.paths import agent_dir
 from pigeon.config.settings import Settings, load_settings, settings_file
 from pigeon.resources.prompts import Templates
 from pigeon.resources.system_prompt import system_prompt
-from pigeon.session.places import default_folder
+from pigeon.session.places import artifact_folder
 from pigeon.session.retry import RetryPolicy
 from pigeon.session.session import Parts, Session
-from pigeon.session.shelf import Shelf
 from pigeon.session.toolset import Toolset
-from pigeon.system import clock
+from pigeon.system import clock, ids
 from pigeon.wire.base import or_else
 from pigeon.wire.commands import InterruptMode
+from pigeon.wire.dialogs import NotifyRequest
+from pigeon.wire.events import Outbound
 
 
 class Composed(Struct):
@@ -34,6 +36,27 @@ class Composed(Struct):
     stop_children: Callable[[], Awaitable[None]]
 
 
+class Reports:
+    """Trouble with files, told to the host as a notice; held back until there is a host."""
+
+    def __init__(self) -> None:
+        self._early: list[str] = []
+        self._post: Callable[[Outbound], None] | None = None
+
+    def __call__(self, text: str) -> None:
+        """Tell it, or keep it for later."""
+        if self._post is None:
+            self._early.append(text)
+        else:
+            self._post(NotifyRequest(id=ids.dialog_id(), message=text, notify_type="warning"))
+
+    def to(self, post: Callable[[Outbound], None]) -> None:
+        """From here on there is somebody to tell."""
+        self._post = post
+        for text in self._early:
+            self(text)
+
+
 def compose(options: Options, default_interrupt: InterruptMode) -> Composed:
     """The session that these options describe."""
     folder = agent_dir(os.environ)
@@ -43,12 +66,15 @@ def compose(options: Options, default_interrupt: InterruptMode) -> Composed:
     built_in = built_in_model(options)
     choice = choose(options, settings, registry, built_in)
     gateway = gateway_of(registry, settings)
-    toolset = toolset_of(options, settings, cwd)
-    shelf = Shelf(default_folder(folder, cwd), not options.no_session, clock.now_ms, problems.append)
+    reports = Reports()
+    shelf = shelf_of(options, settings, folder, cwd, os.environ, reports)
+    journal = journal_of(options, shelf, cwd)
+    place = workplace_of(settings, journal.cwd, lambda: _artifacts(session))
+    toolset = toolset_of(options, settings, place)
     session = Session(
         Parts(
             shelf=shelf,
-            journal=shelf.new(cwd),
+            journal=journal,
             provider=gateway,
             models=Offer(registry, built_in),
             model=choice.model,
@@ -58,8 +84,10 @@ def compose(options: Options, default_interrupt: InterruptMode) -> Composed:
             system_prompt=_prompter(options, cwd, toolset),
             now=clock.now_ms,
             models_file=os.path.join(folder, "models.json"),
+            model_is_explicit=choice.explicit,
         )
     )
+    reports.to(session.bus.post)
     _apply(settings, session, default_interrupt)
 
     async def warm() -> None:
@@ -87,6 +115,11 @@ def _apply(settings: Settings, session: Session, default_interrupt: InterruptMod
         base_delay_ms=settings.retry.base_delay_ms,
         max_delay_ms=settings.retry.max_agent_delay_ms,
     )
+
+
+def _artifacts(session: Session) -> str | None:
+    file = session.journal.file
+    return artifact_folder(file) if file and session.journal.saved else None
 
 
 def _is_demo(session: Session) -> bool:

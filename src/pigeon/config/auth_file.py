@@ -28,9 +28,15 @@ class AuthFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.problem: str | None = None
+        self._problem: str | None = None
         self._revision: _Revision | None = None
         self._entries: dict[str, Credential] = {}
+
+    @property
+    def problem(self) -> str | None:
+        """Why the file cannot be used; None while it can."""
+        self.all()
+        return self._problem
 
     def get(self, provider: str) -> Credential | None:
         """The stored credential of a provider, as it stands in the file."""
@@ -41,13 +47,13 @@ class AuthFile:
         try:
             state = os.stat(self.path)
         except OSError:
-            self._revision, self._entries, self.problem = None, {}, None
+            self._revision, self._entries, self._problem = None, {}, None
             return self._entries
         revision = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
         if revision != self._revision:
-            self._tighten(state.st_mode)
             self._revision = revision
             self._load()
+            self._tighten(state.st_mode)
         return self._entries
 
     def put(self, provider: str, credential: Credential) -> None:
@@ -63,16 +69,16 @@ class AuthFile:
             try:
                 os.chmod(self.path, 0o600)
             except OSError:
-                self.problem = f"{self.path}: others can read this file; run chmod 600 on it"
+                self._problem = f"{self.path}: others can read this file; run chmod 600 on it"
 
     def _load(self) -> None:
         try:
             entries = _read(self.path)
         except (BadRecord, OSError) as error:
             self._entries = {}
-            self.problem = f"{self.path}: {error}; no stored credential is used until this is corrected"
+            self._problem = f"{self.path}: {error}; no stored credential is used until this is corrected"
             return
-        self.problem = None
+        self._problem = None
         self._entries = {name: entry for name, entry in entries.items() if isinstance(entry, dict)}
 
     def _change(self, change: Callable[[dict[str, Any]], object]) -> None:
@@ -84,9 +90,7 @@ class AuthFile:
             except FileNotFoundError:
                 entries = {}
             except BadRecord as error:
-                raise StartupError(
-                    f"{self.path}: {error}; correct or remove the file first"
-                ) from None
+                raise StartupError(f"{self.path}: {error}; correct or remove the file first") from None
             change(entries)
             _replace(self.path, entries)
         self._revision = None

@@ -112,14 +112,15 @@ def classified(
         message=message,
         status=status,
         code=code,
-        retryable=not overflow and _retryable(searched, status, lowered, server_says),
+        retryable=not overflow and _retryable(searched, status, lowered, server_says, retry_after_ms is not None),
         overflow=overflow,
         retry_after_ms=retry_after_ms,
     )
 
 
-def _retryable(text: str, status: int | None, code: str, server_says: bool | None) -> bool:
-    if code in _QUOTA_CODES or status == 402 or _says(_QUOTA, text):
+def _retryable(text: str, status: int | None, code: str, server_says: bool | None, delay_named: bool) -> bool:
+    # A limit per minute is worded like an empty account, except that the server then says when to come back.
+    if code in _QUOTA_CODES or status == 402 or (_says(_QUOTA, text) and not delay_named):
         return False
     if server_says is not None:
         return server_says

@@ -90,7 +90,11 @@ class Gateway:
             return
         access = msgspec.structs.replace(access, budgets=self._budgets)
         line = Line(http=self._http, policy=self._policy, secrets=access.secrets)
-        deltas = import_module(module).stream(request, Connection(line=line, access=access))
+        try:
+            deltas = import_module(module).stream(request, Connection(line=line, access=access))
+        except Exception as error:
+            yield _failed(f"The request to {request.model.reference} cannot be built: {error}", "bad_request")
+            return
         try:
             async for delta in deltas:
                 yield delta

@@ -1,7 +1,7 @@
 """An entry as it is kept: its line of JSON as it stands in the file, and the record behind it once somebody asks.
 
-Opening a long session must not parse it. A line is looked at just enough to place it in the tree; what we do not know is
-carried along byte for byte.
+Opening a long session must not parse it. A line is looked at just enough to place it in the tree; what we do not know
+is carried along byte for byte.
 """
 
 from __future__ import annotations

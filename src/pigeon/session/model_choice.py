@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pigeon.session.journal import Journal
+from pigeon.session.kept import Kept
 from pigeon.wire.answers import CycledModel
 from pigeon.wire.entries import ModelChange, ThinkingLevelChange
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import Outbound, ThinkingLevelChanged
-from pigeon.wire.model import Model, ThinkingLevel, clamped, levels_of
+from pigeon.wire.messages import AssistantMessage
+from pigeon.wire.model import LEVELS, Model, ThinkingLevel, clamped, levels_of
 
 
 class ModelSource(Protocol):
@@ -44,11 +46,13 @@ class ModelChoice:
         model: Model | None,
         wanted: ThinkingLevel,
         scoped: Sequence[ScopedModel] = (),
+        explicit: bool = False,
     ) -> None:
         self._source = source
         self._journal = journal
         self._post = post
         self._scoped = list(scoped)
+        self._explicit = explicit
         self._wanted: ThinkingLevel = wanted
         self.model = model
         self.level: ThinkingLevel = clamped(wanted, model)
@@ -58,6 +62,19 @@ class ModelChoice:
         if self.model is not None:
             self._record_model(self.model)
         self._journal().append(ThinkingLevelChange, thinking_level=self.level)
+
+    def restore(self, branch: Sequence[Kept]) -> None:
+        """Take up what a conversation used last, unless a model was named when the process started."""
+        reference, level = last_choice(branch)
+        if not self._explicit and reference is not None:
+            self.model = self._source.find(*reference) or self.model
+        if level is not None:
+            self._wanted = level
+        before, self.level = self.level, clamped(self._wanted, self.model)
+        if level is None:
+            self._journal().append(ThinkingLevelChange, thinking_level=self.level)
+        if self.level != before:
+            self._post(ThinkingLevelChanged(level=self.level, thinking_level=self.level))
 
     def available(self) -> list[Model]:
         """Models that can be chosen."""
@@ -125,3 +142,22 @@ class ModelChoice:
         self.level = level
         self._journal().append(ThinkingLevelChange, thinking_level=level)
         self._post(ThinkingLevelChanged(level=level, thinking_level=level))
+
+
+def last_choice(branch: Sequence[Kept]) -> tuple[tuple[str, str] | None, ThinkingLevel | None]:
+    """The model and the thinking level that a path ends with; none where it has none."""
+    reference: tuple[str, str] | None = None
+    level: str | None = None
+    for line in reversed(branch):
+        if reference is not None and level is not None:
+            break
+        if reference is None and line.type == "model_change":
+            entry = line.entry
+            reference = (entry.provider, entry.model_id) if isinstance(entry, ModelChange) else None
+        elif reference is None and line.role == "assistant":
+            message = line.message
+            reference = (message.provider, message.model) if isinstance(message, AssistantMessage) else None
+        elif level is None and line.type == "thinking_level_change":
+            entry = line.entry
+            level = entry.thinking_level if isinstance(entry, ThinkingLevelChange) else None
+    return reference, level if level in LEVELS else None

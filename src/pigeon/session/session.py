@@ -17,8 +17,8 @@ from pigeon.session.queue import MessageQueue
 from pigeon.session.retry import Retry
 from pigeon.session.runs import Conduct, Runs
 from pigeon.session.shelf import Shelf
+from pigeon.session.switching import Reason, Switching
 from pigeon.session.toolset import Toolset
-from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.events import MessageEnd, Outbound
 from pigeon.wire.inference import ModelRequest
 from pigeon.wire.messages import Message
@@ -39,6 +39,7 @@ class Parts(Struct, kw_only=True):
     system_prompt: Callable[[], str]
     now: Callable[[], int]
     models_file: str
+    model_is_explicit: bool = False
     scoped: Sequence[ScopedModel] = ()
     gate: Gate | None = None
 
@@ -48,12 +49,19 @@ class Session:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self.shelf = parts.shelf
         self.bus = Bus()
         self.activity = Activity()
         self.journal = parts.journal
         self.queue = MessageQueue(self.bus.post)
         self.models = ModelChoice(
-            parts.models, lambda: self.journal, self.bus.post, parts.model, parts.thinking, parts.scoped
+            parts.models,
+            lambda: self.journal,
+            self.bus.post,
+            parts.model,
+            parts.thinking,
+            parts.scoped,
+            parts.model_is_explicit,
         )
         self.retry = Retry(lambda: self.journal, self.bus.publish)
         self.conduct = Conduct(self._request, parts.toolset, self.retry)
@@ -63,10 +71,13 @@ class Session:
         self.prompting = Prompting(
             self.activity, self.queue, self._runs, self.models, parts.expander, parts.now, parts.models_file
         )
+        self.switching = Switching(parts.shelf, lambda: self.journal, self.abort, self._enter)
         self.auto_compaction = True
         self._context: tuple[Journal, tuple[int, int], list[Message]] | None = None
         self.bus.record(self._record)
-        if not self.journal.lines:
+        if self.journal.lines:
+            self.models.restore(self.journal.branch)
+        else:
             self.models.enter_session()
 
     @property
@@ -83,22 +94,20 @@ class Session:
         self.activity.cancel()
         await self.activity.until_idle()
 
-    async def begin_anew(self, parent_session: str | Absent = ABSENT) -> None:
-        """An empty conversation; model, thinking level and modes stay."""
-        await self.abort()
-        self.queue.drop()
-        self._enter(self._parts.shelf.new(self.journal.cwd, parent_session or ABSENT))
-        self.models.enter_session()
-
     async def close(self) -> None:
         """Stop everything for good."""
         self.activity.close()
         await self.activity.until_idle()
         self.journal.close()
 
-    def _enter(self, journal: Journal) -> None:
+    def _enter(self, journal: Journal, reason: Reason) -> None:
+        self.queue.drop()
         self.journal.close()
         self.journal = journal
+        if reason == "resume":
+            self.models.restore(journal.branch)
+        elif not journal.lines:
+            self.models.enter_session()
 
     def _record(self, event: Outbound) -> None:
         if isinstance(event, MessageEnd):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
+from pigeon.session.catalog import all_folders
 from pigeon.session.journal import Journal, new_header
 from pigeon.session.kept import Kept
 from pigeon.session.loading import Loaded, load_session
 from pigeon.session.places import file_name
+from pigeon.session.repair import answer_dangling_calls
 from pigeon.session.store import SessionStore
 from pigeon.system import ids
 from pigeon.system.append_file import make_private_folder, replace_file
@@ -19,11 +21,23 @@ from pigeon.wire.errors import Refusal
 class Shelf:
     """The place where this process keeps its conversations."""
 
-    def __init__(self, folder: str, persistent: bool, now: Callable[[], int], report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        folder: str,
+        everywhere: str,
+        persistent: bool,
+        now: Callable[[], int],
+        report: Callable[[str], None],
+    ) -> None:
         self.folder = folder
+        self.everywhere = everywhere
         self.persistent = persistent
         self._now = now
         self._report = report
+
+    def folders(self) -> list[str]:
+        """Every folder that may hold sessions of this user."""
+        return list(dict.fromkeys([self.folder, *all_folders(self.everywhere)]))
 
     def new(self, cwd: str, parent: str | Absent = ABSENT, session_id: str | None = None) -> Journal:
         """An empty conversation; its file comes with the first message."""
@@ -32,26 +46,38 @@ class Shelf:
         store = self._store(os.path.join(self.folder, file_name(name, now))) if self.persistent else None
         return Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now)
 
-    def open(self, path: str, cwd: str, needs_folder: bool = True) -> Journal:
-        """The conversation in a file; a missing or empty file becomes a new conversation bound to that path."""
+    def open(self, path: str, cwd: str, current: Journal | None = None) -> Journal:
+        """The conversation in a file; a missing or empty file becomes a new conversation bound to that path.
+
+        The file of `current` may be opened again: its lock is let go first.
+        """
         path = os.path.abspath(os.path.expanduser(path))
         loaded = load_session(path)
         if loaded is None:
             return self._bound(path, cwd)
         where = loaded.header.get("cwd")
         where = where if isinstance(where, str) and where else cwd
-        if needs_folder and not os.path.isdir(where):
+        if not os.path.isdir(where):
             raise Refusal(
                 f"Stored session working directory does not exist: {where}\n"
                 f"Session file: {path}\nCurrent working directory: {cwd}"
             )
+        if current is not None and self.is_file_of(path, current):
+            current.close()
         store = self._store(path)
         store.adopt(loaded.needs_newline)
         if loaded.rewritten:
             self._rewrite(path, loaded, store)
         journal = Journal(loaded.header["id"], where, loaded.header_line, store, self._now)
         journal.load(loaded)
+        answer_dangling_calls(journal, self._now())
+        self.persistent = True
+        self.folder = os.path.dirname(path)
         return journal
+
+    def is_file_of(self, path: str, journal: Journal) -> bool:
+        """True if this path is where the journal is kept."""
+        return os.path.abspath(os.path.expanduser(path)) == journal.file
 
     def copy(self, lines: Iterable[Kept], cwd: str, parent: str | Absent, session_id: str | None = None) -> Journal:
         """A new conversation with these entries; saved at once if it holds a message."""

@@ -23,7 +23,12 @@ _TEXTS = {
     errno.ENAMETOOLONG: "name too long",
     errno.EEXIST: "file already exists",
 }
-_KINDS = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"))
+_KINDS = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 
 
 class NotRegular(OSError):
@@ -104,7 +109,8 @@ def replace_file(path: str, data: bytes, mode: int | None = None, durable: bool 
 def _swap(target: str, data: bytes, before: os.stat_result | None, mode: int | None, durable: bool) -> None:
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(6).hex()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else mode)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o666 if mode is None else mode)
     try:
         with open(descriptor, "wb", buffering=0) as file:
             view = memoryview(data)
@@ -150,7 +156,7 @@ _turns: dict[str, _Turn] = {}
 @contextlib.asynccontextmanager
 async def turn_on(path: str) -> AsyncIterator[None]:
     """Hold a file for a read-modify-write; others who ask wait in the order of asking, under whatever name."""
-    key = os.path.realpath(path)
+    key = _true_name(path)
     turn = _turns.setdefault(key, _Turn())
     turn.users += 1
     try:
@@ -160,6 +166,10 @@ async def turn_on(path: str) -> AsyncIterator[None]:
         turn.users -= 1
         if not turn.users:
             del _turns[key]
+
+
+def _true_name(path: str) -> str:
+    return os.path.realpath(path)
 
 
 async def finished_in_thread(work: Callable[[], _T]) -> _T:

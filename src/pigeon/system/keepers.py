@@ -97,7 +97,7 @@ def _start_nursery() -> Nursery | None:
 
 def start_kept(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Kept | None:
     """Run a command under a new keeper; nothing if there is no nursery to be had."""
-    request = marshal.dumps((list(argv), cwd, dict(env)))
+    request = _request(argv, cwd, env)
     for _ in range(2):
         nursery = open_nursery()
         if nursery is None:
@@ -107,6 +107,15 @@ def start_kept(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Kept | 
             return kept
         nursery.discard()
     return None
+
+
+def _request(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> bytes:
+    """What the keeper reads, as the system will see it; `ValueError` for text that no argument can hold."""
+    arguments = [os.fsencode(argument) for argument in argv]
+    if any(b"\0" in argument for argument in arguments):
+        raise ValueError("a command cannot contain a NUL character")
+    variables = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+    return marshal.dumps((arguments, os.fsencode(cwd), variables))
 
 
 def _forked(nursery: Nursery, request: bytes) -> Kept | None:
@@ -234,7 +243,7 @@ class Kept:
         except OSError:
             data = b""
         self._heard_so_far += data
-        *lines, rest = self._heard_so_far.split(b"\n")
+        *lines, rest = bytes(self._heard_so_far).split(b"\n")
         self._heard_so_far = bytearray(rest)
         for line in lines:
             self._understand(line[:1], int(line[1:]))

@@ -146,7 +146,7 @@ def keep(leash: socket.socket, output: int) -> None:
             os._exit(0)
 
 
-def read_request(leash: socket.socket) -> tuple[list[str], str, dict[str, str]] | None:
+def read_request(leash: socket.socket) -> tuple[list[bytes], bytes, dict[bytes, bytes]] | None:
     """What to run; nothing if the agent went away meanwhile."""
     head = _exactly(leash, 4)
     body = _exactly(leash, int.from_bytes(head, "big")) if head else None
@@ -166,7 +166,7 @@ def _exactly(leash: socket.socket, size: int) -> bytes | None:
     return bytes(parts)
 
 
-def start(request: tuple[list[str], str, dict[str, str]], output: int) -> int:
+def start(request: tuple[list[bytes], bytes, dict[bytes, bytes]], output: int) -> int:
     """Run it in a session of its own, with only descriptors 0, 1 and 2; `OSError` if that fails."""
     argv, cwd, env = request
     os.chdir(cwd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -70,6 +71,16 @@ class ShellResult:
         return self.shown.truncated
 
 
+@dataclass(frozen=True)
+class Workplace:
+    """Where commands run and with what; the environment is asked for anew each time."""
+
+    cwd: str
+    shell: Shell
+    environment: Callable[[], Mapping[str, str]]
+    artifacts: Artifacts
+
+
 def find_shell(configured: str | None = None, prefix: str = "") -> Shell:
     """The configured shell, else bash, else sh."""
     if configured:
@@ -83,11 +94,8 @@ def find_shell(configured: str | None = None, prefix: str = "") -> Shell:
 
 async def run_shell(
     command: str,
+    place: Workplace,
     *,
-    cwd: str,
-    shell: Shell,
-    env: Mapping[str, str],
-    artifacts: Artifacts,
     scope: Stoppable | None = None,
     timeout: float | None = None,
     on_output: Callable[[str], Awaitable[None]] | None = None,
@@ -95,20 +103,16 @@ async def run_shell(
     limits: Limits = LIMITS,
 ) -> ShellResult:
     """Run it to its end. `on_output` gets each clean piece of text, `on_progress` is called at most every 100 ms."""
-    if not os.path.isdir(cwd):
-        raise ShellMissing(f"Working directory does not exist: {cwd}\nCannot execute bash commands.")
-    capture = Capture(lambda: artifacts.create("bash"), limits)
-    process = await _started(command, cwd, shell, env)
+    process = await _started(command, place)
+    capture = Capture(lambda: place.artifacts.create("bash"), limits)
     stopping = _Stopping(process, scope, timeout)
     try:
         await _pump(process, capture, on_output, on_progress)
         code = await process.wait()
         if stopping.cause is not None:
             await process.gone(GONE_WITHIN)
-    except ShellMissing:
-        raise
     except OSError as error:
-        raise ShellMissing(f"Cannot run {shell.path}: {error.strerror or error}") from error
+        raise _cannot_run(place, error) from error
     except asyncio.CancelledError:
         process.kill()
         raise
@@ -119,11 +123,20 @@ async def run_shell(
     return _result(capture, code, stopping.cause)
 
 
-async def _started(command: str, cwd: str, shell: Shell, env: Mapping[str, str]) -> Process:
+async def _started(command: str, place: Workplace) -> Process:
     try:
-        return await start(shell.argv(command), cwd=cwd, env=env)
+        return await start(place.shell.argv(command), cwd=place.cwd, env=place.environment())
     except (OSError, ValueError) as error:
-        raise ShellMissing(f"Cannot run {shell.path}: {getattr(error, 'strerror', None) or error}") from error
+        raise _cannot_run(place, error) from error
+
+
+def _cannot_run(place: Workplace, error: OSError | ValueError) -> ShellMissing:
+    if not os.path.isdir(place.cwd):
+        return ShellMissing(f"Working directory does not exist: {place.cwd}\nCannot execute bash commands.")
+    reason = error.strerror if isinstance(error, OSError) else None
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        reason = "the command is too long for one argument; write it to a file and run that"
+    return ShellMissing(f"Cannot run {place.shell.path}: {reason or error}")
 
 
 class _Stopping:

@@ -144,8 +144,6 @@ def start_within(text: str, size: int) -> str:
 
 def _split(text: str, most: int) -> list[str]:
     lines = text.split("\n", most)
-    if len(lines) > most:
-        lines.pop()
-    elif lines and not lines[-1]:
+    if len(lines) > most or not lines[-1]:
         lines.pop()
     return lines

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Mapping
+from typing import ClassVar
 
-from pigeon.system.artifacts import Artifacts
 from pigeon.system.capture import Capture
-from pigeon.system.shell import LONGEST_TIMEOUT, Shell, ShellMissing, ShellResult, find_shell, run_shell
+from pigeon.system.shell import LONGEST_TIMEOUT, ShellMissing, ShellResult, Workplace, run_shell
 from pigeon.system.truncation import MAX_BYTES, MAX_LINES, Shown, human_size
 from pigeon.tools.base import BaseTool, Running, text_outcome
 from pigeon.wire.base import Json
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
-
-Environment = Callable[[], Mapping[str, str]]
 
 
 class BashTool(BaseTool):
@@ -29,7 +25,7 @@ class BashTool(BaseTool):
         f"its last {MAX_LINES} lines or {MAX_BYTES // 1024}KB, whichever is less; all of it is then in a file that the "
         "result names. Give a timeout in seconds for a command that may not end."
     )
-    parameters = {
+    parameters: ClassVar[dict[str, Json]] = {
         "type": "object",
         "properties": {
             "command": {"type": "string", "description": "The command line"},
@@ -39,17 +35,8 @@ class BashTool(BaseTool):
     }
     snippet = "Run shell commands (ls, grep, find, git, tests)"
 
-    def __init__(
-        self,
-        cwd: str,
-        shell: Shell | None = None,
-        environment: Environment | None = None,
-        artifacts: Artifacts | None = None,
-    ) -> None:
-        self._cwd = cwd
-        self._shell = shell
-        self._environment = environment or (lambda: os.environ)
-        self._artifacts = artifacts or Artifacts()
+    def __init__(self, place: Workplace) -> None:
+        self._place = place
 
     async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
         """Run it; a command that fails, is killed or takes too long is an error with its output."""
@@ -63,14 +50,7 @@ class BashTool(BaseTool):
 
         try:
             result = await run_shell(
-                str(arguments["command"]),
-                cwd=self._cwd,
-                shell=self._shell or find_shell(),
-                env=self._environment(),
-                artifacts=self._artifacts,
-                scope=run.scope,
-                timeout=timeout,
-                on_progress=show,
+                str(arguments["command"]), self._place, scope=run.scope, timeout=timeout, on_progress=show
             )
         except ShellMissing as error:
             raise ToolFailed(str(error)) from error
@@ -114,7 +94,7 @@ def _details(shown: Shown, path: str | None) -> dict[str, Json]:
 
 def _notice(result: ShellResult) -> str:
     shown = result.shown
-    where = f"Full output: {result.full_output_path}" if result.full_output_path else "The full output could not be kept"
+    where = f"Full output: {result.full_output_path}" if result.full_output_path else "The rest could not be kept"
     if shown.last_line_partial:
         return f"\n\n[Showing last {human_size(shown.output_bytes)} of line {shown.total_lines}. {where}]"
     first = shown.total_lines - shown.output_lines + 1

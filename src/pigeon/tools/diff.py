@@ -149,7 +149,7 @@ def _hunks(changes: list[Change]) -> list[list[Change]]:
 
 def _range(begin: int, end: int) -> str:
     size = end - begin
-    return f"{begin + 1 if size else begin},{size}" if size != 1 else f"{begin + 1}"
+    return f"{begin + 1 if size else begin},{size}"
 
 
 def _patch_line(sign: str, line: str) -> str:
@@ -157,13 +157,9 @@ def _patch_line(sign: str, line: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    return text.splitlines(keepends=True) if _only_newlines(text) else [f"{x}\n" for x in text.split("\n")[:-1]] + (
-        [rest] if (rest := text.rpartition("\n")[2]) else []
-    )
-
-
-def _only_newlines(text: str) -> bool:
-    return text.isascii() and not any(mark in text for mark in "\r\v\f\x1c\x1d\x1e\x85")
+    *whole, rest = text.split("\n")
+    lines = [f"{line}\n" for line in whole]
+    return [*lines, rest] if rest else lines
 
 
 def _shown(line: str) -> str:

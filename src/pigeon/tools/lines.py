@@ -83,9 +83,7 @@ class _Scan:
         return chosen
 
 
-def lines_of(
-    path: str, first: int, count: int | None, stopped: Callable[[], bool], limits: Limits = LIMITS
-) -> Slice:
+def lines_of(path: str, first: int, count: int | None, stopped: Callable[[], bool], limits: Limits = LIMITS) -> Slice:
     """From line `first` on, `count` lines or all; raises `OSError` for what cannot be read."""
     scan = _Scan(first, count, limits)
     descriptor = open_regular(path)
@@ -95,7 +93,7 @@ def lines_of(
         while block := _block(descriptor):
             scan.feed(block)
             seen += len(block)
-            if stopped() or seen > COUNT_AT_MOST and scan.slice.size:
+            if stopped() or (seen > COUNT_AT_MOST and scan.slice.size):
                 exact = False
                 break
     finally:

@@ -19,7 +19,11 @@ _LOOKALIKES = {
     **dict.fromkeys((0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
 }
 _LINE_ENDS = re.compile("\r\n|\r")
-_CLUSTER = re.compile(".[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\u3099\u309a]*", re.DOTALL)
+_CLUSTER = re.compile(
+    ".[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u1ab0-\u1aff"
+    "\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]*",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ class Text:
         """A stretch of the look-alike form in the original."""
         form = self._form()
         first, before = form.start(start)
+        if start == end:
+            return Span(self.position(first), self.position(first), before, "")
         last, after = form.end(end)
         return Span(self.position(first), self.position(last), before, after)
 
@@ -124,9 +130,7 @@ def _pieces(line: str) -> list[tuple[str, int, int]]:
     stripped = line.rstrip()
     if stripped.isascii():
         return [(stripped, 0, len(stripped))] if stripped else []
-    pieces = [
-        (_simple(match.group()), match.start(), match.end()) for match in _CLUSTER.finditer(stripped)
-    ]
+    pieces = [(_simple(match.group()), match.start(), match.end()) for match in _CLUSTER.finditer(stripped)]
     while pieces and not pieces[-1][0].strip():
         pieces.pop()
     return [piece for piece in pieces if piece[0]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import ClassVar
 
 from pigeon.system.files import error_text, open_regular
 from pigeon.system.truncation import MAX_BYTES, MAX_LINES, Shown, head_of, human_size
@@ -26,7 +27,7 @@ class ReadTool(BaseTool):
         f"Read a file. Text comes as it is, at most {MAX_LINES} lines or {MAX_BYTES // 1024}KB at once; use offset and "
         "limit to go on in a long file. Images (jpg, png, gif, webp, bmp) are shown to you."
     )
-    parameters = {
+    parameters: ClassVar[dict[str, Json]] = {
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "The file, relative to the working directory or absolute"},
@@ -83,7 +84,8 @@ def _outcome(path: str, first: int, lines: Slice) -> ToolOutcome:
     shown = _shown(lines)
     if shown.first_line_exceeds_limit:
         size, limit = human_size(lines.first_line_size), human_size(MAX_BYTES)
-        text = f"[Line {first} is {size}, over the {limit} limit. Use bash: sed -n '{first}p' {path} | head -c {MAX_BYTES}]"
+        way_out = f"Use bash: sed -n '{first}p' {path} | head -c {MAX_BYTES}"
+        text = f"[Line {first} is {size}, exceeds {limit} limit. {way_out}]"
         return text_outcome(text, {"truncation": shown.record()})
     last = first + shown.output_lines - 1
     if shown.truncated:
@@ -99,4 +101,5 @@ def _outcome(path: str, first: int, lines: Slice) -> ToolOutcome:
 
 def _shown(lines: Slice) -> Shown:
     whole = len(lines.data) == lines.size
-    return head_of(lines.data.decode("utf-8", "replace"), total_lines=lines.lines, total_bytes=None if whole else lines.size)
+    text = lines.data.decode("utf-8", "replace")
+    return head_of(text, total_lines=lines.lines, total_bytes=None if whole else lines.size)

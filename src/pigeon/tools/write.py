@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pigeon.system.files import error_text, finished_in_thread, replace_file, turn_on
 from pigeon.tools.base import BaseTool, Running, text_outcome
 from pigeon.tools.paths import resolved
@@ -16,9 +18,10 @@ class WriteTool(BaseTool):
     name = "write"
     label = "write"
     description = (
-        "Write a file: it is created, with its directories, or replaced as a whole. For a change within a file use edit."
+        "Write a file: it is created, with its directories, or replaced as a whole. "
+        "For a change within a file use edit."
     )
-    parameters = {
+    parameters: ClassVar[dict[str, Json]] = {
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "The file, relative to the working directory or absolute"},

@@ -212,6 +212,26 @@ class Tree(Record, kw_only=True):
     leaf_id: str | None
 
 
+class SessionRow(Record, kw_only=True):
+    """One session of `list_sessions`."""
+
+    path: str
+    id: str
+    cwd: str
+    created: str
+    modified: str
+    name: str | Absent = ABSENT
+    first_message: str | Absent = ABSENT
+    parent_session: str | Absent = ABSENT
+
+
+class Sessions(Record, kw_only=True):
+    """Answer of `list_sessions`; `nextCursor` is absent on the last page."""
+
+    sessions: list[SessionRow]
+    next_cursor: str | Absent = ABSENT
+
+
 class Exported(Record, kw_only=True):
     """Where the page was written."""
 

@@ -285,6 +285,16 @@ class GetTree(Command, tag="get_tree", kw_only=True):
     answer = answers.Tree
 
 
+class ListSessions(Command, tag="list_sessions", kw_only=True):
+    """Sessions on disk, newest first, a page at a time."""
+
+    lane = "beside"
+    answer = answers.Sessions
+    scope: Literal["project", "all"] = "project"
+    cursor: str | Absent = ABSENT
+    limit: int = 50
+
+
 class SetSessionName(Command, tag="set_session_name", kw_only=True):
     """Give the session a display name."""
 
@@ -351,7 +361,7 @@ ALL: tuple[type[Command], ...] = (
     SetSteeringMode, SetFollowUpMode, SetInterruptMode, SetAutoCompaction, SetAutoRetry, AbortRetry, Compact,
     Bash, AbortBash,
     NewSession, SwitchSession, Fork, Branch, Clone, GetForkMessages, GetBranchMessages, GetEntries, GetTree,
-    SetSessionName, ExportHtml,
+    ListSessions, SetSessionName, ExportHtml,
     SetTodos, SetHostTools, HostToolUpdate, HostToolResult, ExtensionUiResponse,
 )  # fmt: skip
 OLD_NAMES = {"queue_message": "steer", "reset": "new_session", "set_queue_mode": "set_steering_mode"}

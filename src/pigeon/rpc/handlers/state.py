@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pigeon.rpc.router import handles
+from pigeon.session.naming import name_of
 from pigeon.session.session import Session
 from pigeon.session.stats import context_usage, stats_of
 from pigeon.wire import answers
@@ -26,6 +27,7 @@ def get_state(cmd: GetState, s: Session) -> answers.State:
         interrupt_mode=s.conduct.interrupt_mode,
         session_file=s.journal.file or ABSENT,
         session_id=s.journal.session_id,
+        session_name=name_of(s.journal.lines) or ABSENT,
         auto_compaction_enabled=s.auto_compaction,
         message_count=len(s.context),
         pending_message_count=queued,

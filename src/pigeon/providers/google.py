@@ -1,0 +1,119 @@
+"""`google-generative-ai`: the Gemini API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote
+
+from pigeon.providers.access import Connection, endpoint, mapped_level, merged
+from pigeon.providers.exchange import encoded, exchange
+from pigeon.providers.google_contents import contents_of
+from pigeon.providers.google_stream import GoogleStream
+from pigeon.providers.handover import handed_over
+from pigeon.providers.http import Outgoing
+from pigeon.providers.limits import output_cap
+from pigeon.wire.base import Absent
+from pigeon.wire.inference import Delta, ModelRequest
+from pigeon.wire.model import Model, levels_of
+
+_BUDGETS = {
+    "flash-lite": {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576},
+    "flash": {"minimal": 128, "low": 2048, "medium": 8192, "high": 24576},
+    "pro": {"minimal": 128, "low": 2048, "medium": 8192, "high": 32768},
+}
+_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "HIGH", "max": "HIGH"}
+_BAD_ID = re.compile(r"[^A-Za-z0-9_.:-]")
+_DYNAMIC = -1
+
+
+def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
+    """One answer of the Gemini API."""
+    access = connection.access
+    path = f"models/{quote(request.model.id, safe='/')}:streamGenerateContent?alt=sse"
+    headers = {"content-type": "application/json", "accept": "text/event-stream"}
+    if access.bearer:
+        headers["authorization"] = f"Bearer {access.key}"
+    elif access.key:
+        headers["x-goog-api-key"] = access.key
+    outgoing = Outgoing(
+        url=endpoint(request.model.base_url, path),
+        headers=merged(headers, access.headers),
+        body=encoded(body_of(request, access.budgets)),
+    )
+    return exchange(connection.line, outgoing, GoogleStream(request.model.id), "message")
+
+
+def body_of(request: ModelRequest, budgets: dict[str, int]) -> dict[str, Any]:
+    """The JSON body."""
+    model = request.model
+    history = handed_over(request.messages, model, call_id)
+    body: dict[str, Any] = {"contents": contents_of(history, model, generation(model.id))}
+    if request.system_prompt.strip():
+        body["systemInstruction"] = {"parts": [{"text": request.system_prompt}]}
+    if request.tools:
+        body["tools"] = [
+            {
+                "functionDeclarations": [
+                    {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+                    for tool in request.tools
+                ]
+            }
+        ]
+    config: dict[str, Any] = {}
+    cap = output_cap(request)
+    if cap:
+        config["maxOutputTokens"] = cap
+    if model.reasoning:
+        config["thinkingConfig"] = _thinking(request, budgets)
+    if not isinstance(model.sampling_params, Absent):
+        config.update(model.sampling_params)
+    if config:
+        body["generationConfig"] = config
+    return body
+
+
+def call_id(text: str) -> str:
+    """A tool call id of another API as this one takes it."""
+    return _BAD_ID.sub("_", text)[:64]
+
+
+def generation(model_id: str) -> int:
+    """Which Gemini this is; 0 for anything else."""
+    found = re.search(r"gemini-(?:live-)?(\d+)", model_id.lower())
+    return int(found[1]) if found else 0
+
+
+def _has_levels(model_id: str) -> bool:
+    return generation(model_id) >= 3 or bool(re.search(r"gemma-?4", model_id.lower()))
+
+
+def _thinking(request: ModelRequest, budgets: dict[str, int]) -> dict[str, Any]:
+    model = request.model
+    if _has_levels(model.id):
+        return _by_level(request)
+    if request.thinking == "off":
+        return {"thinkingBudget": 0}
+    return {"includeThoughts": True, "thinkingBudget": _budget(model, request.thinking, budgets)}
+
+
+def _by_level(request: ModelRequest) -> dict[str, Any]:
+    model = request.model
+    level: str = request.thinking
+    if level == "off":
+        # These models cannot be told not to think: the lowest level they know comes nearest.
+        level = next((known for known in levels_of(model) if known != "off"), "minimal")
+        return {"thinkingLevel": mapped_level(model, level, _LEVELS[level]) or _LEVELS[level]}
+    return {"includeThoughts": True, "thinkingLevel": mapped_level(model, level, _LEVELS[level]) or _LEVELS[level]}
+
+
+def _budget(model: Model, level: str, own: dict[str, int]) -> int:
+    known = level if level in ("minimal", "low", "medium", "high") else "high"
+    if known in own:
+        return own[known]
+    if generation(model.id) == 2:
+        for family, table in _BUDGETS.items():
+            if family in model.id:
+                return table[known]
+    return _DYNAMIC

@@ -1,0 +1,164 @@
+"""From what people type to a model: `provider/id:level`, a part of a name, or globs for a list.
+
+Pure functions over lists of models. The full text is always tried before a `:level` is cut off, because ids may contain
+colons.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from pigeon.wire.model import LEVELS, Model, ThinkingLevel
+
+_DATED = re.compile(r"-\d{8}$")
+
+
+class Match(Struct):
+    """A model, or none; the level that was asked for with it; what the user should be told."""
+
+    model: Model | None = None
+    level: ThinkingLevel | None = None
+    warning: str | None = None
+
+
+class Scoped(Struct):
+    """One model of a list to cycle through, with its own level if the list gives one."""
+
+    model: Model
+    level: ThinkingLevel | None = None
+
+
+def exact(text: str, models: Sequence[Model]) -> Model | None:
+    """The model that is named completely: `provider/id`, or an id that only one provider has."""
+    wanted = text.strip().lower()
+    for model in models:
+        if model.reference.lower() == wanted:
+            return model
+    provider, slash, rest = wanted.partition("/")
+    if slash:
+        for model in models:
+            if model.provider.lower() == provider and model.id.lower() == rest:
+                return model
+    same_id = with_id(wanted, models)
+    return same_id[0] if len(same_id) == 1 else None
+
+
+def with_id(text: str, models: Iterable[Model]) -> list[Model]:
+    """All models of this id, whoever offers them."""
+    wanted = text.strip().lower()
+    return [model for model in models if model.id.lower() == wanted]
+
+
+def fuzzy(text: str, models: Iterable[Model]) -> Model | None:
+    """The best model whose id or name contains the text: undated ids first, then the highest."""
+    wanted = text.strip().lower()
+    if not wanted:
+        return None
+    found = [
+        model
+        for model in models
+        if wanted in model.id.lower() or wanted in model.name.lower() or wanted in model.reference.lower()
+    ]
+    aliases = [model for model in found if is_alias(model.id)]
+    return max(aliases or found, key=lambda model: model.id, default=None)
+
+
+def is_alias(model_id: str) -> bool:
+    """True for an id that follows the newest version."""
+    return model_id.endswith("-latest") or _DATED.search(model_id) is None
+
+
+def level_of(text: str) -> ThinkingLevel | None:
+    """The thinking level of this name."""
+    return next((level for level in LEVELS if level == text.strip().lower()), None)
+
+
+def split_level(text: str) -> tuple[str, ThinkingLevel | None]:
+    """The text without its level, and the level, if it ends in one."""
+    head, colon, tail = text.rpartition(":")
+    level = level_of(tail) if colon else None
+    return (head, level) if level else (text, None)
+
+
+def resolved(pattern: str, models: Sequence[Model], *, strict: bool) -> Match:
+    """One reference; strict means that a wrong `:level` is no match instead of a warning."""
+    return resolved_by(pattern, lambda text: exact(text, models) or fuzzy(text, models), strict=strict)
+
+
+def resolved_by(pattern: str, find: Callable[[str], Model | None], *, strict: bool) -> Match:
+    """The same with another way to find a model."""
+    model = find(pattern)
+    if model is not None or ":" not in pattern:
+        return Match(model=model)
+    head, _, tail = pattern.rpartition(":")
+    level = level_of(tail)
+    if level is None and strict:
+        return Match()
+    inner = resolved_by(head, find, strict=strict)
+    if inner.model is None or level is not None:
+        return Match(model=inner.model, level=level, warning=inner.warning)
+    warning = f'"{tail}" in "{pattern}" is no thinking level ({", ".join(LEVELS)}); the default is used'
+    return Match(model=inner.model, warning=warning)
+
+
+def scope_of(patterns: Iterable[str], models: Sequence[Model]) -> tuple[list[Scoped], list[str]]:
+    """The models of a list in its order, each once, and what matched nothing."""
+    out: list[Scoped] = []
+    warnings: list[str] = []
+    seen: set[str] = set()
+    for raw in patterns:
+        pattern = raw.strip()
+        if not pattern:
+            continue
+        found, warning = _entries(pattern, models)
+        if warning:
+            warnings.append(warning)
+        for entry in found:
+            if entry.model.reference not in seen:
+                seen.add(entry.model.reference)
+                out.append(entry)
+    return out, warnings
+
+
+def _entries(pattern: str, models: Sequence[Model]) -> tuple[list[Scoped], str | None]:
+    if any(sign in pattern for sign in "*?["):
+        text, level = split_level(pattern)
+        glob = glob_regex(text)
+        found = [model for model in models if glob.fullmatch(model.reference) or glob.fullmatch(model.id)]
+        return [Scoped(model, level) for model in found], None if found else _nothing(pattern)
+    match = resolved(pattern, models, strict=False)
+    if match.model is None:
+        return [], _nothing(pattern)
+    return [Scoped(match.model, match.level)], match.warning
+
+
+def _nothing(pattern: str) -> str:
+    return f'No models match pattern "{pattern}"'
+
+
+def glob_regex(pattern: str) -> re.Pattern[str]:
+    """A glob whose `*` and `?` stay within one part of a path; `**` crosses."""
+    out: list[str] = []
+    at = 0
+    while at < len(pattern):
+        char = pattern[at]
+        at += 1
+        if char == "*":
+            crosses = pattern[at : at + 1] == "*"
+            at += crosses
+            out.append(".*" if crosses else "[^/]*")
+        elif char == "?":
+            out.append("[^/]")
+        elif char == "[" and (end := pattern.find("]", at + 1)) > 0:
+            inside = pattern[at:end].replace("\\", "\\\\").replace("[", "\\[")
+            out.append(f"[^{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]")
+            at = end + 1
+        else:
+            out.append(re.escape(char))
+    try:
+        return re.compile("".join(out), re.IGNORECASE)
+    except re.error:
+        return re.compile(re.escape(pattern), re.IGNORECASE)

@@ -1,0 +1,151 @@
+"""Changing the conversation: a new one, another file, a fork, a copy. Extensions may say no before anything changes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Literal, Protocol
+
+from pigeon.session.journal import Journal
+from pigeon.session.kept import Kept, kept_from_line
+from pigeon.session.shelf import Shelf
+from pigeon.wire import codec
+from pigeon.wire.answers import ForkMessage
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.content import text_of
+from pigeon.wire.entries import LabelEntry
+from pigeon.wire.errors import Refusal
+from pigeon.wire.messages import UserMessage
+
+Reason = Literal["new", "resume", "fork"]
+
+
+class Veto(Protocol):
+    """Somebody who may refuse a change of session."""
+
+    async def switch(self, reason: Literal["new", "resume"], target: str | None) -> bool:
+        """True to refuse."""
+        ...
+
+    async def fork(self, entry_id: str, position: Literal["before", "at"]) -> bool:
+        """True to refuse."""
+        ...
+
+
+class NoVeto:
+    """Refuses nothing."""
+
+    async def switch(self, reason: Literal["new", "resume"], target: str | None) -> bool:
+        """Never."""
+        return False
+
+    async def fork(self, entry_id: str, position: Literal["before", "at"]) -> bool:
+        """Never."""
+        return False
+
+
+class Switching:
+    """Moves the session from one journal to another; `enter` is called once the old work has ended."""
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        current: Callable[[], Journal],
+        settle: Callable[[], Awaitable[None]],
+        enter: Callable[[Journal, Reason], None],
+    ) -> None:
+        self._shelf = shelf
+        self._current = current
+        self._settle = settle
+        self._enter = enter
+        self.veto: Veto = NoVeto()
+
+    async def new(self, parent: str | Absent = ABSENT) -> bool:
+        """An empty conversation; true if it was vetoed."""
+        if await self.veto.switch("new", None):
+            return True
+        await self._settle()
+        self._enter(self._shelf.new(self._current().cwd, parent or ABSENT), "new")
+        return False
+
+    async def open(self, path: str) -> bool:
+        """The conversation in a file; true if it was vetoed. Nothing changes when the file cannot be used."""
+        if await self.veto.switch("resume", path):
+            return True
+        if self._shelf.is_file_of(path, self._current()):
+            await self._settle()
+        journal = self._shelf.open(path, self._current().cwd, self._current())
+        await self._settle()
+        self._enter(journal, "resume")
+        return False
+
+    async def fork(self, entry_id: str, name: Literal["forking", "branching"]) -> tuple[str, bool]:
+        """A conversation that ends before a user message: that message's text, and whether it was vetoed."""
+        text = self._text(entry_id, name)
+        if await self.veto.fork(entry_id, "before"):
+            return text, True
+        await self._settle()
+        line = self._current().line(entry_id)
+        assert line is not None
+        self._branch_off(line.parent_id)
+        return text, False
+
+    async def clone(self) -> bool:
+        """A copy of the active branch; true if it was vetoed."""
+        leaf = self._current().leaf_id
+        if leaf is None or not any(line.type == "message" for line in self._current().branch):
+            raise Refusal("Cannot clone session: no current entry selected")
+        if await self.veto.fork(leaf, "at"):
+            return True
+        await self._settle()
+        self._branch_off(self._current().leaf_id)
+        return False
+
+    def _branch_off(self, leaf: str | None) -> None:
+        journal = self._current()
+        lines = copied_path(journal.path_to(leaf), journal.lines)
+        self._enter(self._shelf.copy(lines, journal.cwd, journal.file or ABSENT), "fork")
+
+    def _text(self, entry_id: str, name: str) -> str:
+        line = self._current().line(entry_id)
+        message = line.message if line is not None else None
+        if not isinstance(message, UserMessage):
+            raise Refusal(f"Invalid entry ID for {name}")
+        return text_of(message.content)
+
+
+def copied_path(path: list[Kept], everything: list[Kept]) -> list[Kept]:
+    """A path as the beginning of another session: without labels, which are put back at the end where they apply."""
+    copied: list[Kept] = []
+    for line in path:
+        if line.type != "label":
+            copied.append(_child_of(line, copied[-1].id if copied else None))
+    ids = {line.id for line in copied}
+    labels: dict[str, Kept] = {}
+    for line in everything:
+        entry = line.entry if line.type == "label" else None
+        if isinstance(entry, LabelEntry) and entry.target_id in ids:
+            labels.pop(entry.target_id, None)
+            if entry.label:
+                labels[entry.target_id] = line
+    for line in labels.values():
+        copied.append(_child_of(line, copied[-1].id))
+    return copied
+
+
+def _child_of(line: Kept, parent_id: str | None) -> Kept:
+    if line.parent_id == parent_id:
+        return line
+    moved = kept_from_line(codec.encode({**line.plain(), "parentId": parent_id}))
+    assert moved is not None
+    return moved
+
+
+def fork_messages(lines: list[Kept]) -> list[ForkMessage]:
+    """Every user message with text, in the order they were said, on every branch."""
+    listed = []
+    for line in lines:
+        message = line.message if line.role == "user" else None
+        text = text_of(message.content) if isinstance(message, UserMessage) else ""
+        if text:
+            listed.append(ForkMessage(entry_id=line.id, text=text))
+    return listed
