@@ -10,7 +10,7 @@ from msgspec import Struct
 from pigeon.cli.args import Options
 from pigeon.cli.models import DEMO, Offer, built_in_model, choose, gateway_of, registry_of
 from pigeon.cli.sessions import journal_of, shelf_of
-from pigeon.cli.tools import stop_children, toolset_of, workplace_of
+from pigeon.cli.tools import stop_children, tools_at, toolset_of, workplace_of
 from pigeon.config.paths import agent_dir
 from pigeon.config.settings import Settings, load_settings, settings_file
 from pigeon.resources.prompts import Templates
@@ -20,6 +20,7 @@ from pigeon.session.retry import RetryPolicy
 from pigeon.session.session import Parts, Session
 from pigeon.session.toolset import Toolset
 from pigeon.system import clock, ids
+from pigeon.system.shell import Workplace
 from pigeon.wire.base import or_else
 from pigeon.wire.commands import InterruptMode
 from pigeon.wire.dialogs import NotifyRequest
@@ -71,17 +72,25 @@ def compose(options: Options, default_interrupt: InterruptMode) -> Composed:
     journal = journal_of(options, shelf, cwd)
     place = workplace_of(settings, journal.cwd, lambda: _artifacts(session))
     toolset = toolset_of(options, settings, place)
+
+    def moved(cwd: str) -> Workplace:
+        there = workplace_of(settings, cwd, lambda: _artifacts(session))
+        toolset.replace(tools_at(there, settings))
+        return there
+
     session = Session(
         Parts(
             shelf=shelf,
             journal=journal,
+            place=place,
+            moved=moved,
             provider=gateway,
             models=Offer(registry, built_in),
             model=choice.model,
             thinking=choice.thinking,
             toolset=toolset,
             expander=_templates(options, folder),
-            system_prompt=_prompter(options, cwd, toolset),
+            system_prompt=_prompter(options, toolset),
             now=clock.now_ms,
             models_file=os.path.join(folder, "models.json"),
             model_is_explicit=choice.explicit,
@@ -131,10 +140,10 @@ def _templates(options: Options, folder: str) -> Templates:
     return Templates([] if options.no_prompt_templates else [(os.path.join(folder, "prompts"), "user")])
 
 
-def _prompter(options: Options, cwd: str, toolset: Toolset) -> Callable[[], str]:
+def _prompter(options: Options, toolset: Toolset) -> Callable[[str], str]:
     custom = _text_or_file(options.system_prompt) if options.system_prompt else None
     appended = [_text_or_file(text) for text in options.append_system_prompt]
-    return lambda: system_prompt(cwd, *toolset.described(), custom, appended)
+    return lambda cwd: system_prompt(cwd, *toolset.described(), custom, appended)
 
 
 def _text_or_file(value: str) -> str:

@@ -21,9 +21,14 @@ def workplace_of(settings: Settings, cwd: str, artifact_folder: Callable[[], str
     return workplace(cwd, shell=shell, environment=lambda: os.environ, artifacts=Artifacts(artifact_folder))
 
 
+def tools_at(place: Workplace, settings: Settings) -> dict[str, Tool]:
+    """The built-in tools for one working directory."""
+    return dict(built_in_tools(place, resize_images=settings.images.auto_resize))
+
+
 def toolset_of(options: Options, settings: Settings, place: Workplace) -> Toolset:
     """The tools that the options leave."""
-    tools: dict[str, Tool] = dict(built_in_tools(place, resize_images=settings.images.auto_resize))
+    tools = tools_at(place, settings)
     return Toolset(tools, _active(options, settings, list(tools)))
 
 

@@ -73,6 +73,15 @@ def is_same_model(message: AssistantMessage, model: Model) -> bool:
     return (message.provider, message.api, message.model) == (model.provider, model.api, model.id)
 
 
+def has_tool_traffic(messages: list[ModelMessage]) -> bool:
+    """True if any call or result is in the history."""
+    return any(
+        isinstance(message, ToolResultMessage)
+        or (isinstance(message, AssistantMessage) and bool(_calls(message.content)))
+        for message in messages
+    )
+
+
 def _block(block: AssistantBlock, same: bool, ids: _CallIds, renamed: dict[str, str]) -> AssistantBlock | None:
     if isinstance(block, ThinkingContent):
         return _thinking(block, same)

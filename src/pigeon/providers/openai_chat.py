@@ -11,14 +11,12 @@ from pigeon.providers.chat_messages import chat_messages
 from pigeon.providers.chat_thinking import thinking_fields
 from pigeon.providers.compat import ChatCompat, chat_compat
 from pigeon.providers.exchange import encoded, exchange
-from pigeon.providers.handover import handed_over
+from pigeon.providers.handover import handed_over, has_tool_traffic
 from pigeon.providers.http import Outgoing
 from pigeon.providers.limits import output_cap
 from pigeon.providers.openai_chat_stream import ChatStream
 from pigeon.wire.base import Absent
-from pigeon.wire.content import ToolCall
 from pigeon.wire.inference import Delta, ModelRequest, ToolSpec
-from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 
 CACHE_KEY_CHARS = 64
 CALL_ID_CHARS = 40
@@ -76,7 +74,7 @@ def body_of(request: ModelRequest, compat: ChatCompat, budgets: dict[str, int]) 
         body["tools"] = _tools(request.tools, compat)
         if compat.zai_tool_stream:
             body["tool_stream"] = True
-    elif not compat.is_openai and any(_is_tool_traffic(message) for message in history):
+    elif not compat.is_openai and has_tool_traffic(history):
         # Some proxies refuse a history with calls unless the list is there; OpenAI itself refuses an empty one.
         body["tools"] = []
     body.update(_cache_fields(request, compat))
@@ -107,12 +105,6 @@ def short_call_id(text: str) -> str:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
-def _is_tool_traffic(message: Any) -> bool:
-    if isinstance(message, ToolResultMessage):
-        return True
-    return isinstance(message, AssistantMessage) and any(isinstance(block, ToolCall) for block in message.content)
 
 
 def _tools(tools: list[ToolSpec], compat: ChatCompat) -> list[dict[str, Any]]:

@@ -81,6 +81,7 @@ class Runs:
         self._now = now
         self._gate = gate
         self._task: asyncio.Task[None] | None = None
+        self.before_settled: Callable[[], None] = _nothing
 
     def start(self, opening: Sequence[Spoken], scope: Scope) -> None:
         """Begin in the background; the run was reserved with this scope."""
@@ -92,6 +93,7 @@ class Runs:
             while not scope.cancelled and not _failed(result) and len(self._queue):
                 result = await self._tried(await self._run((), scope, resumes=True), scope)
         finally:
+            self.before_settled()
             self._activity.end()
             await self._bus.publish(AgentSettled())
 
@@ -132,3 +134,7 @@ class Runs:
 
 def _failed(result: RunResult) -> bool:
     return result.answer is None or result.answer.stop_reason in ("error", "aborted")
+
+
+def _nothing() -> None:
+    return None

@@ -19,6 +19,8 @@ from pigeon.session.runs import Conduct, Runs
 from pigeon.session.shelf import Shelf
 from pigeon.session.switching import Reason, Switching
 from pigeon.session.toolset import Toolset
+from pigeon.session.user_shell import UserShell
+from pigeon.system.shell import Workplace
 from pigeon.wire.events import MessageEnd, Outbound
 from pigeon.wire.inference import ModelRequest
 from pigeon.wire.messages import Message
@@ -30,13 +32,15 @@ class Parts(Struct, kw_only=True):
 
     shelf: Shelf
     journal: Journal
+    place: Workplace
+    moved: Callable[[str], Workplace]
     provider: Provider
     models: ModelSource
     model: Model | None
     thinking: ThinkingLevel
     toolset: Toolset
     expander: Expander
-    system_prompt: Callable[[], str]
+    system_prompt: Callable[[str], str]
     now: Callable[[], int]
     models_file: str
     model_is_explicit: bool = False
@@ -71,6 +75,8 @@ class Session:
         self.prompting = Prompting(
             self.activity, self.queue, self._runs, self.models, parts.expander, parts.now, parts.models_file
         )
+        self.shell = UserShell(parts.place, self.bus, lambda: self.journal, self.activity, parts.now)
+        self._runs.before_settled = self._settle
         self.switching = Switching(parts.shelf, lambda: self.journal, self.abort, self._enter)
         self.auto_compaction = True
         self._context: tuple[Journal, tuple[int, int], list[Message]] | None = None
@@ -97,17 +103,24 @@ class Session:
     async def close(self) -> None:
         """Stop everything for good."""
         self.activity.close()
+        self.shell.abort()
         await self.activity.until_idle()
         self.journal.close()
 
     def _enter(self, journal: Journal, reason: Reason) -> None:
         self.queue.drop()
         self.journal.close()
+        if journal.cwd != self.journal.cwd:
+            self.shell.place = self._parts.moved(journal.cwd)
         self.journal = journal
         if reason == "resume":
             self.models.restore(journal.branch)
         elif not journal.lines:
             self.models.enter_session()
+
+    def _settle(self) -> None:
+        self.shell.settle()
+        self.journal.sync()
 
     def _record(self, event: Outbound) -> None:
         if isinstance(event, MessageEnd):
@@ -118,7 +131,7 @@ class Session:
         assert model is not None
         return ModelRequest(
             model=model,
-            system_prompt=self._parts.system_prompt(),
+            system_prompt=self._parts.system_prompt(self.journal.cwd),
             messages=model_messages(self.context),
             tools=self._parts.toolset.specs(),
             thinking=self.models.level,

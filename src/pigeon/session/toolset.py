@@ -15,6 +15,10 @@ class Toolset:
         self._tools = dict(tools)
         self._active = [name for name in active if name in self._tools]
 
+    def replace(self, tools: dict[str, Tool]) -> None:
+        """Other implementations under the same names, as when the working directory changes."""
+        self._tools.update(tools)
+
     def active(self) -> dict[str, Tool]:
         """The tools that can be called now."""
         return {name: self._tools[name] for name in self._active}

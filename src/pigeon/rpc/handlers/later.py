@@ -9,12 +9,12 @@ from pigeon.wire.commands import Command, name_of
 from pigeon.wire.errors import NotAvailable
 
 
-@handles(c.Compact, c.SetAutoCompaction, c.Bash, c.ExportHtml, c.SetTodos, c.SetHostTools)
+@handles(c.Compact, c.SetAutoCompaction, c.ExportHtml, c.SetTodos, c.SetHostTools)
 def not_yet(cmd: Command, s: Session) -> None:
     """Says so."""
     raise NotAvailable(f"{name_of(type(cmd))} is not supported by this version of Pigeon")
 
 
-@handles(c.AbortBash, c.HostToolUpdate, c.HostToolResult, c.ExtensionUiResponse)
+@handles(c.HostToolUpdate, c.HostToolResult, c.ExtensionUiResponse)
 def nothing_open(cmd: Command, s: Session) -> None:
     """Nothing of the kind is ever open, so there is nothing to do."""

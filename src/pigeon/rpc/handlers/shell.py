@@ -1,0 +1,20 @@
+"""Handlers: shell commands of the host."""
+
+from __future__ import annotations
+
+from pigeon.rpc.router import handles
+from pigeon.session.session import Session
+from pigeon.wire.answers import BashResult
+from pigeon.wire.commands import AbortBash, Bash
+
+
+@handles(Bash)
+async def bash(cmd: Bash, s: Session) -> BashResult:
+    """A command that fails is still a success of this command."""
+    return await s.shell.run(cmd.command, cmd.exclude_from_context is True, cmd.id)
+
+
+@handles(AbortBash)
+def abort_bash(cmd: AbortBash, s: Session) -> None:
+    """All of them; answered before they are."""
+    s.shell.abort()
