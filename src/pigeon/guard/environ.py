@@ -6,17 +6,20 @@ import os
 import re
 from collections.abc import Collection, Mapping
 
+# fmt: off
 SECRET_NAMES = frozenset(
-    """
-    ANTHROPIC_API_KEY ANTHROPIC_OAUTH_TOKEN ANTHROPIC_AUTH_TOKEN CLAUDE_CODE_OAUTH_TOKEN OPENAI_API_KEY
-    AZURE_OPENAI_API_KEY GEMINI_API_KEY GOOGLE_API_KEY GOOGLE_GENERATIVE_AI_API_KEY GOOGLE_CLOUD_API_KEY
-    AWS_BEARER_TOKEN_BEDROCK MISTRAL_API_KEY GROQ_API_KEY CEREBRAS_API_KEY XAI_API_KEY OPENROUTER_API_KEY
-    AI_GATEWAY_API_KEY ZAI_API_KEY ZAI_CODING_CN_API_KEY DEEPSEEK_API_KEY NVIDIA_API_KEY HF_TOKEN FIREWORKS_API_KEY
-    TOGETHER_API_KEY BASETEN_API_KEY OPENCODE_API_KEY KIMI_API_KEY MOONSHOT_API_KEY MINIMAX_API_KEY
-    MINIMAX_CN_API_KEY META_API_KEY CLOUDFLARE_API_KEY COPILOT_GITHUB_TOKEN ANT_LING_API_KEY RADIUS_API_KEY
-    PERPLEXITY_API_KEY COHERE_API_KEY
-    """.split()
+    {
+        "ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN",
+        "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
+        "GOOGLE_CLOUD_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "MISTRAL_API_KEY", "GROQ_API_KEY", "CEREBRAS_API_KEY",
+        "XAI_API_KEY", "OPENROUTER_API_KEY", "AI_GATEWAY_API_KEY", "ZAI_API_KEY", "ZAI_CODING_CN_API_KEY",
+        "DEEPSEEK_API_KEY", "NVIDIA_API_KEY", "HF_TOKEN", "FIREWORKS_API_KEY", "TOGETHER_API_KEY", "BASETEN_API_KEY",
+        "OPENCODE_API_KEY", "KIMI_API_KEY", "MOONSHOT_API_KEY", "MINIMAX_API_KEY", "MINIMAX_CN_API_KEY",
+        "META_API_KEY", "CLOUDFLARE_API_KEY", "COPILOT_GITHUB_TOKEN", "ANT_LING_API_KEY", "RADIUS_API_KEY",
+        "PERPLEXITY_API_KEY", "COHERE_API_KEY",
+    }
 )
+# fmt: on
 _SECRET_FAMILIES = re.compile(r"(QWEN_TOKEN_PLAN|XIAOMI)_?\w*API_KEY|(PI|PIGEON)_\w*API_KEY")
 _OF_ANOTHER_SESSION = ("PI_SESSION_ID", "PI_SESSION_FILE", "PI_PROVIDER", "PI_MODEL", "PI_REASONING_LEVEL")
 _SHORTEST_SECRET = 8
@@ -39,8 +42,8 @@ def tool_environment(
 ) -> dict[str, str]:
     """What a command sees.
 
-    Provider keys are left out unless asked for: known names, names in `also_secret` (those that a models file refers to)
-    and any variable whose value is one of `secret_values`. `session` adds what commands may know of the conversation.
+    Provider keys are left out unless asked for: known names, names in `also_secret` (those that a models file refers
+    to) and any variable whose value is one of `secret_values`. `session` adds what commands may know of the session.
     """
     held = {value for value in secret_values if len(value) >= _SHORTEST_SECRET}
     seen = {

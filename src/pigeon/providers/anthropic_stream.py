@@ -197,7 +197,7 @@ class AnthropicStream(Assembly):
         # Proxies leave counts out or send null; what was known stays.
         self._counts = [old if new is None else new for old, new in zip(self._counts, fresh, strict=True)]
         sent, output, read, written, written1h = self._counts
-        out.append(counted(sent=sent, output=output, cache_read=read, cache_write=written, cache_write1h=written1h))
+        out.append(counted(sent=sent, output=output, cache_read=read, cache_write=written, cache_write_1h=written1h))
 
 
 def _grow(block: _Open, change: _Change, out: list[Delta]) -> None:

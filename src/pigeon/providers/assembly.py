@@ -88,7 +88,7 @@ def counted(*, sent: int, output: int, cache_read: int = 0, cache_write: int = 0
             cache_write=written,
             total_tokens=fresh + cached + written + said,
             cost=Cost(),
-            cache_write1h=more.get("cache_write1h", ABSENT),
+            cache_write_1h=more.get("cache_write_1h", ABSENT),
             reasoning=more.get("reasoning", ABSENT),
         )
     )

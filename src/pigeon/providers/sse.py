@@ -78,13 +78,19 @@ class SseParser:
 def _parse(block: bytes, events: list[Event]) -> None:
     name = b""
     data: bytes | None = None
+    more: list[bytes] = []
     for line in block.split(b"\n"):
         if line.startswith(b"data:"):
             value = line[6:] if line.startswith(b"data: ") else line[5:]
-            data = value if data is None else data + b"\n" + value
-        elif line.startswith(b"event:"):
-            name = line[6:].removeprefix(b" ")
         elif line == b"data":
-            data = b"" if data is None else data + b"\n"
+            value = b""
+        else:
+            if line.startswith(b"event:"):
+                name = line[6:].removeprefix(b" ")
+            continue
+        if data is None:
+            data = value
+        else:
+            more.append(value)
     if data is not None:
-        events.append((name, data))
+        events.append((name, b"\n".join((data, *more)) if more else data))

@@ -1,13 +1,50 @@
-"""From records to lines: the dialect says how, the writer keeps the order."""
+"""From records to lines: the dialect says how, the writer keeps the order.
+
+While a host reads too slowly, deltas of the same block are put together into longer ones instead of queueing up: it
+gets the same text in fewer, larger updates, and the agent is not held back by what nobody could have read in time.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
+
+from msgspec.structs import replace
 
 from pigeon.dialects.base import Dialect, Line
 from pigeon.transport.writer import Writer
-from pigeon.wire.events import Outbound
+from pigeon.wire.events import MessageUpdate, Outbound, TextDelta, ThinkingDelta, ToolcallDelta
 from pigeon.wire.responses import Response
+
+MOST_HELD = 64 * 1024
+_GROWING = (TextDelta, ThinkingDelta, ToolcallDelta)
+
+
+class Held:
+    """Deltas of one block that wait for room."""
+
+    def __init__(self, update: MessageUpdate, delta: TextDelta | ThinkingDelta | ToolcallDelta) -> None:
+        self._update = update
+        self._first = delta
+        self._parts = [delta.delta]
+        self.size = len(delta.delta)
+
+    def takes(self, update: MessageUpdate) -> bool:
+        """Add a delta; false if it does not belong here."""
+        delta = update.assistant_message_event
+        if not isinstance(delta, _GROWING) or type(delta) is not type(self._first):
+            return False
+        if delta.content_index != self._first.content_index:
+            return False
+        self._update = update
+        self._parts.append(delta.delta)
+        self.size += len(delta.delta)
+        return True
+
+    def merged(self) -> MessageUpdate:
+        """One update that says it all."""
+        event = replace(self._first, delta="".join(self._parts))
+        return replace(self._update, assistant_message_event=event)
 
 
 class Outbox:
@@ -16,6 +53,9 @@ class Outbox:
     def __init__(self, writer: Writer, dialect: Dialect) -> None:
         self._writer = writer
         self._dialect = dialect
+        self._held: Held | None = None
+        self._may_hold = False
+        self._release: asyncio.Task[None] | None = None
 
     def greet(self) -> None:
         """Whatever the dialect says first."""
@@ -23,6 +63,10 @@ class Outbox:
 
     def event(self, event: Outbound) -> None:
         """Announce an event."""
+        self._may_hold = isinstance(event, MessageUpdate) and isinstance(event.assistant_message_event, _GROWING)
+        if isinstance(event, MessageUpdate) and self._hold(event):
+            return
+        self._let_go()
         self._send(self._dialect.lines(event))
 
     def answer(self, response: Response) -> None:
@@ -39,7 +83,11 @@ class Outbox:
 
     def room(self) -> Awaitable[None] | None:
         """Something to await while the host is behind."""
-        return self._writer.room() if self._writer.full else None
+        if not self._writer.full:
+            return None
+        if self._may_hold and (self._held is None or self._held.size < MOST_HELD):
+            return None
+        return self._writer.room()
 
     @property
     def overfull(self) -> bool:
@@ -49,6 +97,25 @@ class Outbox:
     async def until_room(self) -> None:
         """Wait until the host has caught up."""
         await self._writer.room()
+
+    def _hold(self, update: MessageUpdate) -> bool:
+        if self._held is not None:
+            return self._held.takes(update)
+        delta = update.assistant_message_event
+        if not self._writer.full or not isinstance(delta, _GROWING):
+            return False
+        self._held = Held(update, delta)
+        self._release = asyncio.ensure_future(self._let_go_with_room())
+        return True
+
+    async def _let_go_with_room(self) -> None:
+        await self._writer.room()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            self._send(self._dialect.lines(held.merged()))
 
     def _send(self, lines: list[Line]) -> None:
         for line in lines:

@@ -10,6 +10,7 @@ from pigeon.agent.protocols import Gate, Provider
 from pigeon.session.activity import Activity
 from pigeon.session.bus import Bus
 from pigeon.session.context import context_of, model_messages
+from pigeon.session.dialogs import Dialogs
 from pigeon.session.journal import Journal
 from pigeon.session.model_choice import ModelChoice, ModelSource, ScopedModel
 from pigeon.session.prompting import Expander, Prompting
@@ -20,6 +21,7 @@ from pigeon.session.shelf import Shelf
 from pigeon.session.switching import Reason, Switching
 from pigeon.session.toolset import Toolset
 from pigeon.session.user_shell import UserShell
+from pigeon.system import ids
 from pigeon.system.shell import Workplace
 from pigeon.wire.events import MessageEnd, Outbound
 from pigeon.wire.inference import ModelRequest
@@ -56,6 +58,7 @@ class Session:
         self.shelf = parts.shelf
         self.bus = Bus()
         self.activity = Activity()
+        self.dialogs = Dialogs(self.bus.post, ids.dialog_id)
         self.journal = parts.journal
         self.queue = MessageQueue(self.bus.post)
         self.models = ModelChoice(
@@ -104,6 +107,7 @@ class Session:
         """Stop everything for good."""
         self.activity.close()
         self.shell.abort()
+        self.dialogs.close()
         await self.activity.until_idle()
         self.journal.close()
 

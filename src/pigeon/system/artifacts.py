@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 Folder = Callable[[], str | None]
 
 
-@dataclass
-class Artifact:
+class Artifact(Struct):
     """An open file that takes an output; a full disk ends the writing, not the command."""
 
     id: str

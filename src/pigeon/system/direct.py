@@ -60,7 +60,7 @@ class Direct:
         code = await asyncio.shield(self._exited)
         return code if code >= 0 else 128 - code
 
-    def kill(self) -> None:
+    def kill(self, tidy: bool = True) -> None:
         """Kill the group."""
         with contextlib.suppress(OSError):
             if sys.platform == "win32":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import marshal
 import os
@@ -30,10 +31,11 @@ class Nursery:
     def __init__(self, program: subprocess.Popen[bytes], control: socket.socket) -> None:
         self._program = program
         self._control = control
+        self._watch()
 
     @property
     def alive(self) -> bool:
-        """True while it runs."""
+        """True while it runs; asking takes it off the process table when it has ended."""
         return self._program.poll() is None
 
     def fork_keeper(self, leash: socket.socket, output: int) -> bool:
@@ -44,27 +46,54 @@ class Nursery:
             return False
         return True
 
-    def discard(self, timeout: float = 0.5) -> None:
-        """Let it go, and take it off the process table if it ends in time."""
+    def release(self) -> None:
+        """Hang up; it ends by itself once no keeper is left."""
         global _nursery
         if _nursery is self:
             _nursery = None
         self._control.close()
+
+    def wait_now(self, deadline: float) -> None:
+        """Block until it has ended or the time is over."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._program.wait(timeout)
+            self._program.wait(max(0.01, deadline - time.monotonic()))
+
+    async def wait(self, deadline: float) -> None:
+        """The same without blocking the event loop."""
+        if self.alive:
+            await asyncio.to_thread(self.wait_now, deadline)
+
+    def _watch(self) -> None:
+        """Have the event loop notice its end, so that no zombie is left."""
+        try:
+            loop = asyncio.get_running_loop()
+            descriptor = os.pidfd_open(self._program.pid)
+        except (RuntimeError, OSError, AttributeError):
+            return
+
+        def ended() -> None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            self._program.poll()
+
+        loop.add_reader(descriptor, ended)
 
 
 _nursery: Nursery | None = None
 _unable = False
+_registered = False
 _alive: set[Kept] = set()
 
 
 def open_nursery() -> Nursery | None:
     """The nursery, started if need be; nothing where it cannot be started."""
-    global _nursery, _unable
+    global _nursery, _unable, _registered
     if _nursery is not None and not _nursery.alive:
-        _nursery.discard()
+        _nursery.release()
     if _nursery is None and not _unable:
+        if not _registered:
+            atexit.register(kill_kept_now, 1.0)
+            _registered = True
         _nursery = _start_nursery()
         _unable = _nursery is None
     return _nursery
@@ -105,7 +134,7 @@ def start_kept(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Kept | 
         kept = _forked(nursery, request)
         if kept is not None:
             return kept
-        nursery.discard()
+        nursery.release()
     return None
 
 
@@ -159,7 +188,7 @@ class Kept:
         self._error: OSError | None = None
         self._exit: asyncio.Future[int] = self._loop.create_future()
         self._gone = asyncio.Event()
-        self._killed = False
+        self._last_one = False
         self._waiting: asyncio.Future[_Wake] | None = None
         self._grace: asyncio.TimerHandle | None = None
         self.pid = 0
@@ -208,9 +237,9 @@ class Kept:
             raise self._error
         return code
 
-    def kill(self) -> None:
-        """Have the keeper kill everything; the leash closes when that is done."""
-        self._killed = True
+    def kill(self, tidy: bool = True) -> None:
+        """Have the keeper kill everything; the leash closes when that is done. Tidy: the nursery goes too if unused."""
+        self._last_one = tidy
         with contextlib.suppress(OSError):
             self._leash.send(b"k")
 
@@ -270,8 +299,8 @@ class Kept:
         with contextlib.suppress(RuntimeError):
             self._loop.remove_reader(self._leash.fileno())
         self._leash.close()
-        if self._killed and not _alive and _nursery is not None:
-            _nursery.discard()
+        if self._last_one and not _alive and _nursery is not None:
+            _nursery.release()
 
 
 def _resolve(future: asyncio.Future[_Wake], how: _Wake) -> None:
@@ -282,22 +311,24 @@ def _resolve(future: asyncio.Future[_Wake], how: _Wake) -> None:
 async def kill_kept(timeout: float) -> bool:
     """Kill all commands and what they left behind, then the nursery."""
     deadline = time.monotonic() + timeout
-    kept = list(_alive)
+    nursery, kept = _nursery, list(_alive)
     for process in kept:
         process.kill()
     results = [await process.gone(max(0.0, deadline - time.monotonic())) for process in kept]
-    if _nursery is not None:
-        _nursery.discard(max(0.05, deadline - time.monotonic()))
+    if nursery is not None:
+        nursery.release()
+        await nursery.wait(deadline)
     return all(results)
 
 
 def kill_kept_now(timeout: float) -> bool:
     """The same, blocking."""
     deadline = time.monotonic() + timeout
-    kept = list(_alive)
+    nursery, kept = _nursery, list(_alive)
     for process in kept:
         process.kill()
     results = [process.gone_now(deadline) for process in kept]
-    if _nursery is not None:
-        _nursery.discard(max(0.05, deadline - time.monotonic()))
+    if nursery is not None:
+        nursery.release()
+        nursery.wait_now(deadline)
     return all(results)

@@ -24,8 +24,8 @@ class Process(Protocol):
         """The exit code, 128 plus the signal's number for a death by signal; `OSError` if it could not be started."""
         ...
 
-    def kill(self) -> None:
-        """Kill it and everything it started; returns at once."""
+    def kill(self, tidy: bool = True) -> None:
+        """Kill it and everything it started; returns at once. Tidy: idle helpers of ours go along."""
         ...
 
     async def gone(self, timeout: float) -> bool:

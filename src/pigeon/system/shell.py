@@ -7,13 +7,16 @@ import errno
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from pigeon.system.artifacts import Artifacts
-from pigeon.system.capture import Capture
 from pigeon.system.processes import Process, start
 from pigeon.system.truncation import LIMITS, Limits, Shown
+
+if TYPE_CHECKING:
+    from pigeon.system.capture import Capture
 
 UPDATE_EVERY = 0.1
 GONE_WITHIN = 1.5
@@ -37,8 +40,7 @@ class ShellMissing(OSError):
     """The command could not be started; the text says why."""
 
 
-@dataclass(frozen=True)
-class Shell:
+class Shell(Struct, frozen=True):
     """Which program runs commands, and what is put on a line before each."""
 
     path: str = "/bin/bash"
@@ -49,8 +51,7 @@ class Shell:
         return [self.path, "-c", f"{self.prefix}\n{command}" if self.prefix else command]
 
 
-@dataclass(frozen=True)
-class ShellResult:
+class ShellResult(Struct, frozen=True):
     """How a command ended. `exit_code` is absent when it was stopped."""
 
     output: str
@@ -71,8 +72,7 @@ class ShellResult:
         return self.shown.truncated
 
 
-@dataclass(frozen=True)
-class Workplace:
+class Workplace(Struct, frozen=True):
     """Where commands run and with what; the environment is asked for anew each time."""
 
     cwd: str
@@ -103,6 +103,8 @@ async def run_shell(
     limits: Limits = LIMITS,
 ) -> ShellResult:
     """Run it to its end. `on_output` gets each clean piece of text, `on_progress` is called at most every 100 ms."""
+    from pigeon.system.capture import Capture
+
     process = await _started(command, place)
     capture = Capture(lambda: place.artifacts.create("bash"), limits)
     stopping = _Stopping(process, scope, timeout)

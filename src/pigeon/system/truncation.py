@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 MAX_LINES = 2000
 MAX_BYTES = 51_200
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The most lines and UTF-8 bytes that are shown."""
 
     lines: int = MAX_LINES
@@ -20,8 +20,7 @@ class Limits:
 LIMITS = Limits()
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """The part of a text that is shown, and what it was cut from."""
 
     text: str

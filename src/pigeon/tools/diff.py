@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 CONTEXT = 4
 MOST_STEPS = 400
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """A run of old lines that became a run of new lines."""
 
     old_start: int
@@ -18,8 +17,7 @@ class Change:
     new_end: int
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """What the details of an edit show."""
 
     listing: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pigeon.system.files import open_regular
 from pigeon.system.truncation import LIMITS, Limits
@@ -13,8 +14,7 @@ BLOCK = 1 << 20
 COUNT_AT_MOST = 1 << 30
 
 
-@dataclass
-class Slice:
+class Slice(Struct):
     """The chosen lines, as far as the limits let them be shown, and how many there are."""
 
     data: bytes = b""

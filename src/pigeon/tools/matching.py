@@ -9,7 +9,8 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 FUZZY_AT_MOST = 8 << 20
 _LOOKALIKES = {
@@ -26,8 +27,7 @@ _CLUSTER = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(Struct, frozen=True):
     """A stretch of the original text; `before` and `after` are the halves of a character that the match cut."""
 
     start: int

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
-from pigeon.system.files import error_text, open_regular
+from pigeon.system.files import error_text, open_regular, read_whole
 from pigeon.system.truncation import MAX_BYTES, MAX_LINES, Shown, head_of, human_size
 from pigeon.tools.base import BaseTool, Running, text_outcome
-from pigeon.tools.images import SNIFFED_BYTES, image_type, prepared_image
-from pigeon.tools.lines import Slice, lines_of
 from pigeon.tools.paths import resolved_for_reading
 from pigeon.wire.base import Json
-from pigeon.wire.content import TextContent
+from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
+
+if TYPE_CHECKING:
+    from pigeon.tools.images import Fitted
+    from pigeon.tools.lines import Slice
+
+BIGGEST_IMAGE = 64 << 20
 
 
 class ReadTool(BaseTool):
@@ -40,12 +45,20 @@ class ReadTool(BaseTool):
     guidelines = ("Read a file with read, not with cat or sed.",)
     reads_only = True
 
-    def __init__(self, cwd: str, resize_images: bool = True) -> None:
+    def __init__(
+        self,
+        cwd: str,
+        resize_images: Callable[[], bool] = lambda: True,
+        sees_images: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._cwd = cwd
-        self._resize = resize_images
+        self._resize_images = resize_images
+        self._sees_images = sees_images
 
     async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
         """Read it; a path that cannot be read is an error with the system's reason."""
+        from pigeon.tools.lines import lines_of
+
         path = str(arguments["path"])
         first = max(1, int(arguments.get("offset") or 1))
         count = arguments.get("limit")
@@ -55,7 +68,8 @@ class ReadTool(BaseTool):
         try:
             kind = await run.scope.wait(asyncio.to_thread(_sniffed, target))
             if kind is not None:
-                return await run.scope.wait(asyncio.to_thread(prepared_image, target, kind, self._resize))
+                image = await run.scope.wait(asyncio.to_thread(_image, target, kind, self._resize_images()))
+                return _image_outcome(image, self._sees_images())
             lines = await run.scope.wait(
                 asyncio.to_thread(
                     lines_of, target, first, None if count is None else int(count), lambda: run.scope.cancelled
@@ -68,6 +82,8 @@ class ReadTool(BaseTool):
 
 
 def _sniffed(path: str) -> str | None:
+    from pigeon.tools.images import SNIFFED_BYTES, image_type
+
     descriptor = open_regular(path)
     try:
         return image_type(os.read(descriptor, SNIFFED_BYTES))
@@ -75,6 +91,22 @@ def _sniffed(path: str) -> str | None:
         return None
     finally:
         os.close(descriptor)
+
+
+def _image(path: str, kind: str, resize: bool) -> Fitted:
+    from pigeon.tools.images import Profile, fitted
+
+    return fitted(read_whole(path, BIGGEST_IMAGE), kind, Profile() if resize else None)
+
+
+def _image_outcome(image: Fitted, seen: bool) -> ToolOutcome:
+    notes = [f"Read image file [{image.mime}]", *image.hints]
+    if not seen:
+        notes.append("[The current model takes no images, so it will not see this one.]")
+    content: list[UserBlock] = [TextContent(text="\n".join(notes))]
+    if image.data is not None:
+        content.append(ImageContent(data=image.base64(), mime_type=image.mime))
+    return ToolOutcome(content=content)
 
 
 def _outcome(path: str, first: int, lines: Slice) -> ToolOutcome:

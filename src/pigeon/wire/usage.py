@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import field
+
 from pigeon.wire.base import ABSENT, Absent, Record
 
 Number = int | float
@@ -26,7 +28,7 @@ class Usage(Record, kw_only=True):
     cache_write: int = 0
     total_tokens: int = 0
     cost: Cost
-    cache_write1h: int | Absent = ABSENT
+    cache_write_1h: int | Absent = field(default=ABSENT, name="cacheWrite1h")
     reasoning: int | Absent = ABSENT
 
 
@@ -70,7 +72,7 @@ def priced(usage: Usage, prices: ModelCost) -> Usage:
         for tier in sorted(prices.tiers, key=lambda t: t.input_tokens_above):
             if prompt > tier.input_tokens_above:
                 rates = tier
-    long_writes = 0 if isinstance(usage.cache_write1h, Absent) else usage.cache_write1h
+    long_writes = 0 if isinstance(usage.cache_write_1h, Absent) else usage.cache_write_1h
     parts = (
         usage.input * rates.input / 1e6,
         usage.output * rates.output / 1e6,
@@ -91,6 +93,6 @@ def priced(usage: Usage, prices: ModelCost) -> Usage:
         cache_write=usage.cache_write,
         total_tokens=prompt + usage.output,
         cost=cost,
-        cache_write1h=usage.cache_write1h,
+        cache_write_1h=usage.cache_write_1h,
         reasoning=usage.reasoning,
     )

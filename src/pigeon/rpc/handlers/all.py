@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pigeon.rpc.handlers import later, models, modes, prompting, sessions, shell, state
+from pigeon.rpc.handlers import dialogs, later, models, modes, prompting, sessions, shell, state
 
-__all__ = ["later", "models", "modes", "prompting", "sessions", "shell", "state"]
+__all__ = ["dialogs", "later", "models", "modes", "prompting", "sessions", "shell", "state"]

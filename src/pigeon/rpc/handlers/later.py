@@ -15,6 +15,6 @@ def not_yet(cmd: Command, s: Session) -> None:
     raise NotAvailable(f"{name_of(type(cmd))} is not supported by this version of Pigeon")
 
 
-@handles(c.HostToolUpdate, c.HostToolResult, c.ExtensionUiResponse)
+@handles(c.HostToolUpdate, c.HostToolResult)
 def nothing_open(cmd: Command, s: Session) -> None:
     """Nothing of the kind is ever open, so there is nothing to do."""

@@ -1,0 +1,59 @@
+"""Questions to the host: each waits for the answer with its id, for its time-out, or for whoever gives up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pigeon.agent.scope import Scope
+from pigeon.wire.commands import ExtensionUiResponse
+from pigeon.wire.dialogs import CancelRequest, DialogRequest, EditorRequest
+from pigeon.wire.errors import Aborted
+from pigeon.wire.events import Outbound
+
+
+class Dialogs:
+    """Open dialogs, by id. A host that never answers leaves a dialog open; it never blocks anything else."""
+
+    def __init__(self, post: Callable[[Outbound], None], new_id: Callable[[], str]) -> None:
+        self._post = post
+        self._new_id = new_id
+        self._open: dict[str, asyncio.Future[ExtensionUiResponse | None]] = {}
+
+    async def ask(
+        self, make: Callable[[str], DialogRequest], timeout_ms: int | None = None, scope: Scope | None = None
+    ) -> ExtensionUiResponse | None:
+        """Send a question and wait; none when it was cancelled, timed out, or its scope ended."""
+        if scope is not None and scope.cancelled:
+            return None
+        id = self._new_id()
+        request = make(id)
+        answer: asyncio.Future[ExtensionUiResponse | None] = asyncio.get_running_loop().create_future()
+        self._open[id] = answer
+        self._post(request)
+        waiting = asyncio.wait_for(answer, timeout_ms / 1000 if timeout_ms else None)
+        try:
+            given = await (waiting if scope is None else scope.wait(waiting))
+        except (TimeoutError, Aborted) as reason:
+            if isinstance(reason, Aborted) and isinstance(request, EditorRequest):
+                self.tell(lambda new: CancelRequest(id=new, target_id=id))
+            return None
+        finally:
+            self._open.pop(id, None)
+        return None if given is None or given.cancelled else given
+
+    def tell(self, make: Callable[[str], DialogRequest]) -> None:
+        """Send a notice that needs no answer."""
+        self._post(make(self._new_id()))
+
+    def answer(self, response: ExtensionUiResponse) -> None:
+        """The host's answer; one that nobody waits for is ignored."""
+        waiting = self._open.get(response.id) if isinstance(response.id, str) else None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(response)
+
+    def close(self) -> None:
+        """Give every open question up."""
+        for waiting in self._open.values():
+            if not waiting.done():
+                waiting.set_result(None)

@@ -1,0 +1,128 @@
+"""find: paths that match a glob, listed by ripgrep."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import ClassVar
+
+from pigeon.system.truncation import MAX_BYTES, Limits, head_of, human_size
+from pigeon.tools.base import BaseTool, Running, text_outcome
+from pigeon.tools.paths import resolved_for_reading
+from pigeon.tools.ripgrep import TIME_BOX, ripgrep
+from pigeon.wire.base import ABSENT, Json
+from pigeon.wire.errors import ToolFailed
+from pigeon.wire.events import ToolOutcome
+
+DEFAULT_LIMIT = 1000
+_LIMITS = Limits(lines=1 << 40, bytes=MAX_BYTES)
+
+
+class FindTool(BaseTool):
+    """Lists files, and the directories that lead to files; what .gitignore names is left out."""
+
+    name = "find"
+    label = "find"
+    description = (
+        "Find files and directories by a glob pattern. Answers with paths relative to the searched directory, "
+        "directories with a trailing slash. Files named by .gitignore are left out. "
+        f"At most {DEFAULT_LIMIT} results or {MAX_BYTES // 1024}KB."
+    )
+    parameters: ClassVar[dict[str, Json]] = {
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string", "description": "For example *.py, **/*.json or src/**/*_test.ts"},
+            "path": {"type": "string", "description": "The directory to search (the working directory by default)"},
+            "limit": {"type": "number", "description": f"The most results ({DEFAULT_LIMIT} by default)"},
+        },
+        "required": ["pattern"],
+    }
+    snippet = "Find files by glob pattern (respects .gitignore)"
+    reads_only = True
+
+    def __init__(self, cwd: str, time_box: float = TIME_BOX) -> None:
+        self._cwd = cwd
+        self._time_box = time_box
+
+    async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
+        """List what matches."""
+        folder = resolved_for_reading(str(arguments.get("path") or "."), self._cwd)
+        if not _is_folder(folder):
+            raise ToolFailed(f"Path not found: {folder}")
+        limit = max(1, int(arguments.get("limit") or DEFAULT_LIMIT))
+        paths = _Paths(_test(str(arguments["pattern"]), folder), limit)
+        ended = await ripgrep(["--files", "--null"], folder, run.scope, paths.take, self._time_box)
+        if ended.code == 2 and ended.complaint and not paths.found:
+            raise ToolFailed(ended.complaint.removeprefix("rg: "))
+        return _outcome(paths, limit, self._time_box if ended.out_of_time else None)
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path)
+
+
+def _test(pattern: str, folder: str) -> Callable[[str], bool]:
+    from pigeon.tools.globs import matcher
+
+    matches = matcher(pattern)
+    if pattern.startswith("/"):
+        root = folder.rstrip("/")
+        return lambda path: matches(f"{root}/{path}")
+    return matches
+
+
+class _Paths:
+    """Takes the NUL-ended paths of files, and adds each directory the first time something below it appears."""
+
+    def __init__(self, matches: Callable[[str], bool], limit: int) -> None:
+        self._matches = matches
+        self._limit = limit
+        self._folders: set[str] = {""}
+        self.found: list[str] = []
+        self.limited = False
+        self.size = 0
+
+    def take(self, buffer: bytearray) -> bool:
+        *paths, rest = bytes(buffer).split(b"\0")
+        buffer[:] = rest
+        for raw in paths:
+            path = raw.decode("utf-8", "replace").removeprefix("./")
+            if self._add_folders(path.rpartition("/")[0]) or self._add(path, path):
+                return True
+        return False
+
+    def _add_folders(self, folder: str) -> bool:
+        if folder in self._folders:
+            return False
+        if self._add_folders(folder.rpartition("/")[0]):
+            return True
+        self._folders.add(folder)
+        return self._add(folder, f"{folder}/")
+
+    def _add(self, path: str, shown: str) -> bool:
+        if not self._matches(path):
+            return False
+        if len(self.found) == self._limit:
+            self.limited = True
+            return True
+        self.found.append(shown)
+        self.size += len(shown)
+        return self.size > 2 * MAX_BYTES
+
+
+def _outcome(paths: _Paths, limit: int, out_of_time: float | None) -> ToolOutcome:
+    notices: list[str] = []
+    details: dict[str, Json] = {}
+    if not paths.found and out_of_time is None:
+        return text_outcome("No files found matching pattern")
+    shown = head_of("\n".join(paths.found), _LIMITS)
+    if paths.limited:
+        notices.append(f"{limit} results limit reached. Use limit={limit * 2} for more, or refine pattern")
+        details["resultLimitReached"] = limit
+    if shown.truncated:
+        notices.append(f"{human_size(MAX_BYTES)} limit reached")
+        details["truncation"] = shown.record()
+    if out_of_time is not None:
+        notices.append(f"Search stopped after {out_of_time:g} seconds. Search a smaller directory for all results")
+    text = shown.text or "No files found matching pattern"
+    return text_outcome(text + (f"\n\n[{'. '.join(notices)}]" if notices else ""), details or ABSENT)
