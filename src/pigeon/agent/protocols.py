@@ -125,8 +125,8 @@ class Conduct(Protocol):
         """True if waiting steering skips calls that have not started."""
         ...
 
-    async def between_turns(self) -> None:
-        """Called before each further turn."""
+    async def between_turns(self, scope: Scope) -> None:
+        """Called before each further turn; the run's scope says when to stop."""
         ...
 
     async def answered(self, answer: AssistantMessage) -> None:

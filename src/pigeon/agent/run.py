@@ -64,7 +64,9 @@ class Run:
             pending = self._feed.next_steering() or ([] if wants_more else self._feed.next_follow_ups())
             if not pending and not wants_more:
                 break
-            await self._conduct.between_turns()
+            await self._conduct.between_turns(self._scope)
+            if self._scope.cancelled:
+                break
             pending = pending or self._feed.next_steering()
             await self._publish(TurnStart())
         retry = answer.stop_reason == "error" and await self._conduct.failed(answer, failure)

@@ -23,7 +23,7 @@ def workplace_of(settings: Settings, cwd: str, artifact_folder: Callable[[], str
 
 def tools_at(place: Workplace, settings: Settings) -> dict[str, Tool]:
     """The built-in tools for one working directory."""
-    return dict(built_in_tools(place, resize_images=settings.images.auto_resize))
+    return dict(built_in_tools(place, resize_images=lambda: settings.images.auto_resize))
 
 
 def toolset_of(options: Options, settings: Settings, place: Workplace) -> Toolset:

@@ -22,8 +22,8 @@ class CompactionSettings(Record, kw_only=True, frozen=True):
     """When and how much to summarise."""
 
     enabled: bool = True
-    reserve_tokens: int = 16384
-    keep_recent_tokens: int = 20000
+    reserve_tokens: int | Absent = ABSENT
+    keep_recent_tokens: int | Absent = ABSENT
     model_overrides: dict[str, dict[str, int]] | Absent = ABSENT
 
 

@@ -58,7 +58,7 @@ class Retry:
                 error_message=failure.message,
             )
         )
-        await self._leave_out()
+        await self.leave_out()
         self._waiting = scope.child()
         try:
             await self._waiting.wait(asyncio.sleep(delay / 1000))
@@ -90,7 +90,8 @@ class Retry:
         attempt, self._attempt = self._attempt, 0
         await self._publish(AutoRetryEnd(success=False, attempt=attempt, final_error=error))
 
-    async def _leave_out(self) -> None:
+    async def leave_out(self) -> None:
+        """Take the last answer out of the context, on record."""
         journal = self._journal()
         failed = next((line for line in reversed(journal.branch) if line.role == "assistant"), None)
         if failed is not None:

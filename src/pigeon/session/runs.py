@@ -6,56 +6,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from pigeon.agent.fold import Fold
-from pigeon.agent.protocols import Gate, Provider, Spoken, Tool, ToolMode
+from pigeon.agent.protocols import Spoken
 from pigeon.agent.run import Run, RunResult
 from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
 from pigeon.session.bus import Bus
+from pigeon.session.compaction import Compaction
+from pigeon.session.conduct import Conduct
 from pigeon.session.queue import MessageQueue
 from pigeon.session.retry import Retry
-from pigeon.session.toolset import Toolset
-from pigeon.wire.commands import InterruptMode
+from pigeon.system import clock
 from pigeon.wire.events import AgentEnd, AgentSettled, MessageEnd, MessageStart, TurnEnd
-from pigeon.wire.inference import Failure, ModelRequest
-from pigeon.wire.messages import AssistantMessage
-
-
-class Conduct:
-    """What the loop asks its owner, answered from the session's parts."""
-
-    def __init__(self, request: Callable[[], ModelRequest], toolset: Toolset, retry: Retry) -> None:
-        self._request = request
-        self._toolset = toolset
-        self._retry = retry
-        self.interrupt_mode: InterruptMode = "immediate"
-        self.mode: ToolMode = "ordered"
-
-    def request(self) -> ModelRequest:
-        """The next request."""
-        return self._request()
-
-    def tools(self) -> dict[str, Tool]:
-        """The tools that can be called now."""
-        return self._toolset.active()
-
-    def tool_mode(self) -> ToolMode:
-        """How the calls of one answer run."""
-        return self.mode
-
-    def interrupts(self) -> bool:
-        """True if waiting steering skips calls that have not started."""
-        return self.interrupt_mode == "immediate"
-
-    async def between_turns(self) -> None:
-        """Nothing yet happens between turns."""
-
-    async def answered(self, answer: AssistantMessage) -> None:
-        """A retry that led here has succeeded."""
-        await self._retry.succeeded()
-
-    async def failed(self, answer: AssistantMessage, failure: Failure | None) -> bool:
-        """True if the answer will be tried again."""
-        return self._retry.wanted(failure)
+from pigeon.wire.inference import Failure
 
 
 class Runs:
@@ -63,23 +25,22 @@ class Runs:
 
     def __init__(
         self,
-        provider: Provider,
+        make_run: Callable[[Scope], Run],
         conduct: Conduct,
         queue: MessageQueue,
         bus: Bus,
         activity: Activity,
         retry: Retry,
-        now: Callable[[], int],
-        gate: Gate | None = None,
+        compaction: Compaction,
     ) -> None:
-        self._provider = provider
+        self._make_run = make_run
         self._conduct = conduct
         self._queue = queue
         self._bus = bus
         self._activity = activity
         self._retry = retry
-        self._now = now
-        self._gate = gate
+        self._compaction = compaction
+        self._recovered = False
         self._task: asyncio.Task[None] | None = None
         self.before_settled: Callable[[], None] = _nothing
 
@@ -89,37 +50,63 @@ class Runs:
 
     async def _settle(self, opening: Sequence[Spoken], scope: Scope) -> None:
         try:
-            result = await self._tried(await self._run(opening, scope, resumes=False), scope)
+            self._recovered = False
+            await self._conduct.make_room(scope)
+            result = await self._seen_through(await self._run(opening, scope, resumes=False), scope)
             while not scope.cancelled and not _failed(result) and len(self._queue):
-                result = await self._tried(await self._run((), scope, resumes=True), scope)
+                result = await self._seen_through(await self._run((), scope, resumes=True), scope)
         finally:
             self.before_settled()
             self._activity.end()
             await self._bus.publish(AgentSettled())
 
-    async def _tried(self, result: RunResult, scope: Scope) -> RunResult:
-        """The result after as many further tries as it takes or as are allowed."""
-        while result.will_retry and result.failure is not None:
-            self._activity.enter("retrying")
-            if not await self._retry.pause(result.failure, scope):
-                return result
-            self._activity.enter("running")
+    async def _seen_through(self, result: RunResult, scope: Scope) -> RunResult:
+        """The result after as many further tries as it takes or as are allowed, and with room for what comes next."""
+        while _failed(result) and result.failure is not None and not scope.cancelled:
+            if result.will_retry:
+                again = await self._after_pause(result.failure, scope)
+            else:
+                again = result.failure.overflow and await self._after_recovery(scope)
+            if not again:
+                break
             result = await self._run((), scope, resumes=False)
-        if _failed(result) and result.failure is not None:
+        if not _failed(result):
+            self._recovered = False
+            await self._conduct.make_room(scope)
+        elif result.failure is not None:
             await self._retry.gave_up(result.failure.message)
         return result
 
-    async def _run(self, opening: Sequence[Spoken], scope: Scope, resumes: bool) -> RunResult:
-        run = Run(self._provider, self._conduct, self._queue, self._bus.publish, scope, self._now, self._gate)
+    async def _after_pause(self, failure: Failure, scope: Scope) -> bool:
+        self._activity.enter("retrying")
         try:
-            return await run.run(opening, resumes=resumes)
+            return await self._retry.pause(failure, scope)
+        finally:
+            self._activity.enter("running")
+
+    async def _after_recovery(self, scope: Scope) -> bool:
+        if not self._compaction.enabled:
+            return False
+        if self._recovered:
+            await self._compaction.overflowed_again()
+            return False
+        self._recovered = True
+        self._activity.enter("compacting")
+        try:
+            return await self._compaction.recover(scope, self._retry.leave_out)
+        finally:
+            self._activity.enter("running")
+
+    async def _run(self, opening: Sequence[Spoken], scope: Scope, resumes: bool) -> RunResult:
+        try:
+            return await self._make_run(scope).run(opening, resumes=resumes)
         except Exception as error:
             return await self._crashed(error, scope)
 
     async def _crashed(self, error: Exception, scope: Scope) -> RunResult:
         """A defect of ours must not look like a hang: the run still ends, and says why."""
         request = self._conduct.request()
-        answer = Fold(request.model, self._now()).message(
+        answer = Fold(request.model, clock.now_ms()).message(
             "aborted" if scope.cancelled else "error", error=f"Internal error: {type(error).__name__}: {error}"
         )
         for event in (

@@ -7,8 +7,12 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pigeon.agent.protocols import Gate, Provider
+from pigeon.agent.run import Run
+from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
 from pigeon.session.bus import Bus
+from pigeon.session.compaction import Compaction
+from pigeon.session.conduct import Conduct
 from pigeon.session.context import context_of, model_messages
 from pigeon.session.dialogs import Dialogs
 from pigeon.session.journal import Journal
@@ -16,13 +20,16 @@ from pigeon.session.model_choice import ModelChoice, ModelSource, ScopedModel
 from pigeon.session.prompting import Expander, Prompting
 from pigeon.session.queue import MessageQueue
 from pigeon.session.retry import Retry
-from pigeon.session.runs import Conduct, Runs
+from pigeon.session.runs import Runs
 from pigeon.session.shelf import Shelf
+from pigeon.session.summaries import Summariser
 from pigeon.session.switching import Reason, Switching
 from pigeon.session.toolset import Toolset
 from pigeon.session.user_shell import UserShell
 from pigeon.system import ids
 from pigeon.system.shell import Workplace
+from pigeon.wire.answers import Compacted
+from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.events import MessageEnd, Outbound
 from pigeon.wire.inference import ModelRequest
 from pigeon.wire.messages import Message
@@ -71,17 +78,17 @@ class Session:
             parts.model_is_explicit,
         )
         self.retry = Retry(lambda: self.journal, self.bus.publish)
-        self.conduct = Conduct(self._request, parts.toolset, self.retry)
-        self._runs = Runs(
-            parts.provider, self.conduct, self.queue, self.bus, self.activity, self.retry, parts.now, parts.gate
+        self.compaction = Compaction(
+            lambda: self.journal, self.models, Summariser(parts.provider, self.bus.publish), self.bus.publish
         )
+        self.conduct = Conduct(self._request, parts.toolset, self.retry, self.compaction, self.activity)
+        self._runs = Runs(self._run, self.conduct, self.queue, self.bus, self.activity, self.retry, self.compaction)
         self.prompting = Prompting(
             self.activity, self.queue, self._runs, self.models, parts.expander, parts.now, parts.models_file
         )
         self.shell = UserShell(parts.place, self.bus, lambda: self.journal, self.activity, parts.now)
         self._runs.before_settled = self._settle
         self.switching = Switching(parts.shelf, lambda: self.journal, self.abort, self._enter)
-        self.auto_compaction = True
         self._context: tuple[Journal, tuple[int, int], list[Message]] | None = None
         self.bus.record(self._record)
         if self.journal.lines:
@@ -102,6 +109,15 @@ class Session:
         """Stop what is going on and wait until it has ended; queues stay as they are."""
         self.activity.cancel()
         await self.activity.until_idle()
+
+    async def compact(self, instructions: str | Absent = ABSENT) -> Compacted:
+        """Summarise the history now."""
+        await self.abort()
+        scope = self.activity.begin_compaction()
+        try:
+            return await self.compaction.manual(instructions, scope)
+        finally:
+            self.activity.end()
 
     async def close(self) -> None:
         """Stop everything for good."""
@@ -129,6 +145,10 @@ class Session:
     def _record(self, event: Outbound) -> None:
         if isinstance(event, MessageEnd):
             self.journal.append_message(event.message)
+
+    def _run(self, scope: Scope) -> Run:
+        parts = self._parts
+        return Run(parts.provider, self.conduct, self.queue, self.bus.publish, scope, parts.now, parts.gate)
 
     def _request(self) -> ModelRequest:
         model = self.models.model

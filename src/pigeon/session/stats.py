@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pigeon.session.kept import Kept
-from pigeon.session.tokens import context_tokens
+from pigeon.session.tokens import branch_tokens
 from pigeon.wire.answers import ContextUsage, SessionStats, TokenTotals
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import ToolCall
 from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, Entry, MessageEntry, UsageEntry
-from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
+from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
 from pigeon.wire.usage import Usage, plain_number
 
@@ -52,10 +52,21 @@ def usage_of(entry: Entry) -> Usage | None:
     return None if isinstance(usage, Absent) else usage
 
 
-def context_usage(messages: Sequence[Message], model: Model | None) -> ContextUsage | Absent:
-    """How full the model's window is."""
+def context_usage(branch: Sequence[Kept], model: Model | None) -> ContextUsage | Absent:
+    """How full the model's window is; unknown between a compaction and the next answer."""
     if model is None or model.context_window <= 0:
         return ABSENT
-    tokens = context_tokens(messages)
+    if _just_compacted(branch):
+        return ContextUsage(tokens=None, context_window=model.context_window, percent=None)
+    tokens = branch_tokens(branch)
     percent = plain_number(tokens * 100 / model.context_window)
     return ContextUsage(tokens=tokens, context_window=model.context_window, percent=percent)
+
+
+def _just_compacted(branch: Sequence[Kept]) -> bool:
+    for line in reversed(branch):
+        if line.type == "compaction":
+            return True
+        if line.role == "assistant":
+            return False
+    return False

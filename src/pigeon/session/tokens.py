@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pigeon.session.context import context_lines, message_of
+from pigeon.session.kept import Kept
 from pigeon.wire import codec
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall
 from pigeon.wire.messages import (
@@ -49,13 +51,25 @@ def used_tokens(usage: Usage) -> int:
     return usage.total_tokens or usage.input + usage.output + usage.cache_read + usage.cache_write
 
 
-def context_tokens(messages: Sequence[Message]) -> int:
-    """The last answer that counts, plus estimates of everything after it."""
+def branch_tokens(branch: Sequence[Kept]) -> int:
+    """The size of a path's context; counts from before the last compaction or edit are not trusted."""
+    lines = [line for line in context_lines(branch) if line.type != "compaction"]
+    changed = next(
+        (index for index in range(len(branch) - 1, -1, -1) if branch[index].type in ("compaction", "context_edit")), -1
+    )
+    trusted = {line.id for line in branch[changed + 1 :]}
     later = 0
-    for message in reversed(messages):
-        if isinstance(message, AssistantMessage) and message.stop_reason not in ("error", "aborted"):
-            used = used_tokens(message.usage)
-            if used:
-                return used + later
+    for line in reversed(lines):
+        message = message_of(line)
+        if message is None:
+            continue
+        if isinstance(message, AssistantMessage) and line.id in trusted and _counts(message):
+            return used_tokens(message.usage) + later
         later += estimated_tokens(message)
-    return later
+    summary = next((line for line in reversed(branch) if line.type == "compaction"), None)
+    said = message_of(summary) if summary is not None else None
+    return later + (estimated_tokens(said) if said is not None else 0)
+
+
+def _counts(message: AssistantMessage) -> bool:
+    return message.stop_reason not in ("error", "aborted") and used_tokens(message.usage) > 0

@@ -23,6 +23,8 @@ _TEXTS = {
     errno.ENAMETOOLONG: "name too long",
     errno.EEXIST: "file already exists",
 }
+# A folder that takes no new file, a file that is itself a mount point, an owner that cannot be given to a new file.
+_NO_SWAP = (errno.EPERM, errno.EACCES, errno.ENOENT, errno.EBUSY, errno.EXDEV, errno.EOPNOTSUPP)
 _KINDS = (
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISSOCK, "a socket"),
@@ -100,8 +102,8 @@ def replace_file(path: str, data: bytes, mode: int | None = None, durable: bool 
             return
     try:
         _swap(target, data, before, mode, durable)
-    except PermissionError:
-        if before is None:
+    except OSError as error:
+        if before is None or error.errno not in _NO_SWAP:
             raise
         _overwrite(target, data)
 

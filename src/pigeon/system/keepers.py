@@ -31,12 +31,17 @@ class Nursery:
     def __init__(self, program: subprocess.Popen[bytes], control: socket.socket) -> None:
         self._program = program
         self._control = control
+        self.pid = program.pid
         self._watch()
+        _nurseries.add(self)
 
     @property
     def alive(self) -> bool:
         """True while it runs; asking takes it off the process table when it has ended."""
-        return self._program.poll() is None
+        if self._program.poll() is None:
+            return True
+        _nurseries.discard(self)
+        return False
 
     def fork_keeper(self, leash: socket.socket, output: int) -> bool:
         """Hand over the two descriptors of a command; false if the nursery is gone."""
@@ -57,6 +62,7 @@ class Nursery:
         """Block until it has ended or the time is over."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._program.wait(max(0.01, deadline - time.monotonic()))
+            _nurseries.discard(self)
 
     async def wait(self, deadline: float) -> None:
         """The same without blocking the event loop."""
@@ -74,7 +80,7 @@ class Nursery:
         def ended() -> None:
             loop.remove_reader(descriptor)
             os.close(descriptor)
-            self._program.poll()
+            _ = self.alive
 
         loop.add_reader(descriptor, ended)
 
@@ -82,6 +88,7 @@ class Nursery:
 _nursery: Nursery | None = None
 _unable = False
 _registered = False
+_nurseries: set[Nursery] = set()
 _alive: set[Kept] = set()
 
 
@@ -122,6 +129,11 @@ def _start_nursery() -> Nursery | None:
     finally:
         theirs.close()
     return Nursery(program, ours)
+
+
+def children_left() -> list[int]:
+    """The pid of the nursery while there is one: our only child on account of commands."""
+    return [nursery.pid for nursery in list(_nurseries) if nursery.alive]
 
 
 def start_kept(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Kept | None:
@@ -311,11 +323,11 @@ def _resolve(future: asyncio.Future[_Wake], how: _Wake) -> None:
 async def kill_kept(timeout: float) -> bool:
     """Kill all commands and what they left behind, then the nursery."""
     deadline = time.monotonic() + timeout
-    nursery, kept = _nursery, list(_alive)
+    kept = list(_alive)
     for process in kept:
         process.kill()
     results = [await process.gone(max(0.0, deadline - time.monotonic())) for process in kept]
-    if nursery is not None:
+    for nursery in list(_nurseries):
         nursery.release()
         await nursery.wait(deadline)
     return all(results)
@@ -324,11 +336,11 @@ async def kill_kept(timeout: float) -> bool:
 def kill_kept_now(timeout: float) -> bool:
     """The same, blocking."""
     deadline = time.monotonic() + timeout
-    nursery, kept = _nursery, list(_alive)
+    kept = list(_alive)
     for process in kept:
         process.kill()
     results = [process.gone_now(deadline) for process in kept]
-    if nursery is not None:
+    for nursery in list(_nurseries):
         nursery.release()
         nursery.wait_now(deadline)
     return all(results)

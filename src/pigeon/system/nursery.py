@@ -1,18 +1,19 @@
 """The program that every command is a descendant of, so that none outlives us.
 
-It is started once per process, with the first command, as `python -I -S`, and imports nothing of pigeon. It keeps one
-forked keeper in reserve. A keeper takes one command, and is the reaper of everything below it, whatever session or
-parent those processes chose. It is tied to the agent by a socket, the leash: when the leash is pulled or torn (because
-the agent was killed), the keeper kills all that is below it and ends. What the leash says: the agent sends one request
-(a length, then a marshalled `argv, cwd, env`), later any byte to have everything killed; the keeper answers in lines,
-`p<pid>`, `e<errno>` when the program could not be started, `x<exit code or minus signal>`, and hangs up once nothing is
-left.
+It is started once per process, with the first command, as `python -I -S`, and imports nothing of pigeon. It forks
+keepers and always has one free. A keeper takes one command at a time, and is the reaper of everything below it,
+whatever session or parent those processes chose. During a command it is tied to the agent by a socket, the leash: when
+the leash is pulled or torn (because the agent was killed), the keeper kills all that is below it. What the leash says:
+the agent sends one request (a length, then a marshalled `argv, cwd, env`), later any byte to have everything killed;
+the keeper answers in lines, `p<pid>`, `e<errno>` when the program could not be started, `x<exit code or minus signal>`,
+and hangs up once nothing is left. Then it is free for the next command.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import marshal
 import os
 import select
@@ -27,6 +28,8 @@ GIVE_UP_AFTER = 30.0
 MSG_CMSG_CLOEXEC = 0x40000000
 FD_SIZE = 4
 AGENT_GONE = 3
+TAKEN = b"t"
+FREE = b"f"
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTTOU)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -56,48 +59,58 @@ class Wake:
 
 
 def main(control_descriptor: int) -> None:
-    """Have a keeper ready at all times; leave when the agent hangs up and nothing is left."""
+    """Have a keeper free at all times; leave when the agent hangs up and nothing is left."""
+    gc.disable()
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    os.set_inheritable(control_descriptor, False)
     control = socket.socket(fileno=control_descriptor)
-    taken, take = os.pipe()
+    news, tell_news = os.pipe()
     wake = Wake()
     poll = select.poll()
-    poll.register(taken, select.POLLIN)
+    poll.register(news, select.POLLIN)
     poll.register(wake.read_end, select.POLLIN)
-    keepers = {fork_keeper(control, wake, take)}
+    keepers: set[int] = set()
+    free = 0
     while True:
+        if free <= 0:
+            keepers.add(fork_keeper(control, wake, tell_news))
+            free += 1
         ready = dict(poll.poll())
-        if taken in ready:
-            os.read(taken, 1)
-            keepers.add(fork_keeper(control, wake, take))
+        if news in ready:
+            heard = os.read(news, 4096)
+            free += heard.count(FREE) - heard.count(TAKEN)
         if wake.read_end in ready:
             wake.clear()
-            ended = {pid: status for pid, status in reaped() if pid in keepers}
+            ended = {pid: os.waitstatus_to_exitcode(status) for pid, status in reaped() if pid in keepers}
             keepers.difference_update(ended)
-            if any(os.waitstatus_to_exitcode(status) == AGENT_GONE for status in ended.values()):
+            if AGENT_GONE in ended.values():
                 break
-            if any(ended.values()):
+            if ended:
+                # A keeper was killed; what it kept is ours now. Whether it was free is unknown, so count on none.
                 kill_pass(keepers)
+                free = 0
     kill_below(wake, keepers)
     os._exit(0)
 
 
-def fork_keeper(control: socket.socket, wake: Wake, take: int) -> int:
-    """The pid of a new keeper, which waits for a command."""
+def fork_keeper(control: socket.socket, wake: Wake, news: int) -> int:
+    """The pid of a new keeper, which takes one command after the other."""
     pid = os.fork()
     if pid:
         return pid
     try:
         wake.close()
-        descriptors = received(control)
-        if descriptors is None:
-            os._exit(AGENT_GONE)
-        os.write(take, b"t")
-        os.close(take)
-        control.close()
-        keep(socket.socket(fileno=descriptors[0]), descriptors[1])
+        _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        own = Wake()
+        while descriptors := received(control):
+            os.write(news, TAKEN)
+            with socket.socket(fileno=descriptors[0]) as leash:
+                keep(leash, descriptors[1], own)
+                os.chdir("/")
+                os.write(news, FREE)
+        os._exit(AGENT_GONE)
     finally:
         os._exit(1)
 
@@ -111,39 +124,36 @@ def received(control: socket.socket) -> tuple[int, int] | None:
     return int.from_bytes(packed[:FD_SIZE], sys.byteorder), int.from_bytes(packed[FD_SIZE : 2 * FD_SIZE], sys.byteorder)
 
 
-def keep(leash: socket.socket, output: int) -> None:
+def keep(leash: socket.socket, output: int, wake: Wake) -> None:
     """Run one command and stay until everything it started is gone."""
-    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    wake = Wake()
     request = read_request(leash)
-    if request is None:
-        os._exit(0)
     try:
+        if request is None:
+            return
         shell = start(request, output)
     except OSError as error:
         tell(leash, b"e%d\n" % (error.errno or 1))
-        os._exit(0)
-    os.close(output)
+        return
+    finally:
+        os.close(output)
     tell(leash, b"p%d\n" % shell)
-    poll = select.poll()
-    poll.register(leash, select.POLLIN)
-    poll.register(wake.read_end, select.POLLIN)
 
     def ended(pid: int, status: int) -> None:
         if pid == shell:
             tell(leash, b"x%d\n" % os.waitstatus_to_exitcode(status))
 
-    while True:
+    poll = select.poll()
+    poll.register(leash, select.POLLIN)
+    poll.register(wake.read_end, select.POLLIN)
+    while has_children():
         ready = dict(poll.poll())
         if wake.read_end in ready:
             wake.clear()
             for pid, status in reaped():
                 ended(pid, status)
-            if not has_children():
-                os._exit(0)
         if leash.fileno() in ready:
             kill_below(wake, set(), ended)
-            os._exit(0)
+            return
 
 
 def read_request(leash: socket.socket) -> tuple[list[bytes], bytes, dict[bytes, bytes]] | None:

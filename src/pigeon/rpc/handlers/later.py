@@ -9,7 +9,7 @@ from pigeon.wire.commands import Command, name_of
 from pigeon.wire.errors import NotAvailable
 
 
-@handles(c.Compact, c.SetAutoCompaction, c.ExportHtml, c.SetTodos, c.SetHostTools)
+@handles(c.ExportHtml, c.SetTodos, c.SetHostTools)
 def not_yet(cmd: Command, s: Session) -> None:
     """Says so."""
     raise NotAvailable(f"{name_of(type(cmd))} is not supported by this version of Pigeon")

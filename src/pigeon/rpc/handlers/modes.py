@@ -1,10 +1,19 @@
-"""Handlers: switches. They last for the process and never touch the user's settings files."""
+"""Handlers: switches, retry and compaction. Switches last for the process and never touch the user's settings files."""
 
 from __future__ import annotations
 
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
-from pigeon.wire.commands import AbortRetry, SetAutoRetry, SetFollowUpMode, SetInterruptMode, SetSteeringMode
+from pigeon.wire.answers import Compacted
+from pigeon.wire.commands import (
+    AbortRetry,
+    Compact,
+    SetAutoCompaction,
+    SetAutoRetry,
+    SetFollowUpMode,
+    SetInterruptMode,
+    SetSteeringMode,
+)
 
 
 @handles(SetSteeringMode)
@@ -35,3 +44,15 @@ def set_auto_retry(cmd: SetAutoRetry, s: Session) -> None:
 def abort_retry(cmd: AbortRetry, s: Session) -> None:
     """A waiting retry ends the run; a request that is under way goes on."""
     s.retry.cancel()
+
+
+@handles(SetAutoCompaction)
+def set_auto_compaction(cmd: SetAutoCompaction, s: Session) -> None:
+    """In force at the next check."""
+    s.compaction.enabled = cmd.enabled
+
+
+@handles(Compact)
+async def compact(cmd: Compact, s: Session) -> Compacted:
+    """The active run is aborted first and not resumed."""
+    return await s.compact(cmd.custom_instructions)

@@ -28,7 +28,7 @@ def get_state(cmd: GetState, s: Session) -> answers.State:
         session_file=s.journal.file or ABSENT,
         session_id=s.journal.session_id,
         session_name=name_of(s.journal.lines) or ABSENT,
-        auto_compaction_enabled=s.auto_compaction,
+        auto_compaction_enabled=s.compaction.enabled,
         message_count=len(s.context),
         pending_message_count=queued,
         queued_message_count=queued,
@@ -55,7 +55,7 @@ def get_last_assistant_text(cmd: GetLastAssistantText, s: Session) -> answers.La
 def get_session_stats(cmd: GetSessionStats, s: Session) -> answers.SessionStats:
     """Everything billed in this session, and how full the context is."""
     stats = stats_of(s.journal.session_id, s.journal.file, s.journal.lines)
-    stats.context_usage = context_usage(s.context, s.models.model)
+    stats.context_usage = context_usage(s.journal.branch, s.models.model)
     return stats
 
 
