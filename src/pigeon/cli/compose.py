@@ -13,11 +13,13 @@ from pigeon.cli.sessions import journal_of, shelf_of
 from pigeon.cli.tools import stop_children, tools_at, toolset_of, workplace_of
 from pigeon.config.paths import agent_dir
 from pigeon.config.settings import Settings, load_settings, settings_file
-from pigeon.resources.load import ResourceOptions, Resources
+from pigeon.resources.prompts import Templates
+from pigeon.resources.system_prompt import system_prompt
 from pigeon.session.compaction import CompactionPolicy
 from pigeon.session.places import artifact_folder
 from pigeon.session.retry import RetryPolicy
 from pigeon.session.session import Parts, Session
+from pigeon.session.toolset import Toolset
 from pigeon.system import clock, ids
 from pigeon.system.shell import Workplace
 from pigeon.wire.base import or_else
@@ -72,10 +74,7 @@ def compose(options: Options, default_interrupt: InterruptMode) -> Composed:
     place = workplace_of(settings, journal.cwd, lambda: _artifacts(session))
     toolset = toolset_of(options, settings, place)
 
-    resources = Resources(folder, journal.cwd, False, _resource_options(options), report=reports)
-
     def moved(cwd: str) -> Workplace:
-        resources.move_to(cwd, False)
         there = workplace_of(settings, cwd, lambda: _artifacts(session))
         toolset.replace(tools_at(there, settings))
         return there
@@ -91,8 +90,8 @@ def compose(options: Options, default_interrupt: InterruptMode) -> Composed:
             model=choice.model,
             thinking=choice.thinking,
             toolset=toolset,
-            expander=resources.expander(),
-            system_prompt=lambda cwd: resources.system_prompt(cwd, *toolset.described()),
+            expander=_templates(options, folder),
+            system_prompt=_prompter(options, toolset),
             now=clock.now_ms,
             models_file=os.path.join(folder, "models.json"),
             model_is_explicit=choice.explicit,
@@ -143,13 +142,18 @@ def _is_demo(session: Session) -> bool:
     return session.models.model is not None and session.models.model.provider == DEMO
 
 
-def _resource_options(options: Options) -> ResourceOptions:
-    return ResourceOptions(
-        skills=options.skill,
-        prompt_templates=options.prompt_template,
-        no_skills=options.no_skills,
-        no_prompt_templates=options.no_prompt_templates,
-        no_context_files=options.no_context_files,
-        system_prompt=options.system_prompt,
-        append_system_prompt=options.append_system_prompt,
-    )
+def _templates(options: Options, folder: str) -> Templates:
+    return Templates([] if options.no_prompt_templates else [(os.path.join(folder, "prompts"), "user")])
+
+
+def _prompter(options: Options, toolset: Toolset) -> Callable[[str], str]:
+    custom = _text_or_file(options.system_prompt) if options.system_prompt else None
+    appended = [_text_or_file(text) for text in options.append_system_prompt]
+    return lambda cwd: system_prompt(cwd, *toolset.described(), custom, appended)
+
+
+def _text_or_file(value: str) -> str:
+    if "\n" not in value and os.path.isfile(value):
+        with open(value, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    return value

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from pigeon.wire.base import ABSENT, Absent, Json, Record
-from pigeon.wire.content import UserBlock
 
 
 class HostTool(Record, kw_only=True):
-    """A tool as the host offers it; `parameters` is a JSON Schema object."""
+    """A tool as the host offers it; `parameters` is a JSON Schema object.
 
-    name: str
-    description: str
-    parameters: dict[str, Json]
-    label: str | Absent = ABSENT
-    hidden: bool | Absent = ABSENT
+    Nothing is typed here because a definition that does not fit is refused by its place in the list or by its name.
+    """
+
+    name: Json | Absent = ABSENT
+    description: Json | Absent = ABSENT
+    parameters: Json | Absent = ABSENT
+    label: Json | Absent = ABSENT
+    hidden: Json | Absent = ABSENT
+    read_only: Json | Absent = ABSENT
 
 
 class HostToolOutcome(Record, kw_only=True):
-    """What a host reports of a call, in progress or finished."""
+    """What a host reports of a call, in progress or finished; blocks of another kind than text or image become text."""
 
-    content: list[UserBlock]
+    content: list[Json]
     details: Json | Absent = ABSENT
 
 

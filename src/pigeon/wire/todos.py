@@ -15,7 +15,7 @@ class TodoTask(Record, kw_only=True):
     id: str | Absent = ABSENT
     content: str
     status: TodoStatus = "pending"
-    notes: str | Absent = ABSENT
+    notes: str | list[str] | Absent = ABSENT
     details: str | Absent = ABSENT
 
 
@@ -25,3 +25,21 @@ class TodoPhase(Record, kw_only=True):
     id: str | Absent = ABSENT
     name: str
     tasks: list[TodoTask]
+
+
+class TodoTaskGiven(Record, kw_only=True):
+    """A task as a host may write it; what is null or left out is filled in."""
+
+    id: str | None | Absent = ABSENT
+    content: str
+    status: TodoStatus | None | Absent = ABSENT
+    notes: str | list[str] | None | Absent = ABSENT
+    details: str | None | Absent = ABSENT
+
+
+class TodoPhaseGiven(Record, kw_only=True):
+    """A phase as a host may write it."""
+
+    id: str | None | Absent = ABSENT
+    name: str
+    tasks: list[TodoTaskGiven]
