@@ -8,9 +8,9 @@ from typing import Literal, Protocol
 from pigeon.agent.scope import Scope
 from pigeon.wire.base import Json
 from pigeon.wire.content import ToolCall
-from pigeon.wire.events import Outbound, ToolOutcome
+from pigeon.wire.events import Outbound, StreamEvent, ToolOutcome
 from pigeon.wire.inference import Delta, Failure, ModelRequest, ToolSpec
-from pigeon.wire.messages import AssistantMessage, CustomMessage, UserMessage
+from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, UserMessage
 
 Publish = Callable[[Outbound], Awaitable[None]]
 ToolMode = Literal["ordered", "parallel", "sequential"]
@@ -106,11 +106,31 @@ class Feed(Protocol):
         ...
 
 
+class Watch(Protocol):
+    """Looks at an answer while it streams."""
+
+    def sees(self, event: StreamEvent) -> Outbound | None:
+        """What to announce if the answer must be cut here; none lets it go on."""
+        ...
+
+
 class Conduct(Protocol):
     """What the owner of the loop decides, asked anew each time because it may change while a run lasts."""
 
-    def request(self) -> ModelRequest:
+    async def request(self) -> ModelRequest:
         """The next request: context, tools, model and thinking as they are now."""
+        ...
+
+    def watch(self) -> Watch | None:
+        """Somebody who may cut the next answer; asked once per answer."""
+        ...
+
+    async def final(self, message: Message) -> Message:
+        """The message as it goes on record; asked right before its `message_end`."""
+        ...
+
+    async def adds(self, answer: AssistantMessage, ends: bool) -> list[Spoken]:
+        """What the owner itself wants said before a further turn; with `ends`, the run ends if that is nothing."""
         ...
 
     def tools(self) -> dict[str, Tool]:

@@ -58,23 +58,28 @@ class Run:
         while True:
             for item in pending:
                 await self._deliver(item)
-            answer, failure, wants_more = await self._turn()
-            if answer.stop_reason in ("error", "aborted") or self._scope.cancelled:
+            answer, failure, wants_more, cut = await self._turn()
+            if self._scope.cancelled or (answer.stop_reason in ("error", "aborted") and not cut):
                 break
-            pending = self._feed.next_steering() or ([] if wants_more else self._feed.next_follow_ups())
-            if not pending and not wants_more:
+            pending = self._feed.next_steering() or ([] if wants_more or cut else self._feed.next_follow_ups())
+            ends = not pending and not wants_more
+            said = await self._conduct.adds(answer, ends)
+            if self._scope.cancelled or (ends and not said):
                 break
             await self._conduct.between_turns(self._scope)
-            if self._scope.cancelled:
+            if self._stopped():
                 break
             pending = pending or self._feed.next_steering()
             await self._publish(TurnStart())
+            for message in said:
+                await self._say(message)
         retry = answer.stop_reason == "error" and await self._conduct.failed(answer, failure)
         await self._publish(AgentEnd(messages=self._added, will_retry=retry))
         return RunResult(answer, failure, retry)
 
-    async def _turn(self) -> tuple[AssistantMessage, Failure | None, bool]:
-        stream = Answer(self._conduct.request(), self._publish, self._now)
+    async def _turn(self) -> tuple[AssistantMessage, Failure | None, bool, bool]:
+        conduct = self._conduct
+        stream = Answer(await conduct.request(), self._publish, self._now, conduct.final, conduct.watch())
         scope = self._scope.child()
         try:
             answer = await stream.stream(self._provider, scope)
@@ -88,13 +93,17 @@ class Run:
         finally:
             scope.close()
         await self._publish(TurnEnd(message=answer, tool_results=results))
-        return answer, stream.failure, bool(results) and not batch.terminates
+        return answer, stream.failure, bool(results) and not batch.terminates, stream.cut
+
+    def _stopped(self) -> bool:
+        return self._scope.cancelled
 
     async def _deliver(self, item: Queued) -> None:
         await self._feed.delivered(item)
         await self._say(item.message)
 
     async def _say(self, message: Spoken) -> None:
-        self._added.append(message)
         await self._publish(MessageStart(message=message))
-        await self._publish(MessageEnd(message=message))
+        final = await self._conduct.final(message)
+        self._added.append(final)
+        await self._publish(MessageEnd(message=final))

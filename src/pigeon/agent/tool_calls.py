@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pigeon.agent.arguments import checked_arguments
 from pigeon.agent.protocols import Conduct, Feed, Gate, Publish, Tool, ToolMode
 from pigeon.agent.scope import Scope
-from pigeon.wire.base import Absent, Json
+from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.errors import Aborted, ToolFailed
 from pigeon.wire.events import (
@@ -148,7 +148,9 @@ class ToolBatch:
             scope.close()
         if self._gate is not None:
             try:
-                ended = Ended(*await self._gate.after(call, ended.outcome, ended.is_error))
+                ended = Ended(*await self._scope.wait(self._gate.after(call, ended.outcome, ended.is_error)))
+            except Aborted:
+                return ended
             except Exception as error:
                 ended = failure_of(error)
         return ended
@@ -172,6 +174,8 @@ class ToolBatch:
             usage=outcome.usage,
         )
         await self._publish(MessageStart(message=message))
+        final = await self._conduct.final(message)
+        message = final if isinstance(final, ToolResultMessage) else message
         await self._publish(MessageEnd(message=message))
         return message
 
@@ -182,10 +186,12 @@ def failure_of(error: Exception) -> Ended:
     text = str(error) or type(error).__name__
     if not isinstance(error, (ToolFailed, Aborted)) and type(error) in (KeyError, IndexError, AssertionError):
         text = f"{type(error).__name__}: {text}"
-    return Ended(
-        ToolOutcome(content=[TextContent(text=text)], details={} if isinstance(details, Absent) else details),
-        is_error=True,
+    outcome = ToolOutcome(
+        content=[TextContent(text=text)],
+        details={} if isinstance(details, Absent) else details,
+        terminate=True if getattr(error, "terminate", False) else ABSENT,
     )
+    return Ended(outcome, is_error=True)
 
 
 def grouped(calls: list[ToolCall], tools: dict[str, Tool], mode: ToolMode) -> list[list[ToolCall]]:

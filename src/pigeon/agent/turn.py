@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from pigeon.agent.fold import Fold
-from pigeon.agent.protocols import Provider, Publish
+from pigeon.agent.protocols import Provider, Publish, Watch
 from pigeon.agent.scope import Scope
 from pigeon.wire.errors import Aborted
 from pigeon.wire.events import MessageEnd, MessageStart, MessageUpdate, StreamEvent
@@ -19,20 +19,35 @@ from pigeon.wire.inference import (
     Metered,
     ModelRequest,
 )
-from pigeon.wire.messages import AssistantMessage
+from pigeon.wire.messages import AssistantMessage, Message
 
 ABORT_TEXT = "Request was aborted"
+CUT_TEXT = "The answer was stopped by a rule"
+
+
+class Cut(Exception):
+    """The watch has seen enough."""
 
 
 class Answer:
-    """One streamed answer; `failure` says why when it ended in an error."""
+    """One streamed answer; `failure` says why when it ended in an error, `cut` is true if the watch ended it."""
 
-    def __init__(self, request: ModelRequest, publish: Publish, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        request: ModelRequest,
+        publish: Publish,
+        now: Callable[[], int],
+        final: Callable[[Message], Awaitable[Message]],
+        watch: Watch | None = None,
+    ) -> None:
         self._fold = Fold(request.model, now())
         self._request = request
         self._publish = publish
+        self._final = final
+        self._watch = watch
         self._started = False
         self.failure: Failure | None = None
+        self.cut = False
 
     async def stream(self, provider: Provider, scope: Scope) -> AssistantMessage:
         """Run the request to its end. Never raises for a failing provider."""
@@ -47,6 +62,8 @@ class Answer:
                     await close()
         except Aborted:
             finished = Finished(stop="aborted", failure=Failure(message=ABORT_TEXT))
+        except Cut:
+            finished = Finished(stop="aborted", failure=Failure(message=CUT_TEXT))
         except Exception as error:
             finished = Finished(stop="error", failure=_unexpected(error))
         if finished is None:
@@ -84,8 +101,14 @@ class Answer:
         if not self._started:
             await self._start()
         await self._publish(MessageUpdate(usage=self._fold.usage, assistant_message_event=event))
+        seen = self._watch.sees(event) if self._watch is not None else None
+        if seen is not None:
+            self.cut = True
+            await self._publish(seen)
+            raise Cut
 
     async def _finish(self, finished: Finished) -> AssistantMessage:
+        self._watch = None
         for event in self._fold.close_open():
             await self._announce(event)
         self.failure = finished.failure
@@ -93,6 +116,8 @@ class Answer:
         message = self._fold.message(finished.stop, finished, error)
         if not self._started:
             await self._publish(MessageStart(message=message))
+        final = await self._final(message)
+        message = final if isinstance(final, AssistantMessage) else message
         await self._publish(MessageEnd(message=message))
         return message
 

@@ -10,15 +10,17 @@ from msgspec import Struct
 from pigeon.cli.args import Options
 from pigeon.cli.models import DEMO, Offer, built_in_model, choose, gateway_of, registry_of
 from pigeon.cli.sessions import journal_of, shelf_of
-from pigeon.cli.tools import stop_children, tools_at, toolset_of, workplace_of
+from pigeon.cli.tools import share_plan, stop_children, tools_at, toolset_of, workplace_of
 from pigeon.config.paths import agent_dir
 from pigeon.config.settings import Settings, load_settings, settings_file
 from pigeon.resources.prompts import Templates
+from pigeon.resources.rule_files import read_rules, rule_folders
 from pigeon.resources.system_prompt import system_prompt
 from pigeon.session.compaction import CompactionPolicy
+from pigeon.session.parts import Parts
 from pigeon.session.places import artifact_folder
 from pigeon.session.retry import RetryPolicy
-from pigeon.session.session import Parts, Session
+from pigeon.session.session import Session
 from pigeon.session.toolset import Toolset
 from pigeon.system import clock, ids
 from pigeon.system.shell import Workplace
@@ -93,10 +95,13 @@ def compose(options: Options, default_interrupt: InterruptMode) -> Composed:
             expander=_templates(options, folder),
             system_prompt=_prompter(options, toolset),
             now=clock.now_ms,
+            report=reports,
+            rules=lambda cwd: [] if options.no_rules else read_rules(rule_folders(folder, cwd, False), reports),
             models_file=os.path.join(folder, "models.json"),
             model_is_explicit=choice.explicit,
         )
     )
+    share_plan(options, toolset, session.todos)
     reports.to(session.bus.post)
     _apply(settings, session, default_interrupt)
 
@@ -116,16 +121,17 @@ def compose(options: Options, default_interrupt: InterruptMode) -> Composed:
 def _apply(settings: Settings, session: Session, default_interrupt: InterruptMode) -> None:
     session.queue.steering_mode = settings.steering_mode
     session.queue.follow_up_mode = settings.follow_up_mode
-    session.conduct.interrupt_mode = or_else(settings.interrupt_mode, default_interrupt)
-    session.conduct.mode = settings.tool_execution
-    session.compaction.enabled = settings.compaction.enabled
-    session.compaction.policy = CompactionPolicy(
+    session.work.conduct.interrupt_mode = or_else(settings.interrupt_mode, default_interrupt)
+    session.todos.clear_delay = settings.tasks.todo_clear_delay
+    session.work.conduct.mode = settings.tool_execution
+    session.work.compaction.enabled = settings.compaction.enabled
+    session.work.compaction.policy = CompactionPolicy(
         reserve_tokens=or_else(settings.compaction.reserve_tokens, None),
         keep_tokens=or_else(settings.compaction.keep_recent_tokens, None),
         per_model=or_else(settings.compaction.model_overrides, {}),
     )
-    session.retry.enabled = settings.retry.enabled
-    session.retry.policy = RetryPolicy(
+    session.work.retry.enabled = settings.retry.enabled
+    session.work.retry.policy = RetryPolicy(
         max_retries=settings.retry.max_retries,
         base_delay_ms=settings.retry.base_delay_ms,
         max_delay_ms=settings.retry.max_agent_delay_ms,

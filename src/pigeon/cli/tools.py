@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pigeon.agent.protocols import Tool
 from pigeon.cli.args import Options
 from pigeon.config.settings import Settings
+from pigeon.session.todos import Todos
 from pigeon.session.toolset import Toolset
 from pigeon.system.artifacts import Artifacts
 from pigeon.system.shell import Workplace, find_shell
 from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, workplace
+from pigeon.tools.todo import TodoTool
 from pigeon.wire.base import Absent, or_else
 
 
@@ -29,7 +31,18 @@ def tools_at(place: Workplace, settings: Settings) -> dict[str, Tool]:
 def toolset_of(options: Options, settings: Settings, place: Workplace) -> Toolset:
     """The tools that the options leave."""
     tools = tools_at(place, settings)
+    if not (options.no_tools or options.no_builtin_tools):
+        tools["todo"] = TodoTool()
     return Toolset(tools, _active(options, settings, list(tools)))
+
+
+def share_plan(options: Options, toolset: Toolset, todos: Todos) -> None:
+    """Let the model see the plan as soon as the host has made one, unless the tools were named."""
+    tool = toolset.tool("todo")
+    if isinstance(tool, TodoTool):
+        tool.plan = todos
+        if not options.tools:
+            todos.wanted = lambda: toolset.offer("todo")
 
 
 def _active(options: Options, settings: Settings, known: list[str]) -> list[str]:

@@ -52,6 +52,12 @@ class ImageSettings(Record, kw_only=True, frozen=True):
     block_images: bool = False
 
 
+class TaskSettings(Record, kw_only=True, frozen=True):
+    """The plan that host and model share."""
+
+    todo_clear_delay: float = 60
+
+
 class Settings(Record, kw_only=True):
     """All keys that Pigeon reads."""
 
@@ -69,6 +75,7 @@ class Settings(Record, kw_only=True):
     compaction: CompactionSettings = CompactionSettings()
     retry: RetrySettings = RetrySettings()
     images: ImageSettings = ImageSettings()
+    tasks: TaskSettings = TaskSettings()
     shell_path: str | Absent = ABSENT
     shell_command_prefix: str | Absent = ABSENT
     session_dir: str | Absent = ABSENT
@@ -97,7 +104,12 @@ def load_settings(path: str) -> tuple[Settings, list[str]]:
 def _lenient(value: dict[str, Any], kind: type[_R]) -> tuple[_R, list[str]]:
     """The record, without the keys that do not fit."""
     problems: list[str] = []
-    nested = {"compaction": CompactionSettings, "retry": RetrySettings, "images": ImageSettings}
+    nested = {
+        "compaction": CompactionSettings,
+        "retry": RetrySettings,
+        "images": ImageSettings,
+        "tasks": TaskSettings,
+    }
     kept: dict[str, Any] = {}
     for key, item in value.items():
         if kind is Settings and key in nested and isinstance(item, dict):

@@ -1,15 +1,16 @@
-"""The one HTTP client of the process: made when first needed, pooled, with proxies from the environment.
+"""The way out over HTTP: made when first needed, pooled, with proxies from the environment.
 
 Importing the HTTP library and loading the certificate store cost a tenth of a second, so both happen in a worker
 thread: in the background after the first answer (`warm`), or when the first request cannot wait any longer. Plain
-`http` base URLs (local servers) get a client without a certificate store.
+`http` base URLs (local servers) do without a certificate store. The library's transports are used directly: cookies,
+redirects and authentication flows are not for model servers, and cost a fifth of the time to the first byte.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ CONNECT_TIMEOUT_S = 15.0
 DRAIN_SECONDS = 1.0
 DRAIN_BYTES = 64 * 1024
 MAX_ERROR_BYTES = 256 * 1024
+_Way = tuple[bool, str | None]
 _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
@@ -105,22 +107,33 @@ class Http:
     def __init__(
         self, *, user_agent: str = "pigeon", connect_timeout_s: float = CONNECT_TIMEOUT_S, proxy: str | None = None
     ) -> None:
-        self._agent = user_agent
-        self._connect = connect_timeout_s
+        self._always = {"user-agent": user_agent, "accept-encoding": "identity"}
+        # Silence is watched over by the reader of the stream, who alone knows what content is.
+        self._patience = {"timeout": {"connect": connect_timeout_s, "read": None, "write": None, "pool": None}}
         self._proxy = proxy
-        self._clients: dict[bool, httpx2.AsyncClient] = {}
-        self._making: dict[bool, asyncio.Task[httpx2.AsyncClient]] = {}
+        self._transports: dict[_Way, httpx2.AsyncHTTPTransport] = {}
+        self._making: dict[_Way, asyncio.Task[httpx2.AsyncHTTPTransport]] = {}
         self._background: set[asyncio.Task[Any]] = set()
 
-    async def warm(self, base_url: str = "https:") -> None:
-        """Load the library and make the client for such URLs, without disturbing the event loop."""
-        await self._client(base_url)
+    async def warm(self, base_url: str = "https://localhost") -> None:
+        """Load the library and make the pool for such URLs, without disturbing the event loop."""
+        await self._transport(base_url)
 
     async def send(self, request: Outgoing) -> Incoming:
         """Post the request and return when the headers of the answer are there."""
-        client = await self._client(request.url)
-        outgoing = client.build_request("POST", request.url, headers=request.headers, content=request.body)
-        return Incoming(await client.send(outgoing, stream=True), self)
+        transport = await self._transport(request.url)
+        import httpx2
+
+        outgoing = httpx2.Request(
+            "POST",
+            request.url,
+            headers={**self._always, **request.headers},
+            content=request.body,
+            extensions=self._patience,
+        )
+        response = await transport.handle_async_request(outgoing)
+        response.request = outgoing
+        return Incoming(response, self)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -128,49 +141,57 @@ class Http:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for client in self._clients.values():
-            await client.aclose()
-        self._clients.clear()
+        for transport in self._transports.values():
+            await transport.aclose()
+        self._transports.clear()
 
-    def keep(self, work: Any) -> None:
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a small piece of work to its end in the background."""
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def _client(self, url: str) -> httpx2.AsyncClient:
-        secure = not url.startswith("http:") or self._proxy is not None or _has_proxy()
-        client = self._clients.get(secure)
-        if client is not None:
-            return client
-        making = self._making.get(secure)
+    async def _transport(self, url: str) -> httpx2.AsyncHTTPTransport:
+        way = (not url.startswith("http:"), self._proxy or (_proxy_for(url) if _has_proxy() else None))
+        transport = self._transports.get(way)
+        if transport is not None:
+            return transport
+        making = self._making.get(way)
         if making is None:
-            making = asyncio.ensure_future(self._make(secure))
-            self._making[secure] = making
+            making = asyncio.ensure_future(self._make(way))
+            self._making[way] = making
         try:
             return await asyncio.shield(making)
         finally:
             if making.done():
-                self._making.pop(secure, None)
+                self._making.pop(way, None)
 
-    async def _make(self, secure: bool) -> httpx2.AsyncClient:
-        client = await asyncio.to_thread(_new_client, secure, self._agent, self._connect, self._proxy)
-        self._clients[secure] = client
-        return client
+    async def _make(self, way: _Way) -> httpx2.AsyncHTTPTransport:
+        transport = await asyncio.to_thread(_new_transport, *way)
+        self._transports[way] = transport
+        return transport
 
 
 def _has_proxy() -> bool:
     return any(os.environ.get(name) or os.environ.get(name.lower()) for name in _PROXY_VARIABLES)
 
 
-def _new_client(secure: bool, agent: str, connect: float, proxy: str | None) -> httpx2.AsyncClient:
+def _proxy_for(url: str) -> str | None:
+    """What the environment says for this URL, exceptions included."""
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(url)
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return None if not proxy or proxy_bypass(parts.netloc) else proxy
+
+
+def _new_transport(secure: bool, proxy: str | None) -> httpx2.AsyncHTTPTransport:
     import httpx2
 
-    return httpx2.AsyncClient(
-        verify=secure,
-        headers={"user-agent": agent, "accept-encoding": "identity"},
-        timeout=httpx2.Timeout(None, connect=connect),
+    return httpx2.AsyncHTTPTransport(
+        verify=secure or proxy is not None,
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=60.0),
         proxy=proxy,
-        follow_redirects=False,
     )

@@ -74,6 +74,7 @@ class Host:
         if self._warming is None:
             self._warming = asyncio.ensure_future(self._warm())
         if ended:
+            self._session.host_tools.disconnect()
             self._shutdown.request(EXIT_OK)
         else:
             self._reader.taken()

@@ -8,6 +8,7 @@ from typing import Any
 from pigeon.rpc.lanes import Job, Lanes
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.router import handler_for
+from pigeon.session.prompting import ABORTED_BEFORE
 from pigeon.session.session import Session
 from pigeon.transport.framing import Frame, TooLong
 from pigeon.wire import codec
@@ -18,7 +19,6 @@ from pigeon.wire.responses import failed, succeeded
 
 PARSE = "parse"
 MOST_IN_FLIGHT = 1000
-ABORTED_BEFORE = "The prompt was aborted before it started"
 _PROMPTS = (Prompt, AbortAndPrompt)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -12,6 +11,7 @@ from pigeon.agent.protocols import Publish
 from pigeon.agent.scope import Scope
 from pigeon.session.context import context_of
 from pigeon.session.cutting import Cut, cut_of
+from pigeon.session.hooks import Hooks, OwnSummary, Preparation
 from pigeon.session.journal import Journal
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.pruning import prunable, prune
@@ -19,7 +19,7 @@ from pigeon.session.summaries import HISTORY, PREFIX, Ask, Summariser, SummaryFa
 from pigeon.session.tokens import branch_tokens, estimated_tokens
 from pigeon.session.transcript import TouchedFiles
 from pigeon.wire.answers import Compacted
-from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.entries import CompactionEntry
 from pigeon.wire.errors import Aborted, Refusal
 from pigeon.wire.events import CompactionEnd, CompactionReason, CompactionStart, EntryAppended
@@ -58,27 +58,24 @@ class CompactionPolicy(Struct):
         return model.context_window - self.reserve(model)
 
 
-class Own(Protocol):
-    """Somebody who may cancel a compaction or bring a summary."""
-
-    async def before_compact(self, cut: Cut, reason: CompactionReason) -> Compacted | bool | None:
-        """A summary to use, true to cancel, none to go on."""
-        ...
-
-
 class Compaction:
     """Shrinks the conversation of a session."""
 
     def __init__(
-        self, journal: Callable[[], Journal], models: ModelChoice, summariser: Summariser, publish: Publish
+        self,
+        journal: Callable[[], Journal],
+        models: ModelChoice,
+        summariser: Summariser,
+        publish: Publish,
+        hooks: Hooks,
     ) -> None:
         self._journal = journal
         self._models = models
         self._summariser = summariser
         self._publish = publish
+        self._hooks = hooks
         self.enabled = True
         self.policy = CompactionPolicy()
-        self.own: Own | None = None
 
     def due(self) -> bool:
         """True if the context is nearly full."""
@@ -156,7 +153,7 @@ class Compaction:
         cut = self._cut(model)
         if cut is None or cut.empty:
             raise Refusal(NOTHING)
-        own = await self._own_summary(cut, reason)
+        own = await scope.wait(self._own_summary(cut, reason, tokens_before, instructions))
         summary, usage, files = own or await self._summarised(cut, model, reason, scope, instructions)
         scope.check()
         entry = journal.append(
@@ -180,17 +177,29 @@ class Compaction:
             details=files,
         )
 
-    async def _own_summary(self, cut: Cut, reason: CompactionReason) -> tuple[str, Usage | None, object] | None:
-        given = await self.own.before_compact(cut, reason) if self.own is not None else None
-        if given is True:
+    async def _own_summary(
+        self, cut: Cut, reason: CompactionReason, tokens_before: int, instructions: str | Absent
+    ) -> tuple[str, Usage | None, Json] | None:
+        """A summary that somebody else brings; raises `Aborted` if they say no."""
+        given = await self._hooks.before_compact(
+            Preparation(
+                reason=reason,
+                first_kept_entry_id=cut.first_kept,
+                tokens_before=tokens_before,
+                messages=[*cut.history, *cut.prefix],
+                kept_messages=cut.kept,
+                instructions=None if isinstance(instructions, Absent) else instructions,
+                previous_summary=cut.previous.summary if cut.previous else None,
+                will_retry=reason == "overflow",
+            )
+        )
+        if given is False:
             raise Aborted(CANCELLED)
-        if not isinstance(given, Compacted):
-            return None
-        return given.summary, None, given.details
+        return (given.summary, None, given.details) if isinstance(given, OwnSummary) else None
 
     async def _summarised(
         self, cut: Cut, model: Model, reason: CompactionReason, scope: Scope, instructions: str | Absent
-    ) -> tuple[str, Usage | None, object]:
+    ) -> tuple[str, Usage | None, Json]:
         files = TouchedFiles(cut.previous.details if cut.previous and cut.previous.from_hook is not True else None)
         files.note([*cut.history, *cut.prefix])
         ask = Ask(model=model, thinking=self._models.level, scope=scope, about=reason)

@@ -2,45 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from pigeon.agent.protocols import Tool, ToolMode
+from pigeon.agent.protocols import Spoken, Tool, ToolMode, Watch
 from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
 from pigeon.session.compaction import Compaction
+from pigeon.session.parts import Parts
+from pigeon.session.reminders import Reminders
 from pigeon.session.retry import Retry
-from pigeon.session.toolset import Toolset
+from pigeon.session.rules import StreamRules
 from pigeon.wire.commands import InterruptMode
 from pigeon.wire.inference import Failure, ModelRequest
-from pigeon.wire.messages import AssistantMessage
+from pigeon.wire.messages import AssistantMessage, Message
 
 
 class Conduct:
-    """What the loop asks its owner, answered from the session's parts."""
+    """Answers of the session; what may change between two questions is looked up each time."""
 
     def __init__(
         self,
-        request: Callable[[], ModelRequest],
-        toolset: Toolset,
+        request: Callable[[], Awaitable[ModelRequest]],
+        parts: Parts,
         retry: Retry,
         compaction: Compaction,
         activity: Activity,
     ) -> None:
         self._request = request
-        self._toolset = toolset
+        self._parts = parts
         self._retry = retry
         self._compaction = compaction
         self._activity = activity
+        self.rules: StreamRules | None = None
+        self.reminders: Reminders | None = None
         self.interrupt_mode: InterruptMode = "immediate"
         self.mode: ToolMode = "ordered"
+        self.prompt_of_run: str | None = None
 
-    def request(self) -> ModelRequest:
+    async def request(self) -> ModelRequest:
         """The next request."""
-        return self._request()
+        return await self._request()
 
     def tools(self) -> dict[str, Tool]:
         """The tools that can be called now."""
-        return self._toolset.active()
+        return self._parts.toolset.active()
 
     def tool_mode(self) -> ToolMode:
         """How the calls of one answer run."""
@@ -49,6 +54,21 @@ class Conduct:
     def interrupts(self) -> bool:
         """True if waiting steering skips calls that have not started."""
         return self.interrupt_mode == "immediate"
+
+    def watch(self) -> Watch | None:
+        """The stream rules, if there are any."""
+        return self.rules.watch() if self.rules is not None else None
+
+    async def final(self, message: Message) -> Message:
+        """Extensions may change a message before it goes on record."""
+        return await self._parts.hooks.message_end(message)
+
+    async def adds(self, answer: AssistantMessage, ends: bool) -> list[Spoken]:
+        """A rule that cut the answer, or a reminder of open tasks."""
+        said: list[Spoken] = list(await self.rules.adds()) if self.rules is not None else []
+        if said or not ends or self.reminders is None:
+            return said
+        return list(await self.reminders.adds(answer))
 
     async def between_turns(self, scope: Scope) -> None:
         """Make room if the last turn filled the context."""

@@ -36,6 +36,7 @@ class Cut(Struct):
     first_kept: str
     history: list[Message]
     prefix: list[Message]
+    kept: list[Message]
     previous: CompactionEntry | None
     kept_tokens: int
 
@@ -77,6 +78,7 @@ def cut_of(branch: Sequence[Kept], keep_tokens: int, most_kept: int) -> Cut | No
         first_kept=_first_kept(branch, pieces[at].line),
         history=[piece.message for piece in pieces[:start]],
         prefix=[piece.message for piece in pieces[start:at]],
+        kept=[piece.message for piece in pieces[at:]],
         previous=previous,
         kept_tokens=kept,
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
+from pigeon.session.hooks import Hooks
 from pigeon.session.journal import Journal
 from pigeon.session.kept import Kept
 from pigeon.wire.answers import CycledModel
@@ -35,27 +36,53 @@ class ScopedModel:
         self.level = level
 
 
+class Choices(Protocol):
+    """What there is to choose from, and what to begin with."""
+
+    @property
+    def models(self) -> ModelSource:
+        """Where models come from."""
+        ...
+
+    @property
+    def model(self) -> Model | None:
+        """The one to begin with."""
+        ...
+
+    @property
+    def thinking(self) -> ThinkingLevel:
+        """The level to begin with."""
+        ...
+
+    @property
+    def scoped(self) -> Sequence[ScopedModel]:
+        """What cycling goes through, if it was limited."""
+        ...
+
+    @property
+    def model_is_explicit(self) -> bool:
+        """True if the model was named when the process started."""
+        ...
+
+    @property
+    def hooks(self) -> Hooks:
+        """Who wants to know."""
+        ...
+
+
 class ModelChoice:
     """The current model. What was asked for last stays wanted, also while a model cannot do it."""
 
-    def __init__(
-        self,
-        source: ModelSource,
-        journal: Callable[[], Journal],
-        post: Callable[[Outbound], None],
-        model: Model | None,
-        wanted: ThinkingLevel,
-        scoped: Sequence[ScopedModel] = (),
-        explicit: bool = False,
-    ) -> None:
-        self._source = source
+    def __init__(self, parts: Choices, journal: Callable[[], Journal], post: Callable[[Outbound], None]) -> None:
+        self._source = parts.models
+        self._hooks = parts.hooks
         self._journal = journal
         self._post = post
-        self._scoped = list(scoped)
-        self._explicit = explicit
-        self._wanted: ThinkingLevel = wanted
-        self.model = model
-        self.level: ThinkingLevel = clamped(wanted, model)
+        self._scoped = list(parts.scoped)
+        self._explicit = parts.model_is_explicit
+        self._wanted: ThinkingLevel = parts.thinking
+        self.model = parts.model
+        self.level: ThinkingLevel = clamped(parts.thinking, parts.model)
 
     def enter_session(self) -> None:
         """Put the choice on record at the beginning of a conversation."""
@@ -67,7 +94,10 @@ class ModelChoice:
         """Take up what a conversation used last, unless a model was named when the process started."""
         reference, level = last_choice(branch)
         if not self._explicit and reference is not None:
+            previous = self.model
             self.model = self._source.find(*reference) or self.model
+            if self.model is not None and self.model is not previous:
+                self._hooks.model_selected(self.model, previous, "restore")
         if level is not None:
             self._wanted = level
         before, self.level = self.level, clamped(self._wanted, self.model)
@@ -87,7 +117,7 @@ class ModelChoice:
             model = self.model
         if model is None:
             raise Refusal(f"Model not found: {provider}/{model_id}")
-        self._choose(model)
+        self._choose(model, "set")
         return model
 
     def cycle(self) -> CycledModel | None:
@@ -100,7 +130,7 @@ class ModelChoice:
         chosen = candidates[(at + 1) % len(candidates)]
         if chosen.level is not None:
             self._wanted = chosen.level
-        self._choose(chosen.model)
+        self._choose(chosen.model, "cycle")
         return CycledModel(model=chosen.model, thinking_level=self.level, is_scoped=bool(self._scoped))
 
     def levels(self) -> list[ThinkingLevel]:
@@ -127,10 +157,11 @@ class ModelChoice:
         known = {model.reference for model in available}
         return [scoped for scoped in self._scoped if scoped.model.reference in known]
 
-    def _choose(self, model: Model) -> None:
-        self.model = model
+    def _choose(self, model: Model, how: Literal["set", "cycle"]) -> None:
+        previous, self.model = self.model, model
         self._record_model(model)
         self._apply_level()
+        self._hooks.model_selected(model, previous, how)
 
     def _record_model(self, model: Model) -> None:
         self._journal().append(ModelChange, provider=model.provider, model_id=model.id)

@@ -13,11 +13,13 @@ from pigeon.session.activity import Activity
 from pigeon.session.bus import Bus
 from pigeon.session.compaction import Compaction
 from pigeon.session.conduct import Conduct
+from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.queue import MessageQueue
 from pigeon.session.retry import Retry
 from pigeon.system import clock
 from pigeon.wire.events import AgentEnd, AgentSettled, MessageEnd, MessageStart, TurnEnd
 from pigeon.wire.inference import Failure
+from pigeon.wire.messages import CustomMessage
 
 
 class Runs:
@@ -42,6 +44,7 @@ class Runs:
         self._compaction = compaction
         self._recovered = False
         self._task: asyncio.Task[None] | None = None
+        self.hooks: Hooks = NoHooks()
         self.before_settled: Callable[[], None] = _nothing
 
     def start(self, opening: Sequence[Spoken], scope: Scope) -> None:
@@ -55,10 +58,18 @@ class Runs:
             result = await self._seen_through(await self._run(opening, scope, resumes=False), scope)
             while not scope.cancelled and not _failed(result) and len(self._queue):
                 result = await self._seen_through(await self._run((), scope, resumes=True), scope)
+            while not scope.cancelled and (more := await self._asked_on(result)):
+                result = await self._seen_through(await self._run(more, scope, resumes=False), scope)
         finally:
+            self._conduct.prompt_of_run = None
             self.before_settled()
             self._activity.end()
             await self._bus.publish(AgentSettled())
+
+    async def _asked_on(self, result: RunResult) -> list[CustomMessage]:
+        """What somebody wants done before the agent settles."""
+        stopped = result.answer.stop_reason if result.answer is not None else "error"
+        return await self.hooks.before_settle(stopped if stopped in ("error", "aborted") else "stop")
 
     async def _seen_through(self, result: RunResult, scope: Scope) -> RunResult:
         """The result after as many further tries as it takes or as are allowed, and with room for what comes next."""
@@ -105,7 +116,7 @@ class Runs:
 
     async def _crashed(self, error: Exception, scope: Scope) -> RunResult:
         """A defect of ours must not look like a hang: the run still ends, and says why."""
-        request = self._conduct.request()
+        request = await self._conduct.request()
         answer = Fold(request.model, clock.now_ms()).message(
             "aborted" if scope.cancelled else "error", error=f"Internal error: {type(error).__name__}: {error}"
         )

@@ -65,10 +65,13 @@ class SessionStore:
 
     def sync(self) -> None:
         """Make sure that the disk has everything."""
-        if self._file is not None and not self._failing:
-            try:
-                self._file.sync()
-            except OSError as error:
+        file = self._file
+        if file is None or self._failing:
+            return
+        try:
+            file.sync()
+        except OSError as error:
+            if self._file is file:
                 self._failed(error)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from pigeon.session.journal import Journal
 from pigeon.session.kept import Kept, kept_from_line
-from pigeon.session.shelf import Shelf
+from pigeon.session.parts import Parts
 from pigeon.wire import codec
 from pigeon.wire.answers import ForkMessage
 from pigeon.wire.base import ABSENT, Absent
@@ -48,12 +48,13 @@ class Switching:
 
     def __init__(
         self,
-        shelf: Shelf,
+        parts: Parts,
         current: Callable[[], Journal],
         settle: Callable[[], Awaitable[None]],
         enter: Callable[[Journal, Reason], None],
     ) -> None:
-        self._shelf = shelf
+        self._shelf = parts.shelf
+        self._hooks = parts.hooks
         self._current = current
         self._settle = settle
         self._enter = enter
@@ -64,7 +65,7 @@ class Switching:
         if await self.veto.switch("new", None):
             return True
         await self._settle()
-        self._enter(self._shelf.new(self._current().cwd, parent or ABSENT), "new")
+        await self._change(self._shelf.new(self._current().cwd, parent or ABSENT), "new")
         return False
 
     async def open(self, path: str) -> bool:
@@ -75,7 +76,7 @@ class Switching:
             await self._settle()
         journal = self._shelf.open(path, self._current().cwd, self._current())
         await self._settle()
-        self._enter(journal, "resume")
+        await self._change(journal, "resume")
         return False
 
     async def fork(self, entry_id: str, name: Literal["forking", "branching"]) -> tuple[str, bool]:
@@ -86,7 +87,7 @@ class Switching:
         await self._settle()
         line = self._current().line(entry_id)
         assert line is not None
-        self._branch_off(line.parent_id)
+        await self._branch_off(line.parent_id)
         return text, False
 
     async def clone(self) -> bool:
@@ -97,13 +98,19 @@ class Switching:
         if await self.veto.fork(leaf, "at"):
             return True
         await self._settle()
-        self._branch_off(self._current().leaf_id)
+        await self._branch_off(self._current().leaf_id)
         return False
 
-    def _branch_off(self, leaf: str | None) -> None:
+    async def _change(self, journal: Journal, reason: Reason) -> None:
+        previous = self._current().file
+        await self._hooks.session_ending(reason, journal.file)
+        self._enter(journal, reason)
+        await self._hooks.session_started(reason, previous)
+
+    async def _branch_off(self, leaf: str | None) -> None:
         journal = self._current()
         lines = copied_path(journal.path_to(leaf), journal.lines)
-        self._enter(self._shelf.copy(lines, journal.cwd, journal.file or ABSENT), "fork")
+        await self._change(self._shelf.copy(lines, journal.cwd, journal.file or ABSENT), "fork")
 
     def _text(self, entry_id: str, name: str) -> str:
         line = self._current().line(entry_id)

@@ -38,6 +38,10 @@ class Toolset:
             if name not in before:
                 self.offer(name)
 
+    def tool(self, name: str) -> Tool | None:
+        """One tool, active or not."""
+        return self._lent.get(name) or self._tools.get(name)
+
     def active(self) -> dict[str, Tool]:
         """The tools that can be called now."""
         return {name: self._tool(name) for name in self._active}

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
 from pigeon.session.bus import Bus
+from pigeon.session.hooks import Hooks
 from pigeon.session.journal import Journal
+from pigeon.system import clock
 from pigeon.system.shell import ShellMissing, ShellResult, Workplace, run_shell
 from pigeon.wire.answers import BashResult
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -24,18 +26,22 @@ class UserShell:
     """Runs the protocol's `bash` commands."""
 
     def __init__(
-        self, place: Workplace, bus: Bus, journal: Callable[[], Journal], activity: Activity, now: Callable[[], int]
+        self, place: Workplace, bus: Bus, journal: Callable[[], Journal], activity: Activity, hooks: Hooks
     ) -> None:
         self.place = place
         self._bus = bus
         self._journal = journal
         self._activity = activity
-        self._now = now
+        self._hooks = hooks
         self._running: set[Scope] = set()
         self._waiting: list[BashExecutionMessage] = []
 
     async def run(self, command: str, excluded: bool, id: Json | Absent) -> BashResult:
         """Run a command to its end; raises a `Refusal` when the shell cannot start."""
+        given = await self._hooks.user_bash(command, excluded, self.place.cwd)
+        if given is not None:
+            self._keep(command, given, excluded)
+            return given
         scope = Scope()
         self._running.add(scope)
 
@@ -48,8 +54,9 @@ class UserShell:
             raise Refusal(str(error)) from None
         finally:
             self._running.discard(scope)
-        self._keep(command, result, excluded)
-        return answer_of(result)
+        answer = answer_of(result)
+        self._keep(command, answer, excluded)
+        return answer
 
     def abort(self) -> None:
         """Kill every running command."""
@@ -62,15 +69,15 @@ class UserShell:
         for message in waiting:
             self._journal().append_message(message)
 
-    def _keep(self, command: str, result: ShellResult, excluded: bool) -> None:
+    def _keep(self, command: str, result: BashResult, excluded: bool) -> None:
         message = BashExecutionMessage(
             command=command,
             output=result.output,
-            exit_code=ABSENT if result.exit_code is None else result.exit_code,
+            exit_code=result.exit_code,
             cancelled=result.cancelled,
             truncated=result.truncated,
-            full_output_path=result.full_output_path or ABSENT,
-            timestamp=self._now(),
+            full_output_path=result.full_output_path,
+            timestamp=clock.now_ms(),
             exclude_from_context=True if excluded else ABSENT,
         )
         self._waiting.append(message)

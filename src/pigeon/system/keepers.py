@@ -160,14 +160,17 @@ def _request(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> bytes:
 
 
 def _forked(nursery: Nursery, request: bytes) -> Kept | None:
-    leash, theirs = socket.socketpair()
     read_end, write_end = os.pipe()
-    _widen(write_end)
     try:
-        asked = nursery.fork_keeper(theirs, write_end)
-    finally:
-        theirs.close()
+        leash, theirs = socket.socketpair()
+    except OSError:
+        os.close(read_end)
         os.close(write_end)
+        raise
+    _widen(write_end)
+    asked = nursery.fork_keeper(theirs, write_end)
+    theirs.close()
+    os.close(write_end)
     try:
         leash.settimeout(5)
         leash.sendall(len(request).to_bytes(4, "big") + request)

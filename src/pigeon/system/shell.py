@@ -110,12 +110,10 @@ async def run_shell(
     stopping = _Stopping(process, scope, timeout)
     try:
         await _pump(process, capture, on_output, on_progress)
-        code = await process.wait()
+        code = await _exit_code(process, place)
         if stopping.cause is not None:
             await process.gone(GONE_WITHIN)
-    except OSError as error:
-        raise _cannot_run(place, error) from error
-    except asyncio.CancelledError:
+    except BaseException:
         process.kill()
         raise
     finally:
@@ -129,6 +127,13 @@ async def _started(command: str, place: Workplace) -> Process:
     try:
         return await start(place.shell.argv(command), cwd=place.cwd, env=place.environment())
     except (OSError, ValueError) as error:
+        raise _cannot_run(place, error) from error
+
+
+async def _exit_code(process: Process, place: Workplace) -> int:
+    try:
+        return await process.wait()
+    except OSError as error:
         raise _cannot_run(place, error) from error
 
 

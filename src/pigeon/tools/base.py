@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent
+from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 from pigeon.wire.inference import ToolSpec
 
@@ -75,6 +77,16 @@ class BaseTool:
     async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
         """Do it; raise `ToolFailed` to fail with details."""
         raise NotImplementedError
+
+
+def whole_number(arguments: dict[str, Json], name: str, default: int) -> int:
+    """A numeric argument that counts something: at least 1, the default if it is not given."""
+    value = arguments.get(name)
+    if value is None:
+        return default
+    if not math.isfinite(value) or value < 1:
+        raise ToolFailed(f"Invalid {name}: {value}. It must be at least 1.")
+    return int(value)
 
 
 def text_outcome(text: str, details: Any | Absent = ABSENT) -> ToolOutcome:

@@ -6,6 +6,9 @@ from msgspec import Struct
 
 CONTEXT = 4
 MOST_STEPS = 400
+MOST_WORK = 20_000_000
+LONGEST_LISTING = 100_000
+LONGEST_PATCH = 1_000_000
 
 
 class Change(Struct, frozen=True):
@@ -21,17 +24,21 @@ class Difference(Struct, frozen=True):
     """What the details of an edit show."""
 
     listing: str
-    patch: str
+    patch: str | None
     first_changed_line: int | None
 
 
 def difference(old: str, new: str, path: str) -> Difference:
-    """Compare; lines end at newlines only."""
+    """Compare; lines end at newlines only. A listing that is too long is cut, a patch that is too long left out."""
     before, after = _lines(old), _lines(new)
     changes = changed_runs(before, after)
+    listing = _listing(before, after, changes)
+    patch = _patch(before, after, changes, path)
+    if len(listing) > LONGEST_LISTING:
+        listing = listing[: listing.rfind("\n", 0, LONGEST_LISTING)] + "\n ... (cut)"
     return Difference(
-        listing=_listing(before, after, changes),
-        patch=_patch(before, after, changes, path),
+        listing=listing,
+        patch=patch if len(patch) <= LONGEST_PATCH else None,
         first_changed_line=changes[0].new_start + 1 if changes else None,
     )
 
@@ -58,7 +65,8 @@ def _trace(old: list[str], new: list[str]) -> list[dict[int, int]] | None:
     """Myers' greedy search: the furthest points per number of steps, or nothing if it takes too many steps."""
     furthest = {1: 0}
     trace: list[dict[int, int]] = []
-    for steps in range(min(len(old) + len(new), MOST_STEPS) + 1):
+    size = len(old) + len(new)
+    for steps in range(min(size, MOST_STEPS, 10 + MOST_WORK // max(1, size)) + 1):
         trace.append(dict(furthest))
         for diagonal in range(-steps, steps + 1, 2):
             down = diagonal == -steps or (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, ClassVar
 
 from pigeon.system.files import error_code, finished_in_thread, read_whole, replace_file, turn_on
@@ -81,15 +82,16 @@ class EditTool(BaseTool):
         async with turn_on(target):
             run.scope.check()
             try:
-                data = await finished_in_thread(lambda: read_whole(target, BIGGEST_FILE))
-                run.scope.check()
-                edited, changes = await finished_in_thread(lambda: edited_file(data, edits, path))
+                data = await run.scope.wait(asyncio.to_thread(read_whole, target, BIGGEST_FILE))
+                edited, changes = await run.scope.wait(asyncio.to_thread(edited_file, data, edits, path))
                 run.scope.check()
                 await finished_in_thread(lambda: replace_file(target, edited))
             except OSError as error:
                 raise ToolFailed(f"Could not edit file: {path}. Error code: {error_code(error)}.") from error
             run.scope.check()
-        details: dict[str, Json] = {"diff": changes.listing, "patch": changes.patch}
+        details: dict[str, Json] = {"diff": changes.listing}
+        if changes.patch is not None:
+            details["patch"] = changes.patch
         if changes.first_changed_line is not None:
             details["firstChangedLine"] = changes.first_changed_line
         return text_outcome(f"Successfully replaced {len(edits)} block(s) in {path}.", details)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from pigeon.system.truncation import MAX_BYTES, Limits, head_of, human_size
-from pigeon.tools.base import BaseTool, Running, text_outcome
+from pigeon.tools.base import BaseTool, Running, text_outcome, whole_number
 from pigeon.tools.paths import resolved_for_reading
 from pigeon.tools.ripgrep import TIME_BOX, ripgrep
 from pigeon.wire.base import ABSENT, Json
@@ -49,7 +49,7 @@ class FindTool(BaseTool):
         folder = resolved_for_reading(str(arguments.get("path") or "."), self._cwd)
         if not _is_folder(folder):
             raise ToolFailed(f"Path not found: {folder}")
-        limit = max(1, int(arguments.get("limit") or DEFAULT_LIMIT))
+        limit = whole_number(arguments, "limit", DEFAULT_LIMIT)
         paths = _Paths(_test(str(arguments["pattern"]), folder), limit)
         ended = await ripgrep(["--files", "--null"], folder, run.scope, paths.take, self._time_box)
         if ended.code == 2 and ended.complaint and not paths.found:

@@ -125,5 +125,10 @@ def _class(pattern: str, at: int) -> tuple[str, int]:
         return r"\[", at
     body = pattern[at:end]
     negated = body[:1] in ("!", "^")
-    body = re.sub(r"([\\\[\]^&~|])", r"\\\1", body[1:] if negated else body)
-    return f"(?!/)[{'^' if negated else ''}{body}]", end + 1
+    members = re.findall(r"(.)-(.)|(.)", body[1:] if negated else body, re.DOTALL)
+    inside = "".join(f"{_quoted(a)}-{_quoted(b)}" if a else _quoted(single) for a, b, single in members)
+    return f"(?!/)[{'^' if negated else ''}{inside}]", end + 1
+
+
+def _quoted(character: str) -> str:
+    return character if character.isalnum() else f"\\{character}"

@@ -8,7 +8,7 @@ from typing import ClassVar
 from msgspec import Struct, field
 
 from pigeon.system.truncation import MAX_BYTES, Limits, head_of, human_size
-from pigeon.tools.base import BaseTool, Running, text_outcome
+from pigeon.tools.base import BaseTool, Running, text_outcome, whole_number
 from pigeon.tools.paths import resolved_for_reading
 from pigeon.tools.ripgrep import TIME_BOX, Ended, ripgrep
 from pigeon.wire.base import ABSENT, Json
@@ -55,7 +55,7 @@ class GrepTool(BaseTool):
         """Search; a pattern that ripgrep refuses is an error with its reason."""
         target = resolved_for_reading(str(arguments.get("path") or "."), self._cwd)
         folder, name = _place(target)
-        hits = _Hits(max(1, int(arguments.get("limit") or DEFAULT_LIMIT)))
+        hits = _Hits(whole_number(arguments, "limit", DEFAULT_LIMIT))
         ended = await ripgrep([*_options(arguments), "--", name], folder, run.scope, hits.take, self._time_box)
         if ended.code == 2 and ended.complaint and not hits.lines:
             raise ToolFailed(ended.complaint.removeprefix("rg: "))
@@ -81,8 +81,8 @@ def _options(arguments: dict[str, Json]) -> list[str]:
         options.append("--fixed-strings")
     if arguments.get("ignoreCase"):
         options.append("--ignore-case")
-    if context := min(MOST_CONTEXT, max(0, int(arguments.get("context") or 0))):
-        options.append(f"--context={context}")
+    if arguments.get("context"):
+        options.append(f"--context={min(MOST_CONTEXT, whole_number(arguments, 'context', 1))}")
     if glob := str(arguments.get("glob") or ""):
         # A plain --glob would bring back what .gitignore leaves out; a file type does not.
         by_name = "/" not in glob and not glob.startswith("!")

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pigeon.system.files import error_text
 from pigeon.system.truncation import MAX_BYTES, Limits, head_of, human_size
-from pigeon.tools.base import BaseTool, Running, text_outcome
+from pigeon.tools.base import BaseTool, Running, text_outcome, whole_number
 from pigeon.tools.paths import resolved_for_reading
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
@@ -43,7 +43,7 @@ class LsTool(BaseTool):
     async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
         """List it."""
         folder = resolved_for_reading(str(arguments.get("path") or "."), self._cwd)
-        limit = max(1, int(arguments.get("limit") or DEFAULT_LIMIT))
+        limit = whole_number(arguments, "limit", DEFAULT_LIMIT)
         names, more = await run.scope.wait(asyncio.to_thread(_listed, folder, limit))
         if not names:
             return text_outcome("(empty directory)")

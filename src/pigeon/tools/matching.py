@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-FUZZY_AT_MOST = 8 << 20
+FUZZY_AT_MOST = 4 << 20
 _LOOKALIKES = {
     **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b"), "'"),
     **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f"), '"'),
@@ -130,6 +130,9 @@ def _pieces(line: str) -> list[tuple[str, int, int]]:
     stripped = line.rstrip()
     if stripped.isascii():
         return [(stripped, 0, len(stripped))] if stripped else []
+    alike = stripped.translate(_LOOKALIKES)
+    if unicodedata.is_normalized("NFKC", alike):
+        return [(alike, 0, len(alike))]
     pieces = [(_simple(match.group()), match.start(), match.end()) for match in _CLUSTER.finditer(stripped)]
     while pieces and not pieces[-1][0].strip():
         pieces.pop()

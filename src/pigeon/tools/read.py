@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pigeon.system.files import error_text, open_regular, read_whole
 from pigeon.system.truncation import MAX_BYTES, MAX_LINES, Shown, head_of, human_size
-from pigeon.tools.base import BaseTool, Running, text_outcome
+from pigeon.tools.base import BaseTool, Running, text_outcome, whole_number
 from pigeon.tools.paths import resolved_for_reading
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
@@ -60,21 +60,15 @@ class ReadTool(BaseTool):
         from pigeon.tools.lines import lines_of
 
         path = str(arguments["path"])
-        first = max(1, int(arguments.get("offset") or 1))
-        count = arguments.get("limit")
-        if count is not None and count < 1:
-            raise ToolFailed(f"Invalid limit: {count}. It must be at least 1.")
+        first = whole_number(arguments, "offset", 1) if arguments.get("offset") else 1
+        count = None if arguments.get("limit") is None else whole_number(arguments, "limit", 1)
         target = await run.scope.wait(asyncio.to_thread(resolved_for_reading, path, self._cwd))
         try:
             kind = await run.scope.wait(asyncio.to_thread(_sniffed, target))
             if kind is not None:
                 image = await run.scope.wait(asyncio.to_thread(_image, target, kind, self._resize_images()))
                 return _image_outcome(image, self._sees_images())
-            lines = await run.scope.wait(
-                asyncio.to_thread(
-                    lines_of, target, first, None if count is None else int(count), lambda: run.scope.cancelled
-                )
-            )
+            lines = await run.scope.wait(asyncio.to_thread(lines_of, target, first, count, lambda: run.scope.cancelled))
         except OSError as error:
             deed = "read" if isinstance(error, IsADirectoryError) else "access"
             raise ToolFailed(error_text(error, deed, target)) from error

@@ -212,6 +212,15 @@ class Tree(Record, kw_only=True):
     leaf_id: str | None
 
 
+class Navigated(Record, kw_only=True):
+    """Answer of `navigate_tree`; `text` is the message that was taken back for editing."""
+
+    cancelled: bool
+    leaf_id: str | None
+    text: str | Absent = ABSENT
+    summary_entry_id: str | Absent = ABSENT
+
+
 class SessionRow(Record, kw_only=True):
     """One session of `list_sessions`."""
 

@@ -15,7 +15,7 @@ from pigeon.wire.host_tools import HostTool, HostToolOutcome
 from pigeon.wire.images import ImageInput
 from pigeon.wire.messages import Attachment
 from pigeon.wire.model import Model, ThinkingLevel
-from pigeon.wire.todos import TodoPhase
+from pigeon.wire.todos import TodoPhaseGiven
 
 Lane = Literal["control", "session", "beside"]
 QueueMode = Literal["all", "one-at-a-time"]
@@ -285,6 +285,17 @@ class GetTree(Command, tag="get_tree", kw_only=True):
     answer = answers.Tree
 
 
+class NavigateTree(Command, tag="navigate_tree", kw_only=True):
+    """Go to another entry of the session, with a summary of the branch that is left if `summarize` says so."""
+
+    lane = "beside"
+    answer = answers.Navigated
+    entry_id: str
+    summarize: bool | Absent = ABSENT
+    custom_instructions: str | Absent = ABSENT
+    label: str | Absent = ABSENT
+
+
 class ListSessions(Command, tag="list_sessions", kw_only=True):
     """Sessions on disk, newest first, a page at a time."""
 
@@ -316,7 +327,7 @@ class SetTodos(Command, tag="set_todos", kw_only=True):
     """Replace the plan."""
 
     answer = answers.TodoPhases
-    phases: list[TodoPhase]
+    phases: list[TodoPhaseGiven]
 
 
 class SetHostTools(Command, tag="set_host_tools", kw_only=True):
@@ -361,7 +372,7 @@ ALL: tuple[type[Command], ...] = (
     SetSteeringMode, SetFollowUpMode, SetInterruptMode, SetAutoCompaction, SetAutoRetry, AbortRetry, Compact,
     Bash, AbortBash,
     NewSession, SwitchSession, Fork, Branch, Clone, GetForkMessages, GetBranchMessages, GetEntries, GetTree,
-    ListSessions, SetSessionName, ExportHtml,
+    NavigateTree, ListSessions, SetSessionName, ExportHtml,
     SetTodos, SetHostTools, HostToolUpdate, HostToolResult, ExtensionUiResponse,
 )  # fmt: skip
 OLD_NAMES = {"queue_message": "steer", "reset": "new_session", "set_queue_mode": "set_steering_mode"}

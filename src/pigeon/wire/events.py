@@ -15,6 +15,7 @@ from pigeon.wire.dialogs import DialogRequest
 from pigeon.wire.entries import Entry
 from pigeon.wire.host_tools import HostToolCall, HostToolCancel
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
+from pigeon.wire.rules import Rule
 from pigeon.wire.todos import TodoTask
 from pigeon.wire.usage import Usage
 
@@ -286,7 +287,7 @@ class BashExecutionUpdate(Event, tag="bash_execution_update", kw_only=True):
 class TtsrTriggered(Event, tag="ttsr_triggered", kw_only=True):
     """A stream rule matched: the stream is cut and resumes with the rule."""
 
-    rules: list[dict[str, Json]]
+    rules: list[Rule]
 
 
 class TodoReminder(Event, tag="todo_reminder", kw_only=True):

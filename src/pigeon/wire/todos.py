@@ -30,16 +30,16 @@ class TodoPhase(Record, kw_only=True):
 class TodoTaskGiven(Record, kw_only=True):
     """A task as a host may write it; what is null or left out is filled in."""
 
-    id: str | None | Absent = ABSENT
+    id: str | Absent | None = ABSENT
     content: str
-    status: TodoStatus | None | Absent = ABSENT
-    notes: str | list[str] | None | Absent = ABSENT
-    details: str | None | Absent = ABSENT
+    status: TodoStatus | Absent | None = ABSENT
+    notes: str | list[str] | Absent | None = ABSENT
+    details: str | Absent | None = ABSENT
 
 
 class TodoPhaseGiven(Record, kw_only=True):
     """A phase as a host may write it."""
 
-    id: str | None | Absent = ABSENT
+    id: str | Absent | None = ABSENT
     name: str
     tasks: list[TodoTaskGiven]

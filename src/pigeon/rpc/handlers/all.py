@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
-from pigeon.rpc.handlers import dialogs, later, models, modes, prompting, sessions, shell, state
+from pigeon.rpc.handlers import (
+    dialogs,
+    export,
+    host_tools,
+    models,
+    modes,
+    prompting,
+    sessions,
+    shell,
+    state,
+    todos,
+)
 
-__all__ = ["dialogs", "later", "models", "modes", "prompting", "sessions", "shell", "state"]
+__all__ = [
+    "dialogs", "export", "host_tools", "models", "modes", "prompting", "sessions", "shell", "state", "todos",
+]  # fmt: skip

@@ -31,28 +31,28 @@ def set_follow_up_mode(cmd: SetFollowUpMode, s: Session) -> None:
 @handles(SetInterruptMode)
 def set_interrupt_mode(cmd: SetInterruptMode, s: Session) -> None:
     """In force at the next tool call."""
-    s.conduct.interrupt_mode = cmd.mode
+    s.work.conduct.interrupt_mode = cmd.mode
 
 
 @handles(SetAutoRetry)
 def set_auto_retry(cmd: SetAutoRetry, s: Session) -> None:
     """In force at the next failure."""
-    s.retry.enabled = cmd.enabled
+    s.work.retry.enabled = cmd.enabled
 
 
 @handles(AbortRetry)
 def abort_retry(cmd: AbortRetry, s: Session) -> None:
     """A waiting retry ends the run; a request that is under way goes on."""
-    s.retry.cancel()
+    s.work.retry.cancel()
 
 
 @handles(SetAutoCompaction)
 def set_auto_compaction(cmd: SetAutoCompaction, s: Session) -> None:
     """In force at the next check."""
-    s.compaction.enabled = cmd.enabled
+    s.work.compaction.enabled = cmd.enabled
 
 
 @handles(Compact)
 async def compact(cmd: Compact, s: Session) -> Compacted:
     """The active run is aborted first and not resumed."""
-    return await s.compact(cmd.custom_instructions)
+    return await s.work.compact(cmd.custom_instructions)

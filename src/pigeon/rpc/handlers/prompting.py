@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from pigeon.rpc.router import handles
 from pigeon.session.prompting import Says
 from pigeon.session.session import Session
@@ -10,34 +12,36 @@ from pigeon.wire.commands import Abort, AbortAndPrompt, ClearQueue, FollowUp, Pr
 
 
 @handles(Prompt)
-def prompt(cmd: Prompt, s: Session) -> None:
-    """Accepted or refused at once; the run itself goes on in the background."""
-    s.prompting.prompt(Says(cmd.message, cmd.images, cmd.attachments), cmd.streaming_behavior)
+def prompt(cmd: Prompt, s: Session) -> Awaitable[None] | None:
+    """Answered when it is accepted or refused; the run itself goes on in the background."""
+    return s.prompting.prompt(Says(cmd.message, cmd.images, cmd.attachments), cmd.streaming_behavior)
 
 
 @handles(Steer)
-def steer(cmd: Steer, s: Session) -> None:
+def steer(cmd: Steer, s: Session) -> Awaitable[None] | None:
     """Never starts a run."""
-    s.prompting.queue(Says(cmd.message, cmd.images, cmd.attachments), "steering")
+    return s.prompting.queue(Says(cmd.message, cmd.images, cmd.attachments), "steering")
 
 
 @handles(FollowUp)
-def follow_up(cmd: FollowUp, s: Session) -> None:
+def follow_up(cmd: FollowUp, s: Session) -> Awaitable[None] | None:
     """Never starts a run."""
-    s.prompting.queue(Says(cmd.message, cmd.images, cmd.attachments), "followUp")
+    return s.prompting.queue(Says(cmd.message, cmd.images, cmd.attachments), "followUp")
 
 
 @handles(Abort)
 async def abort(cmd: Abort, s: Session) -> None:
     """Answered when everything has ended."""
-    await s.abort()
+    await s.work.abort()
 
 
 @handles(AbortAndPrompt)
 async def abort_and_prompt(cmd: AbortAndPrompt, s: Session) -> None:
     """The aborted run's last events come before the answer, the new run's first after it."""
-    await s.abort()
-    s.prompting.prompt(Says(cmd.message, cmd.images, cmd.attachments))
+    await s.work.abort()
+    waiting = s.prompting.prompt(Says(cmd.message, cmd.images, cmd.attachments))
+    if waiting is not None:
+        await waiting
 
 
 @handles(ClearQueue)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pigeon.rpc.router import handles
 from pigeon.session import catalog
 from pigeon.session.naming import clean_name
+from pigeon.session.navigation import Wish
 from pigeon.session.session import Session
 from pigeon.session.switching import fork_messages
 from pigeon.session.tree import raw_entry, tree_of
@@ -90,3 +91,10 @@ def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
     folders = s.shelf.folders() if cmd.scope == "all" else [s.shelf.folder]
     rows, cursor = catalog.listed(folders, None if isinstance(cmd.cursor, Absent) else cmd.cursor, cmd.limit)
     return answers.Sessions(sessions=rows, next_cursor=ABSENT if cursor is None else cursor)
+
+
+@handles(c.NavigateTree)
+async def navigate_tree(cmd: c.NavigateTree, s: Session) -> answers.Navigated:
+    """The active run is aborted first; an aborted summary leaves everything where it was."""
+    wish = Wish(summarize=cmd.summarize is True, instructions=cmd.custom_instructions, label=cmd.label)
+    return await s.work.navigate(cmd.entry_id, wish)

@@ -24,15 +24,15 @@ def get_state(cmd: GetState, s: Session) -> answers.State:
         is_compacting=s.activity.compacting,
         steering_mode=s.queue.steering_mode,
         follow_up_mode=s.queue.follow_up_mode,
-        interrupt_mode=s.conduct.interrupt_mode,
+        interrupt_mode=s.work.conduct.interrupt_mode,
         session_file=s.journal.file or ABSENT,
         session_id=s.journal.session_id,
         session_name=name_of(s.journal.lines) or ABSENT,
-        auto_compaction_enabled=s.compaction.enabled,
+        auto_compaction_enabled=s.work.compaction.enabled,
         message_count=len(s.context),
         pending_message_count=queued,
         queued_message_count=queued,
-        todo_phases=[],
+        todo_phases=s.todos.phases,
     )
 
 

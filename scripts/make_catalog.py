@@ -1,0 +1,124 @@
+"""Makes the built-in catalogue from the model list of the npm package `@earendil-works/pi-ai`.
+
+    npm install --prefix /tmp/models @earendil-works/pi-ai@0.87.1
+    python scripts/make_catalog.py /tmp/models/node_modules/@earendil-works/pi-ai
+
+Only facts are taken (ids, names, prices, sizes, abilities, level names), for the providers of `known.py` and the APIs
+that Pigeon speaks. The output is sorted, so that a new run shows what changed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+
+from pigeon.providers.catalog.known import KNOWN  # noqa: E402
+
+TARGET = ROOT / "src" / "pigeon" / "providers" / "catalog" / "data"
+APIS = {
+    "anthropic-messages",
+    "openai-completions",
+    "openai-responses",
+    "azure-openai-responses",
+    "google-generative-ai",
+}
+MISTRAL = {"mistral-conversations": ("openai-completions", "https://api.mistral.ai/v1")}
+FLAGS = {
+    "allowEmptySignature",
+    "cacheControlFormat",
+    "chatTemplateArgs",
+    "chatTemplateKwargs",
+    "forceAdaptiveThinking",
+    "maxTokensField",
+    "requiresReasoningContentOnAssistantMessages",
+    "sendSessionAffinityHeaders",
+    "sessionAffinityFormat",
+    "supportsCacheControlOnTools",
+    "supportsDeveloperRole",
+    "supportsEagerToolInputStreaming",
+    "supportsLongCacheRetention",
+    "supportsReasoningEffort",
+    "supportsStore",
+    "supportsUsageInStreaming",
+    "thinkingFormat",
+    "zaiToolStream",
+}
+# A router lists hundreds of models; these are the families that people code with.
+FAMILIES = re.compile(
+    r"^(anthropic/claude|openai/(gpt-[4-9]|gpt-oss|o[134])|google/gemini-[23]|x-ai/grok-(4|code)|deepseek/deepseek-(v|r|chat)"
+    r"|moonshotai/kimi|z-?ai/glm-(4\.[5-9]|[5-9])|qwen/qwen3|mistralai/(devstral|codestral|mistral-(large|medium))"
+    r"|minimax/|meta-llama/llama-4|meta/|nvidia/nemotron|openrouter/auto|xai/grok|alibaba/qwen3|mistral/devstral)"
+)
+SELECTED = {"openrouter", "vercel-ai-gateway"}
+
+
+def main(package: str) -> None:
+    """Write one file for each known provider."""
+    source = Path(package) / "dist" / "providers" / "data"
+    TARGET.mkdir(parents=True, exist_ok=True)
+    for provider in KNOWN:
+        path = source / f"{provider}.json"
+        if not path.exists():
+            print(f"{provider}: not in the package", file=sys.stderr)  # noqa: T201
+            continue
+        models = [reduced(raw) for raw in entries(json.loads(path.read_text())) if wanted(provider, raw)]
+        models.sort(key=lambda model: str(model["id"]))
+        (TARGET / f"{provider}.json").write_text(printed(models))
+        print(f"{provider}: {len(models)} models")  # noqa: T201
+
+
+def entries(groups: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The models of all APIs that Pigeon speaks."""
+    found = []
+    for api, models in groups.items():
+        for raw in models.values():
+            if api in MISTRAL:
+                new_api, base_url = MISTRAL[api]
+                found.append({**raw, "api": new_api, "baseUrl": base_url})
+            elif api in APIS:
+                found.append(raw)
+    return found
+
+
+def wanted(provider: str, raw: dict[str, Any]) -> bool:
+    """True unless a router's selection leaves the model out."""
+    return provider not in SELECTED or bool(FAMILIES.match(raw["id"]))
+
+
+def reduced(raw: dict[str, Any]) -> dict[str, Any]:
+    """The facts that Pigeon uses."""
+    keys = ("id", "name", "api", "baseUrl", "reasoning", "input", "cost", "contextWindow", "maxTokens")
+    model = {key: raw[key] for key in keys}
+    # A router that picks the model has no price of its own; the list says so with a negative one.
+    model["cost"] = {key: max(0, price) if key != "tiers" else price for key, price in raw["cost"].items()}
+    if raw.get("thinkingLevelMap"):
+        model["thinkingLevelMap"] = raw["thinkingLevelMap"]
+    compat = {key: value for key, value in (raw.get("compat") or {}).items() if key in FLAGS}
+    if compat:
+        model["compat"] = dict(sorted(compat.items()))
+    return model
+
+
+def printed(models: list[dict[str, Any]]) -> str:
+    """The file: what all models share once, then a line for each."""
+    shared = {
+        key: models[0][key]
+        for key in ("api", "baseUrl")
+        if models and all(model[key] == models[0][key] for model in models)
+    }
+    lines = [
+        json.dumps({k: v for k, v in model.items() if k not in shared}, separators=(",", ":"), ensure_ascii=False)
+        for model in models
+    ]
+    head = json.dumps(shared, separators=(",", ":"))
+    return '{"shared":' + head + ',"models":[\n' + ",\n".join(lines) + "\n]}\n"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

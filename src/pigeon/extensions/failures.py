@@ -1,0 +1,44 @@
+"""How extensions fail: each way has a type, and a text that can be shown."""
+
+from __future__ import annotations
+
+LONGEST_TEXT = 4000
+
+
+class ExtensionFailed(Exception):
+    """An extension did not do what it was asked to do; the text says why."""
+
+
+class TookTooLong(ExtensionFailed):
+    """A handler's time was over."""
+
+
+class Unresponsive(ExtensionFailed):
+    """The extension's thread is held up by its own code, so nothing can be asked of it now."""
+
+
+class Interrupted(BaseException):
+    """Raised inside an extension's thread to end code that does not return. Not an `Exception`, so that a broad
+    `except` does not keep it."""
+
+
+class NotBound(RuntimeError):
+    """Something was asked of the session before there was one, or after it was gone."""
+
+
+def text_of_error(error: BaseException) -> str:
+    """What to show of an exception, whatever it is."""
+    if isinstance(error, ExtensionFailed):
+        return str(error)
+    kind = type(error).__name__
+    try:
+        text = str(error)
+    except BaseException:
+        text = ""
+    if isinstance(error, SystemExit):
+        text = f"it tried to end the process (exit code {text or 0})"
+    elif isinstance(error, KeyboardInterrupt):
+        text = "it raised KeyboardInterrupt"
+    elif not text or isinstance(error, (KeyError, IndexError, AssertionError, AttributeError, NameError, TypeError)):
+        text = f"{kind}: {text}" if text else kind
+    return text[:LONGEST_TEXT]

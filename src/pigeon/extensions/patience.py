@@ -1,0 +1,66 @@
+"""How long an extension is waited for: its own time counts, the time a person takes to answer it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+INTERCEPTOR_SECONDS = 30.0
+
+
+class Patience:
+    """A clock that stands still while a dialog is open. Used on the protocol's loop only."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._left = seconds
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._expire: Callable[[], object] = _nothing
+        self._dialogs = 0
+        self.seconds = seconds
+        self.in_dialog = asyncio.Event()
+
+    def start(self, expire: Callable[[], object]) -> None:
+        """Begin; `expire` is called once, when the time is over."""
+        self._expire = expire
+        self._run()
+
+    def stop(self) -> None:
+        """Nobody waits any more."""
+        self._expire = _nothing
+        self._halt()
+
+    def pause(self) -> None:
+        """A dialog opens."""
+        self._dialogs += 1
+        if self._dialogs == 1:
+            self._halt()
+            self.in_dialog.set()
+
+    def resume(self) -> None:
+        """A dialog was answered."""
+        self._dialogs -= 1
+        if self._dialogs == 0:
+            self.in_dialog.clear()
+            self._run()
+
+    def _run(self) -> None:
+        if self._left is not None and self._timer is None and self._dialogs == 0:
+            loop = asyncio.get_running_loop()
+            self._since = loop.time()
+            self._timer = loop.call_later(self._left, self._over)
+
+    def _halt(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            assert self._left is not None
+            self._left = max(0.0, self._left - (asyncio.get_running_loop().time() - self._since))
+
+    def _over(self) -> None:
+        self._timer = None
+        self._expire()
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,141 @@
+"""What a handler may return: small records, each for the events that understand it. Nothing means: carry on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.content import ImageContent, TextContent, UserBlock
+from pigeon.wire.messages import Message
+from pigeon.wire.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`tool_call`, `user_bash`: do not do it; the reason is what the model or the host is told."""
+
+    reason: str = "Blocked by an extension"
+    terminate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """`session_before_switch`, `_fork`, `_compact`: leave everything as it is."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """`input`: the extension took care of it; nothing goes to the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """`input`: go on with this text, and with these images if they are given."""
+
+    text: str
+    images: Sequence[ImageContent] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A message of an extension that the model reads; `display` says whether people see it."""
+
+    content: str | list[UserBlock]
+    custom_type: str = "note"
+    display: bool = True
+    details: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """`before_agent_start`: say something beside the prompt, or use another system prompt for this run."""
+
+    note: Note | str | None = None
+    system_prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """`agent_before_settle`: do not stop yet; the note starts one more run."""
+
+    note: Note | str
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """`message_end`, `before_provider_request`: use this message or this payload instead."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """`context`: send these messages with this one request."""
+
+    messages: list[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """`tool_result`: change what is given, keep the rest."""
+
+    content: str | list[UserBlock] | None = None
+    details: Any = ABSENT
+    is_error: bool | None = None
+    usage: Usage | Absent = ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`session_before_compact`: use this summary instead of asking a model."""
+
+    summary: str
+    first_kept_entry_id: str | None = None
+    tokens_before: int | None = None
+    details: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class BashOutput:
+    """`user_bash`: this is the result; the command does not run."""
+
+    output: str
+    exit_code: int | None = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """`project_trust`: yes or no; the first answer counts."""
+
+    trusted: bool
+    remember: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """`resources_discover`: further files and folders."""
+
+    skills: Sequence[str] = ()
+    prompts: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool gives back: text for the model, details for the host."""
+
+    text: str = ""
+    details: Any = ABSENT
+    images: Sequence[ImageContent] = field(default=())
+    terminate: bool = False
+
+    def content(self) -> list[UserBlock]:
+        """As content blocks."""
+        blocks: list[UserBlock] = [TextContent(text=self.text)] if self.text or not self.images else []
+        return [*blocks, *self.images]
+
+
+Placement = Literal["aboveEditor", "belowEditor"]

@@ -1,0 +1,120 @@
+"""Rule files: Markdown with a YAML head that says when the text is given to the model.
+
+A file that cannot be read or does not make sense is reported with its path and left out; the others still count.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
+
+from pigeon.resources.front_matter import FENCE, split_front_matter
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.rules import Rule, RuleInterrupt, RuleLevel, RuleSource
+
+Report = Callable[[str], None]
+PROJECT_FOLDERS = (".pigeon", ".pi", ".omp")
+ENDINGS = (".md", ".mdc")
+LARGEST = 256 * 1024
+AFTER_GAP = 10
+_MODES = get_args(RuleInterrupt)
+
+
+def rule_folders(agent_dir: str, cwd: str, trusted: bool) -> list[tuple[str, RuleLevel]]:
+    """Where rules are, the project's before the user's own; a project that is not trusted has none."""
+    folders: list[tuple[str, RuleLevel]] = []
+    if trusted:
+        folders.extend((os.path.join(cwd, name, "rules"), "project") for name in PROJECT_FOLDERS)
+    folders.append((os.path.join(agent_dir, "rules"), "user"))
+    return folders
+
+
+def read_rules(folders: Sequence[tuple[str, RuleLevel]], report: Report) -> list[Rule]:
+    """All rules that watch the stream; of two with one name the first counts."""
+    found: dict[str, Rule] = {}
+    for folder, level in folders:
+        for path in _files(folder):
+            rule = _read(path, level, report)
+            if rule is not None and rule.condition:
+                found.setdefault(rule.name, rule)
+    return list(found.values())
+
+
+def _files(folder: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [os.path.join(folder, name) for name in names if name.endswith(ENDINGS) and not name.startswith(".")]
+
+
+def _read(path: str, level: RuleLevel, report: Report) -> Rule | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read(LARGEST + 1)
+    except OSError as error:
+        report(f"The rule {path} cannot be read: {error.strerror}")
+        return None
+    if len(text) > LARGEST:
+        report(f"The rule {path} is ignored: it is longer than {LARGEST} characters")
+        return None
+    head, body = split_front_matter(text)
+    if not head and text.removeprefix("\ufeff").startswith(FENCE):
+        report(f"The rule {path} is ignored: what stands between its {FENCE} lines is not a YAML mapping")
+        return None
+    try:
+        return _rule(path, level, head, body.strip())
+    except ValueError as error:
+        report(f"The rule {path} is ignored: {error}")
+        return None
+
+
+def _rule(path: str, level: RuleLevel, head: dict[str, Any], body: str) -> Rule:
+    name = head.get("name")
+    described = head.get("description")
+    always = head.get("alwaysApply")
+    mode = head.get("interruptMode")
+    if mode is not None and mode not in _MODES:
+        raise ValueError(f"interruptMode must be one of {', '.join(_MODES)}")
+    return Rule(
+        name=name.strip() if isinstance(name, str) and name.strip() else os.path.splitext(os.path.basename(path))[0],
+        path=path,
+        content=body,
+        description=described if isinstance(described, str) else ABSENT,
+        globs=_strings(head, "globs", splits=True),
+        always_apply=always if isinstance(always, bool) else ABSENT,
+        condition=_strings(head, "condition", splits=False),
+        scope=_strings(head, "scope", splits=True),
+        interrupt_mode=ABSENT if mode is None else mode,
+        repeat=_repeat(head),
+        source=RuleSource(provider="native", provider_name="Pigeon", path=path, level=level),
+    )
+
+
+def _strings(head: dict[str, Any], key: str, splits: bool) -> list[str] | Absent:
+    """A list of strings, or one string, which may be a list with commas."""
+    value = head.get(key)
+    if value is None:
+        return ABSENT
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")] if splits else [value]
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"{key} must be a string or a list of strings")
+    return [item for item in value if item] or ABSENT
+
+
+def _repeat(head: dict[str, Any]) -> int | Absent:
+    """How many messages must lie between two times; absent for a rule that is given once."""
+    repeat, once = head.get("repeat"), head.get("once")
+    if isinstance(once, bool) and repeat is None:
+        return ABSENT if once else 1
+    if repeat is None or repeat is False or repeat == "once":
+        return ABSENT
+    if repeat is True or repeat == "always":
+        return 1
+    if repeat == "after-gap":
+        return AFTER_GAP
+    if isinstance(repeat, int) and repeat > 0:
+        return repeat
+    raise ValueError("repeat must be once, always, after-gap, or a number of messages")

@@ -1,0 +1,26 @@
+"""Handlers: tools that the host runs."""
+
+from __future__ import annotations
+
+from pigeon.rpc.router import handles
+from pigeon.session.session import Session
+from pigeon.wire.answers import ToolNames
+from pigeon.wire.commands import HostToolResult, HostToolUpdate, SetHostTools
+
+
+@handles(SetHostTools)
+def set_host_tools(cmd: SetHostTools, s: Session) -> ToolNames:
+    """In force at the next model call."""
+    return ToolNames(tool_names=s.host_tools.set(cmd.tools))
+
+
+@handles(HostToolUpdate)
+def host_tool_update(cmd: HostToolUpdate, s: Session) -> None:
+    """Never answered; an unknown id is ignored."""
+    s.host_tools.update(cmd.id, cmd.partial_result)
+
+
+@handles(HostToolResult)
+def host_tool_result(cmd: HostToolResult, s: Session) -> None:
+    """Never answered; an unknown id is ignored."""
+    s.host_tools.finish(cmd.id, cmd.result, cmd.is_error is True)

@@ -1,0 +1,124 @@
+"""Going to another place in the tree, with a summary of what is left behind if that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from pigeon.agent.scope import Scope
+from pigeon.session.context import context_of
+from pigeon.session.journal import Journal
+from pigeon.session.kept import Kept
+from pigeon.session.model_choice import ModelChoice
+from pigeon.session.summaries import Ask, Summariser
+from pigeon.session.tokens import estimated_tokens
+from pigeon.session.transcript import TouchedFiles
+from pigeon.wire.answers import Navigated
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.content import text_of
+from pigeon.wire.entries import BranchSummaryEntry, LabelEntry
+from pigeon.wire.errors import Refusal
+from pigeon.wire.messages import Message, ToolResultMessage, UserMessage
+from pigeon.wire.usage import Usage
+
+BRANCH = """The conversation above is a branch that the user has left. Summarise it for an agent that goes on
+elsewhere, with these sections:
+## Goal
+## Constraints & Preferences
+## Progress
+## Key Decisions
+## Next Steps"""
+MOST_TOKENS = 4096
+
+
+class Wish(Struct):
+    """How to go there."""
+
+    summarize: bool = False
+    instructions: str | Absent = ABSENT
+    label: str | Absent = ABSENT
+
+
+class Navigation:
+    """Moves the leaf."""
+
+    def __init__(self, journal: Callable[[], Journal], models: ModelChoice, summariser: Summariser) -> None:
+        self._journal = journal
+        self._models = models
+        self._summariser = summariser
+        self.reserve_tokens = 16384
+
+    async def go(self, entry_id: str, wish: Wish, scope: Scope) -> Navigated:
+        """Make an entry the leaf; a user message is taken back for editing, so its parent becomes the leaf."""
+        journal = self._journal()
+        target = journal.line(entry_id)
+        if target is None:
+            raise Refusal(f"Entry not found: {entry_id}")
+        text, leaf = _place(target)
+        left = abandoned(journal.branch, journal.path_to(leaf))
+        old_leaf = journal.leaf_id
+        summary = await self._summary(left, wish, scope) if wish.summarize else None
+        scope.check()
+        journal.move_to(leaf)
+        summarised = None
+        if summary is not None:
+            said, details, usage = summary
+            summarised = journal.append(
+                BranchSummaryEntry,
+                from_id=old_leaf or "root",
+                summary=said,
+                details=details,
+                usage=usage,
+                from_hook=False,
+            )
+        if not isinstance(wish.label, Absent):
+            journal.append(LabelEntry, target_id=summarised.id if summarised else entry_id, label=wish.label)
+        return Navigated(
+            cancelled=False,
+            leaf_id=journal.leaf_id,
+            text=ABSENT if text is None else text,
+            summary_entry_id=summarised.id if summarised else ABSENT,
+        )
+
+    async def _summary(self, left: list[Kept], wish: Wish, scope: Scope) -> tuple[str, Json, Usage] | None:
+        model = self._models.model
+        messages = [message for message in context_of(left) if not isinstance(message, ToolResultMessage)]
+        if model is None or not messages:
+            return None
+        files = TouchedFiles()
+        files.note(messages)
+        told = BRANCH if isinstance(wish.instructions, Absent) else f"{BRANCH}\n\nAdditional focus: {wish.instructions}"
+        ask = Ask(model=model, thinking=self._models.level, scope=scope, source="branchSummary")
+        budget = max(model.context_window - self.reserve_tokens, model.context_window // 2)
+        said, usage = await self._summariser.summary(_newest(messages, budget), told, ask, MOST_TOKENS)
+        return said + files.appendix(), files.details(), usage
+
+
+def _place(target: Kept) -> tuple[str | None, str | None]:
+    """The text to edit, if any, and the new leaf."""
+    message = target.message
+    if isinstance(message, UserMessage):
+        return text_of(message.content), target.parent_id
+    if target.type == "custom_message":
+        entry = target.entry
+        return text_of(getattr(entry, "content", "")), target.parent_id
+    return None, target.id
+
+
+def abandoned(old: list[Kept], new: list[Kept]) -> list[Kept]:
+    """The end of the old path that the new one does not share."""
+    shared = {line.id for line in new}
+    return [line for line in old if line.id not in shared]
+
+
+def _newest(messages: Sequence[Message], budget: int) -> list[Message]:
+    kept: list[Message] = []
+    size = 0
+    for message in reversed(messages):
+        size += estimated_tokens(message)
+        if size > budget and kept:
+            break
+        kept.append(message)
+    kept.reverse()
+    return kept

@@ -1,0 +1,97 @@
+"""The engine of a session: runs and what may follow them, retries, compaction, and going elsewhere in the tree."""
+
+from __future__ import annotations
+
+from pigeon.agent.run import Run
+from pigeon.agent.scope import Scope
+from pigeon.session.activity import Activity
+from pigeon.session.bus import Bus
+from pigeon.session.compaction import Compaction
+from pigeon.session.conduct import Conduct
+from pigeon.session.context import model_messages
+from pigeon.session.current import Current
+from pigeon.session.model_choice import ModelChoice
+from pigeon.session.navigation import Navigation, Wish
+from pigeon.session.parts import Parts
+from pigeon.session.queue import MessageQueue
+from pigeon.session.reminders import Reminders
+from pigeon.session.retry import Retry
+from pigeon.session.rules import StreamRules
+from pigeon.session.runs import Runs
+from pigeon.session.summaries import Summariser
+from pigeon.session.todos import Todos
+from pigeon.wire.answers import Compacted, Navigated
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.errors import Aborted
+from pigeon.wire.inference import ModelRequest
+
+
+class Work:
+    """Everything that makes the agent do something."""
+
+    def __init__(
+        self, parts: Parts, current: Current, bus: Bus, models: ModelChoice, queue: MessageQueue, todos: Todos
+    ) -> None:
+        self._parts = parts
+        self._current = current
+        self._bus = bus
+        self._models = models
+        self._queue = queue
+        self.activity = Activity()
+        self.retry = Retry(lambda: current.journal, bus.publish)
+        self.summariser = Summariser(parts.provider, bus.publish)
+        self.compaction = Compaction(lambda: current.journal, models, self.summariser, bus.publish, parts.hooks)
+        self.navigation = Navigation(lambda: current.journal, models, self.summariser)
+        self.rules = StreamRules(lambda: parts.rules(current.journal.cwd), bus.publish, parts.now, parts.report)
+        self.reminders = Reminders(todos, bus.publish, parts.now)
+        self.conduct = Conduct(self._request, parts, self.retry, self.compaction, self.activity)
+        self.conduct.rules = self.rules
+        self.conduct.reminders = self.reminders
+        self.runs = Runs(self._run, self.conduct, queue, bus, self.activity, self.retry, self.compaction)
+        self.runs.hooks = parts.hooks
+
+    async def abort(self) -> None:
+        """Stop what is going on and wait until it has ended; queues stay as they are."""
+        self.activity.cancel()
+        await self.activity.until_idle()
+
+    async def compact(self, instructions: str | Absent = ABSENT) -> Compacted:
+        """Summarise the history now."""
+        await self.abort()
+        scope = self.activity.begin_compaction()
+        try:
+            return await self.compaction.manual(instructions, scope)
+        finally:
+            self.activity.end()
+
+    async def navigate(self, entry_id: str, wish: Wish) -> Navigated:
+        """Go to another place in the tree."""
+        await self.abort()
+        scope = self.activity.begin_compaction()
+        try:
+            return await self.navigation.go(entry_id, wish, scope)
+        except Aborted:
+            return Navigated(cancelled=True, leaf_id=self._current.journal.leaf_id)
+        finally:
+            self.activity.end()
+
+    def system_prompt(self) -> str:
+        """What the model is told about its job now."""
+        return self._parts.system_prompt(self._current.journal.cwd)
+
+    def _run(self, scope: Scope) -> Run:
+        parts = self._parts
+        return Run(parts.provider, self.conduct, self._queue, self._bus.publish, scope, parts.now, parts.gate)
+
+    async def _request(self) -> ModelRequest:
+        model = self._models.model
+        assert model is not None
+        messages = await self._parts.hooks.context(self._current.context)
+        return ModelRequest(
+            model=model,
+            system_prompt=self.conduct.prompt_of_run or self.system_prompt(),
+            messages=model_messages(messages),
+            tools=self._parts.toolset.specs(),
+            thinking=self._models.level,
+            session_id=self._current.journal.session_id,
+        )

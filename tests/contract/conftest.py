@@ -1,0 +1,90 @@
+"""What contract tests share: a model server, a desk with fresh folders, and a way to start the real program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.agent_desk import Desk, providers
+from fakes.contract_manifest import behaviours
+from fakes.model_server import ModelServer
+from fakes.rpc_process import AGAINST, RpcProcess, Start
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Against one of the originals, what is ours alone is left out, and where it is known to differ it may."""
+    if not AGAINST:
+        return
+    known = json.loads((Path(__file__).parent / "originals.json").read_text("utf-8"))[AGAINST]
+    ours = {behaviour.id for behaviour in behaviours() if not behaviour.is_of_pi}
+    for item in items:
+        marker = item.get_closest_marker("proves")
+        if marker is not None and (ours & set(marker.args) or marker.kwargs.get("dialects", ("pi",)) != ("pi",)):
+            item.add_marker(pytest.mark.skip(reason=f"not so in {AGAINST}"))
+        elif item.name in known:
+            item.add_marker(pytest.mark.xfail(reason=known[item.name]))
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as running:
+        yield running
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.fixture
+def start(desk: Desk, server: ModelServer, request: pytest.FixtureRequest) -> Iterator[Start]:
+    """Start the program with the model server configured; what a test starts is closed behind it."""
+    running: list[RpcProcess] = []
+
+    def begin(
+        *args: str,
+        models: list[dict[str, Any]] | None = None,
+        settings: dict[str, Any] | None = None,
+        model: str | None = "fake-1",
+        dialect: str = "pi",
+        **more: Any,
+    ) -> RpcProcess:
+        desk.configure(providers(server.url, models), settings)
+        chosen = ["--provider", "fake", "--model", model] if model else []
+        spoken = [] if AGAINST else ["--dialect", dialect]
+        process = RpcProcess(desk, "--no-session", *chosen, *spoken, *args, **more)
+        process.settles &= dialect in ("pi", "pi-latest")
+        running.append(process)
+        return process
+
+    yield begin
+    for process in running:
+        if process.is_over:
+            continue
+        if _failed(request):
+            process.kill()
+        else:
+            process.close()
+
+
+def _failed(request: pytest.FixtureRequest) -> bool:
+    report = getattr(request.node, "call_report", None)
+    return report is None or report.failed
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
+    report = yield
+    if report.when == "call":
+        item.call_report = report  # type: ignore[attr-defined]
+    return report
+
+
+@pytest.fixture
+def agent(start: Start) -> RpcProcess:
+    """The program with the ordinary configuration."""
+    return start()

@@ -1,0 +1,196 @@
+"""How the process starts and ends, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+from fakes.contract_manifest import proves
+from fakes.model_server import Call, Gate, Hang, ModelServer, Text
+from fakes.rpc_process import RpcProcess, Start, command_line
+from fakes.rpc_story import answers, story, text_of
+
+
+@proves("exit.eof")
+def test_end_of_input_while_idle_is_a_clean_end(agent: RpcProcess) -> None:
+    agent.ask("get_state")
+    agent.close(expect=0)
+
+
+@proves("exit.eof_at_once")
+def test_end_of_input_before_any_command_is_a_clean_end(agent: RpcProcess) -> None:
+    agent.close(expect=0)
+    assert agent.records == []
+
+
+@proves("exit.eof_answers")
+def test_commands_before_the_end_of_input_are_all_answered(agent: RpcProcess) -> None:
+    agent.send(*({"id": number, "type": "get_state"} for number in range(50)))
+    agent.close(expect=0)
+    assert [record["id"] for record in agent.since(0, "response")] == list(range(50))
+
+
+@proves("exit.eof_busy")
+def test_end_of_input_in_a_run_stops_it_and_its_tools(agent: RpcProcess, server: ModelServer) -> None:
+    server.answers(Call("bash", {"command": "sleep 600 & sleep 600"}))
+    agent.ask("prompt", message="x")
+    agent.wait_event("tool_execution_start")
+    began = time.monotonic()
+    agent.close(expect=0)
+    assert time.monotonic() - began < 3
+
+
+@proves("exit.drain")
+def test_with_drain_the_run_is_finished_first(start: Start, server: ModelServer) -> None:
+    agent = start("--drain")
+    gate = Gate()
+    server.answers("one ", gate, Call("bash", {"command": "echo hi"}))
+    server.answers("two")
+    agent.send({"type": "prompt", "message": "x"})
+    gate.wait_reached()
+    agent.close_stdin()
+    gate.open()
+    assert agent.wait_exit() == 0
+    assert story(agent.records)[-2:] == ["agent_end", "agent_settled"]
+    assert text_of(answers(agent.records)[-1]) == "two"
+
+
+@proves("exit.sigterm", "exit.sighup")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_signal_ends_it_within_a_second_with_the_documented_code(
+    agent: RpcProcess, server: ModelServer, number: int, code: int, busy: bool
+) -> None:
+    agent.ask("get_state")
+    if busy:
+        server.answers(Call("bash", {"command": "trap '' TERM HUP; sleep 600 & wait; sleep 600"}))
+        agent.ask("prompt", message="x")
+        agent.wait_event("tool_execution_start")
+    began = time.monotonic()
+    agent.signal(number)
+    assert agent.wait_exit() == code
+    assert time.monotonic() - began < 1.5
+
+
+@proves("exit.sigint")
+def test_an_interrupt_ends_it_as_an_interrupt(agent: RpcProcess) -> None:
+    agent.ask("get_state")
+    agent.signal(signal.SIGINT)
+    assert agent.wait_exit() in (-signal.SIGINT, 130)
+
+
+@proves("exit.signal_stream")
+def test_a_signal_in_the_stream_drops_the_connection(agent: RpcProcess, server: ModelServer) -> None:
+    asked = server.answers("half", Hang())
+    agent.ask("prompt", message="x")
+    agent.wait_delta("f")
+    agent.signal(signal.SIGTERM)
+    assert agent.wait_exit() == 143
+    asked.wait_dropped()
+
+
+@proves("exit.stdout_closed")
+def test_a_closed_stdout_ends_it_with_1(start: Start, server: ModelServer) -> None:
+    agent = start(reads=False)
+    agent.send({"type": "get_state"})
+    agent.wait_ready()
+    agent.close_stdout()
+    agent.send({"type": "get_state"}, {"type": "get_state"})
+    assert agent.wait_exit() == 1
+
+
+@proves("exit.unread")
+def test_a_signal_ends_it_even_if_nobody_reads(start: Start, server: ModelServer) -> None:
+    agent = start(reads=False)
+    server.answers(Text("0123456789" * 2_000, piece=20), Hang())
+    agent.send({"type": "prompt", "message": "x"})
+    agent.wait_ready()
+    agent.wait_quiet()
+    began = time.monotonic()
+    agent.signal(signal.SIGTERM)
+    assert agent.wait_exit_unread() == 143
+    assert time.monotonic() - began < 2
+
+
+@proves("start.at_file", "note/limits.at_file", "note/limits.at_file_control")
+def test_file_arguments_are_refused_at_the_start(start: Start, agent: RpcProcess) -> None:
+    refused = start("@notes.txt")
+    assert refused.wait_exit() == 1
+    assert refused.stderr.strip() == "Error: @file arguments are not supported in RPC mode"
+    assert refused.records == []
+    agent.ask("get_state")
+
+
+@proves("start.messages_ignored", "start.unknown_option", "start.known_flags")
+def test_options_of_the_whole_family_are_taken_and_unknown_ones_only_warn(start: Start) -> None:
+    agent = start("some message", "--no-title", "--no-rules", "--no-skills", "--no-extensions", "--no-lsp", "--no-pty",
+                  "--thinking", "low", "--append-system-prompt", "Be brief", "--tools", "read,bash",
+                  "--sparkle")  # fmt: skip
+    assert agent.ask("get_state")["thinkingLevel"] == "low"
+    assert "--sparkle" in agent.stderr
+    assert not agent.since(0, "agent_start")
+
+
+@proves("start.model_pattern", "start.model_thinking")
+@pytest.mark.parametrize(
+    ("pattern", "level"), [("fake/fake-2", None), ("fake-2:high", "high"), ("fake/fake-2:off", "off")]
+)
+def test_a_model_is_named_with_provider_and_level(start: Start, pattern: str, level: str | None) -> None:
+    agent = start("--model", pattern, model=None)
+    state = agent.ask("get_state")
+    assert state["model"]["id"] == "fake-2"
+    assert level is None or state["thinkingLevel"] == level
+
+
+@proves("start.broken_files")
+def test_broken_configuration_files_are_named_on_stderr_and_survived(start: Start) -> None:
+    agent = start()
+    agent.close()
+    (agent.desk.agent / "settings.json").write_text("{broken")
+    (agent.desk.agent / "models.json").write_text("[1, 2]")
+    again = RpcProcess(agent.desk, "--no-session", "--model", "demo")
+    assert again.ask("get_state")["model"]["provider"] == "demo"
+    again.close()
+    assert "settings.json" in again.stderr
+    assert "models.json" in again.stderr
+
+
+@proves("start.invalid_mode")
+def test_an_unknown_mode_is_an_error(agent: RpcProcess) -> None:
+    done = subprocess.run(
+        [*command_line(), "--mode", "song"],
+        env=agent.desk.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "song" in done.stderr
+
+
+@proves("start.version")
+def test_the_version_is_one_line(agent: RpcProcess) -> None:
+    done = subprocess.run(
+        [*command_line(), "--version"],
+        env=agent.desk.environment(),
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert len(done.stdout.splitlines()) == 1
+
+
+@proves("stdout.clean")
+def test_neither_a_tool_nor_its_children_can_dirty_the_stream(agent: RpcProcess, server: ModelServer) -> None:
+    peek = "ls -l /proc/self/fd; echo dirt >/proc/$PPID/fd/1; cat <&0; echo end"
+    server.answers(Call("bash", {"command": peek}))
+    server.answers("ok")
+    records = agent.run("x")
+    assert text_of(answers(records)[-1]) == "ok"
+    agent.ask("get_state")

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from fakes.http_server import Hold, HttpServer, Reply, plain, sse
+from fakes.model_requests import a_model, a_request, told
+from pigeon.providers.access import Access
+from pigeon.providers.gateway import ADAPTERS, Gateway
+from pigeon.providers.http import Http
+from pigeon.providers.registry import NoKey
+from pigeon.wire.inference import Delta, Finished, ModelRequest
+from pigeon.wire.model import Model
+
+CHUNKS = sse({"id": "c", "choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}, "[DONE]")
+
+
+class Keys:
+    async def access(self, model: Model) -> Access:
+        if model.provider == "nobody":
+            raise NoKey("No API key for nobody/m-1")
+        return Access(key="k")
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[Gateway]:
+    http = Http()
+    yield Gateway(Keys(), http)
+    await http.aclose()
+
+
+async def test_the_adapter_is_chosen_by_the_models_api(gateway: Gateway) -> None:
+    async with HttpServer([Reply(CHUNKS), *(plain(400, {}) for _ in ADAPTERS)]) as server:
+        for api in ("openai-completions", *ADAPTERS):
+            answer = await told(gateway.stream(a_request(a_model(api=api, base_url=server.url))))
+            assert (answer.end.stop == "stop") == (len(server.requests) == 1)
+        assert [request.path.split("?")[0] for request in server.requests][1:] == [
+            "/v1/messages",
+            "/chat/completions",
+            "/responses",
+            "/responses",
+            "/models/m-1:streamGenerateContent",
+        ]
+
+
+async def test_an_unknown_api_and_a_missing_key_are_failures_not_exceptions(gateway: Gateway) -> None:
+    unknown = await told(gateway.stream(a_request(a_model(api="telepathy"))))
+    assert unknown.failure.code == "unknown_api"
+    assert "telepathy" in unknown.failure.message
+    missing = await told(gateway.stream(a_request(a_model(provider="nobody"))))
+    assert (missing.failure.code, missing.failure.message) == ("no_api_key", "No API key for nobody/m-1")
+
+
+async def test_a_request_that_cannot_be_built_is_a_failure(gateway: Gateway) -> None:
+    model = a_model(api="openai-completions", compat={"supportsStore": ["what"]})
+    broken = await told(gateway.stream(a_request(model)))
+    assert broken.failure.code == "bad_request"
+    assert "supportsStore" in broken.failure.message
+
+
+async def test_other_adapters_are_made_once_and_asked_directly() -> None:
+    made = []
+
+    class Echo:
+        def __init__(self) -> None:
+            made.append(self)
+
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+            yield Finished(stop="stop")
+
+    gateway = Gateway(Keys(), Http(), extra={"echo": Echo})
+    for _ in range(2):
+        assert (await told(gateway.stream(a_request(a_model(api="echo"))))).end.stop == "stop"
+    assert len(made) == 1
+
+
+async def test_cancelling_reaches_the_connection(gateway: Gateway) -> None:
+    hold = Hold()
+    async with HttpServer([Reply([CHUNKS[0], hold])]) as server:
+        request = a_request(a_model(api="openai-completions", base_url=server.url))
+        task = asyncio.ensure_future(told(gateway.stream(request)))
+        await hold.reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(5):
+            await server.requests[0].gone.wait()
+
+
+async def test_warming_loads_what_the_first_request_needs(gateway: Gateway) -> None:
+    await gateway.warm(None)
+    await gateway.warm(a_model(api="google-generative-ai"))
+    assert "httpx2" in sys.modules
+    assert ADAPTERS["google-generative-ai"] in sys.modules
+
+
+def test_nothing_heavy_is_loaded_before_the_first_request() -> None:
+    code = (
+        "import sys\n"
+        "import pigeon.providers.gateway, pigeon.providers.registry, pigeon.providers.catalog.built_in\n"
+        "import pigeon.config.models_file, pigeon.config.auth_file\n"
+        "heavy = {'httpx2', 'email', 'yaml', 'http.client', 'pigeon.providers.anthropic'} & set(sys.modules)\n"
+        "sys.exit(', '.join(sorted(heavy)) or 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pigeon.system.files import NotRegular, error_text, read_whole, replace_file, turn_on
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=500))
+def test_what_was_written_is_read(tmp_path: Path, data: bytes) -> None:
+    replace_file(str(tmp_path / "x"), data)
+    assert read_whole(str(tmp_path / "x"), 1000) == data
+
+
+def test_folders_are_made_and_nothing_else_is_left_behind(tmp_path: Path) -> None:
+    replace_file(str(tmp_path / "a" / "b" / "x"), b"1")
+    assert os.listdir(tmp_path / "a" / "b") == ["x"]
+
+
+def test_the_mode_of_a_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("old")
+    path.chmod(0o750)
+    replace_file(str(path), b"new")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o750)
+
+
+def test_a_new_file_has_the_mode_that_the_user_gives_to_new_files(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        replace_file(str(tmp_path / "x"), b"")
+        replace_file(str(tmp_path / "secret"), b"", mode=0o600)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600
+
+
+def test_links_stay_links(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "soft").symlink_to("real")
+    os.link(tmp_path / "real", tmp_path / "hard")
+    replace_file(str(tmp_path / "soft"), b"new")
+    assert (tmp_path / "soft").is_symlink()
+    assert (tmp_path / "real").read_bytes() == (tmp_path / "hard").read_bytes() == b"new"
+
+
+def test_a_link_to_nothing_creates_what_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "soft").symlink_to("real")
+    replace_file(str(tmp_path / "soft"), b"new")
+    assert (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_what_has_no_content_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/zero"):
+        with pytest.raises(NotRegular):
+            read_whole(path, 10)
+        with pytest.raises(NotRegular):
+            replace_file(path, b"x")
+    with pytest.raises(IsADirectoryError):
+        read_whole(str(tmp_path), 10)
+    with pytest.raises(IsADirectoryError):
+        replace_file(str(tmp_path), b"x")
+
+
+def test_a_failed_replacement_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x"
+    path.write_text("old")
+
+    def no_space(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "replace", no_space)
+    with pytest.raises(OSError, match="no space"):
+        replace_file(str(path), b"new")
+    assert os.listdir(tmp_path) == ["x"]
+    assert path.read_text() == "old"
+
+
+def test_a_file_over_the_limit_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(b"x" * 11)
+    with pytest.raises(OSError, match="too large") as error:
+        read_whole(str(tmp_path / "big"), 10)
+    assert error.value.errno == errno.EFBIG
+
+
+def test_errors_are_told_in_the_form_that_hosts_know() -> None:
+    error = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    assert error_text(error, "access", "/x") == "ENOENT: no such file or directory, access '/x'"
+
+
+async def test_turns_come_in_the_order_of_asking_under_any_name(tmp_path: Path) -> None:
+    (tmp_path / "real").touch()
+    (tmp_path / "soft").symlink_to("real")
+    order: list[str] = []
+    inside = 0
+
+    async def visit(name: str, path: Path) -> None:
+        nonlocal inside
+        async with turn_on(str(path)):
+            inside += 1
+            assert inside == 1
+            order.append(name)
+            await asyncio.sleep(0)
+            inside -= 1
+
+    await asyncio.gather(*(visit(str(n), tmp_path / ("soft" if n % 2 else "real")) for n in range(10)))
+    assert order == [str(n) for n in range(10)]

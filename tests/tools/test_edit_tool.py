@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from fakes.tool_runs import FakeRun, call, failure, text
+from pigeon.tools.edit import EditTool
+from pigeon.tools.replacing import edited_file
+from pigeon.wire.errors import Aborted, ToolFailed
+
+
+@pytest.fixture
+def edit(tmp_path: Path) -> EditTool:
+    return EditTool(str(tmp_path))
+
+
+def replaced(data: bytes, *pairs: tuple[str, str]) -> bytes:
+    return edited_file(data, [{"oldText": old, "newText": new} for old, new in pairs], "f")[0]
+
+
+async def test_the_result_says_how_many_blocks_and_shows_the_difference(edit: EditTool, tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text("# demo\nprint('one')\nprint('end')\n")
+    outcome = await call(edit, path="code.py", edits=[{"oldText": "print('one')", "newText": "print('two')"}])
+    assert outcome.content[0].text == "Successfully replaced 1 block(s) in code.py."
+    assert outcome.details == {
+        "diff": " 1 # demo\n-2 print('one')\n+2 print('two')\n 3 print('end')",
+        "firstChangedLine": 2,
+        "patch": "--- code.py\n+++ code.py\n@@ -1,3 +1,3 @@\n # demo\n-print('one')\n+print('two')\n print('end')\n",
+    }
+    assert (tmp_path / "code.py").read_text() == "# demo\nprint('two')\nprint('end')\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"edits": [{"oldText": "a", "newText": "b"}]},
+        {"edits": {"oldText": "a", "newText": "b"}},
+        {"edits": '[{"oldText": "a", "newText": "b"}]'},
+        {"oldText": "a", "newText": "b"},
+    ],
+)
+async def test_older_and_sloppy_argument_forms_are_understood(
+    edit: EditTool, tmp_path: Path, arguments: dict[str, object]
+) -> None:
+    (tmp_path / "x").write_text("a")
+    await call(edit, path="x", **arguments)
+    assert (tmp_path / "x").read_text() == "b"
+
+
+async def test_a_top_level_edit_is_one_more(edit: EditTool, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("a c")
+    shown = await text(edit, path="x", edits=[{"oldText": "a", "newText": "b"}], oldText="c", newText="d")
+    assert shown == "Successfully replaced 2 block(s) in x."
+    assert (tmp_path / "x").read_text() == "b d"
+
+
+async def test_errors_name_the_path_and_the_edit(edit: EditTool, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("one two two\n")
+    assert (await failure(edit, path="x", oldText="three", newText="")).text == (
+        "Could not find the exact text in x. The old text must match exactly including all whitespace and newlines."
+    )
+    assert (await failure(edit, path="x", oldText="two", newText="")).text.startswith(
+        "Found 2 occurrences of oldText in x."
+    )
+    assert "must not be empty in x" in (await failure(edit, path="x", oldText="", newText="y")).text
+    assert "No changes made to x" in (await failure(edit, path="x", oldText="one", newText="one")).text
+    several = [{"oldText": "one", "newText": "1"}, {"oldText": "nine", "newText": "9"}]
+    assert "edits[1].oldText in x" in (await failure(edit, path="x", edits=several)).text
+    overlapping = [{"oldText": "one two", "newText": "1"}, {"oldText": "two two", "newText": "2"}]
+    assert "edits[0] and edits[1] overlap in x" in (await failure(edit, path="x", edits=overlapping)).text
+    assert (tmp_path / "x").read_text() == "one two two\n"
+
+
+async def test_what_cannot_be_edited_is_an_error_with_its_code(edit: EditTool, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert (await failure(edit, path="gone", oldText="a", newText="b")).text == (
+        "Could not edit file: gone. Error code: ENOENT."
+    )
+    assert "EISDIR" in (await failure(edit, path=".", oldText="a", newText="b")).text
+    assert "Could not edit file: pipe" in (await failure(edit, path="pipe", oldText="a", newText="b")).text
+
+
+async def test_an_aborted_edit_changes_nothing(edit: EditTool, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("a")
+    run = FakeRun()
+    run.scope.cancel()
+    with pytest.raises(Aborted):
+        await call(edit, run, path="x", oldText="a", newText="b")
+    assert (tmp_path / "x").read_text() == "a"
+
+
+async def test_the_mode_stays(edit: EditTool, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("a")
+    (tmp_path / "x").chmod(0o711)
+    await call(edit, path="x", oldText="a", newText="b")
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o711
+
+
+def test_all_edits_are_found_in_the_file_as_it_was() -> None:
+    assert replaced(b"a b", ("a", "b"), ("b", "a")) == b"b a"
+    assert replaced(b"ab", ("a", "1"), ("b", "2")) == b"12"
+
+
+def test_byte_order_mark_and_foreign_bytes_stay() -> None:
+    assert replaced(b"\xef\xbb\xbfcaf\xe9 one\n", ("one", "two")) == b"\xef\xbb\xbfcaf\xe9 two\n"
+
+
+def test_line_ends_stay_and_new_lines_end_as_their_neighbours() -> None:
+    assert replaced(b"a\r\nb\nc\r\n", ("b", "B")) == b"a\r\nB\nc\r\n"
+    assert replaced(b"a\r\nb\r\nc\r\n", ("a\nb", "a\nx\nb")) == b"a\r\nx\r\nb\r\nc\r\n"
+    assert replaced(b"a\nb\r\nc", ("a\nb\nc", "a\nB\nc")) == b"a\nB\r\nc"
+    assert replaced(b"x\n", ("x", "y\r\nz")) == b"y\nz\n"
+    assert replaced(b"one\rtwo\r", ("one\ntwo", "one\n2")) == b"one\r2\r"
+
+
+def test_shared_lines_of_old_and_new_keep_their_own_bytes() -> None:
+    assert replaced("say “hi”  \nold\nbye\n".encode(), ('say "hi"\nold\n', 'say "hi"\nnew\n')) == (
+        "say “hi”  \nnew\nbye\n".encode()
+    )
+
+
+def test_look_alikes_are_found_when_nothing_is_equal() -> None:
+    assert replaced("a “quoted” \u2013 word\n".encode(), ('"quoted" - word', "plain")) == b"a plain\n"
+    assert replaced("non\u00a0breaking   \nnext\n".encode(), ("non breaking\nnext", "x")) == b"x\n"
+    assert replaced("e\u0301clair\n".encode(), ("\u00e9clair", "cake")) == b"cake\n"
+
+
+def test_a_match_within_a_ligature_keeps_the_other_half() -> None:
+    assert replaced("\ufb01ne\n".encode(), ("ine", "INE")) == b"fINE\n"
+
+
+def test_equal_text_counts_before_look_alikes() -> None:
+    assert replaced('say "hi"\nsay “hi”\n'.encode(), ('say "hi"', "bye")) == "bye\nsay “hi”\n".encode()
+
+
+def test_two_look_alikes_are_one_too_many() -> None:
+    with pytest.raises(ToolFailed, match="Found 2 occurrences"):
+        replaced("\u2018a\u2019 “a”\n\u2018a\u2019 “a”\n".encode(), ("'a' \"a\"", "b"))
+
+
+def test_overlapping_occurrences_are_not_unique() -> None:
+    with pytest.raises(ToolFailed, match="Found 2 occurrences"):
+        replaced(b"aaa", ("aa", "b"))
+
+
+def test_text_that_no_file_can_hold_is_replaced() -> None:
+    assert replaced(b"a", ("a", "\ud800")) == "\ufffd".encode()
+    with pytest.raises(ToolFailed):
+        replaced(b"\xe9", ("\udce9", "e"))
+
+
+def test_a_huge_change_does_not_take_long() -> None:
+    old = "\n".join(f"{n}" for n in range(20_000))
+    new = "\n".join(f"{n * 7 % 20_011}" for n in range(20_000))
+    assert replaced(old.encode(), (old, new)) == new.encode()
+
+
+line_ends = st.sampled_from([b"\n", b"\r\n", b"\r"])
+odd_lines = st.sampled_from(
+    [
+        b"plain",
+        b"caf\xe9",
+        b"\xff\xfe\0",
+        "“curly” \u2013 dash".encode(),
+        b"trailing  ",
+        b"",
+        "e\u0301\ufb01".encode(),
+        b"\tx",
+    ]
+)
+files = st.lists(st.tuples(odd_lines, line_ends), max_size=8).map(
+    lambda rows: b"".join(line + end for line, end in rows)
+)
+
+
+@given(files, files, st.sampled_from([b"", b"\xef\xbb\xbf"]), st.text(max_size=30))
+def test_bytes_that_no_edit_names_stay_the_same(before: bytes, after: bytes, mark: bytes, new: str) -> None:
+    assume("TARGET" not in new)
+    data = mark + before + b"<TARGET>" + after
+    edited = replaced(data, ("TARGET", new))
+    assert edited.startswith(mark + before + b"<")
+    assert edited.endswith(b">" + after)
+
+
+@given(files, st.lists(st.sampled_from(["KEEP", "x", "y\nz", ""]), min_size=1, max_size=4), files)
+def test_several_edits_leave_everything_between_them(before: bytes, news: list[str], between: bytes) -> None:
+    data = before + b"".join(b"<T%d>" % n + between for n in range(len(news)))
+    edited = replaced(data, *((f"<T{n}>", f"[{new}]") for n, new in enumerate(news)))
+    rest = edited
+    for part in (before, *[between] * len(news)):
+        assert rest.startswith(part)
+        rest = rest[len(part) :]
+        if rest:
+            rest = rest[rest.index(b"]") + 1 :]
+    assert rest == b""
+
+
+@given(files.filter(bool), st.data())
+def test_any_piece_of_a_valid_file_can_be_replaced(data: bytes, choice: st.DataObject) -> None:
+    text = data.decode("utf-8", "ignore").replace("\r\n", "\n").replace("\r", "\n")
+    assume(text)
+    start = choice.draw(st.integers(0, len(text) - 1))
+    end = choice.draw(st.integers(start + 1, len(text)))
+    old = text[start:end]
+    assume(sum(text.startswith(old, at) for at in range(len(text))) == 1)
+    assert replaced(text.encode(), (old, "NEW")) == (text[:start] + "NEW" + text[end:]).encode()
+
+
+@given(files, files)
+def test_edits_never_fail_but_with_a_reason(data: bytes, old: bytes) -> None:
+    with contextlib.suppress(ToolFailed):
+        edited_file(data, [{"oldText": old.decode("utf-8", "replace"), "newText": "NEW"}], "f")

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pigeon.wire import codec
+from pigeon.wire.errors import BadRecord, Refusal
+
+SURROGATES = st.characters(categories=("Cs",))
+ANY_TEXT = st.text(st.one_of(st.characters(), SURROGATES, st.sampled_from('"\\\u2028\u2029\u0000\u0085\ufeff/')))
+TEXT = st.text(st.one_of(st.characters(exclude_categories=("Cs",)), st.sampled_from('"\\\u2028\u2029\u0000\u0085')))
+NUMBERS = st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False))
+
+
+def json_values(text: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    leaves = st.one_of(st.none(), st.booleans(), NUMBERS, text)
+    return st.recursive(leaves, lambda inner: st.one_of(st.lists(inner), st.dictionaries(text, inner)), max_leaves=12)
+
+
+def decoded_or_reason(data: bytes) -> Any:
+    try:
+        return codec.decode(data)
+    except BadRecord as error:
+        return error
+
+
+@given(json_values(TEXT))
+def test_what_is_encoded_decodes_to_itself(value: Any) -> None:
+    assert codec.decode(codec.encode(value)) == value
+
+
+@given(json_values(ANY_TEXT))
+@example("\ud800")
+@example({"\udfff": "\u2028"})
+@example("\U0001f600\ud83d")
+def test_lone_surrogates_survive_both_ways(value: Any) -> None:
+    raw = codec.encode(value)
+    assert json.loads(raw) == value
+    assert codec.decode(raw) == value
+
+
+@given(json_values(ANY_TEXT))
+def test_a_record_is_one_line_for_every_kind_of_reader(value: Any) -> None:
+    raw = codec.encode(value)
+    text = raw.decode("utf-8")
+    assert "\n" not in text
+    assert "\u2028" not in text
+    assert "\u2029" not in text
+
+
+@given(json_values(ANY_TEXT), st.booleans())
+def test_standard_json_is_understood(value: Any, ascii_only: bool) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only)
+    data = text.encode("utf-8", "replace") if ascii_only else text.encode("utf-8", "surrogatepass")
+    if ascii_only:
+        assert codec.decode(data) == value
+    else:
+        codec.decode(data)
+
+
+@given(st.binary())
+@example(b"\xff\xfe")
+@example(b"[" * 100_000)
+@example(b'{"a":' * 100_000)
+@example(b"[1e999]")
+@example(b"[NaN]")
+@example(b"-Infinity")
+@example(b'"\\ud800"')
+@example(b"[" + b"9" * 5_000 + b"]")
+@example(b"\xef\xbb\xbf{}")
+def test_bytes_give_a_value_or_a_bad_record_and_nothing_else(data: bytes) -> None:
+    found = decoded_or_reason(data)
+    if not isinstance(found, BadRecord):
+        codec.encode(found)
+
+
+@given(st.one_of(json_values(ANY_TEXT), st.dictionaries(st.sampled_from(["type", "id", "message"]), json_values(TEXT))))
+def test_any_value_is_a_command_or_a_refusal(value: Any) -> None:
+    with suppress(Refusal):
+        codec.command_of(value)
+
+
+@pytest.mark.parametrize("digits", [19, 20, 40, 400, 4_000])
+def test_huge_integers_are_read_or_refused_by_name(digits: int) -> None:
+    data = b'{"id":' + b"7" * digits + b',"type":"get_state"}'
+    found = decoded_or_reason(data)
+    if not isinstance(found, BadRecord):
+        assert codec.decode(codec.encode(found)) == found
+
+
+@pytest.mark.parametrize("depth", [10, 500, 5_000, 200_000])
+def test_deep_nesting_is_read_or_refused(depth: int) -> None:
+    found = decoded_or_reason(b"[" * depth + b"]" * depth)
+    assert isinstance(found, list) or "nested" in str(found)
+
+
+@pytest.mark.parametrize("text", ["1.0", "-0.0", "1e3", "1E+2", "100.000"])
+def test_integral_numbers_leave_without_a_fraction(text: str) -> None:
+    raw = codec.encode(codec.decode(text))
+    assert b"." not in raw
+    assert float(raw) == float(text)
+
+
+@given(ANY_TEXT)
+def test_the_body_of_a_string_stands_between_quotes(text: str) -> None:
+    assert json.loads(b'"' + codec.encode_string_body(text) + b'"') == text

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pigeon.wire.partial_json import GrowingJson, parse_arguments
+
+TEXT = st.text(st.one_of(st.characters(exclude_categories=("Cs",)), st.sampled_from('"\\/\u2028\b\f\n\r\t😀')))
+LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), TEXT)
+VALUES = st.recursive(LEAVES, lambda inner: st.one_of(st.lists(inner), st.dictionaries(TEXT, inner)), max_leaves=10)
+OBJECTS = st.dictionaries(TEXT, VALUES, max_size=5)
+Style = tuple[int | None, bool]
+STYLES = st.sampled_from([(None, True), (None, False), (2, True), (1, False)])
+
+
+def written(value: Any, style: Style) -> str:
+    indent, ascii_only = style
+    return json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+
+
+def pieces(text: str, cuts: list[int]) -> list[str]:
+    places = sorted({cut % (len(text) + 1) for cut in cuts} | {0, len(text)})
+    return [text[start:end] for start, end in itertools.pairwise(places)]
+
+
+@given(OBJECTS, STYLES, st.lists(st.integers(0, 10_000), max_size=40))
+def test_every_step_can_be_closed_and_the_end_is_the_value(
+    value: dict[str, Any], style: Style, cuts: list[int]
+) -> None:
+    growing = GrowingJson()
+    for piece in pieces(written(value, style), cuts):
+        growing.feed(piece)
+        assert isinstance(json.loads(growing.closed()), dict)
+    assert json.loads(growing.closed()) == value
+
+
+@given(OBJECTS, STYLES)
+def test_pieces_of_one_character_give_the_same_as_the_whole(value: dict[str, Any], style: Style) -> None:
+    text = written(value, style)
+    whole, single = GrowingJson(), GrowingJson()
+    whole.feed(text)
+    for char in text:
+        single.feed(char)
+    assert single.closed() == whole.closed()
+
+
+@given(OBJECTS, STYLES, st.integers(0, 10_000))
+def test_the_final_bytes_only_grow(value: dict[str, Any], style: Style, cut: int) -> None:
+    text = written(value, style)
+    at = cut % (len(text) + 1)
+    growing = GrowingJson()
+    growing.feed(text[:at])
+    before = bytes(growing.prefix)
+    assert before + growing.suffix == growing.closed()
+    growing.feed(text[at:])
+    assert bytes(growing.prefix).startswith(before)
+
+
+@given(st.text())
+def test_text_that_is_no_json_still_closes_and_never_raises(text: str) -> None:
+    growing = GrowingJson()
+    growing.feed(text)
+    json.loads(growing.closed())
+    assert isinstance(parse_arguments(text), dict)
+
+
+@given(OBJECTS, STYLES)
+def test_finished_arguments_are_the_value(value: dict[str, Any], style: Style) -> None:
+    assert parse_arguments(written(value, style)) == value
+
+
+@given(OBJECTS, STYLES, st.integers(0, 10_000))
+def test_cut_off_arguments_keep_what_was_complete(value: dict[str, Any], style: Style, cut: int) -> None:
+    text = written(value, style)
+    saved = parse_arguments(text[: cut % (len(text) + 1)])
+    assert set(saved) <= set(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", {}),
+        ("  ", {}),
+        ("[1]", {}),
+        ('{"a":"line\nbreak"}', {"a": "line\nbreak"}),
+        ('{"a":"\\x"}', {"a": "\\x"}),
+        ('{"path":"a.txt","content":"half', {"path": "a.txt", "content": "half"}),
+        ('{"a":1,"b":', {"a": 1}),
+        ('{"a":tru', {}),
+        ('{"a":"\\ud83d\\ude00"}', {"a": "😀"}),
+        ('{"a":"x\\ud83d', {"a": "x"}),
+    ],
+)
+def test_what_models_get_wrong_is_repaired(text: str, value: dict[str, Any]) -> None:
+    assert parse_arguments(text) == value
+
+
+def test_a_long_argument_costs_linear_time() -> None:
+    growing = GrowingJson()
+    growing.feed('{"content":"')
+    for _ in range(200_000):
+        growing.feed("x")
+    growing.feed('"}')
+    assert len(growing.closed()) == 200_000 + len('{"content":""}')
