@@ -69,14 +69,15 @@ def plain(status: int, body: Any, **headers: str) -> Reply:
 class HttpServer:
     """Use as an asynchronous context manager."""
 
-    def __init__(self, replies: Iterable[Reply]) -> None:
+    def __init__(self, replies: Iterable[Reply], port: int = 0) -> None:
+        self._port = port
         self._replies = list(replies)
         self.requests: list[Received] = []
         self._connections = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> HttpServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 

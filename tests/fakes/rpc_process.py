@@ -273,6 +273,7 @@ class RpcProcess:
             raise AssertionError(f"the process did not end; got {self._tail()}") from None
         self._finish()
         left = self._left_running()
+        _kill(left)
         assert not left, f"left running: {left}"
         self._must_be_well()
         return code
@@ -293,9 +294,7 @@ class RpcProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(DEADLINE)
-        for line in _marked(self._mark):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(line.split()[0]), signal.SIGKILL)
+        _kill(_marked(self._mark))
         self._finish()
 
     def _finish(self) -> None:
@@ -363,6 +362,12 @@ def _line(record: Record | str | bytes) -> bytes:
         return record + b"\n"
     text = record if isinstance(record, str) else json.dumps(record)
     return text.encode("utf-8", "surrogatepass") + b"\n"
+
+
+def _kill(found: Iterable[str]) -> None:
+    for line in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(line.split()[0]), signal.SIGKILL)
 
 
 def _marked(mark: str) -> Iterable[str]:

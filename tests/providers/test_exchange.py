@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from fakes.http_server import Cut, Hold, HttpServer, Reply, plain, sse
 from fakes.model_requests import KEY, Told, a_model, a_request, connection, told
 from pigeon.providers import anthropic
 from pigeon.providers.exchange import encoded
+from pigeon.providers.gateway import ADAPTERS
 from pigeon.providers.http import Http
 from pigeon.providers.line import Policy
 from pigeon.wire.inference import Delta
@@ -223,3 +225,86 @@ async def test_a_proxy_of_the_environment_is_used_except_where_it_says_not(
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         assert (await told(ask(server, http))).texts == ["hello"]
         assert len(proxy.requests) == 1
+
+
+USAGE = {"input_tokens": 7, "output_tokens": 2}
+WHOLES: list[tuple[str, dict[str, Any]]] = [
+    (
+        "anthropic-messages",
+        {
+            "id": "msg_1",
+            "type": "message",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "text", "text": "hi"},
+                {"type": "tool_use", "id": "c", "name": "bash", "input": {"command": "ls"}},
+            ],
+            "stop_reason": "tool_use",
+            "usage": USAGE,
+        },
+    ),
+    (
+        "openai-completions",
+        {
+            "id": "c",
+            "choices": [
+                {
+                    "message": {
+                        "reasoning": "hm",
+                        "content": "hi",
+                        "tool_calls": [{"id": "c", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}],
+                    },
+                    "finish_reason": "tool_calls",
+                }
+            ],
+            "usage": {"prompt_tokens": 7, "completion_tokens": 2},
+        },
+    ),
+    (
+        "openai-responses",
+        {
+            "id": "r",
+            "status": "completed",
+            "output": [
+                {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}]},
+                {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "hi"}]},
+                {"type": "function_call", "call_id": "c", "name": "bash", "arguments": '{"command":"ls"}'},
+            ],
+            "usage": USAGE,
+        },
+    ),
+    (
+        "google-generative-ai",
+        {
+            "candidates": [
+                {
+                    "content": {
+                        "parts": [
+                            {"text": "hm", "thought": True},
+                            {"text": "hi"},
+                            {"functionCall": {"name": "bash", "args": {"command": "ls"}, "id": "c"}},
+                        ]
+                    },
+                    "finishReason": "STOP",
+                }
+            ],
+            "usageMetadata": {"promptTokenCount": 7, "candidatesTokenCount": 2},
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("api", "body"), WHOLES, ids=[api for api, _ in WHOLES])
+async def test_a_server_that_does_not_stream_is_understood(http: Http, api: str, body: dict[str, Any]) -> None:
+    adapter = import_module(ADAPTERS[api])
+    async with HttpServer([plain(200, body), plain(200, {"error": {"message": "Overloaded", "code": "x"}})]) as server:
+        model = a_model(api=api, base_url=server.url)
+        whole = await told(adapter.stream(a_request(model), connection(http)))
+        assert sorted(whole.kinds) == ["text", "thinking", "toolCall"]
+        assert sorted(whole.texts) == sorted(["hm", "hi", '{"command":"ls"}'])
+        assert list(whole.calls.values()) == [("c", "bash")]
+        assert whole.counts == (7, 2, 0, 0)
+        assert whole.end.stop == "toolUse"
+        refused = await told(adapter.stream(a_request(model), connection(http)))
+        assert "Overloaded" in refused.failure.message
+        assert refused.failure.retryable

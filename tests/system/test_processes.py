@@ -15,6 +15,7 @@ import pytest
 from fakes.tool_runs import processes_with, until, zombies_of
 from pigeon.system import keepers, processes
 from pigeon.system.direct import start_direct
+from pigeon.system.nursery import children_of
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="keepers are for Linux")
 SHELL = "/bin/bash"
@@ -230,6 +231,13 @@ async def test_our_own_death_takes_everything_along(marker: str, death: signal.S
 async def test_many_commands_at_once() -> None:
     results = await asyncio.gather(*(run(f"echo {n}") for n in range(20)))
     assert results == [(0, f"{n}\n".encode()) for n in range(20)]
+
+
+@linux
+async def test_few_helpers_wait_after_many_commands() -> None:
+    await asyncio.gather(*(run("true") for _ in range(20)))
+    (nursery,) = keepers.children_left()
+    assert await asyncio.to_thread(until, lambda: len(children_of(nursery)) <= 5)
 
 
 async def test_systems_without_keepers_run_commands_too(marker: str) -> None:

@@ -17,7 +17,7 @@ from pigeon.tools.read import ReadTool
 
 def encoded(form: str, size: tuple[int, int] = (30, 20), mode: str = "RGB", **options: object) -> bytes:
     out = io.BytesIO()
-    Image.new(mode, size, "red").save(out, form, **options)
+    Image.new(mode, size, 200 if mode in ("L", "1") else "red").save(out, form, **options)
     return out.getvalue()
 
 
@@ -114,6 +114,13 @@ def test_a_turned_photo_is_put_upright_when_it_is_encoded_anew() -> None:
     exif[0x0112] = 6
     image = fitted(encoded("JPEG", (3000, 1000), exif=exif), "image/jpeg", Profile())
     assert size_of(image.data) == (667, 2000)
+
+
+def test_a_photo_of_any_size_is_scaled_and_other_giants_are_left_out() -> None:
+    photo = fitted(encoded("JPEG", (9_000, 8_000), "L"), "image/jpeg", Profile())
+    assert size_of(photo.data) == (2000, 1778)
+    assert "original 9000x8000" in photo.hints[0]
+    assert fitted(encoded("PNG", (9_000, 8_000), "1"), "image/png", Profile()).data is None
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGBA", "CMYK", "I;16"])

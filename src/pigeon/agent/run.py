@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pigeon.agent.fold import Fold
 from pigeon.agent.protocols import Conduct, Feed, Gate, Provider, Publish, Queued, Spoken
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import ToolBatch
@@ -48,6 +49,24 @@ class Run:
 
     async def run(self, opening: Sequence[Spoken] = (), resumes: bool = False) -> RunResult:
         """Play turns until the agent stops; an error or an abort ends the run at once, queues untouched."""
+        try:
+            return await self._play(opening, resumes)
+        except Exception as error:
+            return await self._crashed(error)
+
+    async def _crashed(self, error: Exception) -> RunResult:
+        """A defect of ours must not look like a hang: the run still ends, and says why."""
+        model = (await self._conduct.request()).model
+        answer = Fold(model, self._now()).message(
+            "aborted" if self._stopped() else "error", error=f"Internal error: {type(error).__name__}: {error}"
+        )
+        await self._publish(MessageStart(message=answer))
+        await self._publish(MessageEnd(message=answer))
+        await self._publish(TurnEnd(message=answer, tool_results=[]))
+        await self._publish(AgentEnd(messages=[*self._added, answer], will_retry=False))
+        return RunResult(answer, None, will_retry=False)
+
+    async def _play(self, opening: Sequence[Spoken], resumes: bool) -> RunResult:
         await self._publish(AgentStart())
         await self._publish(TurnStart())
         for message in opening:

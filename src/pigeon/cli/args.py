@@ -107,7 +107,7 @@ def parse(arguments: list[str]) -> Options:
     known, messages = _without_messages(arguments)
     options = Options()
     _, unknown = parser().parse_known_args(known, options)
-    options.messages = messages
+    options.messages = [*options.messages, *messages]
     options.unknown = unknown
     if options.mode is not None and options.mode not in MODES:
         raise StartupError(f'Invalid mode "{options.mode}". Valid values: text, json, rpc')

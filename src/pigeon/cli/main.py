@@ -37,6 +37,10 @@ def _run(arguments: list[str]) -> int:
     if options.help:
         print(parser().format_help())  # noqa: T201
         return 0
+    if options.list_models is not None:
+        from pigeon.cli.list_models import run_list_models
+
+        return run_list_models(options)
     for option in options.unknown:
         print(f"Warning: unknown option {option} is ignored", file=sys.stderr)  # noqa: T201
     if options.mode in ("rpc", "rpc-ui"):

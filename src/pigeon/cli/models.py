@@ -1,4 +1,4 @@
-"""Models for a session: the registry, the two built-in models, and which one to begin with."""
+"""Models for a session: the registry, the way to them, and which one to begin with."""
 
 from __future__ import annotations
 
@@ -8,40 +8,20 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from pigeon.cli.args import Options
+from pigeon.cli.built_in import DEMO, SCRIPTED, built_in_model, demo, scripted
 from pigeon.config.auth_file import AuthFile
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
 from pigeon.config.values import Values
 from pigeon.providers.catalog.built_in import BuiltInCatalog
-from pigeon.providers.gateway import Gateway, Streamer
+from pigeon.providers.gateway import Gateway
 from pigeon.providers.http import Http
 from pigeon.providers.line import Policy
 from pigeon.providers.registry import ModelRegistry
+from pigeon.session.model_choice import ScopedModel
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
-
-DEMO = "demo"
-SCRIPTED = "scripted"
-
-
-class Offer:
-    """The models that a host can choose: those with credentials, and a built-in one that was asked for by name."""
-
-    def __init__(self, registry: ModelRegistry, built_in: Model | None) -> None:
-        self._registry = registry
-        self._built_in = [built_in] if built_in else []
-
-    def available(self) -> list[Model]:
-        """Models that can be used now."""
-        return [*self._built_in, *self._registry.available()]
-
-    def find(self, provider: str, model_id: str) -> Model | None:
-        """One of them."""
-        for model in self._built_in:
-            if (model.provider, model.id) == (provider, model_id):
-                return model
-        return self._registry.find(provider, model_id)
 
 
 class Choice(Struct):
@@ -50,6 +30,8 @@ class Choice(Struct):
     model: Model | None
     thinking: ThinkingLevel
     explicit: bool
+    built_in: Model | None
+    scoped: list[ScopedModel]
     problems: list[str]
 
 
@@ -77,66 +59,74 @@ def gateway_of(registry: ModelRegistry, settings: Settings) -> Gateway:
         max_retry_delay_ms=retry.max_retry_delay_ms,
     )
     budgets = or_else(settings.thinking_budgets, {})
-    extra = {SCRIPTED: _scripted, DEMO: _demo}
+    extra = {SCRIPTED: scripted, DEMO: demo}
     return Gateway(registry, Http(user_agent="pigeon"), extra=extra, policy=policy, thinking_budgets=budgets or None)
 
 
-def built_in_model(options: Options) -> Model | None:
-    """The demo or a script, if that is what was asked for."""
-    asked = f"{options.provider}/{options.model}" if options.provider and options.model else options.model or ""
-    if asked in (DEMO, f"{DEMO}/guide") or (options.provider == DEMO and not options.model):
-        from pigeon.providers.demo import demo_model
-
-        return demo_model()
-    if asked.startswith(f"{SCRIPTED}/"):
-        from pigeon.providers.scripted import scripted_model
-
-        return scripted_model(asked.removeprefix(f"{SCRIPTED}/"))
-    return None
-
-
-def choose(options: Options, settings: Settings, registry: ModelRegistry, built_in: Model | None) -> Choice:
+def choose(options: Options, settings: Settings, registry: ModelRegistry) -> Choice:
     """The model to begin with; raises `StartupError` when one was named that does not exist."""
-    problems: list[str] = []
-    thinking = settings.default_thinking_level
+    choice = Choice(None, settings.default_thinking_level, False, built_in_model(options), [], [])
+    _scope(choice, options, settings, registry)
+    if choice.built_in is not None:
+        choice.model, choice.explicit = choice.built_in, True
+    elif options.model or options.provider:
+        _named(choice, options, registry)
+    else:
+        _default(choice, settings, registry)
+    if choice.model is not None and not isinstance(settings.model_thinking_levels, Absent) and not choice.explicit:
+        choice.thinking = settings.model_thinking_levels.get(choice.model.reference, choice.thinking)
     if options.thinking in LEVELS:
-        thinking = options.thinking
+        choice.thinking = options.thinking
     elif options.thinking:
-        problems.append(f'unknown thinking level "{options.thinking}" is ignored')
-    if built_in is not None:
-        return Choice(built_in, thinking, explicit=True, problems=problems)
-    if options.model or options.provider:
-        model, level = _named(options.provider, options.model or "", registry)
-        return Choice(model, level or thinking, explicit=True, problems=problems)
-    return Choice(_default(settings, registry), thinking, explicit=False, problems=problems)
+        choice.problems.append(f'unknown thinking level "{options.thinking}" is ignored')
+    _use_key(choice, options, registry)
+    return choice
 
 
-def _named(provider: str | None, name: str, registry: ModelRegistry) -> tuple[Model, ThinkingLevel | None]:
-    if provider and (model := registry.lookup(provider, name)):
-        return model, None
-    if not provider and "/" in name:
-        head, _, tail = name.partition("/")
-        if model := registry.lookup(head, tail):
-            return model, None
-    raise StartupError(f'Model "{name}" not found. Use --list-models to see available models.')
+def _scope(choice: Choice, options: Options, settings: Settings, registry: ModelRegistry) -> None:
+    patterns = options.models.split(",") if options.models else or_else(settings.enabled_models, [])
+    if patterns:
+        from pigeon.providers.patterns import scope_of
+
+        scoped, warnings = scope_of([pattern.strip() for pattern in patterns], registry.available())
+        choice.scoped = [ScopedModel(entry.model, entry.level) for entry in scoped]
+        choice.problems.extend(warnings)
 
 
-def _default(settings: Settings, registry: ModelRegistry) -> Model | None:
+def _named(choice: Choice, options: Options, registry: ModelRegistry) -> None:
+    direct = registry.lookup(options.provider, options.model) if options.provider and options.model else None
+    choice.explicit = True
+    if direct is not None:
+        choice.model = direct
+        return
+    from pigeon.providers.choice import named_model
+
+    match = named_model(options.provider, options.model, registry)
+    choice.model = match.model
+    choice.thinking = match.level or choice.thinking
+    if match.warning:
+        choice.problems.append(match.warning)
+
+
+def _default(choice: Choice, settings: Settings, registry: ModelRegistry) -> None:
+    preferred = None
     if not isinstance(settings.default_provider, Absent) and not isinstance(settings.default_model, Absent):
-        model = registry.find(settings.default_provider, settings.default_model)
-        if model is not None:
-            return model
-    available = registry.available()
-    return available[0] if available else None
+        preferred = (settings.default_provider, settings.default_model)
+    if choice.scoped:
+        saved = [entry for entry in choice.scoped if (entry.model.provider, entry.model.id) == preferred]
+        chosen = (saved or choice.scoped)[0]
+        choice.model, choice.thinking = chosen.model, chosen.level or choice.thinking
+        return
+    choice.model = registry.find(*preferred) if preferred else None
+    if choice.model is None:
+        from pigeon.providers.choice import first_usable
+
+        choice.model = first_usable(registry)
 
 
-def _scripted() -> Streamer:
-    from pigeon.providers.scripted import ScriptedModel
-
-    return ScriptedModel()
-
-
-def _demo() -> Streamer:
-    from pigeon.providers.demo import DemoModel
-
-    return DemoModel()
+def _use_key(choice: Choice, options: Options, registry: ModelRegistry) -> None:
+    if not options.api_key:
+        return
+    if choice.model is None:
+        raise StartupError("--api-key requires a model to be specified via --model, --provider/--model, or --models")
+    registry.use_key(choice.model.provider, options.api_key)

@@ -9,7 +9,7 @@ import sys
 
 from pigeon import __version__
 from pigeon.cli.args import Options
-from pigeon.cli.compose import compose
+from pigeon.cli.compose import Composer
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.rpc.host import Host
@@ -36,10 +36,11 @@ def run_rpc(options: Options) -> int:
 
 
 async def _serve(options: Options, dialect: Dialect, descriptors: tuple[int, int], cap: int) -> int:
-    composed = compose(options, dialect.default_interrupt_mode)
+    composed = Composer(options).compose(dialect.default_interrupt_mode)
     for problem in composed.problems:
         print(f"Warning: {problem}", file=sys.stderr)  # noqa: T201
     host = Host(composed.session, dialect, descriptors, composed.drains, composed.warm, cap)
+    composed.started()
     return await host.serve(composed.stop_children)
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pigeon.agent.protocols import Tool
 from pigeon.cli.args import Options
 from pigeon.config.settings import Settings
+from pigeon.guard.environ import tool_environment
+from pigeon.providers.catalog.known import key_variables
+from pigeon.session.places import artifact_folder
+from pigeon.session.session import Session
 from pigeon.session.todos import Todos
 from pigeon.session.toolset import Toolset
 from pigeon.system.artifacts import Artifacts
@@ -17,23 +21,59 @@ from pigeon.tools.todo import TodoTool
 from pigeon.wire.base import Absent, or_else
 
 
-def workplace_of(settings: Settings, cwd: str, artifact_folder: Callable[[], str | None]) -> Workplace:
-    """Where shell commands run and keep their output."""
-    shell = find_shell(or_else(settings.shell_path, None), or_else(settings.shell_command_prefix, ""))
-    return workplace(cwd, shell=shell, environment=lambda: os.environ, artifacts=Artifacts(artifact_folder))
+class Bench:
+    """The tools of one working directory; moving makes them anew for another."""
 
+    def __init__(self, options: Options, settings: Settings, cwd: str, session: Callable[[], Session | None]) -> None:
+        self._settings = settings
+        self._session = session
+        self.place = self._place(cwd)
+        tools = self._tools()
+        if not (options.no_tools or options.no_builtin_tools):
+            tools["todo"] = TodoTool()
+        self.toolset = Toolset(tools, _active(options, settings, list(tools)))
 
-def tools_at(place: Workplace, settings: Settings) -> dict[str, Tool]:
-    """The built-in tools for one working directory."""
-    return dict(built_in_tools(place, resize_images=lambda: settings.images.auto_resize))
+    def move_to(self, cwd: str) -> Workplace:
+        """Work in another folder from here on."""
+        self.place = self._place(cwd)
+        self.toolset.replace(self._tools())
+        return self.place
 
+    def _place(self, cwd: str) -> Workplace:
+        settings = self._settings
+        shell = find_shell(or_else(settings.shell_path, None), or_else(settings.shell_command_prefix, ""))
+        return workplace(cwd, shell=shell, environment=self._environment, artifacts=Artifacts(self._artifacts))
 
-def toolset_of(options: Options, settings: Settings, place: Workplace) -> Toolset:
-    """The tools that the options leave."""
-    tools = tools_at(place, settings)
-    if not (options.no_tools or options.no_builtin_tools):
-        tools["todo"] = TodoTool()
-    return Toolset(tools, _active(options, settings, list(tools)))
+    def _tools(self) -> dict[str, Tool]:
+        return dict(built_in_tools(self.place, resize_images=lambda: self._settings.images.auto_resize))
+
+    def _artifacts(self) -> str | None:
+        session = self._session()
+        file = session.journal.file if session is not None and session.journal.saved else None
+        return artifact_folder(file) if file else None
+
+    def _environment(self) -> Mapping[str, str]:
+        return tool_environment(
+            os.environ,
+            keep_provider_keys=self._settings.keep_provider_keys,
+            also_secret=key_variables(),
+            session=self._known_to_commands(),
+        )
+
+    def _known_to_commands(self) -> dict[str, str]:
+        """What a command may know of the session it runs in."""
+        session = self._session()
+        if session is None:
+            return {}
+        model = session.models.model
+        known = {
+            "PI_SESSION_ID": session.journal.session_id,
+            "PI_SESSION_FILE": session.journal.file or "",
+            "PI_PROVIDER": model.provider if model else "",
+            "PI_MODEL": model.id if model else "",
+            "PI_REASONING_LEVEL": session.models.level,
+        }
+        return {name: value for name, value in known.items() if value}
 
 
 def share_plan(options: Options, toolset: Toolset, todos: Todos) -> None:

@@ -76,6 +76,7 @@ class Settings(Record, kw_only=True):
     retry: RetrySettings = RetrySettings()
     images: ImageSettings = ImageSettings()
     tasks: TaskSettings = TaskSettings()
+    keep_provider_keys: bool = False
     shell_path: str | Absent = ABSENT
     shell_command_prefix: str | Absent = ABSENT
     session_dir: str | Absent = ABSENT

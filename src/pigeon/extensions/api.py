@@ -189,7 +189,7 @@ class Extension:
         self,
         name: str,
         *,
-        models: Sequence[Mapping[str, Any]] | None = None,
+        models: Sequence[Mapping[str, Any] | str] | None = None,
         base_url: str = "",
         api: str = "",
         api_key: str = "",

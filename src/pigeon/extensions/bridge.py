@@ -1,9 +1,10 @@
-"""From an extension's thread to the protocol's event loop and back. Nothing of a session is touched in any other way."""
+"""From an extension's thread to the protocol's event loop and back. There is no other way to a session."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -26,6 +27,11 @@ class Bridge:
     def close(self) -> None:
         """From here on every call raises `NotBound`."""
         self._open = False
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Call a function over there, some time; from any thread, also when nobody is there any more."""
+        with contextlib.suppress(NotBound):
+            self._post(lambda: _ignored(function()))
 
     def call(self, function: Callable[[], _T]) -> _T:
         """Call a function over there and wait for its result; from any thread."""
@@ -67,6 +73,10 @@ class Bridge:
             self._loop.call_soon_threadsafe(work)
         except RuntimeError:
             raise NotBound(GONE) from None
+
+
+def _ignored(value: object) -> None:
+    return None
 
 
 async def _started(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:

@@ -1,8 +1,8 @@
 """What happens, as extensions hear of it: one record per event.
 
-The docstring says when it comes and what a handler may return; without such a word the return value is ignored. Handlers
-run in the order in which extensions were loaded and handlers registered. Everything in an event is a copy: changing it
-changes nothing, except where the docstring says so.
+The docstring says when it comes and what a handler may return; without such a word the return value is ignored.
+Handlers run in the order in which extensions were loaded and handlers registered. Everything in an event is a copy:
+changing it changes nothing, except where the docstring says so.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class SessionCompactFailed(Event):
 
 @dataclass(slots=True)
 class Input(Event):
-    """Somebody said something, not expanded yet; return `Transform` or `Handled`. Each sees what the one before made."""
+    """Somebody said something; return `Transform` or `Handled`. Each handler sees what the one before made of it."""
 
     name = "input"
     text: str

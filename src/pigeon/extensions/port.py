@@ -70,7 +70,9 @@ class Conversation(Protocol):
         it is put on record and told, and starts a run if `trigger_turn`."""
         ...
 
-    def send_user_message(self, content: str | list[UserBlock], deliver_as: Literal["steer", "followUp"] | None) -> None:
+    def send_user_message(
+        self, content: str | list[UserBlock], deliver_as: Literal["steer", "followUp"] | None
+    ) -> None:
         """Always a turn; raises while a run is active and `deliver_as` is none."""
         ...
 

@@ -8,7 +8,9 @@ deltas; blocks, ends and failures are put together here.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -64,7 +66,10 @@ class Provided:
 
 
 def provided(
-    name: str, entry: Mapping[str, Any], models: Sequence[Mapping[str, Any]] | None, function: Callable[..., Any] | None
+    name: str,
+    entry: Mapping[str, Any],
+    models: Sequence[Mapping[str, Any] | str] | None,
+    function: Callable[..., Any] | None,
 ) -> Provided:
     """Put a declaration together; raises `ValueError` for what is missing."""
     answers = function is not None and inspect.isasyncgenfunction(function)
@@ -99,7 +104,7 @@ class ExtensionStreamer:
 
         async def produce() -> None:
             async for item in answer(request):
-                await self._bridge.run(lambda item=item: ready.put((item,)))
+                await self._bridge.run(functools.partial(ready.put, (item,)))
 
         async def run() -> None:
             try:
@@ -162,7 +167,7 @@ class _Blocks:
             arguments = codec.encode(call.arguments).decode()
         except (TypeError, ValueError, RecursionError) as error:
             return self.end(Failure(message=f"arguments of a call: {text_of_error(error)}", code="extension"))
-        opened = self._opened("toolCall", call.id or f"call_{self._calls}", call.tool)
+        opened = self._opened("toolCall", call.id or f"call_{os.urandom(6).hex()}", call.tool)
         return [*before, opened, BlockGrew(index=self._index, text=arguments), *self._closed()]
 
     def _opened(self, kind: BlockKind, call_id: str = "", name: str = "") -> BlockOpened:

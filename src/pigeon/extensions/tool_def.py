@@ -115,7 +115,9 @@ def _context_parameter(parameters: dict[str, inspect.Parameter], positional: boo
             raise TypeError(f"a tool cannot have the parameter *{name}")
         hint = parameter.annotation
         label = hint if isinstance(hint, str) else getattr(hint, "__name__", "")
-        if label.rpartition(".")[2] in ("ToolContext", "Context") or (name == "ctx" and not (positional and index == 0)):
+        if label.rpartition(".")[2] in ("ToolContext", "Context") or (
+            name == "ctx" and not (positional and index == 0)
+        ):
             return name
     return None
 

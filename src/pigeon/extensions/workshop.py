@@ -54,7 +54,7 @@ class Workshop:
         if self.unresponsive:
             raise Unresponsive("it is still held up by its own code; nothing was asked of it")
         expired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        patience.start(lambda: expired.done() or expired.set_result(None))
+        patience.start(lambda: _settle(expired, None, None))
         running = asyncio.wrap_future(self._submit(self._guarded(function, args)))
         try:
             await self._until_done(running, expired, patience)
@@ -106,9 +106,7 @@ class Workshop:
             if expired.done():
                 self._tend()
                 raise TookTooLong(f"it took longer than {_seconds(patience.seconds)} and was stopped")
-            if self._answers_pulse():
-                asked_at = clock()
-            elif asked_at is None:
+            if self._answers_pulse() or asked_at is None:
                 asked_at = clock()
             elif clock() - asked_at > ANSWERS_PULSE_WITHIN:
                 self._tend()

@@ -61,6 +61,9 @@ class _Message(Struct):
     id: str = ""
     model: str = ""
     usage: _Usage | None = None
+    content: list[_Block] | None = None
+    stop_reason: str | None = None
+    error: Any = None
 
 
 class _Event(Struct):
@@ -74,6 +77,7 @@ class _Event(Struct):
 
 
 _decoder = msgspec.json.Decoder(_Event)
+_whole = msgspec.json.Decoder(_Message)
 
 
 class _Open:
@@ -120,6 +124,18 @@ class AnthropicStream(Assembly):
             self.done = True
         elif kind == "error" or event.error is not None:
             raise StreamBroken(from_event(event.error, data.decode("utf-8", "replace")))
+
+    def whole(self, data: bytes, out: list[Delta]) -> None:
+        """The message that a server sent without streaming."""
+        message = decoded(_whole, _Message, data, "The message")
+        if message.error is not None or message.content is None:
+            raise StreamBroken(from_event(message.error, data.decode("utf-8", "replace")))
+        self._begin(message, out)
+        for index, block in enumerate(message.content):
+            self._start(index, block, out)
+            self._close(index, out)
+        self._stop = message.stop_reason
+        self.raw_stop = message.stop_reason or ABSENT
 
     def finish(self, out: list[Delta]) -> Finished:
         """The answer is complete, or it ends in the reason why not."""

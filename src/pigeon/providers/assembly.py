@@ -11,8 +11,6 @@ from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.inference import (
-    BlockClosed,
-    BlockGrew,
     BlockKind,
     BlockOpened,
     Delta,
@@ -33,6 +31,10 @@ class Translator(Protocol):
 
     def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
         """Append the deltas of one event; raises `StreamBroken` when the answer cannot go on."""
+        ...
+
+    def whole(self, data: bytes, out: list[Delta]) -> None:
+        """Append the deltas of an answer that came as one JSON object."""
         ...
 
     def finish(self, out: list[Delta]) -> Finished:
@@ -61,12 +63,13 @@ class Assembly:
         out.append(BlockOpened(index, kind, call_id, name))
         return index
 
-    @staticmethod
-    def whole(out: list[Delta], index: int, text: str, signature: str | Absent = ABSENT) -> None:
-        """Grow a block by all it has and close it."""
-        if text:
-            out.append(BlockGrew(index, text))
-        out.append(BlockClosed(index, signature))
+    def whole(self, data: bytes, out: list[Delta]) -> None:
+        """An answer in one piece reads like a single event, unless an API says otherwise."""
+        self.take(b"", data, out)
+
+    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
+        """One event."""
+        raise NotImplementedError
 
     def ended(self, stop: StopReason, failure: Failure | None = None) -> Finished:
         """The last delta."""

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from pigeon.providers.assembly import Translator
-from pigeon.providers.errors import StreamBroken, Style, error_object, from_event, from_exception, from_response
+from pigeon.providers.errors import StreamBroken, Style, from_exception, from_response
 from pigeon.providers.http import Incoming, Outgoing
 from pigeon.providers.line import Line
-from pigeon.providers.sse import EventTooLong, SseParser
+from pigeon.providers.sse import MAX_EVENT_BYTES, EventTooLong, SseParser
 from pigeon.providers.watchdog import Stalled, Watchdog
 from pigeon.wire.inference import Delta, Failure
 
@@ -69,6 +69,8 @@ class _Body:
 
     async def batch(self) -> list[Delta] | None:
         """The deltas of the next pieces; None when the stream is over."""
+        if self._incoming.content_type == "application/json" and not self._translator.done:
+            return await self._whole()
         while self._failed is None and not self._translator.done:
             chunk = await self._watchdog.wait(self._incoming.chunk())
             if chunk is None:
@@ -82,6 +84,19 @@ class _Body:
         if self._failed is not None:
             raise self._failed
         return None
+
+    async def _whole(self) -> list[Delta]:
+        """Some servers do not stream although they were asked to: the answer is one JSON object."""
+        data = await self._watchdog.wait(self._incoming.text(MAX_EVENT_BYTES))
+        out: list[Delta] = []
+        try:
+            self._translator.whole(data, out)
+        except StreamBroken as broken:
+            if broken.failure.code == "malformed_stream":
+                raise StreamBroken(no_events(data[:HEAD_BYTES], "JSON")) from None
+            raise
+        self._translator.done = True
+        return out
 
     def _last_batch(self) -> list[Delta] | None:
         batch = self._translated(self._parser.finish())
@@ -117,7 +132,7 @@ async def _opened(line: Line, request: Outgoing, watchdog: Watchdog, style: Styl
         except Exception as error:
             failure = from_exception(error)
         else:
-            if incoming.ok and incoming.content_type not in ("text/html", "application/json"):
+            if incoming.ok and incoming.content_type != "text/html":
                 return incoming
             try:
                 failure = await _refusal(incoming, watchdog, style)
@@ -131,11 +146,9 @@ async def _opened(line: Line, request: Outgoing, watchdog: Watchdog, style: Styl
 
 async def _refusal(incoming: Incoming, watchdog: Watchdog, style: Style) -> Failure:
     body = await watchdog.wait(incoming.text())
-    if not incoming.ok:
-        return from_response(incoming.status, incoming.headers, body, style)
-    if incoming.content_type == "application/json" and b'"error"' in body:
-        return from_event(error_object(body), body.decode("utf-8", "replace"))
-    return no_events(body, incoming.content_type)
+    if incoming.ok:
+        return no_events(body, incoming.content_type)
+    return from_response(incoming.status, incoming.headers, body, style)
 
 
 def _pause(failure: Failure, attempt: int, cap_ms: int) -> int:

@@ -138,7 +138,8 @@ class GoogleStream(Assembly):
             call_id = f"{call.name}_{request_id()}"
         self._call_ids.add(call_id)
         index = self.open(out, "toolCall", call_id, call.name)
-        self.whole(out, index, codec.encode(call.args or {}).decode(), signature or ABSENT)
+        out.append(BlockGrew(index, codec.encode(call.args or {}).decode()))
+        out.append(BlockClosed(index, signature or ABSENT))
 
     def _close(self, out: list[Delta]) -> None:
         if self._kind is not None:

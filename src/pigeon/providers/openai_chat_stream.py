@@ -67,6 +67,7 @@ class _Change(Struct):
 
 class _Choice(Struct):
     delta: _Change | None = None
+    message: _Change | None = None
     finish_reason: str | None = None
     usage: _Usage | None = None
 
@@ -124,8 +125,9 @@ class ChatStream(Assembly):
         usage = chunk.usage
         if chunk.choices:
             choice = chunk.choices[0]
-            if choice.delta is not None:
-                self._grow(choice.delta, out)
+            change = choice.delta or choice.message
+            if change is not None:
+                self._grow(change, out)
             if choice.finish_reason:
                 self._reason = choice.finish_reason
                 self.raw_stop = choice.finish_reason

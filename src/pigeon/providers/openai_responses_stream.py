@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.providers.assembly import Assembly, counted, decoded
-from pigeon.providers.errors import StreamBroken, classified, code_of, from_event
+from pigeon.providers.errors import StreamBroken, classified, code_of, from_event, malformed
 from pigeon.providers.exchange import truncated
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
@@ -61,6 +61,7 @@ class _Event(Struct):
 
 
 _decoder = msgspec.json.Decoder(_Event)
+_whole = msgspec.json.Decoder(_Response)
 
 
 class _Item:
@@ -105,6 +106,15 @@ class ResponsesStream(Assembly):
             self._begin(event.response)
         elif kind == "error" or (not kind and event.error is not None):
             raise StreamBroken(_error(event, data))
+
+    def whole(self, data: bytes, out: list[Delta]) -> None:
+        """The response that a server sent without streaming."""
+        response = decoded(_whole, _Response, data, "The response")
+        if response.output is None and response.error is None:
+            raise malformed("The response", "it has no output")
+        for place, item in enumerate(response.output or ()):
+            self._close(place, item, out)
+        self._end("response.completed" if response.error is None else "response.failed", response, out)
 
     def finish(self, out: list[Delta]) -> Finished:
         """The answer is complete, or it ends in the reason why not."""

@@ -1,28 +1,92 @@
-"""The YAML head of a Markdown file."""
+"""The YAML head of a Markdown file.
+
+Values are texts, truth values (`true` and `false` only), whole numbers, nothing, lists and mappings. Dates, versions,
+`007`, `yes` and `no` stay the texts they are, because names and descriptions are made of such things.
+"""
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from typing import Any
 
+from msgspec import Struct
+
 FENCE = "---"
+LONGEST_HEAD = 65_536
+DEEPEST = 1_000
+_TYPES = (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("null", r"^(?:~|null|Null|NULL)$", "~nN"),
+    ("null", r"^$", ""),
+    ("int", r"^(?:0|-?[1-9][0-9]{0,14})$", "-0123456789"),
+)
+_HEAD = re.compile(r"\A---[ \t]*\n(?:(.*?)\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
+
+
+class FrontMatter(Struct, frozen=True):
+    """A file in its two parts; `problem` says why a head was not understood."""
+
+    head: dict[str, Any]
+    body: str
+    problem: str | None = None
+
+
+def read_front_matter(text: str) -> FrontMatter:
+    """Head and body; a text without a head is all body, and a head that is not valid YAML counts as empty."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    found = _HEAD.match(text)
+    if found is None:
+        return FrontMatter({}, text)
+    head, problem = _parsed(found[1] or "")
+    return FrontMatter(head, text[found.end() :], problem)
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The head as a mapping, and the body; a head that is not valid YAML counts as empty."""
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    if not text.startswith(FENCE + "\n"):
-        return {}, text
-    head, found, body = text[len(FENCE) + 1 :].partition(f"\n{FENCE}")
-    if not found or (body and not body.startswith("\n")):
-        return {}, text
-    return _parsed(head), body.removeprefix("\n")
+    """The same for who does not care about problems."""
+    parts = read_front_matter(text)
+    return parts.head, parts.body
 
 
-def _parsed(head: str) -> dict[str, Any]:
+def text_in(head: dict[str, Any], key: str) -> str:
+    """The value as a text on its own; empty where there is none."""
+    value = head.get(key)
+    return str(value).strip() if isinstance(value, str) or type(value) is int else ""
+
+
+def _parsed(head: str) -> tuple[dict[str, Any], str | None]:
+    if not head.strip():
+        return {}, None
+    if len(head) > LONGEST_HEAD:
+        return {}, f"the front matter is longer than {LONGEST_HEAD} characters"
     import yaml
 
     try:
-        value = yaml.load(head, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        value = yaml.load(head, Loader=_loader(_is_flat(head)))
+    except yaml.MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 2}" if error.problem_mark else ""
+        return {}, f"the front matter is not valid YAML{line}: {error.problem or error.context} (quote the value?)"
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        return {}, "the front matter is not valid YAML: " + " ".join(str(error).split())[:200]
+    if value is None:
+        return {}, None
+    if not isinstance(value, dict):
+        return {}, "the front matter must be a list of keys and values"
+    return {str(key): item for key, item in value.items()}, None
+
+
+def _is_flat(head: str) -> bool:
+    """The C parser has no guard against deep nesting and would end the process; a level takes a column or a bracket."""
+    return head.count("[") + head.count("{") <= DEEPEST and all(len(line) <= 2 * DEEPEST for line in head.split("\n"))
+
+
+@cache
+def _loader(fast: bool) -> Any:
+    """The safe loader with the few types that a head needs, in C where that is possible."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if fast else yaml.SafeLoader
+    loader: Any = type("HeadLoader", (base,), {"yaml_implicit_resolvers": {}})
+    for kind, pattern, beginnings in _TYPES:
+        loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(pattern), list(beginnings) or [""])
+    return loader

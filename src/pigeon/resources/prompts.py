@@ -4,111 +4,135 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Literal
+from collections.abc import Callable, Sequence
 
-from pigeon.resources.front_matter import split_front_matter
-from pigeon.wire.answers import SlashCommand, SourceInfo
-from pigeon.wire.base import ABSENT
+from msgspec import Struct
 
-Scope = Literal["user", "project"]
+from pigeon.resources.front_matter import read_front_matter, text_in
+from pigeon.resources.places import Location, Root
+from pigeon.resources.texts import read_text, why
+from pigeon.wire.answers import SlashCommand
+
 DESCRIPTION_LIMIT = 60
+LONGEST_NUMBER = 9
+_CALL = re.compile(r"/(\S+)(.*)", re.DOTALL)
 _SUBSTITUTION = re.compile(
-    r"\$(?:(\d+)|(@|ARGUMENTS\b)|\{(\d+):-([^}]*)\}|\{(?:@|ARGUMENTS):-([^}]*)\}|\{@:(\d+)(?::(\d+))?\})"
+    r"\$(?:([0-9]+)|(@|ARGUMENTS)|\{([0-9]+):-([^}]*)\}|\{(?:@|ARGUMENTS):-([^}]*)\}|\{@:([0-9]+)(?::([0-9]+))?\})"
 )
 
 
-class PromptTemplate:
+class PromptTemplate(Struct, frozen=True):
     """One template file."""
 
-    def __init__(self, path: str, scope: Scope, text: str) -> None:
-        head, body = split_front_matter(text)
-        self.name = os.path.basename(path).removesuffix(".md")
-        self.path = path
-        self.scope: Scope = scope
-        self.body = body
-        described = head.get("description")
-        self.description = described if isinstance(described, str) and described else _first_line(body)
+    name: str
+    path: str
+    root: Root
+    description: str
+    argument_hint: str
+    body: str
 
     def listed(self) -> SlashCommand:
         """The entry of `get_commands`."""
-        info = SourceInfo(
-            path=self.path, source="auto", scope=self.scope, origin="top-level", base_dir=os.path.dirname(self.path)
-        )
-        return SlashCommand(
-            name=self.name,
-            description=self.description or ABSENT,
-            source="prompt",
-            location=self.scope,
-            path=self.path,
-            source_info=info,
-        )
+        return self.root.command("prompt", self.name, self.description, self.path)
 
 
 class Templates:
-    """The templates of a set of folders, first name wins; read when first needed."""
+    """The templates of some places, first name wins; read when first needed."""
 
-    def __init__(self, folders: list[tuple[str, Scope]]) -> None:
-        self._folders = folders
+    def __init__(
+        self,
+        roots: Callable[[], Sequence[Root]] | Sequence[tuple[str, Location]],
+        report: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._roots = roots if callable(roots) else lambda: _usual(roots)
+        self._report = report
         self._loaded: dict[str, PromptTemplate] | None = None
 
     def expand(self, text: str) -> str:
         """The template's text with its arguments in place; other text unchanged."""
-        if not text.startswith("/"):
+        found = _CALL.fullmatch(text) if text.startswith("/") else None
+        template = self.all().get(found[1]) if found else None
+        if found is None or template is None:
             return text
-        name = text[1:].split(None, 1)[0] if text[1:].strip() else ""
-        rest = text[1 + len(name) :]
-        template = self._templates().get(name)
-        return text if template is None else substituted(template.body, split_arguments(rest))
+        return substituted(template.body, split_arguments(found[2]))
 
     def commands(self) -> list[SlashCommand]:
         """All templates, as `get_commands` lists them."""
-        return [template.listed() for template in self._templates().values()]
+        return [template.listed() for template in self.all().values()]
 
-    def _templates(self) -> dict[str, PromptTemplate]:
+    def all(self) -> dict[str, PromptTemplate]:
+        """Every template by its name."""
         if self._loaded is None:
-            self._loaded = {}
-            for folder, scope in self._folders:
-                for template in _read_folder(folder, scope):
-                    self._loaded.setdefault(template.name, template)
+            self._loaded = self._load()
         return self._loaded
 
+    def _load(self) -> dict[str, PromptTemplate]:
+        templates: dict[str, PromptTemplate] = {}
+        for root in self._roots():
+            for path in _files(root):
+                template = _read(path, root, self._report) if root.takes(path) else None
+                if template is None:
+                    continue
+                first = templates.setdefault(template.name, template)
+                if first.root.location == root.location and os.path.realpath(first.path) != os.path.realpath(path):
+                    self._report(f"{path}: template /{template.name} is hidden by the one of that name in {first.path}")
+        return templates
 
-def _read_folder(folder: str, scope: Scope) -> list[PromptTemplate]:
+
+def _usual(folders: Sequence[tuple[str, Location]]) -> list[Root]:
+    return [Root(folder, location, "auto", os.path.dirname(folder)) for folder, location in folders]
+
+
+def _files(root: Root) -> list[str]:
+    if os.path.isfile(root.path):
+        return [root.path]
     try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".md"))
+        names = sorted(os.listdir(root.path))
     except OSError:
         return []
-    templates = []
-    for name in names:
-        path = os.path.join(folder, name)
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                templates.append(PromptTemplate(path, scope, file.read()))
-        except OSError:
-            continue
-    return templates
+    paths = (os.path.join(root.path, name) for name in names if name.endswith(".md"))
+    return [path for path in paths if not os.path.isdir(path)]
+
+
+def _read(path: str, root: Root, report: Callable[[str], None]) -> PromptTemplate | None:
+    try:
+        parts = read_front_matter(read_text(path))
+    except OSError as error:
+        report(f"template not loaded: {why(error, path)}")
+        return None
+    if parts.problem:
+        report(f"{path}: {parts.problem}")
+    return PromptTemplate(
+        name=os.path.basename(path).removesuffix(".md"),
+        path=path,
+        root=root,
+        description=text_in(parts.head, "description") or _first_line(parts.body),
+        argument_hint=text_in(parts.head, "argument-hint"),
+        body=parts.body,
+    )
 
 
 def split_arguments(text: str) -> list[str]:
     """Words, with single and double quotes grouping; there are no escapes."""
     words: list[str] = []
-    current, quote, started = "", "", False
+    current: list[str] = []
+    quote, started = "", False
     for char in text:
         if quote:
             if char == quote:
                 quote = ""
             else:
-                current += char
+                current.append(char)
         elif char in "'\"":
             quote, started = char, True
         elif char.isspace():
             if started or current:
-                words.append(current)
-            current, started = "", False
+                words.append("".join(current))
+            current, started = [], False
         else:
-            current += char
+            current.append(char)
     if started or current:
-        words.append(current)
+        words.append("".join(current))
     return words
 
 
@@ -118,21 +142,27 @@ def substituted(body: str, arguments: list[str]) -> str:
     def fill(found: re.Match[str]) -> str:
         number, everything, defaulted, default, all_default, start, length = found.groups()
         if number is not None:
-            return _argument(arguments, int(number))
+            return _argument(arguments, number)
         if everything is not None:
             return " ".join(arguments)
         if defaulted is not None:
-            return _argument(arguments, int(defaulted)) or default
+            return _argument(arguments, defaulted) or default
         if all_default is not None:
             return " ".join(arguments) or all_default
-        first = max(int(start), 1) - 1
-        return " ".join(arguments[first : first + int(length)] if length else arguments[first:])
+        first = max(_count(start), 1) - 1
+        return " ".join(arguments[first : first + _count(length)] if length else arguments[first:])
 
     return _SUBSTITUTION.sub(fill, body)
 
 
-def _argument(arguments: list[str], number: int) -> str:
-    return arguments[number - 1] if 1 <= number <= len(arguments) else ""
+def _argument(arguments: list[str], number: str) -> str:
+    place = _count(number)
+    return arguments[place - 1] if 1 <= place <= len(arguments) else ""
+
+
+def _count(digits: str) -> int:
+    """Figures beyond reason count as beyond the end."""
+    return int(digits[:LONGEST_NUMBER]) if len(digits) <= LONGEST_NUMBER else 10**LONGEST_NUMBER
 
 
 def _first_line(body: str) -> str:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
-from pigeon.resources.front_matter import FENCE, split_front_matter
+from pigeon.resources.front_matter import read_front_matter
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.rules import Rule, RuleInterrupt, RuleLevel, RuleSource
 
@@ -59,12 +59,11 @@ def _read(path: str, level: RuleLevel, report: Report) -> Rule | None:
     if len(text) > LARGEST:
         report(f"The rule {path} is ignored: it is longer than {LARGEST} characters")
         return None
-    head, body = split_front_matter(text)
-    if not head and text.removeprefix("\ufeff").startswith(FENCE):
-        report(f"The rule {path} is ignored: what stands between its {FENCE} lines is not a YAML mapping")
-        return None
+    parts = read_front_matter(text)
     try:
-        return _rule(path, level, head, body.strip())
+        if parts.problem is not None:
+            raise ValueError(parts.problem)
+        return _rule(path, level, parts.head, parts.body.strip())
     except ValueError as error:
         report(f"The rule {path} is ignored: {error}")
         return None
@@ -115,6 +114,6 @@ def _repeat(head: dict[str, Any]) -> int | Absent:
         return 1
     if repeat == "after-gap":
         return AFTER_GAP
-    if isinstance(repeat, int) and repeat > 0:
-        return repeat
+    if isinstance(repeat, str) and repeat.isdecimal() and int(repeat) > 0:
+        return int(repeat)
     raise ValueError("repeat must be once, always, after-gap, or a number of messages")

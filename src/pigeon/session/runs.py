@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from pigeon.agent.fold import Fold
 from pigeon.agent.protocols import Spoken
 from pigeon.agent.run import Run, RunResult
 from pigeon.agent.scope import Scope
@@ -16,8 +15,7 @@ from pigeon.session.conduct import Conduct
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.queue import MessageQueue
 from pigeon.session.retry import Retry
-from pigeon.system import clock
-from pigeon.wire.events import AgentEnd, AgentSettled, MessageEnd, MessageStart, TurnEnd
+from pigeon.wire.events import AgentSettled
 from pigeon.wire.inference import Failure
 from pigeon.wire.messages import CustomMessage
 
@@ -109,25 +107,7 @@ class Runs:
             self._activity.enter("running")
 
     async def _run(self, opening: Sequence[Spoken], scope: Scope, resumes: bool) -> RunResult:
-        try:
-            return await self._make_run(scope).run(opening, resumes=resumes)
-        except Exception as error:
-            return await self._crashed(error, scope)
-
-    async def _crashed(self, error: Exception, scope: Scope) -> RunResult:
-        """A defect of ours must not look like a hang: the run still ends, and says why."""
-        request = await self._conduct.request()
-        answer = Fold(request.model, clock.now_ms()).message(
-            "aborted" if scope.cancelled else "error", error=f"Internal error: {type(error).__name__}: {error}"
-        )
-        for event in (
-            MessageStart(message=answer),
-            MessageEnd(message=answer),
-            TurnEnd(message=answer, tool_results=[]),
-            AgentEnd(messages=[answer], will_retry=False),
-        ):
-            await self._bus.publish(event)
-        return RunResult(answer, None, will_retry=False)
+        return await self._make_run(scope).run(opening, resumes=resumes)
 
 
 def _failed(result: RunResult) -> bool:

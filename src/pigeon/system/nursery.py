@@ -28,6 +28,7 @@ GIVE_UP_AFTER = 30.0
 MSG_CMSG_CLOEXEC = 0x40000000
 FD_SIZE = 4
 AGENT_GONE = 3
+MOST_FREE = 4
 TAKEN = b"t"
 FREE = b"f"
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTTOU)
@@ -58,6 +59,31 @@ class Wake:
         os.close(self._write_end)
 
 
+class Office:
+    """Where keepers wait: a few seats, and a pipe that tells the nursery who is free."""
+
+    def __init__(self, control: socket.socket, news: int, seats: int, give_seat: int) -> None:
+        self.control = control
+        self._news = news
+        self._seats = seats
+        self._give_seat = give_seat
+
+    def sit(self, again: bool = False) -> bool:
+        """Wait for work if a seat is free; the nursery counts those whom it forked by itself."""
+        try:
+            os.read(self._seats, 1)
+        except BlockingIOError:
+            return False
+        if again:
+            os.write(self._news, FREE)
+        return True
+
+    def stand_up(self) -> None:
+        """Go to work."""
+        os.write(self._give_seat, b"s")
+        os.write(self._news, TAKEN)
+
+
 def main(control_descriptor: int) -> None:
     """Have a keeper free at all times; leave when the agent hangs up and nothing is left."""
     gc.disable()
@@ -67,6 +93,10 @@ def main(control_descriptor: int) -> None:
     os.set_inheritable(control_descriptor, False)
     control = socket.socket(fileno=control_descriptor)
     news, tell_news = os.pipe()
+    seats, give_seat = os.pipe()
+    os.set_blocking(seats, False)
+    os.write(give_seat, b"s" * MOST_FREE)
+    office = Office(control, tell_news, seats, give_seat)
     wake = Wake()
     poll = select.poll()
     poll.register(news, select.POLLIN)
@@ -75,7 +105,7 @@ def main(control_descriptor: int) -> None:
     free = 0
     while True:
         if free <= 0:
-            keepers.add(fork_keeper(control, wake, tell_news))
+            keepers.add(fork_keeper(office, wake))
             free += 1
         ready = dict(poll.poll())
         if news in ready:
@@ -87,7 +117,7 @@ def main(control_descriptor: int) -> None:
             keepers.difference_update(ended)
             if AGENT_GONE in ended.values():
                 break
-            if ended:
+            if any(ended.values()):
                 # A keeper was killed; what it kept is ours now. Whether it was free is unknown, so count on none.
                 kill_pass(keepers)
                 free = 0
@@ -95,8 +125,8 @@ def main(control_descriptor: int) -> None:
     os._exit(0)
 
 
-def fork_keeper(control: socket.socket, wake: Wake, news: int) -> int:
-    """The pid of a new keeper, which takes one command after the other."""
+def fork_keeper(office: Office, wake: Wake) -> int:
+    """The pid of a new keeper, which takes one command after the other as long as there is a seat to wait on."""
     pid = os.fork()
     if pid:
         return pid
@@ -104,13 +134,17 @@ def fork_keeper(control: socket.socket, wake: Wake, news: int) -> int:
         wake.close()
         _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         own = Wake()
-        while descriptors := received(control):
-            os.write(news, TAKEN)
+        seated = office.sit()
+        while seated:
+            descriptors = received(office.control)
+            if descriptors is None:
+                os._exit(AGENT_GONE)
+            office.stand_up()
             with socket.socket(fileno=descriptors[0]) as leash:
                 keep(leash, descriptors[1], own)
                 os.chdir("/")
-                os.write(news, FREE)
-        os._exit(AGENT_GONE)
+                seated = office.sit(again=True)
+        os._exit(0)
     finally:
         os._exit(1)
 

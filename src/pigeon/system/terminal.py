@@ -35,11 +35,11 @@ class Cleaner:
         if len(data.translate(None, _CONTROLS)) == len(data):
             return _without_odd(data)
         if b"\x1b" in data:
-            data = _ESCAPE.sub(b"", data)
             cut = None if final else _UNFINISHED.search(data, max(0, len(data) - HOLD_AT_MOST))
             if cut is not None:
                 self._cut_escape = data[cut.start() :]
                 data = data[: cut.start()]
+            data = _ESCAPE.sub(b"", data)
         if b"\x08" in data:
             data = _OVERSTRUCK.sub(b"", data)
         return _without_odd(data.translate(None, _CONTROLS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar
 
-from pigeon.system.files import error_code, finished_in_thread, read_whole, replace_file, turn_on
+from pigeon.system.files import NotRegular, error_code, finished_in_thread, read_whole, replace_file, turn_on
 from pigeon.tools.base import BaseTool, Running, text_outcome
 from pigeon.tools.paths import resolved
 from pigeon.wire import codec
@@ -86,6 +86,8 @@ class EditTool(BaseTool):
                 edited, changes = await run.scope.wait(asyncio.to_thread(edited_file, data, edits, path))
                 run.scope.check()
                 await finished_in_thread(lambda: replace_file(target, edited))
+            except NotRegular as error:
+                raise ToolFailed(f"Could not edit file: {path}. {error}") from error
             except OSError as error:
                 raise ToolFailed(f"Could not edit file: {path}. Error code: {error_code(error)}.") from error
             run.scope.check()

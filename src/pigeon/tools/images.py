@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SNIFFED_BYTES = 4100
-MOST_PIXELS = 120_000_000
+MOST_PIXELS = 64_000_000
 SENT_AS_IS = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _QUALITIES = (80, 85, 70, 55, 40)
 _SHRINK = 0.75
+_ORIENTATION = 0x0112
+_LYING = (5, 6, 7, 8)
 
 
 class Profile(Struct, frozen=True):
@@ -82,10 +84,12 @@ def _fitted(data: bytes, mime: str, profile: Profile | None) -> Fitted:
         )
         if small and mime in SENT_AS_IS:
             return Fitted(data, mime)
-        if width * height > MOST_PIXELS:
+        if profile is not None:
+            image.draft(None, (profile.width, profile.height))  # a JPEG need not be unpacked in full
+        if image.width * image.height > MOST_PIXELS:
             return Fitted(None, mime, (f"[Image omitted: {width}x{height} pixels are too many.]",))
+        original = (height, width) if image.getexif().get(_ORIENTATION, 1) in _LYING else (width, height)
         upright = ImageOps.exif_transpose(image)
-        original = upright.size
         shrunk = _shrunk(_plain(upright), profile or Profile(width, height, 1 << 40))
     if shrunk is None:
         return Fitted(None, mime, ("[Image omitted: it could not be made small enough to send.]",))

@@ -1,0 +1,84 @@
+"""The extensions of one process: loaded, bound to a session, asked and told, and let go at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pigeon.extensions.boarding import Boarding
+from pigeon.extensions.bridge import Bridge
+from pigeon.extensions.discovery import Source
+from pigeon.extensions.ears import Ears
+from pigeon.extensions.equipment import Brought
+from pigeon.extensions.gate import ExtensionGate
+from pigeon.extensions.port import SessionPort
+from pigeon.extensions.reach import Asks, Binding
+from pigeon.extensions.taking_part import ExtensionHooks
+from pigeon.extensions.team import Reports, Team
+from pigeon.extensions.veto import ExtensionVeto
+from pigeon.wire.events import Outbound
+
+CLOSE_SECONDS = 1.0
+
+
+class Runner:
+    """All extensions; `hooks`, `gate`, `veto` and `brought` are what a session takes of them. Made on the protocol's loop."""
+
+    def __init__(self, cwd: str, mode: str = "rpc", flags: Mapping[str, bool | str] | None = None) -> None:
+        self._bridge = Bridge()
+        self._team = Team(Reports())
+        self.brought = Brought(self._team)
+        self._boarding = Boarding(self._team, self.brought, self._bridge, cwd, mode, dict(flags or {}))
+        self._binding: Binding | None = None
+        self.hooks = ExtensionHooks(self._team)
+        self.veto = ExtensionVeto(self._team)
+        self.gate = ExtensionGate(self._team, self._checked)
+        self._ears = Ears(self._team, self.hooks)
+
+    async def load(self, sources: Sequence[Source]) -> None:
+        """Load extensions; those that fail are reported to the host as soon as there is one."""
+        for member in await self._boarding.take(sources):
+            member.reach.binding = self._binding
+
+    async def project_trust(self, cwd: str) -> bool | None:
+        """What the extensions loaded so far say about the project; none if they say nothing."""
+        said = await self.hooks.project_trust(cwd)
+        return None if said is None else bool(said.trusted)
+
+    def trust(self, trusted: bool) -> None:
+        """The decision about the project, for `ctx.project_trusted`."""
+        self._boarding.trusted = trusted
+        for member in self._team.members:
+            member.trust(trusted)
+
+    def known_flags(self) -> set[str]:
+        """Names of the options that extensions understand, without dashes."""
+        return {name for member in self._team.members for name in member.extension.registry.flags}
+
+    def bind(self, port: SessionPort, dialogs: Asks, post: Callable[[Outbound], None]) -> None:
+        """There is a session: from here on extensions can act, and failures are told."""
+        self._binding = Binding(port=port, dialogs=dialogs)
+        for member in self._team.members:
+            member.reach.binding = self._binding
+        self.brought.bind(port.equipment)
+        self._team.reports.to(post)
+
+    def heard(self, event: Outbound) -> None:
+        """An event of the session, for those who listen; returns at once."""
+        self._ears.heard(event)
+
+    def room(self) -> None:
+        """Extensions never hold the session up."""
+
+    async def close(self) -> None:
+        """Say goodbye and let the threads end; one that does not is left behind."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.hooks.session_ending("quit"), CLOSE_SECONDS)
+        self._bridge.close()
+        self._team.close()
+
+    def _checked(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        assert self._binding is not None
+        return self._binding.port.equipment.checked(tool, arguments)

@@ -1,0 +1,94 @@
+"""Context files: what the user and the project want an agent to know, one file per folder.
+
+They are plain text for the model, so they are read whether or not the project is trusted; the prompt says if it is not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from pigeon.resources.places import ancestors
+from pigeon.resources.texts import read_beginning, why
+
+NAMES = ("AGENTS.override.md", "AGENTS.md", "AGENTS.MD", "CLAUDE.md", "CLAUDE.MD")
+LARGEST_FILE = 65_536
+LARGEST_ALL = 262_144
+
+
+class ContextFile(Struct, frozen=True):
+    """One file as the model gets it."""
+
+    path: str
+    text: str
+    of_user: bool
+
+
+def context_files(agent_dir: str, cwd: str, report: Callable[[str], None]) -> list[ContextFile]:
+    """The user's own file, then those from the root of the file system down to the folder; shortened where too long."""
+    folders = [agent_dir, *reversed(ancestors(cwd))]
+    skipped = _repository_of_worktree(cwd)
+    paths: dict[str, str] = {}
+    for folder in folders:
+        path = _file_in(folder)
+        if path is not None and not (skipped and folder == skipped[0] and _file_in(skipped[1])):
+            paths.setdefault(os.path.realpath(path), path)
+    found: list[ContextFile] = []
+    room = LARGEST_ALL
+    for path in reversed(paths.values()):  # the nearest matters most, so it gets its room first
+        file = _read(path, min(LARGEST_FILE, room), os.path.dirname(path) == agent_dir, report)
+        if file is not None:
+            found.append(file)
+            room -= len(file.text.encode("utf-8", "replace"))
+    found.reverse()
+    return found
+
+
+def _file_in(folder: str) -> str | None:
+    return next((path for name in NAMES if os.path.isfile(path := os.path.join(folder, name))), None)
+
+
+def _read(path: str, room: int, of_user: bool, report: Callable[[str], None]) -> ContextFile | None:
+    if room <= 0:
+        report(f"{path} is left out: the context files together are larger than {LARGEST_ALL} bytes")
+        return None
+    try:
+        text, cut = read_beginning(path, room)
+    except OSError as error:
+        report(f"context file not loaded: {why(error, path)}")
+        return None
+    if cut:
+        size = os.path.getsize(path)
+        report(f"{path} has {size} bytes: only the first {room} are given to the model")
+        text += f"\n\n[shortened: {room} of {size} bytes; read the file for the rest]"
+    return ContextFile(path, text, of_user) if text.strip() else None
+
+
+def _repository_of_worktree(cwd: str) -> tuple[str, str] | None:
+    """In a git worktree inside its own repository: the root of the repository, and that of the worktree."""
+    for folder in ancestors(cwd):
+        mark = os.path.join(folder, ".git")
+        if os.path.isdir(mark):
+            return None
+        if os.path.isfile(mark):
+            main = _main_root(mark, folder)
+            return (main, folder) if main and folder.startswith(main.rstrip(os.sep) + os.sep) else None
+    return None
+
+
+def _main_root(mark: str, folder: str) -> str | None:
+    """From `gitdir: <repository>/.git/worktrees/<name>`."""
+    try:
+        text, _ = read_beginning(mark, 4096)
+    except OSError:
+        return None
+    if not text.startswith("gitdir:"):
+        return None
+    place = os.path.normpath(os.path.join(folder, text.removeprefix("gitdir:").strip()))
+    kept, _, _ = place.rpartition(os.sep)
+    if os.path.basename(kept) != "worktrees":
+        return None
+    store = os.path.dirname(kept)
+    return os.path.dirname(store) if os.path.basename(store) == ".git" else None

@@ -1,0 +1,162 @@
+"""Skills after the Agent Skills standard: instructions in a folder that the model reads when a task calls for them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from pigeon.resources.front_matter import read_front_matter, text_in
+from pigeon.resources.places import Root
+from pigeon.resources.skill_files import FILE, skill_files
+from pigeon.resources.texts import read_text, why
+from pigeon.wire.answers import SlashCommand
+
+PREFIX = "/skill:"
+LONGEST_NAME = 64
+LONGEST_DESCRIPTION = 1024
+LEAD = (
+    "Each skill below is a file of instructions for one kind of task. When a task fits a description, read the whole "
+    "file at its location before you begin. Relative paths in a skill are meant from the folder that its file is in."
+)
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_CALL = re.compile(r"/skill:(\S+)(?:\s+(.*))?", re.DOTALL)
+
+
+class Skill(Struct, frozen=True):
+    """One skill; its body is read when it is used."""
+
+    name: str
+    description: str
+    path: str
+    root: Root
+    hidden: bool
+
+    @property
+    def folder(self) -> str:
+        """What relative paths in the skill are meant from."""
+        return os.path.dirname(self.path)
+
+
+class Skills:
+    """The skills of some places, first name wins; read when first needed."""
+
+    def __init__(
+        self,
+        roots: Callable[[], Sequence[Root]],
+        report: Callable[[str], None],
+        failed: Callable[[str, str], None],
+    ) -> None:
+        self._roots = roots
+        self._report = report
+        self._failed = failed
+        self._loaded: dict[str, Skill] | None = None
+
+    def expand(self, text: str) -> str:
+        """`/skill:name arguments` as the skill's text and the arguments; any other text unchanged."""
+        found = _CALL.fullmatch(text) if text.startswith(PREFIX) else None
+        skill = self.all().get(found[1]) if found else None
+        if found is None or skill is None:
+            return text
+        try:
+            body = read_front_matter(read_text(skill.path)).body.strip()
+        except OSError as error:
+            self._failed(skill.path, why(error, skill.path))
+            return text
+        said = (
+            f'<skill name="{skill.name}" location="{skill.path}">\n'
+            f"References are relative to {skill.folder}.\n\n{body}\n</skill>"
+        )
+        arguments = (found[2] or "").strip()
+        return f"{said}\n\n{arguments}" if arguments else said
+
+    def commands(self) -> list[SlashCommand]:
+        """All skills, as `get_commands` lists them."""
+        return [
+            skill.root.command("skill", f"skill:{skill.name}", skill.description, skill.path)
+            for skill in self.all().values()
+        ]
+
+    def listing(self) -> str | None:
+        """What the system prompt says of them; none if there is nothing to say."""
+        rows = [_row(skill) for skill in self.all().values() if not skill.hidden]
+        return "\n".join([LEAD, "", "<available_skills>", *rows, "</available_skills>"]) if rows else None
+
+    def all(self) -> dict[str, Skill]:
+        """Every skill by its name."""
+        if self._loaded is None:
+            self._loaded = self._load()
+        return self._loaded
+
+    def _load(self) -> dict[str, Skill]:
+        skills: dict[str, Skill] = {}
+        files: set[str] = set()
+        for root in self._roots():
+            for path in skill_files(root, self._report):
+                true_name = os.path.realpath(path)
+                if true_name in files or not root.takes(path):
+                    continue
+                files.add(true_name)
+                skill = _read(path, root, self._report)
+                if skill is None:
+                    continue
+                first = skills.setdefault(skill.name, skill)
+                if first is not skill and first.root.location == root.location:
+                    self._report(f'{path}: skill "{skill.name}" is hidden by the one of that name in {first.path}')
+        return skills
+
+
+def _read(path: str, root: Root, report: Callable[[str], None]) -> Skill | None:
+    loose = os.path.basename(path) != FILE
+    try:
+        parts = read_front_matter(read_text(path))
+    except OSError as error:
+        report(f"skill not loaded: {why(error, path)}")
+        return None
+    description = text_in(parts.head, "description")
+    if not description:
+        if parts.problem or not loose:
+            report(f"{path}: skill not loaded, {parts.problem or 'its front matter needs a description'}")
+        return None
+    usual = os.path.basename(path).removesuffix(".md") if loose else os.path.basename(os.path.dirname(path))
+    skill = Skill(
+        name=text_in(parts.head, "name") or usual,
+        description=description,
+        path=path,
+        root=root,
+        hidden=parts.head.get("disable-model-invocation") in (True, "true"),
+    )
+    for fault in faults_of(skill):
+        report(f"{path}: {fault}")
+    return skill
+
+
+def faults_of(skill: Skill) -> list[str]:
+    """What the standard would have otherwise; the skill is used all the same."""
+    faults = []
+    if len(skill.name) > LONGEST_NAME:
+        faults.append(f"the name of a skill has at most {LONGEST_NAME} characters, this one {len(skill.name)}")
+    if not _NAME.fullmatch(skill.name):
+        faults.append(f'skill name "{skill.name[:80]}": use a-z, 0-9 and single hyphens between them, none at the ends')
+    if len(skill.description) > LONGEST_DESCRIPTION:
+        faults.append(
+            f"the description of a skill has at most {LONGEST_DESCRIPTION} characters, this one "
+            f"{len(skill.description)}"
+        )
+    return faults
+
+
+def _row(skill: Skill) -> str:
+    description = skill.description[:LONGEST_DESCRIPTION]
+    return (
+        f"<skill><name>{_xml(skill.name)}</name><description>{_xml(description)}</description>"
+        f"<location>{_xml(skill.path)}</location></skill>"
+    )
+
+
+def _xml(text: str) -> str:
+    for sign, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&apos;")):
+        text = text.replace(sign, name)
+    return text
