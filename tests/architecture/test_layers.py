@@ -19,7 +19,7 @@ ROOMS = {
     "guard": {"wire", "system"},
     "session": {"agent", "wire", "system", "config"},
     "rpc": {"session", "dialects", "transport", "wire"},
-    "extensions": {"session", "wire"},
+    "extensions": {"session", "agent", "wire", "config"},
     "export": {"wire", "system"},
     "client": {"wire"},
 }

@@ -19,7 +19,7 @@ from pigeon.session.rule_matching import WINDOW, CompiledRule, Window
 from pigeon.session.rules import MOST_CUTS, RuleWatch, StreamRules
 from pigeon.wire import codec
 from pigeon.wire.content import ToolCall
-from pigeon.wire.entries import MessageEntry
+from pigeon.wire.entries import CustomMessageEntry
 from pigeon.wire.events import (
     MessageEnd,
     MessageUpdate,
@@ -248,7 +248,9 @@ async def test_a_conversation_remembers_what_it_was_given() -> None:
     desk = Desk(rule(), rule("worse", "s"))
     cut_at(desk, text("bad."))
     (said,) = await desk.rules.adds()
-    entry = MessageEntry(id="1", parent_id=None, timestamp="t", message=said)
+    assert isinstance(said, CustomMessage)
+    fields = {"custom_type": said.custom_type, "content": said.content, "display": False, "details": said.details}
+    entry = CustomMessageEntry(id="1", parent_id=None, timestamp="t", **fields)
     later = Desk(rule(), rule("worse", "s"))
     later.rules.enter([kept_from_entry(entry)])
     assert cut_at(later, text("bad, worse.")) is not None

@@ -89,3 +89,8 @@ def test_memory_stays_small_and_the_tail_right(parts: list[bytes]) -> None:
     assert capture.shown() == expected
     assert expected.total_bytes == len(whole)
     assert expected.total_lines == len(whole.splitlines())
+
+
+def test_taking_out_one_sequence_does_not_make_another() -> None:
+    cleaner = Cleaner()
+    assert cleaner.feed(b"\x1b[\x1b(B") + cleaner.feed(b"plain") == cleaned(b"\x1b[\x1b(Bplain") == b"[plain"

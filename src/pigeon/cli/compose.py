@@ -10,6 +10,7 @@ from msgspec import Struct
 from pigeon.cli.apply_settings import apply_settings
 from pigeon.cli.args import Options
 from pigeon.cli.built_in import DEMO, Offer
+from pigeon.cli.export_page import write_session_page
 from pigeon.cli.models import Choice, choose, gateway_of, registry_of
 from pigeon.cli.reports import Reports
 from pigeon.cli.sessions import journal_of, shelf_of
@@ -107,6 +108,7 @@ class Composer:
             now=clock.now_ms,
             report=self._reports,
             rules=self._rules,
+            write_page=write_session_page,
             models_file=os.path.join(self._folder, "models.json"),
         )
 

@@ -1,7 +1,7 @@
 """What the user set: `settings.json` with pi's keys and defaults.
 
-A file that cannot be read, or a value of the wrong type, is reported and left out; it never stops the start and is never
-written back.
+A file that cannot be read, or a value of the wrong type, is reported and left out; it never stops the start and is
+never written back.
 """
 
 from __future__ import annotations
@@ -9,16 +9,22 @@ from __future__ import annotations
 import os
 from typing import Any, Literal, TypeVar
 
+from msgspec import Struct
+
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.commands import InterruptMode, QueueMode
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.model import ThinkingLevel
 
-_R = TypeVar("_R", bound=Record)
+_R = TypeVar("_R", bound=Struct)
 
 
-class CompactionSettings(Record, kw_only=True, frozen=True):
+class Group(Struct, frozen=True, rename="camel"):
+    """Settings that belong together."""
+
+
+class CompactionSettings(Group, kw_only=True, frozen=True):
     """When and how much to summarise."""
 
     enabled: bool = True
@@ -27,7 +33,7 @@ class CompactionSettings(Record, kw_only=True, frozen=True):
     model_overrides: dict[str, dict[str, int]] | Absent = ABSENT
 
 
-class ProviderRetrySettings(Record, kw_only=True, frozen=True):
+class ProviderRetrySettings(Group, kw_only=True, frozen=True):
     """Retries of one HTTP request, before any stream."""
 
     timeout_ms: int | Absent = ABSENT
@@ -35,7 +41,7 @@ class ProviderRetrySettings(Record, kw_only=True, frozen=True):
     max_retry_delay_ms: int = 60000
 
 
-class RetrySettings(Record, kw_only=True, frozen=True):
+class RetrySettings(Group, kw_only=True, frozen=True):
     """Retries of a failed answer."""
 
     enabled: bool = True
@@ -45,14 +51,14 @@ class RetrySettings(Record, kw_only=True, frozen=True):
     provider: ProviderRetrySettings | Absent = ABSENT
 
 
-class ImageSettings(Record, kw_only=True, frozen=True):
+class ImageSettings(Group, kw_only=True, frozen=True):
     """What happens to images."""
 
     auto_resize: bool = True
     block_images: bool = False
 
 
-class TaskSettings(Record, kw_only=True, frozen=True):
+class TaskSettings(Group, kw_only=True, frozen=True):
     """The plan that host and model share."""
 
     todo_clear_delay: float = 60
@@ -105,7 +111,7 @@ def load_settings(path: str) -> tuple[Settings, list[str]]:
 def _lenient(value: dict[str, Any], kind: type[_R]) -> tuple[_R, list[str]]:
     """The record, without the keys that do not fit."""
     problems: list[str] = []
-    nested = {
+    nested: dict[str, type[Group]] = {
         "compaction": CompactionSettings,
         "retry": RetrySettings,
         "images": ImageSettings,

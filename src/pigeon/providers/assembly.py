@@ -101,10 +101,10 @@ def decoded(decoder: msgspec.json.Decoder[_T], kind: Any, data: bytes, what: str
     """One event as a record; lone surrogates are tolerated, anything else that is wrong breaks the stream."""
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         reason = str(error)
     try:
         value: _T = msgspec.convert(codec.decode(data), kind, strict=False)
-    except (BadRecord, msgspec.ValidationError, RecursionError):
+    except (BadRecord, msgspec.ValidationError, UnicodeError, RecursionError):
         raise malformed(what, f"{reason} in {data[:120]!r}") from None
     return value

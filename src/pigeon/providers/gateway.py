@@ -78,6 +78,10 @@ class Gateway:
         await self._http.warm(model.base_url)
         import_module(ADAPTERS[model.api])
 
+    async def aclose(self) -> None:
+        """Close all connections; at the end of the process."""
+        await self._http.aclose()
+
     async def _over_http(self, request: ModelRequest) -> AsyncIterator[Delta]:
         module = ADAPTERS.get(request.model.api)
         if module is None:

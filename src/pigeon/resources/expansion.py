@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from pigeon.resources.prompts import Templates
-from pigeon.resources.skills import PREFIX, Skills
 from pigeon.wire.answers import SlashCommand
+
+if TYPE_CHECKING:
+    from pigeon.resources.prompts import Templates
+    from pigeon.resources.skills import Skills
+
+SKILL_PREFIX = "/skill:"
 
 
 class Expander:
@@ -18,7 +23,7 @@ class Expander:
 
     def expand(self, text: str) -> str:
         """The text that goes to the model; nothing is read for a text that begins with no slash."""
-        if text.startswith(PREFIX):
+        if text.startswith(SKILL_PREFIX):
             text = self._skills().expand(text)
         return self._templates().expand(text) if text.startswith("/") else text
 

@@ -1,7 +1,7 @@
 """The YAML head of a Markdown file.
 
-Values are texts, truth values (`true` and `false` only), whole numbers, nothing, lists and mappings. Dates, versions,
-`007`, `yes` and `no` stay the texts they are, because names and descriptions are made of such things.
+Values are texts, truth values (`true` and `false` only), nothing, lists and mappings. Numbers, dates, versions, `yes`
+and `no` stay the texts they are, because names and descriptions are made of such things.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ _TYPES = (
     ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
     ("null", r"^(?:~|null|Null|NULL)$", "~nN"),
     ("null", r"^$", ""),
-    ("int", r"^(?:0|-?[1-9][0-9]{0,14})$", "-0123456789"),
 )
 _HEAD = re.compile(r"\A---[ \t]*\n(?:(.*?)\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
 
@@ -49,9 +48,9 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
 
 
 def text_in(head: dict[str, Any], key: str) -> str:
-    """The value as a text on its own; empty where there is none."""
+    """The text of a key, trimmed; empty where there is none."""
     value = head.get(key)
-    return str(value).strip() if isinstance(value, str) or type(value) is int else ""
+    return value.strip() if isinstance(value, str) else ""
 
 
 def _parsed(head: str) -> tuple[dict[str, Any], str | None]:

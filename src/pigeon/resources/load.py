@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pigeon.resources.expansion import Expander
+
 if TYPE_CHECKING:
-    from pigeon.resources.expansion import Expander
     from pigeon.resources.places import Kind, Root
     from pigeon.resources.prompts import Templates
     from pigeon.resources.skills import Skills
@@ -72,8 +73,8 @@ class Resources:
 
     def add_paths(self, skills: Sequence[str] = (), prompts: Sequence[str] = ()) -> None:
         """Further places, with the lowest rank: those that extensions bring."""
-        self._added[0].extend(skills)
-        self._added[1].extend(prompts)
+        for known, more in zip(self._added, (skills, prompts), strict=True):
+            known.extend(path for path in dict.fromkeys(more) if path not in known)
         self.reload()
 
     def problems(self) -> list[str]:
@@ -82,8 +83,6 @@ class Resources:
 
     def expander(self) -> Expander:
         """Turns `/skill:name` and `/template` into text; stays right when the folder changes."""
-        from pigeon.resources.expansion import Expander
-
         return Expander(self._all_templates, self._all_skills)
 
     def system_prompt(self, cwd: str, tools: Sequence[tuple[str, str]], guidelines: Sequence[str] = ()) -> str:

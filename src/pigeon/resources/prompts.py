@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pigeon.resources.front_matter import read_front_matter, text_in
-from pigeon.resources.places import Location, Root
+from pigeon.resources.places import Root
 from pigeon.resources.texts import read_text, why
 from pigeon.wire.answers import SlashCommand
 
@@ -39,12 +39,8 @@ class PromptTemplate(Struct, frozen=True):
 class Templates:
     """The templates of some places, first name wins; read when first needed."""
 
-    def __init__(
-        self,
-        roots: Callable[[], Sequence[Root]] | Sequence[tuple[str, Location]],
-        report: Callable[[str], None] = lambda text: None,
-    ) -> None:
-        self._roots = roots if callable(roots) else lambda: _usual(roots)
+    def __init__(self, roots: Callable[[], Sequence[Root]], report: Callable[[str], None]) -> None:
+        self._roots = roots
         self._report = report
         self._loaded: dict[str, PromptTemplate] | None = None
 
@@ -74,13 +70,9 @@ class Templates:
                 if template is None:
                     continue
                 first = templates.setdefault(template.name, template)
-                if first.root.location == root.location and os.path.realpath(first.path) != os.path.realpath(path):
+                if first.root.base_dir == root.base_dir and os.path.realpath(first.path) != os.path.realpath(path):
                     self._report(f"{path}: template /{template.name} is hidden by the one of that name in {first.path}")
         return templates
-
-
-def _usual(folders: Sequence[tuple[str, Location]]) -> list[Root]:
-    return [Root(folder, location, "auto", os.path.dirname(folder)) for folder, location in folders]
 
 
 def _files(root: Root) -> list[str]:

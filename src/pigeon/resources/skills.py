@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from pigeon.resources.expansion import SKILL_PREFIX
 from pigeon.resources.front_matter import read_front_matter, text_in
 from pigeon.resources.places import Root
 from pigeon.resources.skill_files import FILE, skill_files
 from pigeon.resources.texts import read_text, why
 from pigeon.wire.answers import SlashCommand
 
-PREFIX = "/skill:"
 LONGEST_NAME = 64
 LONGEST_DESCRIPTION = 1024
 LEAD = (
@@ -56,7 +56,7 @@ class Skills:
 
     def expand(self, text: str) -> str:
         """`/skill:name arguments` as the skill's text and the arguments; any other text unchanged."""
-        found = _CALL.fullmatch(text) if text.startswith(PREFIX) else None
+        found = _CALL.fullmatch(text) if text.startswith(SKILL_PREFIX) else None
         skill = self.all().get(found[1]) if found else None
         if found is None or skill is None:
             return text
@@ -103,7 +103,7 @@ class Skills:
                 if skill is None:
                     continue
                 first = skills.setdefault(skill.name, skill)
-                if first is not skill and first.root.location == root.location:
+                if first is not skill and first.root.base_dir == root.base_dir:
                     self._report(f'{path}: skill "{skill.name}" is hidden by the one of that name in {first.path}')
         return skills
 

@@ -39,6 +39,7 @@ class Parts(Struct, kw_only=True):
     now: Callable[[], int]
     report: Callable[[str], None]
     models_file: str
+    write_page: Callable[[str, str, list[bytes], list[bytes]], None]
     rules: Callable[[str], list[Rule]] = _no_rules
     hooks: Hooks = NoHooks()
     model_is_explicit: bool = False

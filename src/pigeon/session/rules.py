@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pigeon.agent.protocols import Publish, Spoken
 from pigeon.session.kept import Kept
 from pigeon.session.rule_matching import CompiledRule, Kind, Window, matching
+from pigeon.wire.entries import CustomMessageEntry
 from pigeon.wire.events import (
     MessageEnd,
     Outbound,
@@ -54,10 +55,10 @@ class StreamRules:
         self._given = {}
         self._messages = self._cuts = 0
         for line in branch:
-            self._messages += line.type == "message"
-            message = line.message if line.role == "custom" else None
-            if isinstance(message, CustomMessage) and message.custom_type == CUSTOM_TYPE:
-                self._given.update(dict.fromkeys(_names(message), self._messages))
+            self._messages += line.type in ("message", "custom_message")
+            entry = line.entry if line.type == "custom_message" else None
+            if isinstance(entry, CustomMessageEntry) and entry.custom_type == CUSTOM_TYPE:
+                self._given.update(dict.fromkeys(_names(entry), self._messages))
 
     def notes(self, event: Outbound) -> None:
         """Something was said."""
@@ -184,7 +185,7 @@ def injection(rules: list[Rule], stopped: bool) -> str:
     return f"<notice>\n{opening}\n{texts}\n</notice>"
 
 
-def _names(message: CustomMessage) -> list[str]:
-    details = message.details
+def _names(entry: CustomMessageEntry) -> list[str]:
+    details = entry.details
     names = details.get("rules") if isinstance(details, dict) else None
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []

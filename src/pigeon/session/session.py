@@ -30,6 +30,7 @@ class Session:
         self.hooks = parts.hooks
         self.shelf = parts.shelf
         self.toolset = parts.toolset
+        self.write_page = parts.write_page
         self.bus = Bus()
         self._current = Current(parts.journal)
         self.dialogs = Dialogs(self.bus.post, ids.dialog_id)

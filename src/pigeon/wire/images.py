@@ -9,6 +9,8 @@ from __future__ import annotations
 import binascii
 from typing import Literal
 
+from msgspec import field
+
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.errors import BadRecord
@@ -23,6 +25,7 @@ class ImageSource(Record, kw_only=True):
     media_type: str | Absent = ABSENT
     mime_type: str | Absent = ABSENT
     url: str | Absent = ABSENT
+    snake_media_type: str | Absent = field(default=ABSENT, name="media_type")
 
 
 class ImageInput(Record, kw_only=True):
@@ -65,7 +68,8 @@ def _from_source(source: ImageSource, where: str) -> ImageContent:
         raise BadRecord(f'Missing field "{where}.data"')
     if source.data.startswith("data:"):
         return _from_data_url(source.data, f"{where}.data")
-    mime = source.mime_type if isinstance(source.media_type, Absent) else source.media_type
+    named = (source.media_type, source.snake_media_type, source.mime_type)
+    mime = next((name for name in named if not isinstance(name, Absent)), ABSENT)
     return _checked(source.data, mime, where)
 
 

@@ -1,0 +1,20 @@
+"""Writes a session as a page: the seam between the session's lines and the export room."""
+
+from __future__ import annotations
+
+from pigeon.session.kept import kept_from_line
+from pigeon.session.naming import name_of
+from pigeon.session.stats import stats_of
+from pigeon.wire import codec
+
+
+def write_session_page(path: str, file: str, every: list[bytes], branch: list[bytes]) -> None:
+    """From the raw lines on, because the records behind them belong to the loop's thread."""
+    from pigeon.export.html import page, write_page
+
+    header = codec.decode(every[0])
+    lines = [line for line in map(kept_from_line, every[1:]) if line is not None]
+    shown = [line for line in map(kept_from_line, branch) if line is not None]
+    stats = stats_of(str(header.get("id", "")), file, lines)
+    items = [line.entry or line.plain() for line in shown]
+    write_page(path, page(header, items, stats, name_of(lines)), protected=file)

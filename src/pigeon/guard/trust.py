@@ -1,0 +1,87 @@
+"""Whether a project's own files may be used: those that run code, redirect requests or speak to the model in our name.
+
+Finding out what there is looks at names only; nothing of the project is opened before the decision. The decision itself
+is pure: what the caller says on the command line, then what an extension says, then what was saved, then the setting.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import Struct
+
+# Everything in a project's folder of ours that is more than a note to read.
+RESOURCES = (
+    "settings.json",
+    "models.json",
+    "extensions",
+    "skills",
+    "prompts",
+    "themes",
+    "rules",
+    "hooks",
+    "SYSTEM.md",
+    "APPEND_SYSTEM.md",
+)
+SKILLS = os.path.join(".agents", "skills")
+Default = Literal["ask", "always", "never"]
+Why = Literal["nothing", "option", "extension", "saved", "setting", "nobody to ask"]
+
+
+class Trust(Struct, frozen=True):
+    """The decision, and what it was made by; `asks` where a person would have to be asked."""
+
+    trusted: bool
+    why: Why
+    asks: bool = False
+
+
+def guarded(cwd: str, folders: Iterable[str], home: str) -> list[str]:
+    """What there is in a project that needs trust; `folders` are those that may hold our files."""
+    found = [os.path.join(folder, name) for folder in folders for name in RESOURCES]
+    found += skill_folders(cwd, home)
+    return [path for path in found if os.path.lexists(path)]
+
+
+def skill_folders(cwd: str, home: str) -> list[str]:
+    """Where a project may keep skills for any agent: in its folder or above, but not the user's own."""
+    own = os.path.realpath(os.path.join(home, SKILLS))
+    found = []
+    folder = os.path.realpath(cwd)
+    while True:
+        candidate = os.path.join(folder, SKILLS)
+        if os.path.realpath(candidate) != own:
+            found.append(candidate)
+        above = os.path.dirname(folder)
+        if above == folder:
+            return found
+        folder = above
+
+
+def decision(
+    *,
+    needed: bool,
+    option: bool | None = None,
+    vote: bool | None = None,
+    saved: bool | None = None,
+    default: Default = "ask",
+) -> Trust:
+    """Trust or not. `option` is `--approve` or `--no-approve`, `vote` what an extension said, `saved` what was kept."""
+    if option is not None:
+        return Trust(option, "option")
+    if not needed:
+        return Trust(True, "nothing")
+    if vote is not None:
+        return Trust(vote, "extension")
+    if saved is not None:
+        return Trust(saved, "saved")
+    if default in ("always", "never"):
+        return Trust(default == "always", "setting")
+    return Trust(False, "nobody to ask", asks=True)
+
+
+def option_of(approve: bool, no_approve: bool) -> bool | None:
+    """Both options as one answer; no is stronger."""
+    return False if no_approve else True if approve else None
