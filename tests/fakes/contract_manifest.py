@@ -8,6 +8,7 @@ tests show it, the dialects in which it is still to come, and the sentence. A be
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 from dataclasses import dataclass
 from functools import cache
@@ -98,25 +99,41 @@ def proofs() -> list[Proof]:
     for path in sorted(FOLDER.glob("test_*.py")):
         if path.name == "test_manifest.py":
             continue
-        for node in ast.parse(path.read_text("utf-8")).body:
+        body = ast.parse(path.read_text("utf-8")).body
+        constants = _constants(body)
+        for node in body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                found.append(_proof(f"{path.name}::{node.name}", node))
+                found.append(_proof(f"{path.name}::{node.name}", node, constants))
     return found
 
 
-def _proof(name: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Proof:
+def _proof(name: str, node: ast.FunctionDef | ast.AsyncFunctionDef, constants: dict[str, Any]) -> Proof:
     ids: list[str] = []
     dialects: set[str] = set()
     for call in node.decorator_list:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "proves":
-            ids += [ast.literal_eval(argument) for argument in call.args]
+            for argument in call.args:
+                if isinstance(argument, ast.Starred):
+                    ids += _value(argument.value, constants)
+                else:
+                    ids.append(_value(argument, constants))
             given = next((word.value for word in call.keywords if word.arg == "dialects"), None)
-            dialects |= {"pi"} if given is None else set(_dialects(given))
+            dialects |= {"pi"} if given is None else set(_value(given, constants))
     return Proof(name, tuple(ids), tuple(sorted(dialects)))
 
 
-def _dialects(node: ast.expr) -> tuple[str, ...]:
-    return DIALECTS if isinstance(node, ast.Name) and node.id == "DIALECTS" else tuple(ast.literal_eval(node))
+def _constants(body: list[ast.stmt]) -> dict[str, Any]:
+    """Names that a test file gives to plain values at its top."""
+    found: dict[str, Any] = {"DIALECTS": DIALECTS}
+    for node in body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            with contextlib.suppress(ValueError):
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+    return found
+
+
+def _value(node: ast.expr, constants: dict[str, Any]) -> Any:
+    return constants[node.id] if isinstance(node, ast.Name) else ast.literal_eval(node)
 
 
 def divergences_page() -> str:

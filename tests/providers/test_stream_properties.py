@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.model_requests import Told
@@ -165,22 +165,25 @@ def play(translator: Any, events: list[bytes]) -> Told:
 
 
 @pytest.mark.parametrize("name", list(TRANSLATORS))
+@settings(max_examples=settings.default.max_examples // 3)
 @given(data=st.data())
 def test_any_events_make_a_well_formed_answer(name: str, data: st.DataObject) -> None:
     make, event = TRANSLATORS[name]
-    events = [json.dumps(one).encode() for one in data.draw(st.lists(event, max_size=10))]
+    events = [json.dumps(one).encode() for one in data.draw(st.lists(event, max_size=6))]
     told = play(make(), events)
     if told.end.stop != "error":
         assert set(told.signatures) == set(range(len(told.kinds))), "a block was left open"
 
 
 @pytest.mark.parametrize("name", list(TRANSLATORS))
+@settings(max_examples=settings.default.max_examples // 3)
 @given(events=st.lists(st.binary(max_size=30) | anything.map(lambda value: json.dumps(value).encode()), max_size=4))
 def test_any_bytes_are_an_answer_or_a_failure(name: str, events: list[bytes]) -> None:
     play(TRANSLATORS[name][0](), events)
 
 
 @pytest.mark.parametrize("name", list(TRANSLATORS))
+@settings(max_examples=settings.default.max_examples // 3)
 @given(data=st.binary(max_size=30) | anything.map(lambda value: json.dumps(value).encode()))
 def test_any_body_in_one_piece_is_an_answer_or_a_failure(name: str, data: bytes) -> None:
     translator = TRANSLATORS[name][0]()

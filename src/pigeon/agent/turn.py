@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from pigeon.agent.fold import Fold
@@ -46,6 +47,8 @@ class Answer:
         self._final = final
         self._watch = watch
         self._started = False
+        self._reading = False
+        self._dropping: asyncio.Future[None] | None = None
         self.failure: Failure | None = None
         self.cut = False
 
@@ -54,12 +57,12 @@ class Answer:
         finished: Finished | None = None
         try:
             deltas = provider.stream(self._request)
+            forget = scope.on_cancel(lambda: self._drop(deltas))
             try:
                 finished = await self._consume(deltas, scope)
             finally:
-                close = getattr(deltas, "aclose", None)
-                if close is not None:
-                    await close()
+                forget()
+                await _closed(deltas)
         except Aborted:
             finished = Finished(stop="aborted", failure=Failure(message=ABORT_TEXT))
         except Cut:
@@ -75,10 +78,13 @@ class Answer:
     async def _consume(self, deltas: AsyncIterator[Delta], scope: Scope) -> Finished | None:
         iterator = deltas.__aiter__()
         while True:
+            self._reading = True
             try:
                 delta = await scope.wait(iterator.__anext__())
             except StopAsyncIteration:
                 return None
+            finally:
+                self._reading = False
             if isinstance(delta, BlockGrew):
                 await self._announce(self._fold.grew(delta))
             elif isinstance(delta, Finished):
@@ -91,6 +97,11 @@ class Answer:
             else:
                 assert isinstance(delta, BlockClosed)
                 await self._announce(self._fold.closed(delta))
+
+    def _drop(self, deltas: AsyncIterator[Delta]) -> None:
+        """Let go of the provider at once, also while the host is so slow that our events still wait for room."""
+        if not self._reading:
+            self._dropping = asyncio.ensure_future(_closed(deltas))
 
     async def _start(self) -> None:
         if not self._started:
@@ -120,6 +131,12 @@ class Answer:
         message = final if isinstance(final, AssistantMessage) else message
         await self._publish(MessageEnd(message=message))
         return message
+
+
+async def _closed(deltas: AsyncIterator[Delta]) -> None:
+    close = getattr(deltas, "aclose", None)
+    if close is not None:
+        await close()
 
 
 def _unexpected(error: Exception) -> Failure:

@@ -14,7 +14,7 @@ from pigeon.cli.export_page import write_session_page
 from pigeon.cli.models import Choice, choose, gateway_of, registry_of
 from pigeon.cli.reports import Reports
 from pigeon.cli.sessions import journal_of, shelf_of
-from pigeon.cli.tools import Bench, share_plan, stop_children
+from pigeon.cli.tools import Bench, ready_for_commands, share_plan, stop_children
 from pigeon.config.paths import agent_dir
 from pigeon.config.settings import load_settings, settings_file
 from pigeon.providers.gateway import Gateway
@@ -64,6 +64,7 @@ class Composer:
         journal = journal_of(options, shelf, self._cwd)
         session = self._session = Session(self._parts(choice, registry, gateway, shelf, journal))
         apply_settings(settings, session, default_interrupt)
+        session.work.runs.before_run = lambda: ready_for_commands(session.toolset)
         share_plan(options, session.toolset, session.todos)
         if options.name:
             session.journal.append(SessionInfo, name=options.name)
@@ -128,7 +129,9 @@ class Composer:
             system_prompt=options.system_prompt,
             append_system_prompt=options.append_system_prompt,
         )
-        return Resources(self._folder, cwd, False, chosen, report=self._reports)
+        return Resources(
+            self._folder, cwd, False, chosen, report=self._reports, expansion_failed=self._reports.skill_failed
+        )
 
 
 def _is_demo(session: Session) -> bool:

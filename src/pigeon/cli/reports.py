@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pigeon.system import ids
 from pigeon.wire.dialogs import NotifyRequest
-from pigeon.wire.events import Outbound
+from pigeon.wire.events import ExtensionError, Outbound
 
 
 class Reports:
@@ -22,6 +22,11 @@ class Reports:
             self._early.append(text)
         else:
             self._post(NotifyRequest(id=ids.dialog_id(), message=text, notify_type="warning"))
+
+    def skill_failed(self, path: str, why: str) -> None:
+        """A skill that was asked for cannot be read."""
+        if self._post is not None:
+            self._post(ExtensionError(extension_path=path, event="skill_expansion", error=why))
 
     def to(self, post: Callable[[Outbound], None]) -> None:
         """From here on there is somebody to tell."""

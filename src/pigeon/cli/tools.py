@@ -101,6 +101,14 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def ready_for_commands(toolset: Toolset) -> None:
+    """Start what shell commands need while the model still thinks."""
+    if "bash" in toolset.active():
+        from pigeon.system import processes
+
+        processes.warm_up()
+
+
 async def stop_children() -> None:
     """End every process that a tool started."""
     from pigeon.system import processes

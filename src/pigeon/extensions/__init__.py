@@ -26,21 +26,24 @@ if TYPE_CHECKING:
     from pigeon.extensions.provider import Think as Think
     from pigeon.extensions.results import *  # noqa: F403
 
-_NAMED = {
-    "Extension": "api",
-    "Flag": "api",
-    "Context": "context",
-    "CommandContext": "context",
-    "ToolContext": "context",
-    "Call": "provider",
-    "Think": "provider",
+_HOMES = {
+    "api": "Extension Flag",
+    "context": "CommandContext Context ToolContext",
+    "provider": "Call Think",
+    "results": "BashOutput Begin Block Cancel GoOn Handled Messages Note Override Replace Resources Summary ToolOutput "
+    "Transform Trust",
+    "events": "AfterProviderResponse AgentBeforeSettle AgentEnd AgentSettled AgentStart BeforeAgentStart "
+    "BeforeProviderHeaders BeforeProviderRequest Event Input MessageEnd MessageStart MessageUpdate ModelContext "
+    "ModelSelect ProjectTrust ResourcesDiscover SessionBeforeCompact SessionBeforeFork SessionBeforeSwitch "
+    "SessionCompact SessionCompactFailed SessionInfoChanged SessionShutdown SessionStart ThinkingLevelSelect ToolCall "
+    "ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate ToolResult TurnEnd TurnStart UserBash",
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = list(_HOME_OF)
 
 
 def __getattr__(name: str) -> Any:
-    home = _NAMED.get(name)
-    for module in [home] if home else ["events", "results"]:
-        found = getattr(import_module(f"pigeon.extensions.{module}"), name, None)
-        if found is not None and not name.startswith("_"):
-            return found
-    raise AttributeError(f"pigeon.extensions has no {name!r}")
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"pigeon.extensions has no {name!r}")
+    return getattr(import_module(f"pigeon.extensions.{home}"), name)

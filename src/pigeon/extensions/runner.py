@@ -24,7 +24,7 @@ CLOSE_SECONDS = 1.0
 
 
 class Runner:
-    """All extensions; `hooks`, `gate`, `veto` and `brought` are what a session takes of them. Made on the protocol's loop."""
+    """All extensions; a session takes their `hooks`, `gate`, `veto` and what they `brought`. Made on its loop."""
 
     def __init__(self, cwd: str, mode: str = "rpc", flags: Mapping[str, bool | str] | None = None) -> None:
         self._bridge = Bridge()

@@ -83,6 +83,8 @@ class Workshop:
 
     def close(self) -> None:
         """Cancel everything and let the thread end; a thread that is held up is left behind."""
+        if self._closing:
+            return
         self._closing = True
         if self._tending is not None:
             self._tending.cancel()

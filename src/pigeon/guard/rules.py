@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -226,8 +225,3 @@ def _glob(pattern: str, slashes: bool) -> re.Pattern[str]:
         else:
             made, at = made + re.escape(rest[0]), at + 1
     return re.compile(made, re.DOTALL)
-
-
-def describe(rules: Sequence[Rule]) -> str:
-    """The rules as they were written."""
-    return ", ".join(rule.text for rule in rules)

@@ -217,9 +217,12 @@ class ResponsesStream(Assembly):
 def _whole_text(kind: str, item: dict[str, Any]) -> str:
     """The text of an item that came without deltas."""
     if kind == "call":
-        return str(item.get("arguments") or "")
+        arguments = item.get("arguments") or ""
+        return arguments if isinstance(arguments, str) else codec.encode(arguments).decode()
     parts = item.get("content") if kind == "message" else item.get("summary") or item.get("content")
-    texts = (part.get("text") or part.get("refusal") for part in parts or () if isinstance(part, dict))
+    if not isinstance(parts, list):
+        return ""
+    texts = (part.get("text") or part.get("refusal") for part in parts if isinstance(part, dict))
     return ("" if kind == "message" else "\n\n").join(text for text in texts if isinstance(text, str))
 
 

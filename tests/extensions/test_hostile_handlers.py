@@ -1,0 +1,310 @@
+"""Extensions that raise, print, loop, block and exit: everybody else goes on, and the host is told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from fakes.extension_port import Stage
+from pigeon.extensions import workshop
+from pigeon.session.hooks import Input
+from pigeon.wire import events as w
+from pigeon.wire.content import ToolCall
+from pigeon.wire.errors import ToolFailed
+
+CALL = ToolCall(id="c1", name="bash", arguments={"command": "ls"})
+GOOD = """
+ext = Extension("good")
+
+@ext.on(Input)
+async def mark(event, ctx):
+    return Transform(event.text + "!")
+"""
+
+
+async def said_after(stage: Stage) -> str:
+    said = await stage.runner.hooks.input(Input("go on", []))
+    assert said is not None
+    return said.text
+
+
+@pytest.mark.parametrize(
+    ("deed", "told"),
+    [
+        ("raise ValueError('boom')", "boom"),
+        ("raise ValueError", "ValueError"),
+        ("raise Exception('x' * 100_000)", "x" * 4000),
+        ("sys.exit(3)", "it tried to end the process (exit code 3)"),
+        ("os._exit(4)", "it tried to end the process (exit code 4)"),
+        ("os.abort()", "it tried to end the process (exit code os.abort)"),
+        ("raise KeyboardInterrupt", "it raised KeyboardInterrupt"),
+        ("raise BaseException('base')", "base"),
+        ("raise GeneratorExit", "GeneratorExit"),
+        ("raise StopIteration", "StopIteration"),
+        ("raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})", "Odd"),
+        ("f = lambda: f()\n    f()", "maximum recursion depth exceeded"),
+        ("asyncio.current_task().cancel()\n    await asyncio.sleep(1)", "its work was cancelled"),
+        ("raise asyncio.CancelledError", "its work was cancelled"),
+        ("return 42", "a handler returned int"),
+    ],
+    ids=lambda value: value[:30].replace("\n", " "),
+)
+@pytest.mark.parametrize("kind", ["async def", "def"])
+async def test_a_handler_that_fails_is_told_of_and_the_next_one_runs(
+    stage: Stage, kind: str, deed: str, told: str
+) -> None:
+    if kind == "def" and "asyncio" in deed:
+        pytest.skip("needs an event loop")
+    await stage.load("bad", f"ext = Extension('bad')\n\n@ext.on(Input)\n{kind} bad(event, ctx):\n    {deed}\n")
+    await stage.load("good", GOOD)
+    stage.bind()
+    assert await said_after(stage) == "go on!"
+    (path, event, error) = stage.errors()[0]
+    assert (path, event) == ("bad.py", "input")
+    assert told in error
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "while True: pass",
+        "time.sleep(2)",
+        "await asyncio.sleep(1000)",
+        "await ctx.exec('x'); await asyncio.Event().wait()",
+    ],
+)
+async def test_a_handler_that_does_not_return_is_stopped_and_everybody_else_goes_on(stage: Stage, deed: str) -> None:
+    bad = f"ext = Extension('bad')\n\n@ext.on(Input, timeout=0.1)\nasync def bad(event, ctx):\n    {deed}\n"
+    await stage.load("bad", bad)
+    await stage.load("good", GOOD)
+    stage.bind()
+    turns = 0
+
+    async def protocol() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0.005)
+            turns += 1
+
+    beside = asyncio.create_task(protocol())
+    assert await said_after(stage) == "go on!"
+    beside.cancel()
+    assert turns >= 3, "the protocol's loop was held up"
+    assert stage.errors() == [("bad.py", "input", "it took longer than 0.1 seconds and was stopped")]
+
+
+async def test_a_loop_without_end_is_interrupted_and_the_extension_lives_on(stage: Stage) -> None:
+    await stage.load("bad", """
+ext = Extension("bad")
+
+@ext.on(Input, timeout=0.1)
+async def bad(event, ctx):
+    if event.text == "loop":
+        while True:
+            try:
+                pass
+            except Exception:
+                pass
+    return Transform("alive")
+""")
+    stage.bind()
+    assert (await stage.runner.hooks.input(Input("loop", []))).text == "loop"  # type: ignore[union-attr]
+    alive = []
+
+    async def ask() -> None:
+        said = await stage.runner.hooks.input(Input("again", []))
+        alive.append(said is not None and said.text == "alive")
+
+    async with asyncio.timeout(10):
+        while not any(alive):
+            await ask()
+            await asyncio.sleep(0.02)
+
+
+async def test_an_extension_that_is_held_up_is_left_alone_until_it_comes_back(stage: Stage) -> None:
+    await stage.load("bad", """
+import threading
+ext = Extension("bad")
+freed = threading.Event()
+
+@ext.on(Input, timeout=0.05)
+async def bad(event, ctx):
+    if event.text == "hold":
+        freed.wait(30)
+    return Transform("back")
+
+@ext.command("free")
+def free(args):
+    freed.set()
+
+@ext.on(ToolCall, timeout=0.05)
+async def gate(event, ctx):
+    pass
+""")
+    stage.bind()
+    await stage.runner.hooks.input(Input("hold", []))
+    with pytest.raises(ToolFailed, match="held up by its own code"):
+        await stage.runner.gate.before(CALL, CALL.arguments)
+    member = stage.runner._team.members[0]
+    member.extension.registry.commands["free"].function("")
+    await stage.until(lambda: not member.workshop.unresponsive)
+    assert await said_after(stage) == "back"
+
+
+async def test_a_plain_function_may_block_without_holding_its_extension_up(stage: Stage) -> None:
+    await stage.load("slow", """
+import threading
+ext = Extension("slow")
+entered, leave = threading.Event(), threading.Event()
+
+@ext.on(SessionStart)
+def slow(event):
+    entered.set()
+    leave.wait(30)
+
+@ext.on(SessionBeforeSwitch)
+async def quick(event, ctx):
+    entered.wait(10)
+    leave.set()
+    return Cancel()
+""")
+    stage.bind()
+    await stage.runner.hooks.session_started("startup")
+    assert await stage.runner.veto.switch("new", None) is True
+
+
+async def test_an_extension_that_listens_to_deltas_slowly_holds_nobody_up(stage: Stage) -> None:
+    await stage.load("slow", """
+ext = Extension("slow")
+seen = []
+
+@ext.on(MessageUpdate)
+async def slow(event, ctx):
+    time.sleep(0.02)
+    seen.append(event.delta)
+
+@ext.on(AgentEnd)
+async def done(event, ctx):
+    ctx.session.append_entry("seen", ["".join(seen), len(seen)])
+""")
+    stage.bind()
+    began = time.monotonic()
+    for index in range(5000):
+        update = w.TextDelta(content_index=0, delta=f"{index},")
+        stage.runner.heard(w.MessageUpdate(usage=None, assistant_message_event=update))  # type: ignore[arg-type]
+    stage.runner.heard(w.AgentEnd(messages=[]))
+    assert time.monotonic() - began < 1.0
+    await stage.until(lambda: bool(stage.conversation.kept))
+    text, updates = stage.conversation.kept[0]["data"]
+    assert text == "".join(f"{index}," for index in range(5000)), "put together, nothing is lost that fits"
+    assert updates < 100
+
+
+async def test_events_for_an_extension_that_never_returns_do_not_pile_up(stage: Stage) -> None:
+    await stage.load("deaf", """
+import threading
+ext = Extension("deaf")
+freed = threading.Event()
+
+@ext.on(TurnStart)
+async def deaf(event, ctx):
+    freed.wait(30)
+
+@ext.command("free")
+def free(args):
+    freed.set()
+""")
+    stage.bind()
+    for _ in range(5000):
+        stage.runner.heard(w.TurnStart())
+    await asyncio.sleep(0)
+    member = stage.runner._team.members[0]
+    member.extension.registry.commands["free"].function("")
+    await stage.until(lambda: bool(stage.errors()))
+    (_, event, error) = stage.errors()[0]
+    assert event == "queue"
+    assert "events were not delivered" in error
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "asyncio.get_running_loop().call_soon(lambda: 1 / 0)",
+        "asyncio.get_running_loop().stop()",
+        "asyncio.get_running_loop().call_soon(sys.exit)",
+        "asyncio.create_task(quits())",
+        "ext.spawn(quits())",
+        "import threading; thread = threading.Thread(target=os._exit); thread.start(); thread.join()",
+    ],
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_stray_work_of_an_extension_ends_itself_only(stage: Stage, deed: str) -> None:
+    await stage.load("bad", f"""
+ext = Extension("bad")
+
+async def quits():
+    sys.exit(1)
+
+@ext.on(Input)
+async def bad(event, ctx):
+    {deed}
+    await asyncio.sleep(0.01)
+    return Transform("still here")
+""")
+    stage.bind()
+    assert await said_after(stage) == "still here"
+
+
+async def test_what_an_extension_keeps_doing_after_a_session_ends_is_refused(stage: Stage) -> None:
+    await stage.load("late", """
+ext = Extension("late")
+kept = []
+
+@ext.on(SessionStart)
+async def keep(event, ctx):
+    kept.append(ctx)
+    ctx.session.append_entry("x")
+""")
+    stage.bind()
+    await stage.runner.hooks.session_started("startup")
+    await stage.until(lambda: bool(stage.conversation.kept))
+    member = stage.runner._team.members[0]
+    await stage.runner.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        member.context().session.append_entry("y")
+
+
+async def test_threads_end_with_the_runner(stage: Stage) -> None:
+    await stage.load("good", GOOD)
+    stage.bind()
+    member = stage.runner._team.members[0]
+    await stage.runner.close()
+    assert await asyncio.to_thread(member.workshop.join, 5)
+    assert not [thread for thread in threading.enumerate() if thread.name == "extension good.py"]
+
+
+async def test_an_extension_that_holds_its_thread_up_in_a_call_without_limit_is_found_out(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workshop, "PULSE_SECONDS", 0.02)
+    monkeypatch.setattr(workshop, "ANSWERS_PULSE_WITHIN", 0.1)
+    await stage.load("loop", """
+ext = Extension("loop")
+
+@ext.command("loop")
+async def loop(args, ctx):
+    while True: pass
+
+@ext.command("wait")
+async def wait(args, ctx):
+    await asyncio.sleep(0.4)
+    ctx.session.append_entry("waited")
+""")
+    stage.bind()
+    assert await stage.runner.hooks.command("/wait") is True
+    assert stage.conversation.kept[0]["customType"] == "waited"
+    assert await stage.runner.hooks.command("/loop") is True
+    assert stage.errors() == [("command:loop", "command", "it holds its thread up and was stopped")]
