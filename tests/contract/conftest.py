@@ -42,7 +42,10 @@ def desk(tmp_path: Path) -> Desk:
 
 @pytest.fixture
 def start(desk: Desk, server: ModelServer, request: pytest.FixtureRequest) -> Iterator[Start]:
-    """Start the program with the model server configured; what a test starts is closed behind it."""
+    """Start the program with the model server configured; what a test starts is closed behind it.
+
+    Nothing is kept on disk unless the test says `keeps=True`.
+    """
     running: list[RpcProcess] = []
 
     def begin(
@@ -51,12 +54,14 @@ def start(desk: Desk, server: ModelServer, request: pytest.FixtureRequest) -> It
         settings: dict[str, Any] | None = None,
         model: str | None = "fake-1",
         dialect: str = "pi",
+        keeps: bool = False,
         **more: Any,
     ) -> RpcProcess:
         desk.configure(providers(server.url, models), settings)
         chosen = ["--provider", "fake", "--model", model] if model else []
         spoken = [] if AGAINST else ["--dialect", dialect]
-        process = RpcProcess(desk, "--no-session", *chosen, *spoken, *args, **more)
+        kept = [] if keeps else ["--no-session"]
+        process = RpcProcess(desk, *kept, *chosen, *spoken, *args, **more)
         process.settles &= dialect in ("pi", "pi-latest")
         running.append(process)
         return process
@@ -88,3 +93,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def agent(start: Start) -> RpcProcess:
     """The program with the ordinary configuration."""
     return start()
+
+
+@pytest.fixture
+def dialect(request: pytest.FixtureRequest) -> str:
+    """The dialect that the test is run for; see `in_each`."""
+    return str(getattr(request, "param", "pi"))
+
+
+@pytest.fixture
+def spoken(start: Start, dialect: str) -> RpcProcess:
+    """The program in that dialect, with the ordinary configuration."""
+    return start(dialect=dialect)

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from fakes.contract_manifest import DIALECTS, proves
+from fakes.dialect_cases import in_each
 from fakes.model_server import Call, Gate, Hang, ModelServer, said_in
-from fakes.rpc_process import RpcProcess, Start
+from fakes.rpc_process import RpcProcess
 from fakes.rpc_story import answers, deltas, ended, story, text_of
 
 BUSY = "Agent is already processing."
-ANSWERING = ("omp", "xcsh")
 
-
-@pytest.fixture
-def spoken(start: Start, request: pytest.FixtureRequest) -> RpcProcess:
-    """The program in the dialect that the test is run for."""
-    return start(dialect=request.param)
-
-
-def in_each(*names: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("spoken", names, indirect=True)
 
 
 @proves(

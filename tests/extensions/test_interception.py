@@ -19,14 +19,17 @@ def outcome(text: str) -> ToolOutcome:
 
 
 async def test_a_tool_call_can_be_blocked_with_a_reason(stage: Stage) -> None:
-    await stage.load("guard", """
+    await stage.load(
+        "guard",
+        """
 ext = Extension("guard")
 
 @ext.on(ToolCall, tools=["bash"])
 async def gate(event, ctx):
     if "rm -rf" in event.args["command"]:
         return Block("not that", terminate=True)
-""")
+""",
+    )
     stage.bind()
     with pytest.raises(ToolFailed, match="not that") as blocked:
         await stage.runner.gate.before(CALL, CALL.arguments)
@@ -38,13 +41,16 @@ async def gate(event, ctx):
 
 async def test_changed_arguments_are_checked_again(stage: Stage) -> None:
     stage.equipment.schemas["bash"] = {"type": "object", "properties": {"command": {"type": "string"}}}
-    await stage.load("change", """
+    await stage.load(
+        "change",
+        """
 ext = Extension("change")
 
 @ext.on("tool_call")
 def change(event):
     event.args["command"] = 42 if event.args["command"] == "number" else ["no"]
-""")
+""",
+    )
     stage.bind()
     assert await stage.runner.gate.before(CALL, {"command": "number"}) == {"command": "42"}
     with pytest.raises(ToolFailed, match="must be string"):
@@ -52,13 +58,16 @@ def change(event):
 
 
 async def test_a_handler_of_tool_call_that_raises_blocks_the_call(stage: Stage) -> None:
-    await stage.load("broken", """
+    await stage.load(
+        "broken",
+        """
 ext = Extension("broken")
 
 @ext.on(ToolCall)
 async def gate(event, ctx):
     raise RuntimeError("out of order")
-""")
+""",
+    )
     stage.bind()
     with pytest.raises(ToolFailed, match="out of order"):
         await stage.runner.gate.before(CALL, CALL.arguments)
@@ -66,27 +75,35 @@ async def gate(event, ctx):
 
 
 async def test_results_are_overridden_in_turn(stage: Stage) -> None:
-    await stage.load("a", """
+    await stage.load(
+        "a",
+        """
 ext = Extension("a")
 
 @ext.on(ToolResult)
 async def first(event, ctx):
     return Override(content=event.content[0].text + " and more")
-""")
-    await stage.load("b", """
+""",
+    )
+    await stage.load(
+        "b",
+        """
 ext = Extension("b")
 
 @ext.on(ToolResult)
 async def second(event, ctx):
     return Override(details={"seen": event.content[0].text}, is_error=True)
-""")
+""",
+    )
     stage.bind()
     changed, failed = await stage.runner.gate.after(CALL, outcome("text"), False)
     assert (changed.content[0].text, changed.details, failed) == ("text and more", {"seen": "text and more"}, True)
 
 
 async def test_a_result_that_is_no_result_is_reported_and_ignored(stage: Stage) -> None:
-    await stage.load("odd", """
+    await stage.load(
+        "odd",
+        """
 ext = Extension("odd")
 
 @ext.on(ToolResult)
@@ -96,7 +113,8 @@ async def odd(event, ctx):
 @ext.on(ToolResult)
 async def odder(event, ctx):
     return {"content": "a dict"}
-""")
+""",
+    )
     stage.bind()
     assert await stage.runner.gate.after(CALL, outcome("text"), False) == (outcome("text"), False)
     (_, event, first), (_, _, second) = stage.errors()
@@ -106,7 +124,9 @@ async def odder(event, ctx):
 
 
 async def test_input_is_transformed_by_each_and_swallowed_by_the_first_that_wants_it(stage: Stage) -> None:
-    await stage.load("words", """
+    await stage.load(
+        "words",
+        """
 ext = Extension("words")
 
 @ext.on(Input)
@@ -121,7 +141,8 @@ async def swallow(event, ctx):
 @ext.on(Input)
 def mark(event):
     return Transform(event.text + "?")
-""")
+""",
+    )
     stage.bind()
     said = await stage.runner.hooks.input(Input("hello", []))
     assert said is not None
@@ -130,7 +151,9 @@ def mark(event):
 
 
 async def test_a_run_may_begin_with_notes_and_another_system_prompt(stage: Stage) -> None:
-    await stage.load("begin", """
+    await stage.load(
+        "begin",
+        """
 ext = Extension("begin")
 
 @ext.on(BeforeAgentStart)
@@ -140,7 +163,8 @@ async def one(event, ctx):
 @ext.on(BeforeAgentStart)
 async def two(event, ctx):
     return Begin(system_prompt=event.system_prompt + " Be kind.")
-""")
+""",
+    )
     stage.bind()
     opening = await stage.runner.hooks.before_agent_start("hi", [], "You are a pigeon.")
     assert [(m.custom_type, m.content, m.display) for m in opening.messages] == [("milk", "remember the milk", False)]
@@ -148,14 +172,17 @@ async def two(event, ctx):
 
 
 async def test_the_context_of_a_request_changes_without_touching_the_record(stage: Stage) -> None:
-    await stage.load("forget", """
+    await stage.load(
+        "forget",
+        """
 ext = Extension("forget")
 
 @ext.on(ModelContext)
 async def forget(event, ctx):
     event.messages[0].content = "changed"
     return Messages(event.messages[:1])
-""")
+""",
+    )
     stage.bind()
     recorded = [UserMessage(content="first", timestamp=1), UserMessage(content="second", timestamp=2)]
     seen = await stage.runner.hooks.context(recorded)
@@ -164,13 +191,16 @@ async def forget(event, ctx):
 
 
 async def test_a_context_that_is_no_list_of_messages_is_left_out(stage: Stage) -> None:
-    await stage.load("odd", """
+    await stage.load(
+        "odd",
+        """
 ext = Extension("odd")
 
 @ext.on("context")
 async def odd(event, ctx):
     event.messages.append({"role": "nobody"})
-""")
+""",
+    )
     stage.bind()
     recorded = [UserMessage(content="first", timestamp=1)]
     assert await stage.runner.hooks.context(recorded) == recorded
@@ -178,7 +208,9 @@ async def odd(event, ctx):
 
 
 async def test_a_message_can_be_replaced_by_one_of_its_role_only(stage: Stage) -> None:
-    await stage.load("edit", """
+    await stage.load(
+        "edit",
+        """
 from pigeon.wire.messages import CustomMessage
 ext = Extension("edit")
 
@@ -188,7 +220,8 @@ async def edit(event, ctx):
         return Replace(CustomMessage(custom_type="x", content="x", display=True, timestamp=1))
     event.message.content = "edited"
     return Replace(event.message)
-""")
+""",
+    )
     stage.bind()
     hooks = stage.runner.hooks
     assert (await hooks.message_end(UserMessage(content="x", timestamp=1))).content == "edited"
@@ -198,7 +231,9 @@ async def edit(event, ctx):
 
 
 async def test_a_shell_command_of_the_host_is_answered_or_blocked(stage: Stage) -> None:
-    await stage.load("shell", """
+    await stage.load(
+        "shell",
+        """
 ext = Extension("shell")
 
 @ext.on(UserBash)
@@ -209,7 +244,8 @@ async def shell(event, ctx):
         raise ValueError("no")
     if event.command == "sudo":
         return Block("not as root")
-""")
+""",
+    )
     stage.bind()
     hooks = stage.runner.hooks
     result = await hooks.user_bash("whoami", False, "/")
@@ -223,7 +259,9 @@ async def shell(event, ctx):
 
 
 async def test_changes_of_session_are_vetoed_by_the_first_who_says_no(stage: Stage) -> None:
-    await stage.load("veto", """
+    await stage.load(
+        "veto",
+        """
 ext = Extension("veto")
 
 @ext.on(SessionBeforeSwitch)
@@ -233,7 +271,8 @@ async def stay(event, ctx):
 @ext.on("session_before_branch")
 def no_branch(event):
     return Cancel() if event.entry_id == "e1" else None
-""")
+""",
+    )
     stage.bind()
     veto = stage.runner.veto
     assert [await veto.switch("new", None), await veto.switch("resume", "/x")] == [True, False]
@@ -241,26 +280,32 @@ def no_branch(event):
 
 
 async def test_a_veto_handler_that_fails_vetoes_nothing(stage: Stage) -> None:
-    await stage.load("broken", """
+    await stage.load(
+        "broken",
+        """
 ext = Extension("broken")
 
 @ext.on(SessionBeforeSwitch)
 async def stay(event, ctx):
     raise KeyError("x")
-""")
+""",
+    )
     stage.bind()
     assert await stage.runner.veto.switch("new", None) is False
     assert stage.errors() == [("broken.py", "session_before_switch", "KeyError: 'x'")]
 
 
 async def test_a_compaction_is_cancelled_or_summarised_by_an_extension(stage: Stage) -> None:
-    await stage.load("compact", """
+    await stage.load(
+        "compact",
+        """
 ext = Extension("compact")
 
 @ext.on(SessionBeforeCompact)
 async def compact(event, ctx):
     return Cancel() if event.instructions == "stop" else Summary(f"{len(event.messages)} messages", details={"a": 1})
-""")
+""",
+    )
     stage.bind()
     said = [UserMessage(content="x", timestamp=1)]
     prepared = Preparation("manual", "e1", 100, said, [])
@@ -270,13 +315,16 @@ async def compact(event, ctx):
 
 
 async def test_a_run_is_continued_only_so_often(stage: Stage) -> None:
-    await stage.load("more", """
+    await stage.load(
+        "more",
+        """
 ext = Extension("more")
 
 @ext.on(AgentBeforeSettle)
 async def more(event, ctx):
     return GoOn("and then?")
-""")
+""",
+    )
     stage.bind()
     hooks = stage.runner.hooks
     counts = [len(await hooks.before_settle("stop")) for _ in range(30)]
@@ -288,7 +336,9 @@ async def more(event, ctx):
 
 
 async def test_requests_to_providers_can_be_changed(stage: Stage) -> None:
-    await stage.load("wire", """
+    await stage.load(
+        "wire",
+        """
 ext = Extension("wire")
 
 @ext.on(BeforeProviderRequest)
@@ -299,7 +349,8 @@ async def body(event, ctx):
 async def headers(event, ctx):
     event.headers["x-team"] = "birds"
     event.headers["user-agent"] = None
-""")
+""",
+    )
     stage.bind()
     hooks = stage.runner.hooks
     assert await hooks.provider_request({"model": "m"}) == {"model": "m", "seed": 7}

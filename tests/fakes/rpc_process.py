@@ -48,6 +48,7 @@ class RpcProcess:
         env: dict[str, str] | None = None,
         reads: bool = True,
         mode: Iterable[str] = ("--mode", "rpc"),
+        program: list[str] | None = None,
     ) -> None:
         self.records: list[Record] = []
         self.raw: list[bytes] = []
@@ -64,7 +65,7 @@ class RpcProcess:
         self._stderr_path = desk.temp / f"stderr-{self._mark}"
         with self._stderr_path.open("wb") as stderr:
             self._process = subprocess.Popen(
-                [*command_line(), *mode, *args],
+                [*(program or command_line()), *mode, *args],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

@@ -100,6 +100,19 @@ class Options(argparse.Namespace):
     """What was asked for; an option's name is its long form with underscores."""
 
     unknown: list[str]
+    arguments: list[str]
+
+    def flags(self) -> dict[str, bool | str]:
+        """Options that nobody here knows, by name: extensions may."""
+        found: dict[str, bool | str] = {}
+        for option in self.unknown:
+            if not option.startswith("--"):
+                continue
+            name, equals, value = option[2:].partition("=")
+            after = self.arguments[self.arguments.index(option) + 1 :][:1]
+            following = after[0] if after and not after[0].startswith("-") else True
+            found[name] = value if equals else following
+        return found
 
 
 def parse(arguments: list[str]) -> Options:
@@ -109,6 +122,7 @@ def parse(arguments: list[str]) -> Options:
     _, unknown = parser().parse_known_args(known, options)
     options.messages = [*options.messages, *messages]
     options.unknown = unknown
+    options.arguments = known
     if options.mode is not None and options.mode not in MODES:
         raise StartupError(f'Invalid mode "{options.mode}". Valid values: text, json, rpc')
     return options

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec import Struct
 
+from pigeon.agent.protocols import Gate
 from pigeon.cli.apply_settings import apply_settings
 from pigeon.cli.args import Options
 from pigeon.cli.built_in import DEMO, Offer
 from pigeon.cli.export_page import write_session_page
+from pigeon.cli.extend import Extended, Extending
 from pigeon.cli.models import Choice, choose, gateway_of, registry_of
+from pigeon.cli.permissions import permission_gate
 from pigeon.cli.reports import Reports
 from pigeon.cli.sessions import journal_of, shelf_of
 from pigeon.cli.tools import Bench, ready_for_commands, share_plan, stop_children
+from pigeon.config.layers import Layers
 from pigeon.config.paths import agent_dir
-from pigeon.config.settings import load_settings, settings_file
-from pigeon.providers.gateway import Gateway
+from pigeon.providers.gateway import Gateway, Streamer
 from pigeon.providers.registry import ModelRegistry
 from pigeon.resources.load import ResourceOptions, Resources
 from pigeon.resources.rule_files import read_rules, rule_folders
+from pigeon.session.hooks import NoHooks
 from pigeon.session.journal import Journal
 from pigeon.session.parts import Parts
 from pigeon.session.session import Session
 from pigeon.session.shelf import Shelf
 from pigeon.system import clock
 from pigeon.system.shell import Workplace
+from pigeon.wire.base import or_else
 from pigeon.wire.commands import InterruptMode
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.rules import Rule
@@ -37,10 +43,11 @@ class Composed(Struct):
 
     session: Session
     problems: list[str]
+    known_flags: set[str]
     drains: Callable[[], bool]
-    started: Callable[[], None]
+    started: Callable[[Callable[[], None]], Awaitable[None]]
     warm: Callable[[], Awaitable[None]]
-    stop_children: Callable[[], Awaitable[None]]
+    stop: Callable[[], Awaitable[None]]
 
 
 class Composer:
@@ -50,47 +57,62 @@ class Composer:
         self._options = options
         self._folder = agent_dir(os.environ)
         self._reports = Reports()
-        self._settings, self._problems = load_settings(settings_file(self._folder))
+        self._layers = Layers(self._folder)
         self._cwd = os.path.abspath(os.path.expanduser(options.cwd or os.getcwd()))
         self._session: Session | None = None
 
-    def compose(self, default_interrupt: InterruptMode) -> Composed:
+    async def compose(self, default_interrupt: InterruptMode) -> Composed:
         """The session that the options describe."""
-        options, settings = self._options, self._settings
+        options = self._options
+        extended = await Extending(options, self._layers, self._folder, self._cwd).extend()
+        settings = self._layers.settings
         registry = registry_of(self._folder, os.environ)
-        choice = choose(options, settings, registry)
         gateway = gateway_of(registry, settings)
+        self._take_providers(extended, registry, gateway)
+        choice = choose(options, settings, registry)
         shelf = shelf_of(options, settings, self._folder, self._cwd, os.environ, self._reports)
         journal = journal_of(options, shelf, self._cwd)
-        session = self._session = Session(self._parts(choice, registry, gateway, shelf, journal))
+        resources = self._resources(journal.cwd, extended.trusted)
+        parts = self._parts(choice, registry, gateway, shelf, journal, resources, extended)
+        session = self._session = Session(parts)
         apply_settings(settings, session, default_interrupt)
         session.work.runs.before_run = lambda: ready_for_commands(session.toolset)
         share_plan(options, session.toolset, session.todos)
         if options.name:
             session.journal.append(SessionInfo, name=options.name)
-
-        async def warm() -> None:
-            if session.models.model is not None:
-                await gateway.warm(session.models.model)
-
+        life = _Life(session, registry, gateway, extended, resources, self._reports)
         return Composed(
             session=session,
-            problems=[*self._problems, *registry.problems(), *choice.problems],
+            problems=[*self._layers.problems, *registry.problems(), *choice.problems, *extended.problems],
+            known_flags=extended.runner.known_flags() if extended.runner else set(),
             drains=lambda: options.drain or _is_demo(session),
-            started=lambda: self._reports.to(session.bus.post),
-            warm=warm,
-            stop_children=stop_children,
+            started=life.started,
+            warm=life.warm,
+            stop=life.stop,
         )
 
     def _parts(
-        self, choice: Choice, registry: ModelRegistry, gateway: Gateway, shelf: Shelf, journal: Journal
+        self,
+        choice: Choice,
+        registry: ModelRegistry,
+        gateway: Gateway,
+        shelf: Shelf,
+        journal: Journal,
+        resources: Resources,
+        extended: Extended,
     ) -> Parts:
-        bench = Bench(self._options, self._settings, journal.cwd, lambda: self._session)
-        resources = self._resources(journal.cwd)
+        bench = Bench(self._options, self._layers.settings, journal.cwd, lambda: self._session)
+        if extended.runner is not None:
+            bench.add({tool.spec.name: tool for tool in extended.runner.brought.tools()}, self._options)
+        trusts = _Trusts(self._cwd, extended.trusted)
 
         def moved(cwd: str) -> Workplace:
-            resources.move_to(cwd, False)
+            resources.move_to(cwd, trusts(cwd))
             return bench.move_to(cwd)
+
+        def rules(cwd: str) -> list[Rule]:
+            folders = rule_folders(self._folder, cwd, trusts(cwd))
+            return [] if self._options.no_rules else read_rules(folders, self._reports)
 
         return Parts(
             shelf=shelf,
@@ -108,18 +130,33 @@ class Composer:
             system_prompt=lambda cwd: resources.system_prompt(cwd, *bench.toolset.described()),
             now=clock.now_ms,
             report=self._reports,
-            rules=self._rules,
+            rules=rules,
+            hooks=extended.runner.hooks if extended.runner else NoHooks(),
+            gate=self._gate(extended),
             write_page=write_session_page,
             models_file=os.path.join(self._folder, "models.json"),
         )
 
-    def _rules(self, cwd: str) -> list[Rule]:
-        if self._options.no_rules:
-            return []
-        return read_rules(rule_folders(self._folder, cwd, False), self._reports)
+    def _gate(self, extended: Extended) -> Gate | None:
+        asked = permission_gate(self._layers, extended.trusted, lambda: self._session)
+        gates = [gate for gate in (asked, extended.runner.gate if extended.runner else None) if gate is not None]
+        if not gates:
+            return None
+        from pigeon.guard.chain import chain
 
-    def _resources(self, cwd: str) -> Resources:
-        options = self._options
+        return chain(gates)
+
+    def _take_providers(self, extended: Extended, registry: ModelRegistry, gateway: Gateway) -> None:
+        if extended.runner is None:
+            return
+        gateway.tap = extended.runner.hooks
+        for bundle in extended.runner.brought.providers():
+            registry.put_entry(bundle.name, bundle.entry)
+            if bundle.streamer is not None:
+                gateway.add(bundle.name, partial(_same, bundle.streamer))
+
+    def _resources(self, cwd: str, trusted: bool) -> Resources:
+        options, settings = self._options, self._layers.settings
         chosen = ResourceOptions(
             skills=options.skill,
             prompt_templates=options.prompt_template,
@@ -128,10 +165,73 @@ class Composer:
             no_context_files=options.no_context_files,
             system_prompt=options.system_prompt,
             append_system_prompt=options.append_system_prompt,
+            user_skills=or_else(settings.skills, []),
+            user_prompts=or_else(settings.prompts, []),
         )
         return Resources(
-            self._folder, cwd, False, chosen, report=self._reports, expansion_failed=self._reports.skill_failed
+            self._folder, cwd, trusted, chosen, report=self._reports, expansion_failed=self._reports.skill_failed
         )
+
+
+class _Trusts:
+    """The decision holds for the folder it was made for; another folder is not trusted."""
+
+    def __init__(self, cwd: str, trusted: bool) -> None:
+        self._cwd = cwd
+        self._trusted = trusted
+
+    def __call__(self, cwd: str) -> bool:
+        return self._trusted and cwd == self._cwd
+
+
+class _Life:
+    """What happens around a session: it gets a host, it warms up, it ends."""
+
+    def __init__(
+        self,
+        session: Session,
+        registry: ModelRegistry,
+        gateway: Gateway,
+        extended: Extended,
+        resources: Resources,
+        reports: Reports,
+    ) -> None:
+        self._session = session
+        self._registry = registry
+        self._gateway = gateway
+        self._runner = extended.runner
+        self._resources = resources
+        self._reports = reports
+
+    async def started(self, shutdown: Callable[[], None]) -> None:
+        """There is a host to talk to."""
+        session, runner = self._session, self._runner
+        self._reports.to(session.bus.post)
+        if runner is None:
+            return
+        from pigeon.cli.extension_port import port_of
+
+        runner.bind(port_of(session, self._registry, self._gateway, shutdown), session.dialogs, session.bus.post)
+        session.bus.announce(runner.heard, runner.room)
+        session.switching.veto = runner.veto
+        await runner.hooks.session_started("startup")
+        found = await runner.hooks.resources(session.journal.cwd)
+        self._resources.add_paths(found.skills, found.prompts)
+
+    async def warm(self) -> None:
+        """Load what the first request will need."""
+        await self._gateway.warm(self._session.models.model)
+
+    async def stop(self) -> None:
+        """End what was started for the session."""
+        await stop_children()
+        if self._runner is not None:
+            await self._runner.close()
+        await self._gateway.aclose()
+
+
+def _same(streamer: Streamer) -> Streamer:
+    return streamer
 
 
 def _is_demo(session: Session) -> bool:

@@ -41,8 +41,6 @@ def _run(arguments: list[str]) -> int:
         from pigeon.cli.list_models import run_list_models
 
         return run_list_models(options)
-    for option in options.unknown:
-        print(f"Warning: unknown option {option} is ignored", file=sys.stderr)  # noqa: T201
     if options.mode in ("rpc", "rpc-ui"):
         from pigeon.cli.rpc_mode import run_rpc
 

@@ -36,12 +36,16 @@ def run_rpc(options: Options) -> int:
 
 
 async def _serve(options: Options, dialect: Dialect, descriptors: tuple[int, int], cap: int) -> int:
-    composed = Composer(options).compose(dialect.default_interrupt_mode)
-    for problem in composed.problems:
+    composed = await Composer(options).compose(dialect.default_interrupt_mode)
+    unknown = [option for option in options.unknown if _flag_name(option) not in composed.known_flags]
+    for problem in [*(f"unknown option {option} is ignored" for option in unknown), *composed.problems]:
         print(f"Warning: {problem}", file=sys.stderr)  # noqa: T201
     host = Host(composed.session, dialect, descriptors, composed.drains, composed.warm, cap)
-    composed.started()
-    return await host.serve(composed.stop_children)
+    return await host.serve(composed.started, composed.stop)
+
+
+def _flag_name(option: str) -> str:
+    return option.lstrip("-").partition("=")[0]
 
 
 def _record_cap(asked: str | None) -> int:

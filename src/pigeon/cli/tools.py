@@ -33,6 +33,15 @@ class Bench:
             tools["todo"] = TodoTool()
         self.toolset = Toolset(tools, _active(options, settings, list(tools)))
 
+    def add(self, tools: Mapping[str, Tool], options: Options) -> None:
+        """Tools from elsewhere; they take the place of built-in ones of the same name."""
+        self.toolset.replace(dict(tools))
+        allowed = _names(options.tools) if options.tools else list(tools)
+        excluded = _names(options.exclude_tools or "")
+        for name in tools:
+            if name in allowed and name not in excluded and not options.no_tools:
+                self.toolset.offer(name)
+
     def move_to(self, cwd: str) -> Workplace:
         """Work in another folder from here on."""
         self.place = self._place(cwd)

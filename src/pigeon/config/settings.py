@@ -6,13 +6,12 @@ never written back.
 
 from __future__ import annotations
 
-import os
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
 from pigeon.wire import codec
-from pigeon.wire.base import ABSENT, Absent, Record
+from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.commands import InterruptMode, QueueMode
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.model import ThinkingLevel
@@ -86,26 +85,35 @@ class Settings(Record, kw_only=True):
     shell_path: str | Absent = ABSENT
     shell_command_prefix: str | Absent = ABSENT
     session_dir: str | Absent = ABSENT
+    extensions: list[str] | Absent = ABSENT
+    skills: list[str] | Absent = ABSENT
+    prompts: list[str] | Absent = ABSENT
+    default_project_trust: Literal["ask", "always", "never"] = "ask"
+    permissions: Json | Absent = ABSENT
     http_idle_timeout_ms: int = 300000
 
 
-def load_settings(path: str) -> tuple[Settings, list[str]]:
-    """The settings of one file and what was wrong with it; defaults where the file is missing."""
+def read_raw(path: str) -> tuple[dict[str, Any], list[str]]:
+    """The object in a settings file and what was wrong with it; empty where the file is missing."""
     try:
         with open(path, "rb") as file:
             raw = file.read()
     except FileNotFoundError:
-        return Settings(), []
+        return {}, []
     except OSError as error:
-        return Settings(), [f"{path} cannot be read: {error.strerror}"]
+        return {}, [f"{path} cannot be read: {error.strerror}"]
     try:
         value = codec.decode(raw.removeprefix(b"\xef\xbb\xbf"))
     except BadRecord as error:
-        return Settings(), [f"{path} is not valid JSON and is ignored: {error}"]
+        return {}, [f"{path} is not valid JSON and is ignored: {error}"]
     if not isinstance(value, dict):
-        return Settings(), [f"{path} must hold a JSON object and is ignored"]
-    settings, problems = _lenient(value, Settings)
-    return settings, [f"{path}: {problem}" for problem in problems]
+        return {}, [f"{path} must hold a JSON object and is ignored"]
+    return value, []
+
+
+def settings_of(raw: dict[str, Any]) -> tuple[Settings, list[str]]:
+    """Settings from an object, without the keys that do not fit, and what was wrong with those."""
+    return _lenient(raw, Settings)
 
 
 def _lenient(value: dict[str, Any], kind: type[_R]) -> tuple[_R, list[str]]:
@@ -131,8 +139,3 @@ def _lenient(value: dict[str, Any], kind: type[_R]) -> tuple[_R, list[str]]:
         else:
             kept[key] = item
     return codec.convert(kept, kind), problems
-
-
-def settings_file(agent_dir: str) -> str:
-    """The user's own settings."""
-    return os.path.join(agent_dir, "settings.json")

@@ -1,6 +1,7 @@
 """The table of dialects, row by row. This class is the default dialect, `pi`; the others override rows.
 
-A dialect turns native events and answers into lines. Its only state is the snapshot of the answer that is streaming.
+A dialect turns native events and answers into lines. It keeps only what it still has to say: the snapshot of the answer
+that is streaming.
 """
 
 from __future__ import annotations

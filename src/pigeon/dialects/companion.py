@@ -11,6 +11,7 @@ from pigeon.wire.base import Absent, Record
 from pigeon.wire.codec import encode
 from pigeon.wire.events import (
     AgentEnd,
+    AgentSettled,
     AgentStart,
     ErrorEvent,
     MessageEnd,
@@ -23,9 +24,9 @@ from pigeon.wire.events import (
 )
 from pigeon.wire.responses import Response
 
-_SPOKEN = (
-    AgentStart, AgentEnd, TurnStart, TurnEnd, MessageStart, MessageEnd, ToolExecutionStart, ToolExecutionEnd,
-    ErrorEvent,
+_HEARD = (
+    AgentStart, AgentEnd, AgentSettled, TurnStart, TurnEnd, MessageStart, MessageEnd, ToolExecutionStart,
+    ToolExecutionEnd, ErrorEvent,
 )  # fmt: skip
 
 
@@ -40,7 +41,7 @@ class Companion(Omp):
 
     def project(self, event: Outbound) -> Iterable[Record]:
         """Only the events that this protocol has."""
-        return super().project(event) if isinstance(event, _SPOKEN) else ()
+        return super().project(event) if isinstance(event, _HEARD) else ()
 
     def answer(self, response: Response) -> list[Line]:
         """Row: responses: none, a failure becomes an `error` event."""

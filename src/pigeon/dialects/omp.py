@@ -1,16 +1,19 @@
-"""`omp`: oh-my-pi. A ready line, an acknowledgement before a refusal, no id on unknown commands, `agent_end` alone."""
+"""`omp`: oh-my-pi. A ready line, an acknowledgement before a refusal, no id on unknown commands, `agent_end` alone.
+
+Its clients count one `agent_end` per accepted prompt and believe that nothing follows it. So what happens by itself
+after a run (another try, a compaction, what goes on after it) is told inside one `agent_start` and `agent_end`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import ClassVar
 
-from msgspec.structs import replace
-
 from pigeon.dialects.base import Dialect, Line, older_name, without_id
-from pigeon.wire.base import ABSENT, Record
+from pigeon.wire.base import Record
 from pigeon.wire.codec import encode
-from pigeon.wire.events import AgentEnd, AgentSettled, CompactionEnd, CompactionStart, Outbound, Ready
+from pigeon.wire.events import AgentEnd, AgentSettled, AgentStart, CompactionEnd, CompactionStart, Outbound, Ready
+from pigeon.wire.messages import Message
 from pigeon.wire.responses import Response, succeeded
 
 
@@ -19,16 +22,26 @@ class Omp(Dialect):
 
     name: ClassVar[str] = "omp"
 
+    def __init__(self, version: str = "", emit_title: bool = False) -> None:
+        super().__init__(version, emit_title)
+        self._begun = False
+        self._added: list[Message] = []
+
     def greeting(self) -> list[Line]:
         """Row: first line."""
         return [Line((encode(Ready()),))]
 
     def project(self, event: Outbound) -> Iterable[Record]:
-        """Row: run end."""
-        if isinstance(event, AgentSettled):
-            return ()
+        """Row: run end, said once, when nothing more happens by itself."""
+        if isinstance(event, AgentStart):
+            begun, self._begun = self._begun, True
+            return () if begun else (event,)
         if isinstance(event, AgentEnd):
-            return (replace(event, will_retry=ABSENT),)
+            self._added += event.messages
+            return ()
+        if isinstance(event, AgentSettled):
+            messages, self._added, self._begun = self._added, [], False
+            return (AgentEnd(messages=messages),)
         return super().project(event)
 
     def compaction(self, event: CompactionStart | CompactionEnd) -> Iterable[Record]:

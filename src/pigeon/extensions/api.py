@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from pigeon.extensions.events import BY_NAME, Event
 from pigeon.extensions.failures import NotBound
@@ -147,21 +147,30 @@ class Extension:
         self.registry.topics = [one for one in self.registry.topics if one[1] is not function]
         self.registry.changes += 1
 
-    def tool(self, function: _F | None = None, /, **options: Any) -> Any:
+    @overload
+    def tool(self, function: _F, /) -> _F: ...
+
+    @overload
+    def tool(
+        self,
+        *,
+        name: str = "",
+        description: str = "",
+        schema: dict[str, Any] | None = None,
+        snippet: str = "",
+        guidelines: Sequence[str] = (),
+        reads_only: bool = False,
+    ) -> Callable[[_F], _F]: ...
+
+    def tool(self, *function: Callable[..., Any], **options: Any) -> Any:
         """Register a tool; its schema comes from the type hints, its description from the docstring.
 
-        Options: `name`, `description`, `schema` (an explicit JSON Schema; the function then gets the arguments as one
-        dict), `snippet` (one line for the system prompt), `guidelines`, `reads_only` (may run beside its neighbours).
+        With an explicit `schema` the function gets the arguments as one dict. `snippet` is a line for the system
+        prompt, `guidelines` are advice for it; a tool that `reads_only` may run beside its neighbours.
         """
-        if function is None:
-            return lambda actual: self.tool(actual, **options)
-        made = tool_def(function, **options)
-        if made.spec.name in self.registry.tools:
-            raise ValueError(f'two tools are called "{made.spec.name}"')
-        self.registry.tools[made.spec.name] = made
-        if self.runtime is not None:
-            self.runtime.tool_added(made)
-        return function
+        if function:
+            return self._add_tool(function[0], tool_def(function[0], **options))
+        return lambda actual: self._add_tool(actual, tool_def(actual, **options))
 
     def command(self, name: str, *, help: str = "", timeout: float | None = None) -> Callable[[_F], _F]:
         """Register the slash command `/name`; the function gets the rest of the line and a context."""
@@ -238,6 +247,14 @@ class Extension:
     def context(self) -> Context:
         """The session outside of any event; raises while there is none."""
         return self._running().context()
+
+    def _add_tool(self, function: Callable[..., Any], made: ToolDef) -> Callable[..., Any]:
+        if made.spec.name in self.registry.tools:
+            raise ValueError(f'two tools are called "{made.spec.name}"')
+        self.registry.tools[made.spec.name] = made
+        if self.runtime is not None:
+            self.runtime.tool_added(made)
+        return function
 
     def _listen(self, handler: Handler) -> None:
         self.registry.handlers.append(handler)

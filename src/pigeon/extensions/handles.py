@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Literal
 
-from pigeon.extensions.port import DeliverAs, SessionFacts
+from pigeon.extensions.port import DeliverAs, SessionFacts, SessionPort
 from pigeon.extensions.reach import Reach
 from pigeon.extensions.results import Note
 from pigeon.extensions.safe import checked, plain
@@ -69,14 +69,18 @@ class ConversationHandle:
 
         return copy.deepcopy(self._reach.call(None, lambda port: port.conversation.messages()))
 
-    def send(self, note: Note | str, *, trigger_turn: bool = False, deliver_as: DeliverAs = "steer") -> None:
-        """Put a message into the conversation; in a run it is queued, `nextTurn` waits for the next prompt."""
+    def send(self, note: Note | str, *, trigger_turn: bool | None = None, deliver_as: DeliverAs = "steer") -> None:
+        """Put a message into the conversation. In a run it is queued, or said after it if `trigger_turn` is false;
+        else it is only told, or starts a run if `trigger_turn` is true. `nextTurn` waits for the next prompt."""
         if deliver_as not in ("steer", "followUp", "nextTurn"):
             raise ValueError(f"deliver_as must be steer, followUp or nextTurn, not {deliver_as!r}")
         message = custom_message(note)
-        self._reach.call(
-            "messages", lambda port: port.conversation.send_message(message, bool(trigger_turn), deliver_as)
-        )
+
+        def say(port: SessionPort) -> None:
+            turn = not port.controls.is_idle() if trigger_turn is None else bool(trigger_turn)
+            port.conversation.send_message(message, turn, deliver_as)
+
+        self._reach.call("messages", say)
 
     def prompt(self, content: str | list[UserBlock], *, deliver_as: Literal["steer", "followUp"] | None = None) -> None:
         """Say something as the user; while a run is active, `deliver_as` must say how to queue it."""

@@ -47,8 +47,9 @@ class ThemeResult:
 class TerminalOnly:
     """What a host without a terminal of ours does not show: accepted, without effect and without a record."""
 
-    async def custom(self, component: Any = None, **options: Any) -> None:
+    async def custom(self, component: Any = None, **options: Any) -> Any:
         """Nothing is shown and nothing comes back."""
+        return None
 
     def set_working_message(self, message: str | None = None) -> None:
         """No effect."""
@@ -86,8 +87,9 @@ class TerminalOnly:
         """There are none."""
         return []
 
-    def theme(self, name: str | None = None) -> None:
+    def theme(self, name: str | None = None) -> Any:
         """There is none, by whatever name."""
+        return None
 
     def set_theme(self, name: Any) -> ThemeResult:
         """Always fails, and says why."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import ctypes
 import inspect
 import threading
@@ -155,7 +156,11 @@ class Workshop:
                 outcome = (None, ExtensionFailed(text_of_error(error)))
             self.loop.call_soon_threadsafe(_settle, done, *outcome)
 
-        thread = threading.Thread(target=work, name=f"{self._thread.name} worker", daemon=True)
+        def guarded_work() -> None:
+            with contextlib.suppress(RuntimeError, Interrupted):  # nobody may be there any more to take the result
+                work()
+
+        thread = threading.Thread(target=guarded_work, name=f"{self._thread.name} worker", daemon=True)
         thread.start()
         try:
             return await done

@@ -15,9 +15,10 @@ import msgspec
 from pigeon.providers.assembly import Translator
 from pigeon.providers.errors import StreamBroken, Style, from_exception, from_response
 from pigeon.providers.http import Incoming, Outgoing
-from pigeon.providers.line import Line
+from pigeon.providers.line import Line, Tap
 from pigeon.providers.sse import MAX_EVENT_BYTES, EventTooLong, SseParser
 from pigeon.providers.watchdog import Stalled, Watchdog
+from pigeon.wire import codec
 from pigeon.wire.inference import Delta, Failure
 
 HEAD_BYTES = 400
@@ -121,8 +122,17 @@ class _Body:
         return out
 
 
+async def _tapped(tap: Tap, request: Outgoing) -> Outgoing:
+    """The request after others had a look at it."""
+    payload = await tap.provider_request(codec.decode(request.body))
+    headers = await tap.provider_headers(dict(request.headers))
+    return Outgoing(url=request.url, headers=headers, body=codec.encode(payload))
+
+
 async def _opened(line: Line, request: Outgoing, watchdog: Watchdog, style: Style) -> Incoming:
     attempt = 0
+    if line.tap is not None:
+        request = await _tapped(line.tap, request)
     while True:
         failure: Failure
         try:
@@ -132,6 +142,8 @@ async def _opened(line: Line, request: Outgoing, watchdog: Watchdog, style: Styl
         except Exception as error:
             failure = from_exception(error)
         else:
+            if line.tap is not None:
+                line.tap.provider_responded(incoming.status, incoming.headers)
             if incoming.ok and incoming.content_type != "text/html":
                 return incoming
             try:

@@ -10,7 +10,7 @@ import msgspec
 
 from pigeon.providers.access import Access, Connection
 from pigeon.providers.http import Http
-from pigeon.providers.line import Line, Policy
+from pigeon.providers.line import Line, Policy, Tap
 from pigeon.providers.registry import NoKey
 from pigeon.wire.inference import Delta, Failure, Finished, ModelRequest
 from pigeon.wire.model import Model
@@ -61,6 +61,12 @@ class Gateway:
         self._made: dict[str, Streamer] = {}
         self._policy = policy or Policy()
         self._budgets = dict(thinking_budgets or {})
+        self.tap: Tap | None = None
+
+    def add(self, api: str, factory: Factory) -> None:
+        """Answer requests for an API in another way from here on."""
+        self._extra[api] = factory
+        self._made.pop(api, None)
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Begin an answer; closing the iterator drops the connection."""
@@ -93,7 +99,7 @@ class Gateway:
             yield _failed(str(error), "no_api_key")
             return
         access = msgspec.structs.replace(access, budgets=self._budgets)
-        line = Line(http=self._http, policy=self._policy, secrets=access.secrets)
+        line = Line(http=self._http, policy=self._policy, secrets=access.secrets, tap=self.tap)
         try:
             deltas = import_module(module).stream(request, Connection(line=line, access=access))
         except Exception as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -20,9 +21,26 @@ class Policy(Struct, frozen=True):
     max_retry_delay_ms: int = 60_000
 
 
+class Tap(Protocol):
+    """Somebody who looks at requests before they are sent, and may change them."""
+
+    async def provider_request(self, payload: Any) -> Any:
+        """The body to send."""
+        ...
+
+    async def provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
+        """The headers to send."""
+        ...
+
+    def provider_responded(self, status: int, headers: Mapping[str, str]) -> None:
+        """An answer begins."""
+        ...
+
+
 class Line(Struct, frozen=True):
     """The way out of one request."""
 
     http: Http
     policy: Policy = Policy()
     secrets: tuple[str, ...] = ()
+    tap: Tap | None = None

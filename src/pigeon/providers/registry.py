@@ -112,6 +112,13 @@ class ModelRegistry:
         self._composed.clear()
         self._problems.clear()
 
+    def put_entry(self, provider: str, entry: Mapping[str, Any] | None) -> None:
+        """Add or replace one provider in the form of `models.json`; none takes it out."""
+        self._entries = {name: value for name, value in self._entries.items() if name != provider}
+        if entry is not None:
+            self._entries[provider] = entry
+        self._composed.clear()
+
     def has_key(self, provider: str) -> bool:
         """True if credentials are configured; nothing is run or asked to find out."""
         if provider in self._runtime:

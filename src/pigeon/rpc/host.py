@@ -40,19 +40,23 @@ class Host:
         self._server = Server(session, self._outbox)
         self._reader = Reader(descriptors[0], Framing(record_cap), self._deliver)
         self._pump: asyncio.Task[None] | None = None
+        self._ending: asyncio.Future[None] | None = None
         self._warming: asyncio.Future[None] | None = None
         self._warm = warm
         session.bus.announce(self._outbox.event, self._outbox.room)
 
-    async def serve(self, stop_children: Callable[[], Awaitable[None]]) -> int:
+    async def serve(
+        self, started: Callable[[Callable[[], None]], Awaitable[None]], stop: Callable[[], Awaitable[None]]
+    ) -> int:
         """Run until there is a reason to end; returns the exit code."""
         self._shutdown.watch_signals()
         self._outbox.greet()
         self._reader.start()
+        await started(self._end_when_quiet)
         code = await self._shutdown.reason()
         if code == EXIT_OK and self._drains():
             await self._shutdown.within(asyncio.ensure_future(self._all_done()), seconds=float("inf"))
-        await self._shutdown.within(asyncio.ensure_future(self._stop(stop_children)), STOP_SECONDS)
+        await self._shutdown.within(asyncio.ensure_future(self._stop(stop)), STOP_SECONDS)
         self._writer.close(FLUSH_SECONDS if code == EXIT_OK else FLUSH_AFTER_SIGNAL)
         return code
 
@@ -60,10 +64,18 @@ class Host:
         await self._server.drained()
         await self._session.activity.until_idle()
 
-    async def _stop(self, stop_children: Callable[[], Awaitable[None]]) -> None:
+    async def _stop(self, stop: Callable[[], Awaitable[None]]) -> None:
         await self._session.close()
-        await stop_children()
+        await stop()
         await self._server.drained()
+
+    def _end_when_quiet(self) -> None:
+        """End once what is under way has been answered."""
+        self._ending = asyncio.ensure_future(self._quiet_end())
+
+    async def _quiet_end(self) -> None:
+        await self._all_done()
+        self._shutdown.request(EXIT_OK)
 
     def _deliver(self, frames: list[Frame], ended: bool) -> None:
         self._server.offer(frames)
@@ -74,7 +86,7 @@ class Host:
         if self._warming is None:
             self._warming = asyncio.ensure_future(self._warm())
         if ended:
-            self._session.host_tools.disconnect()
+            self._session.disconnect()
             self._shutdown.request(EXIT_OK)
         else:
             self._reader.taken()

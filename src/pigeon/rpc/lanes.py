@@ -9,13 +9,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from pigeon.wire.commands import Command
 
 Start = Callable[[], Any]
 Finish = Callable[[Any, BaseException | None], None]
+
+
+class Beside:
+    """A handler's way to say: this will take a while, and the next command need not wait for it."""
+
+    __slots__ = ("work",)
+
+    def __init__(self, work: Awaitable[Any]) -> None:
+        self.work = work
 
 
 class Job:
@@ -80,13 +89,19 @@ class Lanes:
             job.finish(None, error)
         else:
             if inspect.isawaitable(result):
-                task = asyncio.ensure_future(self._await(job, result, after))
-                self._open.add(task)
-                task.add_done_callback(self._open.discard)
+                self._keep(self._await(job, result, after))
                 return
-            job.finish(result, None)
+            if isinstance(result, Beside):
+                self._keep(self._await(job, result.work, None))
+            else:
+                job.finish(result, None)
         if after is not None:
             after()
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
 
     async def _await(self, job: Job, result: Awaitable[Any], after: Callable[[], None] | None) -> None:
         try:

@@ -18,13 +18,14 @@ class Dialogs:
     def __init__(self, post: Callable[[Outbound], None], new_id: Callable[[], str]) -> None:
         self._post = post
         self._new_id = new_id
+        self._closed = False
         self._open: dict[str, asyncio.Future[ExtensionUiResponse | None]] = {}
 
     async def ask(
         self, make: Callable[[str], DialogRequest], timeout_ms: int | None = None, scope: Scope | None = None
     ) -> ExtensionUiResponse | None:
         """Send a question and wait; none when it was cancelled, timed out, or its scope ended."""
-        if scope is not None and scope.cancelled:
+        if self._closed or (scope is not None and scope.cancelled):
             return None
         id = self._new_id()
         request = make(id)
@@ -53,7 +54,8 @@ class Dialogs:
             waiting.set_result(response)
 
     def close(self) -> None:
-        """Give every open question up."""
+        """There is nobody to answer any more: give every open question up, and ask no further ones."""
+        self._closed = True
         for waiting in self._open.values():
             if not waiting.done():
                 waiting.set_result(None)

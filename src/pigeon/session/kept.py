@@ -6,6 +6,7 @@ is carried along byte for byte.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -32,8 +33,13 @@ class _MessageOnly(msgspec.Struct):
 
 
 _heads = msgspec.json.Decoder(_Head)
-_entries: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 _messages = msgspec.json.Decoder(_MessageOnly)
+
+
+@cache
+def _entries() -> msgspec.json.Decoder[Entry]:
+    """Made when the first entry is read: a new session never needs it."""
+    return msgspec.json.Decoder(Entry)
 
 
 class Kept:
@@ -57,7 +63,7 @@ class Kept:
         if not self._tried:
             self._tried = True
             try:
-                self._entry = _entries.decode(self.raw)
+                self._entry = _entries().decode(self.raw)
             except (msgspec.MsgspecError, ValueError, RecursionError):
                 self._entry = None
         return self._entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
+from pigeon.agent.protocols import Spoken
 from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
 from pigeon.session.hooks import Hooks, Input, NoHooks
@@ -103,6 +104,7 @@ class Prompting:
         self._expander = parts.expander
         self._now = parts.now
         self._models_file = parts.models_file
+        self.also_said: Callable[[], list[Spoken]] = list
 
     def prompt(self, says: Says, behavior: StreamingBehavior | Absent = ABSENT) -> Awaitable[None] | None:
         """Start a run, or queue as `behavior` says while one is active; raises when it can do neither."""
@@ -150,7 +152,7 @@ class Prompting:
         return scope
 
     def _start(self, message: UserMessage, scope: Scope) -> None:
-        self._work.runs.start([message], scope)
+        self._work.runs.start([message, *self.also_said()], scope)
 
     async def _through_hooks(self, says: Says, behavior: StreamingBehavior | Absent, scope: Scope | None) -> None:
         try:
@@ -175,7 +177,7 @@ class Prompting:
         asked = self._hooks.before_agent_start(text_of(message.content), images_of(message), prompt)
         opening = await scope.wait(asked)
         self._work.conduct.prompt_of_run = opening.system_prompt
-        self._work.runs.start([message, *opening.messages], scope)
+        self._work.runs.start([message, *self.also_said(), *opening.messages], scope)
 
     async def _queue_through_hooks(self, says: Says, kind: Kind) -> None:
         message = await self._heard(says, "steer" if kind == "steering" else "followUp", None)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from pigeon.agent.protocols import Queued
+from pigeon.agent.protocols import Queued, Spoken
 from pigeon.system import ids
 from pigeon.wire.commands import QueueMode
 from pigeon.wire.content import text_of
 from pigeon.wire.events import Outbound, QueueUpdate
-from pigeon.wire.messages import UserMessage
 
 Kind = Literal["steering", "followUp"]
 
@@ -18,7 +17,7 @@ Kind = Literal["steering", "followUp"]
 class QueuedMessage:
     """One waiting message."""
 
-    def __init__(self, message: UserMessage, kind: Kind) -> None:
+    def __init__(self, message: Spoken, kind: Kind) -> None:
         self.id = ids.request_id()
         self.message = message
         self.kind: Kind = kind
@@ -41,7 +40,7 @@ class MessageQueue:
     def __len__(self) -> int:
         return len(self._items)
 
-    def add(self, message: UserMessage, kind: Kind) -> None:
+    def add(self, message: Spoken, kind: Kind) -> None:
         """Put a message at the end of its queue."""
         item = QueuedMessage(message, kind)
         self._items[item.id] = item

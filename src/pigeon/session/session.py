@@ -8,6 +8,7 @@ from pigeon.session.bus import Bus
 from pigeon.session.current import Current
 from pigeon.session.dialogs import Dialogs
 from pigeon.session.host_tools import HostTools
+from pigeon.session.interjections import Interjections
 from pigeon.session.journal import Journal
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.parts import Parts
@@ -40,7 +41,9 @@ class Session:
         self.models = ModelChoice(parts, lambda: self.journal, self.bus.post)
         self.work = Work(parts, self._current, self.bus, self.models, self.queue, self.todos)
         self.activity = self.work.activity
+        self.interjections = Interjections(self.activity, self.queue, self.work.runs, self.bus)
         self.prompting = Prompting(self.work, self.queue, self.models, parts)
+        self.prompting.also_said = self.interjections.take_next_turn
         self.shell = UserShell(parts.place, self.bus, lambda: self.journal, self.activity, parts.hooks)
         self.switching = Switching(parts, lambda: self.journal, self.work.abort, self._enter)
         self.work.runs.before_settled = self._settle
@@ -59,13 +62,17 @@ class Session:
         """The messages that the model would see now; do not change the list."""
         return self._current.context
 
+    def disconnect(self) -> None:
+        """The host will say nothing more: whatever waits for it goes on without."""
+        self.host_tools.disconnect()
+        self.dialogs.close()
+
     async def close(self) -> None:
         """Stop everything for good."""
-        self.host_tools.disconnect()
+        self.disconnect()
         self.todos.close()
         self.activity.close()
         self.shell.abort()
-        self.dialogs.close()
         await self.activity.until_idle()
         self.journal.close()
 
@@ -81,9 +88,9 @@ class Session:
             self.models.restore(self.journal.branch)
         elif not self.journal.lines:
             self.models.enter_session()
-        self.todos.enter(self.journal.branch)
-        self.work.rules.enter(self.journal.branch)
+        self.work.entered()
 
     def _settle(self) -> None:
         self.shell.settle()
+        self.interjections.settle()
         self._syncing = asyncio.get_running_loop().run_in_executor(None, self.journal.sync)

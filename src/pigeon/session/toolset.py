@@ -42,6 +42,14 @@ class Toolset:
         """One tool, active or not."""
         return self._lent.get(name) or self._tools.get(name)
 
+    def every(self) -> list[Tool]:
+        """All tools, active or not."""
+        return list({**self._tools, **self._lent}.values())
+
+    def activate(self, names: Iterable[str]) -> None:
+        """Exactly these tools are active; unknown names are left out."""
+        self._active = [name for name in dict.fromkeys(names) if name in self._tools or name in self._lent]
+
     def active(self) -> dict[str, Tool]:
         """The tools that can be called now."""
         return {name: self._tool(name) for name in self._active}

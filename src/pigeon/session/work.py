@@ -49,6 +49,7 @@ class Work:
         self.conduct.reminders = self.reminders
         self.runs = Runs(self._run, self.conduct, queue, bus, self.activity, self.retry, self.compaction)
         self.runs.hooks = parts.hooks
+        self._todos = todos
 
     async def abort(self) -> None:
         """Stop what is going on and wait until it has ended; queues stay as they are."""
@@ -69,11 +70,18 @@ class Work:
         await self.abort()
         scope = self.activity.begin_compaction()
         try:
-            return await self.navigation.go(entry_id, wish, scope)
+            arrived = await self.navigation.go(entry_id, wish, scope)
+            self.entered()
+            return arrived
         except Aborted:
             return Navigated(cancelled=True, leaf_id=self._current.journal.leaf_id)
         finally:
             self.activity.end()
+
+    def entered(self) -> None:
+        """Another branch or another conversation: take its plan and its rules."""
+        self._todos.enter(self._current.journal.branch)
+        self.rules.enter(self._current.journal.branch)
 
     def system_prompt(self) -> str:
         """What the model is told about its job now."""

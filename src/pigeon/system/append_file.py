@@ -60,7 +60,8 @@ class AppendFile:
         return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
 
     def close(self) -> None:
-        """Let go of file and lock."""
+        """Let go of file and lock; the lock first, because a sync that is still under way would keep it."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
 
 

@@ -1,0 +1,59 @@
+"""Settings in two layers: the user's, and over it the project's if the project is trusted.
+
+Objects merge key by key, everything else is replaced. Keys that decide about trust or the network are the user's alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from pigeon.config.settings import Settings, read_raw, settings_of
+
+USERS_ONLY = ("defaultProjectTrust", "httpProxy", "keepProviderKeys", "permissions")
+
+
+class Layers:
+    """The user's settings at once; the project's when somebody vouches for it."""
+
+    def __init__(self, agent_dir: str) -> None:
+        self._path = os.path.join(agent_dir, "settings.json")
+        self._user, self.problems = read_raw(self._path)
+        self.project_permissions: Any = None
+        self.settings = self._checked([(self._path, self._user)])
+
+    @property
+    def user_permissions(self) -> Any:
+        """The permission rules of the user, as they stand in the file."""
+        return self._user.get("permissions")
+
+    def add_project(self, folders: Iterable[str]) -> Settings:
+        """Read the project's settings too; only for a project that is trusted."""
+        layers = [(self._path, self._user)]
+        for folder in folders:
+            path = os.path.join(folder, "settings.json")
+            raw, problems = read_raw(path)
+            self.problems.extend(problems)
+            if raw:
+                self.project_permissions = raw.get("permissions", self.project_permissions)
+                layers.append((path, {key: value for key, value in raw.items() if key not in USERS_ONLY}))
+        self.settings = self._checked(layers)
+        return self.settings
+
+    def _checked(self, layers: list[tuple[str, dict[str, Any]]]) -> Settings:
+        merged: dict[str, Any] = {}
+        for path, raw in layers:
+            found = [f"{path}: {problem}" for problem in settings_of(raw)[1]]
+            self.problems.extend(problem for problem in found if problem not in self.problems)
+            merged = deep_merged(merged, raw)
+        return settings_of(merged)[0]
+
+
+def deep_merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Both together; where both say something, the upper one counts."""
+    merged = dict(under)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = deep_merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged

@@ -1,0 +1,213 @@
+"""The records as Markdown tables, so that the page about the protocol cannot say anything else than the code.
+
+A page marks the place of each table with two comments, `<!-- table: name -->` and `<!-- end -->`; `refreshed` fills in
+what stands between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from pigeon.wire import (
+    commands,
+    content,
+    dialogs,
+    entries,
+    events,
+    host_tools,
+    images,
+    messages,
+    model,
+)
+from pigeon.wire.base import Absent, Record
+
+_PLACE = re.compile(r"(<!-- table: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null", Any: "any"}
+_NOTHING = "none"
+_GIVEN = {images.ImageInput, images.ImageSource, messages.Attachment, host_tools.HostTool, host_tools.HostToolOutcome}
+
+
+def commands_table() -> str:
+    """Every command with its lane, arguments and answer."""
+    rows = [
+        (f"`{commands.name_of(kind)}`", kind.lane, _keys(kind, without=("id",)), _answer(kind), sentence_of(kind))
+        for kind in commands.ALL
+    ]
+    return _table(("command", "lane", "arguments", "`data` of the answer", "meaning"), rows)
+
+
+def answers_table() -> str:
+    """Every record that is the `data` of an answer."""
+    return _records_table(_by_name(_answers()), "record", _heading)
+
+
+def events_table() -> str:
+    """Every event."""
+    return _records_table(events.ALL, "event")
+
+
+def stream_table() -> str:
+    """What stands in the `assistantMessageEvent` of an update."""
+    return _records_table(get_args(events.StreamEvent), "type")
+
+
+def dialogs_table() -> str:
+    """Every method of an `extension_ui_request`."""
+    return _records_table(get_args(dialogs.DialogRequest), "method", without=("type", "id"))
+
+
+def messages_table() -> str:
+    """Messages by role."""
+    return _records_table(get_args(messages.Message), "role")
+
+
+def blocks_table() -> str:
+    """Content blocks by type."""
+    kinds = dict.fromkeys((*get_args(content.UserBlock), *get_args(content.AssistantBlock)))
+    return _records_table(tuple(kinds), "type")
+
+
+def entries_table() -> str:
+    """Lines of a session file by type, the header first."""
+    return _records_table(
+        (entries.SessionHeader, *get_args(entries.Entry)), "type", without=("id", "parentId", "timestamp")
+    )
+
+
+def vocabulary_table() -> str:
+    """The records that others are made of, as far as no other table has them."""
+    known: set[type[Record]] = set()
+    pending = [*_answers(), *commands.ALL, *events.ALL, *get_args(messages.Message), *get_args(entries.Entry)]
+    while pending:
+        kind = pending.pop()
+        if kind not in known:
+            known.add(kind)
+            pending.extend(part for hint in get_type_hints(kind).values() for part in _records_in(hint))
+    parts = {kind for kind in known - _answers() if kind.__struct_config__.tag is None}
+    return _records_table(_by_name(parts), "record", _heading)
+
+
+TABLES = {
+    "commands": commands_table,
+    "answers": answers_table,
+    "events": events_table,
+    "stream": stream_table,
+    "dialogs": dialogs_table,
+    "messages": messages_table,
+    "blocks": blocks_table,
+    "entries": entries_table,
+    "vocabulary": vocabulary_table,
+}
+
+
+def refreshed(page: str) -> str:
+    """The page with every marked table as the records say now; raises `KeyError` for a name that nobody knows."""
+    return _PLACE.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n\n{found[3]}", page)
+
+
+def sentence_of(kind: type) -> str:
+    """The first sentence of a record's docstring, ready for a table."""
+    text = (kind.__doc__ or "").strip().split("\n\n")[0]
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def type_text(hint: Any) -> str:
+    """A type as hosts know it: JSON's words, literals in quotes, records by name."""
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " \\| ".join(f'`"{value}"`' for value in inner)
+    if origin in (Union, UnionType):
+        return _union(inner)
+    if origin is list:
+        return f"list of {type_text(inner[0])}"
+    if origin is dict:
+        return f"object of {type_text(inner[1])}"
+    return _NAMED.get(frozenset({hint})) or f"[{hint.__name__}](#{_anchor(hint)})"
+
+
+_NAMED: dict[frozenset[Any], str] = {
+    frozenset(get_args(messages.Message)): "[message](#messages)",
+    frozenset(get_args(content.UserBlock)): "[text or image](#content-blocks)",
+    frozenset(get_args(content.AssistantBlock)): "[content block](#content-blocks)",
+    frozenset(get_args(entries.Entry)): "[entry](#entries)",
+    frozenset(get_args(events.StreamEvent)): "[stream event](#stream-events)",
+    frozenset({messages.AssistantMessage}): "[assistant message](#messages)",
+    frozenset({messages.ToolResultMessage}): "[tool result message](#messages)",
+    frozenset({content.ToolCall}): "[tool call](#content-blocks)",
+}
+
+
+def _union(kinds: Sequence[Any]) -> str:
+    present = [kind for kind in kinds if kind is not Absent]
+    named = _NAMED.get(frozenset(present))
+    if named is not None:
+        return named
+    if int in present and float in present:
+        present.remove(int)
+    return " \\| ".join(type_text(kind) for kind in present)
+
+
+def _keys(kind: type[Record], without: Iterable[str] = ()) -> str:
+    """`name`: type, with a question mark for what may be left out."""
+    hints = get_type_hints(kind)
+    given = issubclass(kind, commands.Command) or kind in _GIVEN
+    shown = []
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name not in without:
+            optional = not field.required if given else Absent in get_args(hints[field.name])
+            default = _default(field.default) if given else ""
+            shown.append(f"`{field.encode_name}{'?' if optional else ''}`: {type_text(hints[field.name])}{default}")
+    return "<br>".join(shown) or _NOTHING
+
+
+def _default(value: Any) -> str:
+    return f", by default `{value}`" if value and isinstance(value, str | int) else ""
+
+
+def _answer(kind: type[commands.Command]) -> str:
+    if kind.silent:
+        return "no answer"
+    return _NOTHING if kind.answer is None else type_text(kind.answer)
+
+
+def _answers() -> set[type[Record]]:
+    return {kind for command in commands.ALL for kind in _records_in(command.answer)} - {model.Model}
+
+
+def _by_name(kinds: Iterable[type[Record]]) -> list[type[Record]]:
+    return sorted(kinds, key=lambda kind: kind.__name__)
+
+
+def _records_in(hint: Any) -> Iterable[type[Record]]:
+    if isinstance(hint, type) and issubclass(hint, Record):
+        return (hint,)
+    return [kind for inner in get_args(hint) for kind in _records_in(inner)]
+
+
+def _heading(kind: type[Record]) -> str:
+    """A name that can be linked to."""
+    return f'<a id="{_anchor(kind)}"></a>{kind.__name__}'
+
+
+def _anchor(kind: type[Record]) -> str:
+    return f"record-{kind.__name__.lower()}"
+
+
+def _tag(kind: type[Record]) -> str:
+    return f"`{kind.__struct_config__.tag}`"
+
+
+def _records_table(kinds: Iterable[type[Record]], first: str, name: Any = _tag, without: Iterable[str] = ()) -> str:
+    return _table((first, "keys", "meaning"), [(name(kind), _keys(kind, without), sentence_of(kind)) for kind in kinds])
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [" | ".join(head), "|".join("---" for _ in head), *(" | ".join(row) for row in rows)]
+    return "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)

@@ -1,0 +1,296 @@
+"""Permissions: which rule applies, what is asked, and that every doubt is a no."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pigeon.guard.chain import chain
+from pigeon.guard.permissions import ALWAYS, DENY, ONCE, OPTIONS, PermissionGate
+from pigeon.guard.rules import Rules, places, rules_of, ruling
+from pigeon.wire.content import ToolCall
+from pigeon.wire.errors import ToolFailed
+from pigeon.wire.events import ToolOutcome
+
+CWD = "/work/project"
+
+
+def said(setting: dict[str, Any], tool: str, **arguments: Any) -> str:
+    rules, problems = rules_of(setting)
+    assert rules is not None
+    assert problems == []
+    return ruling(rules, tool, arguments, CWD).verdict
+
+
+@pytest.mark.parametrize(
+    ("rule", "command", "denied"),
+    [
+        ("bash", "ls", True),
+        ("bash(*)", "ls", True),
+        ("bash(rm *)", "rm x", True),
+        ("bash(rm *)", "rm  -rf   x", True),
+        ("bash(rm *)", "ls && rm x", True),
+        ("bash(rm *)", "ls; rm x", True),
+        ("bash(rm *)", "ls | rm x", True),
+        ("bash(rm *)", "ls\nrm x", True),
+        ("bash(rm *)", "(rm x)", True),
+        ("bash(rm *)", "echo $(rm x)", True),
+        ("bash(rm *)", "echo `rm x`", True),
+        ("bash(rm *)", "diff <(rm x) y", True),
+        ("bash(rm *)", "sleep 1 & rm x", True),
+        ("bash(rm *)", "A=1 B=2 rm x", True),
+        ("bash(rm *)", "farm x", False),
+        ("bash(rm *)", "echo rm", False),
+        ("bash(git push*)", "git push --force", True),
+        ("bash(git push*)", "git pull", False),
+        ("bash(*secret*)", "cat my/secret/file", True),
+        ("b*(ls)", "ls", True),
+        ("read(ls)", "ls", False),
+    ],
+)
+def test_a_command_is_matched_whole_and_piece_by_piece(rule: str, command: str, denied: bool) -> None:
+    assert (said({"deny": [rule]}, "bash", command=command) == "deny") is denied
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        ("git status", "allow"),
+        ("git log | git diff", "allow"),
+        ("git status && rm x", "ask"),
+        ("git status; curl x | sh", "ask"),
+        ("git log $(rm x)", "ask"),
+        ("", "ask"),
+    ],
+)
+def test_an_allowance_covers_a_command_only_as_a_whole(command: str, verdict: str) -> None:
+    assert said({"allow": ["bash(git *)"], "default": "ask"}, "bash", command=command) == verdict
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "denied"),
+    [
+        ("write(.env)", ".env", True),
+        ("write(.env)", "deep/below/.env", True),
+        ("write(.env)", "./x/../.env", True),
+        ("write(.env)", "@.env", True),
+        ("write(.env)", f"{CWD}/.env", True),
+        ("write(.env)", f"file://{CWD}/.env", True),
+        ("write(.env)", "/elsewhere/.env", True),
+        ("write(.env)", ".envrc", False),
+        ("write(*.pem)", "keys/a.pem", True),
+        ("write(.git)", ".git/hooks/pre-commit", True),
+        ("write(.git/**)", ".git/config", True),
+        ("write(.git/**)", ".git", True),
+        ("write(.git/**)", "sub/.git/config", False),
+        ("write(**/.git/**)", "sub/.git/config", True),
+        ("write(src/*.py)", "src/a.py", True),
+        ("write(src/*.py)", "src/deep/a.py", False),
+        ("write(src/**/*.py)", "src/deep/a.py", True),
+        ("write(/etc/**)", "/etc/passwd", True),
+        ("write(/etc/**)", "../../etc/passwd", True),
+        ("write(/etc/**)", "etc/passwd", False),
+        ("write(~/.ssh/**)", "~/.ssh/id", True),
+        ("write(secrets/)", "secrets/x", True),
+        ("write(ab?.txt)", "abc.txt", True),
+        ("edit(.env)", ".env", False),
+    ],
+)
+def test_a_path_is_matched_however_it_is_spelled(rule: str, path: str, denied: bool) -> None:
+    assert (said({"deny": [rule]}, "write", path=path, content="x") == "deny") is denied
+
+
+def test_a_path_is_matched_by_where_it_really_leads(tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "open").symlink_to("secret")
+    rules, _ = rules_of({"deny": ["read(secret/**)"], "allow": ["read(open/**)"], "default": "ask"})
+    assert rules is not None
+    assert ruling(rules, "read", {"path": "open/x"}, str(tmp_path)).verdict == "deny"
+    other, _ = rules_of({"allow": ["read(open/**)"], "default": "ask"})
+    assert other is not None
+    assert ruling(other, "read", {"path": "open/x"}, str(tmp_path)).verdict == "ask"
+    assert str(tmp_path.resolve() / "secret" / "x") in places("open/x", str(tmp_path))
+
+
+def test_other_tools_are_matched_by_name_and_by_argument() -> None:
+    assert said({"deny": ["fetch(url=https://evil.*)"]}, "fetch", url="https://evil.example/x") == "deny"
+    assert said({"deny": ["fetch(url=https://evil.*)"]}, "fetch", url="https://good.example/") == "allow"
+    assert said({"ask": ["host_*"]}, "host_deploy", stage="live") == "ask"
+    assert said({"ask": ["deploy(live)"]}, "deploy", stage="live", n=1) == "ask"
+    assert said({"allow": ["deploy(live)"], "default": "deny"}, "deploy", stage="live", n=1) == "deny"
+
+
+def test_deny_is_stronger_than_ask_and_ask_than_allow() -> None:
+    every = {"deny": ["bash(rm *)"], "ask": ["bash(rm *)", "bash(git *)"], "allow": ["bash"], "default": "deny"}
+    assert said(every, "bash", command="rm x") == "deny"
+    assert said(every, "bash", command="git x") == "ask"
+    assert said(every, "bash", command="ls") == "allow"
+    assert said(every, "read", path="x") == "deny"
+
+
+def test_without_the_setting_there_are_no_rules() -> None:
+    assert rules_of(None) == (None, [])
+    assert said({}, "bash", command="rm -rf /") == "allow"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [[], "deny", 5, {"deny": "bash"}, {"deny": [5]}, {"ask": ["bash("]}, {"default": "maybe"}, {"forbid": []},
+     {"timeoutMs": 0}, {"timeoutMs": True}],
+)  # fmt: skip
+def test_a_setting_that_cannot_be_understood_is_told_and_makes_everything_a_question(setting: Any) -> None:
+    rules, problems = rules_of(setting)
+    assert problems
+    assert rules is not None
+    assert ruling(rules, "bash", {"command": "ls"}, CWD).verdict == "ask"
+
+
+def test_a_project_can_forbid_but_not_allow() -> None:
+    rules, problems = rules_of(
+        {"deny": ["bash(rm *)"], "default": "ask"},
+        {"allow": ["bash"], "deny": ["write"], "ask": [], "default": "allow"},
+    )
+    assert problems == []
+    assert rules is not None
+    assert [ruling(rules, "bash", {"command": c}, CWD).verdict for c in ("rm x", "ls")] == ["deny", "ask"]
+    assert ruling(rules, "write", {"path": "x"}, CWD).verdict == "deny"
+
+
+@given(st.text(), st.text(), st.text())
+def test_no_rule_and_no_call_makes_it_fail(rule: str, command: str, path: str) -> None:
+    rules, _ = rules_of({"deny": [rule, f"bash({rule})", f"read({rule})"], "allow": [f"bash({rule})"]})
+    assert rules is not None
+    ruling(rules, "bash", {"command": command}, CWD)
+    ruling(rules, "read", {"path": path}, CWD)
+
+
+# --- the gate ---------------------------------------------------------------------------------------------------------
+
+CALL = ToolCall(id="c", name="bash", arguments={"command": "git push"})
+ASKING = Rules(ask=rules_of({"ask": ["bash"]})[0].ask, timeout_ms=50)  # type: ignore[union-attr]
+
+
+class Host:
+    def __init__(self, answer: Callable[[], Awaitable[object]]) -> None:
+        self._answer = answer
+        self.asked: list[tuple[str, list[str], int]] = []
+
+    async def __call__(self, title: str, options: list[str], timeout_ms: int) -> object:
+        self.asked.append((title, options, timeout_ms))
+        return await self._answer()
+
+
+def answering(value: object) -> Host:
+    async def answer() -> object:
+        return value
+
+    return Host(answer)
+
+
+def gate(host: Host, rules: Rules = ASKING) -> PermissionGate:
+    return PermissionGate(rules, host, lambda: CWD)
+
+
+async def test_a_yes_lets_the_call_pass_once() -> None:
+    host = answering(ONCE)
+    asking = gate(host)
+    assert await asking.before(CALL, CALL.arguments) is CALL.arguments
+    assert await asking.before(CALL, CALL.arguments) is CALL.arguments
+    assert host.asked == [("Allow bash: git push", list(OPTIONS), 50)] * 2
+
+
+async def test_a_yes_for_the_session_is_remembered_for_that_call_only() -> None:
+    host = answering(ALWAYS)
+    asking = gate(host)
+    await asking.before(CALL, CALL.arguments)
+    await asking.before(CALL, CALL.arguments)
+    assert len(host.asked) == 1
+    await asking.before(CALL, {"command": "git push --force"})
+    assert len(host.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "value", [None, DENY, "", "allow once", "Allow", "Allow once ", True, 1, 0, [ONCE], {"value": ONCE}, object()]
+)
+async def test_anything_but_a_clear_yes_is_a_no(value: object) -> None:
+    with pytest.raises(ToolFailed, match="Permission denied for bash: git push"):
+        await gate(answering(value)).before(CALL, CALL.arguments)
+
+
+async def test_a_host_that_never_answers_or_cannot_be_asked_is_a_no() -> None:
+    async def never() -> object:
+        await asyncio.Event().wait()
+        return ONCE
+
+    async def broken() -> object:
+        raise ConnectionError("gone")
+
+    impatient = Rules(ask=ASKING.ask, timeout_ms=1)
+    host = Host(never)
+    waiting = asyncio.ensure_future(gate(host, impatient).before(CALL, CALL.arguments))
+    with pytest.raises(ToolFailed, match="nobody could be asked"):
+        await asyncio.wait_for(waiting, 10)
+    with pytest.raises(ToolFailed, match="ConnectionError"):
+        await gate(Host(broken)).before(CALL, CALL.arguments)
+
+
+async def test_an_abort_while_asking_is_an_abort() -> None:
+    async def never() -> object:
+        await asyncio.Event().wait()
+        return ONCE
+
+    host = Host(never)
+    waiting = asyncio.ensure_future(gate(host, Rules(ask=ASKING.ask)).before(CALL, CALL.arguments))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_a_denial_names_the_rule_and_asks_nobody() -> None:
+    host = answering(ONCE)
+    rules, _ = rules_of({"deny": ["bash(git push*)"]})
+    assert rules is not None
+    with pytest.raises(ToolFailed, match=r'rule "bash\(git push\*\)"'):
+        await gate(host, rules).before(CALL, CALL.arguments)
+    assert host.asked == []
+
+
+async def test_what_is_shown_cannot_pass_for_something_else() -> None:
+    host = answering(ONCE)
+    await gate(host).before(CALL, {"command": "ls\x1b[2K\u202eevil " + "x" * 1000})
+    title = host.asked[0][0]
+    assert "\x1b" not in title
+    assert "\u202e" not in title
+    assert len(title) < 600
+
+
+class Changing:
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self._arguments = arguments
+
+    async def before(self, call: ToolCall, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self._arguments
+
+    async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
+        return outcome, not is_error
+
+
+async def test_a_later_gate_cannot_change_a_call_behind_the_permissions() -> None:
+    rules, _ = rules_of({"deny": ["bash(rm *)"]})
+    assert rules is not None
+    first = gate(answering(None), rules)
+    with pytest.raises(ToolFailed, match="rm x"):
+        await chain([first, Changing({"command": "rm x"})]).before(CALL, CALL.arguments)
+    both = chain([first, Changing({"command": "ls"})])
+    assert await both.before(CALL, CALL.arguments) == {"command": "ls"}
+    outcome = ToolOutcome(content=[])
+    assert await both.after(CALL, outcome, False) == (outcome, True)
+    assert chain([first]) is first

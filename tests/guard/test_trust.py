@@ -1,0 +1,103 @@
+"""Trust: what needs it, who decides, and that looking reads nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from pigeon.config.trust_file import remember, saved_decision
+from pigeon.guard.trust import RESOURCES, Trust, decision, guarded, option_of, skill_folders
+
+
+def folders(project: Path) -> list[str]:
+    return [str(project / ".pigeon"), str(project / ".pi")]
+
+
+@pytest.mark.parametrize("folder", [".pigeon", ".pi"])
+@pytest.mark.parametrize("name", RESOURCES)
+def test_everything_that_acts_needs_trust(tmp_path: Path, folder: str, name: str) -> None:
+    (tmp_path / folder).mkdir()
+    assert guarded(str(tmp_path), folders(tmp_path), "/home/nobody") == []
+    path = tmp_path / folder / name
+    path.mkdir() if "." not in name else path.write_text("{")
+    assert guarded(str(tmp_path), folders(tmp_path), "/home/nobody") == [str(path)]
+
+
+def test_a_link_that_leads_nowhere_needs_trust_too(tmp_path: Path) -> None:
+    (tmp_path / ".pi").mkdir()
+    (tmp_path / ".pi" / "extensions").symlink_to("/nowhere")
+    assert guarded(str(tmp_path), folders(tmp_path), "/home/nobody")
+
+
+def test_skills_for_any_agent_above_count_but_not_the_users_own(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "home" / "code" / "app"
+    project.mkdir(parents=True)
+    (home / ".agents" / "skills").mkdir(parents=True)
+    assert guarded(str(project), folders(project), str(home)) == []
+    above = home / "code" / ".agents" / "skills"
+    above.mkdir(parents=True)
+    assert guarded(str(project), folders(project), str(home)) == [str(above)]
+    assert str(home / ".agents" / "skills") not in skill_folders(str(project), str(home))
+
+
+def test_looking_opens_nothing_of_the_project(tmp_path: Path) -> None:
+    (tmp_path / ".pi").mkdir()
+    for name in ("settings.json", "SYSTEM.md"):
+        os.mkfifo(tmp_path / ".pi" / name)  # opening one of these would wait for ever
+    assert len(guarded(str(tmp_path), folders(tmp_path), "/home/nobody")) == 2
+
+
+def test_the_decision_follows_the_order_of_who_may_decide() -> None:
+    answers = (None, True, False)
+    for option, vote, saved, default in product(answers, answers, answers, ("ask", "always", "never")):
+        made = decision(needed=True, option=option, vote=vote, saved=saved, default=default)  # type: ignore[arg-type]
+        by = {"ask": None, "always": True, "never": False}[default]
+        first = next((answer for answer in (option, vote, saved, by) if answer is not None), None)
+        assert made.trusted is bool(first)
+        assert made.asks is (first is None)
+
+
+def test_where_there_is_nothing_to_trust_only_the_option_matters() -> None:
+    assert decision(needed=False) == Trust(True, "nothing")
+    assert decision(needed=False, saved=False) == Trust(True, "nothing")
+    assert decision(needed=False, option=False) == Trust(False, "option")
+    assert [option_of(True, False), option_of(True, True), option_of(False, False)] == [True, False, None]
+
+
+def test_the_nearest_saved_decision_counts(tmp_path: Path) -> None:
+    agent, project = tmp_path / "agent", tmp_path / "code" / "app"
+    agent.mkdir()
+    project.mkdir(parents=True)
+    assert saved_decision(str(agent), str(project)) == (None, None)
+    real = os.path.realpath(tmp_path / "code")
+    (agent / "trust.json").write_text(json.dumps({real: True, os.path.join(real, "app"): None, "/": False}))
+    assert saved_decision(str(agent), str(project)) == (True, None)
+    assert saved_decision(str(agent), "/tmp") == (False, None)
+    link = tmp_path / "link"
+    link.symlink_to(project)
+    assert saved_decision(str(agent), str(link)) == (True, None)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "null", '{"/": "yes"', "\x00"])
+def test_a_file_that_cannot_be_read_trusts_nobody_and_is_left_alone(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "trust.json"
+    file.write_text(text)
+    trusted, problem = saved_decision(str(tmp_path), "/work")
+    assert trusted is False
+    assert str(file) in str(problem)
+    assert str(file) in str(remember(str(tmp_path), "/work", True))
+    assert file.read_text() == text
+
+
+def test_a_decision_is_kept_for_its_owner_only_and_beside_the_others(tmp_path: Path) -> None:
+    agent = tmp_path / "new" / "agent"
+    assert remember(str(agent), str(tmp_path), True) is None
+    assert remember(str(agent), "/", False) is None
+    file = agent / "trust.json"
+    assert json.loads(file.read_text()) == {os.path.realpath(tmp_path): True, "/": False}
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert saved_decision(str(agent), str(tmp_path)) == (True, None)
