@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test interop lint types schema divergences clean
+.PHONY: demo test interop lint types schema docs divergences clean
 
 demo: $(READY)
 	@printf '%s\n' \
@@ -26,6 +26,12 @@ types: $(READY)
 
 schema: $(READY)
 	$(BIN)/pigeon schema > schema/protocol.schema.json
+
+docs: $(READY)
+	$(BIN)/python scripts/make_docs.py
+
+divergences: $(READY)
+	cd tests && ../$(BIN)/python -m fakes.contract_manifest
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

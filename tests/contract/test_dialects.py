@@ -11,7 +11,6 @@ from fakes.rpc_story import answers, deltas, ended, story, text_of
 BUSY = "Agent is already processing."
 
 
-
 @proves(
     "frame.json",
     "frame.type",

@@ -31,7 +31,8 @@ def test_templates_and_skills_of_user_and_project(start: Start, desk: Desk, serv
     mine = put(desk.agent / "prompts" / "fix.md", "---\ndescription: Fix it\n---\nPlease fix $1 now.\n")
     ours = put(desk.work / ".pi" / "prompts" / "check.md", "---\ndescription: Check it\n---\nPlease check $@.\n")
     skill = put(
-        desk.agent / "skills" / "deploy" / "SKILL.md", "---\nname: deploy\ndescription: Ship it\n---\nPush the button.\n"
+        desk.agent / "skills" / "deploy" / "SKILL.md",
+        "---\nname: deploy\ndescription: Ship it\n---\nPush the button.\n",
     )
     agent = start("--approve")
     listed = {command["name"]: command for command in agent.ask("get_commands")["commands"]}

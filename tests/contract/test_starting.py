@@ -16,36 +16,20 @@ from fakes.model_server import ModelServer
 from fakes.rpc_process import RpcProcess, Start
 from fakes.rpc_story import answers, text_of
 
-FLAGS: list[list[str]] = [
-    ["--provider", "fake"],
-    ["--model", "fake/fake-1:low"],
-    ["--models", "fake/*"],
-    ["--thinking", "high"],
-    ["--session-id", "mine"],
-    ["--session-dir", "."],
-    ["--no-session"],
-    ["--continue"],
-    ["--name", "a name"],
-    ["--system-prompt", "Be kind."],
-    ["--append-system-prompt", "Be brief."],
-    ["--tools", "read,bash"],
-    ["--no-tools"],
-    ["--no-extensions"],
-    ["--no-skills"],
-    ["--no-rules"],
-    ["--no-prompt-templates"],
-    ["--no-themes"],
-    ["--no-context-files"],
-    ["--approve"],
-    ["--no-approve"],
-    ["--offline"],
-    ["--no-title"],
-    ["--no-lsp"],
-    ["--no-pty"],
-    ["--approval-mode", "write"],
-    ["--cwd", "."],
-    ["--provider-session-id", "abc"],
-]
+CLIENTS: dict[str, str] = {
+    "an editor bridge": "--no-themes --no-session",
+    "an Emacs mode": "--approve --session-dir . --continue",
+    "a desktop window": "--no-themes --offline --no-extensions --no-skills -e {extension} --session-id mine",
+    "a chat bridge": "--session-id mine --model fake/fake-1:low --thinking high --name talk",
+    "a phone": "--no-session --no-skills --no-prompt-templates --no-tools --no-approve",
+    "a notebook": "--system-prompt Kind. --no-session --tools read,bash --provider fake --model fake-1 --thinking low",
+    "an executor": "--no-session --approve --append-system-prompt Brief. --extension {extension} --skill {skill}",
+    "a team": "--no-session --models fake/* --append-system-prompt {skill} --no-extensions --no-prompt-templates "
+    "--no-themes --no-context-files --no-skills",
+    "a Python client": "--provider fake --model fake-1 --session-dir . --thinking low --append-system-prompt Brief. "
+    "--provider-session-id abc --no-tools --no-skills --no-rules --no-title",
+    "a shell": "--mode rpc-ui --approval-mode write --cwd . --no-lsp --no-pty --no-session",
+}
 
 
 def version(program: list[str], desk: Desk) -> str:
@@ -75,7 +59,9 @@ def test_the_dialect_follows_the_name_the_environment_and_the_flags(
     desk: Desk, server: ModelServer, name: str, args: list[str], env: dict[str, str], spoken: str
 ) -> None:
     desk.configure(providers(server.url))
-    with RpcProcess(desk, "--no-session", "--model", "fake/fake-1", *args, env=env, program=called(desk, name)) as agent:
+    with RpcProcess(
+        desk, "--no-session", "--model", "fake/fake-1", *args, env=env, program=called(desk, name)
+    ) as agent:
         agent.send({"id": "u", "type": "nope"})
         unknown = agent.wait_event("response")
         mode = agent.ask("get_state")["interruptMode"]
@@ -109,15 +95,25 @@ def test_a_dialect_that_nobody_speaks_is_an_error_that_lists_them(start: Start) 
 @proves("start.flags")
 def test_no_flag_of_the_family_is_refused_or_complained_about(desk: Desk, server: ModelServer, tmp_path: Path) -> None:
     desk.configure(providers(server.url))
-    skill = tmp_path / "skill" / "SKILL.md"
+    skill, extension = tmp_path / "skill" / "SKILL.md", tmp_path / "nothing.py"
     skill.parent.mkdir()
-    skill.write_text("---\nname: s\ndescription: d\n---\nx")
-    flags = [*FLAGS, ["--skill", str(skill)], ["--mode", "rpc-ui"]]
-    for at in range(0, len(flags), 8):
-        many = [word for flag in flags[at : at + 8] for word in flag]
-        with RpcProcess(desk, "--dialect", "pi", "--model", "fake/fake-1", *many) as agent:
-            agent.ask("get_state")
-        assert agent.stderr == "", many
+    skill.write_text("---\nname: skill\ndescription: d\n---\nx")
+    extension.write_text("def setup(ext):\n    pass\n")
+    for client, line in CLIENTS.items():
+        flags = line.format(skill=skill, extension=extension).split()
+        with RpcProcess(desk, "--dialect", "pi", *flags) as agent:
+            assert agent.ask("get_state")["sessionId"], client
+        assert agent.stderr == "", client
+        assert not [record for record in agent.records if record["type"] != "response"], client
+    listed = subprocess.run(
+        [*called(desk, "pigeon"), "--list-models"],
+        env=desk.environment(),
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert "fake-1" in listed.stdout
 
 
 @proves("xcsh/start.at_file", "xcsh/start.at_file_control", dialects=("xcsh",))

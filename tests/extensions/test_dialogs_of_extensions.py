@@ -198,9 +198,8 @@ async def test_a_closed_session_gives_every_question_up(stage: Stage) -> None:
     running = asyncio.ensure_future(run(stage, "result = [await ctx.ui.confirm('x'), await ctx.ui.input('y')]"))
     await stage.until(lambda: bool(stage.asked()))
     stage.dialogs.close()
-    await stage.until(lambda: len(stage.asked()) == 2)
-    stage.dialogs.close()
     assert await running == [False, None]
+    assert len(stage.asked()) == 1
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ def apply_settings(settings: Settings, session: Session, default_interrupt: Inte
     session.queue.follow_up_mode = settings.follow_up_mode
     session.todos.clear_delay = settings.tasks.todo_clear_delay
     work.conduct.interrupt_mode = or_else(settings.interrupt_mode, default_interrupt)
+    work.block_images = settings.images.block_images
     work.conduct.mode = settings.tool_execution
     work.compaction.enabled = settings.compaction.enabled
     work.compaction.policy = CompactionPolicy(

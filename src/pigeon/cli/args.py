@@ -51,7 +51,7 @@ _SWITCHES: dict[str, str] = {
     "--no-approve": "do not trust this project's files",
     "--drain": "when stdin ends, finish the run before leaving",
     "--offline": "no network but the chosen provider",
-    "--print": "answer one prompt as text",
+    "--print": argparse.SUPPRESS,
     "--verbose": argparse.SUPPRESS,
     "--no-themes": argparse.SUPPRESS,
     "--no-title": argparse.SUPPRESS,
@@ -75,7 +75,9 @@ def parser() -> argparse.ArgumentParser:
     """The parser, with all options."""
     made = _Parser(prog="pigeon", add_help=False, allow_abbrev=False, description="A coding agent for other programs.")
     made.add_argument("messages", nargs="*", help=argparse.SUPPRESS)
-    made.add_argument("--mode", metavar="MODE", help="rpc: JSON lines on stdin and stdout")
+    made.add_argument(
+        "--mode", metavar="MODE", help="rpc: JSON lines on stdin and stdout; json: one prompt, its events on stdout"
+    )
     made.add_argument("--tools", "-t", metavar="LIST", help="allow only these tools, comma separated")
     made.add_argument("--exclude-tools", "-xt", metavar="LIST", help="leave these tools out")
     made.add_argument("--resume", "-r", nargs="?", const="", metavar="PATH|ID", help="choose a session to open")

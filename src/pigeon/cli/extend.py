@@ -63,7 +63,8 @@ class Extending:
         await self._runner.load(sources)
 
     def _needs_trust(self) -> bool:
-        return bool(guarded(self._cwd, project_dirs(self._cwd), os.path.expanduser("~")))
+        folders = [*project_dirs(self._cwd), os.path.join(self._cwd, ".omp")]
+        return bool(guarded(self._cwd, folders, os.path.expanduser("~")))
 
     async def _trusted(self) -> tuple[bool, list[str]]:
         options = self._options

@@ -21,6 +21,8 @@ def main() -> None:
 
     try:
         code = _run(arguments)
+    except BrokenPipeError:
+        os._exit(1)
     except StartupError as error:
         print(f"Error: {error}", file=sys.stderr)  # noqa: T201
         code = 1
@@ -41,11 +43,19 @@ def _run(arguments: list[str]) -> int:
         from pigeon.cli.list_models import run_list_models
 
         return run_list_models(options)
+    if options.export:
+        from pigeon.cli.export_page import run_export
+
+        return run_export(options.export)
+    if options.mode == "json":
+        from pigeon.cli.json_mode import run_json
+
+        return run_json(options)
     if options.mode in ("rpc", "rpc-ui"):
         from pigeon.cli.rpc_mode import run_rpc
 
         return run_rpc(options)
-    raise StartupError("Pigeon speaks RPC: start it with --mode rpc (see pigeon --help)")
+    raise StartupError("Say how to talk: --mode rpc for a host, --mode json for one prompt (see pigeon --help)")
 
 
 def _print_version() -> int:

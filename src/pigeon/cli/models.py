@@ -54,7 +54,7 @@ def gateway_of(registry: ModelRegistry, settings: Settings) -> Gateway:
     """The way to all models, built-in ones included."""
     retry = or_else(settings.retry.provider, ProviderRetrySettings())
     policy = Policy(
-        idle_ms=settings.http_idle_timeout_ms,
+        idle_ms=or_else(retry.timeout_ms, settings.http_idle_timeout_ms),
         max_retries=retry.max_retries,
         max_retry_delay_ms=retry.max_retry_delay_ms,
     )

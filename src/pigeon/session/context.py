@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pigeon.session.kept import Kept
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
-from pigeon.wire.content import TextContent, UserBlock
+from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, ContextEdit, CustomMessageEntry
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.inference import ModelMessage
@@ -27,6 +27,7 @@ from pigeon.wire.messages import (
 )
 
 COMPACTED = "The conversation up to this point was compacted. This is the summary of what came before:"
+NO_IMAGES = "Image reading is disabled."
 CAME_BACK = "The conversation returned here from another branch. This is the summary of that branch:"
 _ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "branchSummary", "compactionSummary"}
 
@@ -142,6 +143,27 @@ def model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
             assert isinstance(message, BranchSummaryMessage)
             converted.append(_summary(CAME_BACK, message.summary, message.timestamp))
     return converted
+
+
+def without_images(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
+    """The same conversation with a line of text in the place of images, for users who want none sent."""
+    return [
+        message if isinstance(message, AssistantMessage) else replace(message, content=_imageless(message.content))
+        for message in messages
+    ]
+
+
+def _imageless(content: str | list[UserBlock]) -> str | list[UserBlock]:
+    if isinstance(content, str):
+        return content
+    shown: list[UserBlock] = []
+    for block in content:
+        note = TextContent(text=NO_IMAGES)
+        if not isinstance(block, ImageContent):
+            shown.append(block)
+        elif not shown or shown[-1] != note:
+            shown.append(note)
+    return shown
 
 
 def bash_text(message: BashExecutionMessage) -> str:

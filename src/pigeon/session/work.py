@@ -8,7 +8,7 @@ from pigeon.session.activity import Activity
 from pigeon.session.bus import Bus
 from pigeon.session.compaction import Compaction
 from pigeon.session.conduct import Conduct
-from pigeon.session.context import model_messages
+from pigeon.session.context import model_messages, without_images
 from pigeon.session.current import Current
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.navigation import Navigation, Wish
@@ -50,6 +50,7 @@ class Work:
         self.runs = Runs(self._run, self.conduct, queue, bus, self.activity, self.retry, self.compaction)
         self.runs.hooks = parts.hooks
         self._todos = todos
+        self.block_images = False
 
     async def abort(self) -> None:
         """Stop what is going on and wait until it has ended; queues stay as they are."""
@@ -94,11 +95,11 @@ class Work:
     async def _request(self) -> ModelRequest:
         model = self._models.model
         assert model is not None
-        messages = await self._parts.hooks.context(self._current.context)
+        messages = model_messages(await self._parts.hooks.context(self._current.context))
         return ModelRequest(
             model=model,
             system_prompt=self.conduct.prompt_of_run or self.system_prompt(),
-            messages=model_messages(messages),
+            messages=without_images(messages) if self.block_images else messages,
             tools=self._parts.toolset.specs(),
             thinking=self._models.level,
             session_id=self._current.journal.session_id,

@@ -33,7 +33,7 @@ class Usage(Record, kw_only=True):
 
 
 class CostTier(Record, kw_only=True):
-    """Prices that hold for the whole request once its prompt is larger than `input_tokens_above`."""
+    """Prices that hold for the whole request once its prompt is larger than `inputTokensAbove`."""
 
     input_tokens_above: int
     input: Number = 0
