@@ -17,7 +17,7 @@ AT_IMPORT = {
     "raises": "raise ValueError('bad day')",
     "exits": "sys.exit(5)",
     "leaves": "os._exit(5)",
-    "prints": "print('{\"type\": \"forged\"}'); sys.stdout.flush(); os.write(1, b'raw\\n')\nraise ValueError('printed')",
+    "prints": "print('{\"type\": \"forged\"}', flush=True); os.write(1, b'raw\\n')\nraise ValueError('printed')",
     "reads": "input('?')",
     "has no syntax": "def x(:",
     "has nothing": "del ext",

@@ -10,7 +10,7 @@ from pigeon.extensions.api import Extension
 from pigeon.extensions.bridge import Bridge
 from pigeon.extensions.context import Place
 from pigeon.extensions.discovery import Source
-from pigeon.extensions.exits import guard
+from pigeon.extensions.exits import guard, mend
 from pigeon.extensions.failures import ExtensionFailed
 from pigeon.extensions.loader import loaded
 from pigeon.extensions.member import Crew, Member
@@ -45,6 +45,10 @@ class Boarding:
             if member is not None:
                 taken.append(member)
         return taken
+
+    def end(self) -> None:
+        """Leave the process as an extension should have left it."""
+        mend()
 
     def _is_new(self, source: Source) -> bool:
         real = os.path.realpath(source.path)

@@ -78,6 +78,7 @@ class Runner:
             await asyncio.wait_for(self.hooks.session_ending("quit"), CLOSE_SECONDS)
         self._bridge.close()
         self._team.close()
+        self._boarding.end()
 
     def _checked(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         assert self._binding is not None

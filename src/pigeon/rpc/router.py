@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from pigeon.session.session import Session
-from pigeon.wire.commands import ALL, Command, name_of
+from pigeon.wire.command import Command
+from pigeon.wire.commands import ALL, name_of
 
 Result = Any
 Handler = Callable[[Any, Session], Result | Awaitable[Result]]

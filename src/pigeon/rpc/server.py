@@ -13,7 +13,8 @@ from pigeon.session.session import Session
 from pigeon.transport.framing import Frame, TooLong
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.commands import Abort, AbortAndPrompt, Command, Prompt, name_of
+from pigeon.wire.command import Command
+from pigeon.wire.commands import Abort, AbortAndPrompt, Prompt, name_of
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal, UnknownCommand
 from pigeon.wire.responses import failed, succeeded
 

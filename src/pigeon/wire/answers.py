@@ -111,6 +111,29 @@ class Commands(Record, kw_only=True):
     commands: list[SlashCommand]
 
 
+class ModelReadiness(Record, kw_only=True):
+    """Whether there is a model to talk to."""
+
+    state: Literal["no_provider", "connected", "auth_error"]
+    provider: str | Absent = ABSENT
+
+
+class Service(Record, kw_only=True):
+    """Something outside that the agent is attached to."""
+
+    name: str
+    state: Literal["connected", "unauthenticated", "unavailable"]
+    hint: str | Absent = ABSENT
+
+
+class Integrations(Record, kw_only=True):
+    """Answer of `get_integrations`."""
+
+    version: str
+    model: ModelReadiness
+    services: list[Service]
+
+
 class CycledModel(Record, kw_only=True):
     """Answer of `cycle_model`."""
 

@@ -1,36 +1,22 @@
-"""Every command a host may send: its arguments, its lane and the shape of its answer, declared once.
-
-Lanes say what a command may wait for. `control` never waits, not even for a host that stopped reading. `session`
-commands run one after the other in order of arrival, so `set_model` then `prompt` cannot race. `beside` commands start
-in order and finish whenever they finish.
-"""
+"""Every command a host may send: its arguments, its lane and the shape of its answer, declared once."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pigeon.wire import answers
-from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.command import Command
+from pigeon.wire.handshake import Hello
 from pigeon.wire.host_tools import HostTool, HostToolOutcome
 from pigeon.wire.images import ImageInput
 from pigeon.wire.messages import Attachment
 from pigeon.wire.model import Model, ThinkingLevel
 from pigeon.wire.todos import TodoPhaseGiven
 
-Lane = Literal["control", "session", "beside"]
 QueueMode = Literal["all", "one-at-a-time"]
 InterruptMode = Literal["immediate", "wait"]
 StreamingBehavior = Literal["steer", "followUp"]
-
-
-class Command(Record, tag_field="type", kw_only=True):
-    """A request from the host. `id` may be any JSON value and is echoed in the response."""
-
-    lane: ClassVar[Lane] = "session"
-    answer: ClassVar[object] = None
-    silent: ClassVar[bool] = False
-
-    id: Json | Absent = ABSENT
 
 
 # --- prompting ---------------------------------------------------------------------------------------------------
@@ -111,6 +97,13 @@ class GetCommands(Command, tag="get_commands", kw_only=True):
     answer = answers.Commands
 
 
+class GetIntegrations(Command, tag="get_integrations", kw_only=True):
+    """Whether the model can be used, and which services are attached."""
+
+    lane = "beside"
+    answer = answers.Integrations
+
+
 # --- models and thinking -----------------------------------------------------------------------------------------
 
 
@@ -173,6 +166,12 @@ class SetInterruptMode(Command, tag="set_interrupt_mode", kw_only=True):
     """`immediate` lets steering skip the remaining tool calls of a turn, `wait` does not."""
 
     mode: InterruptMode
+
+
+class SetLocale(Command, tag="set_locale", kw_only=True):
+    """The language and region of the person at the host; the model is told, an empty text takes it back."""
+
+    locale: str
 
 
 class SetAutoCompaction(Command, tag="set_auto_compaction", kw_only=True):
@@ -367,9 +366,9 @@ class ExtensionUiResponse(Command, tag="extension_ui_response", kw_only=True):
 
 ALL: tuple[type[Command], ...] = (
     Prompt, Steer, FollowUp, AbortAndPrompt, Abort, ClearQueue,
-    GetState, GetMessages, GetLastAssistantText, GetSessionStats, GetCommands,
+    Hello, GetState, GetMessages, GetLastAssistantText, GetSessionStats, GetCommands, GetIntegrations,
     SetModel, CycleModel, GetAvailableModels, SetThinkingLevel, CycleThinkingLevel, GetAvailableThinkingLevels,
-    SetSteeringMode, SetFollowUpMode, SetInterruptMode, SetAutoCompaction, SetAutoRetry, AbortRetry, Compact,
+    SetSteeringMode, SetFollowUpMode, SetInterruptMode, SetLocale, SetAutoCompaction, SetAutoRetry, AbortRetry, Compact,
     Bash, AbortBash,
     NewSession, SwitchSession, Fork, Branch, Clone, GetForkMessages, GetBranchMessages, GetEntries, GetTree,
     NavigateTree, ListSessions, SetSessionName, ExportHtml,
