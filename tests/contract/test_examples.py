@@ -112,6 +112,7 @@ def test_the_custom_provider_answers_and_calls_tools(start: Start, desk: Desk) -
     assert "big" not in listed, "its key is not set"
 
 
+@proves("example.load")
 def test_every_example_is_tried() -> None:
     tried = Path(__file__).read_text("utf-8") + (Path(__file__).parent / "test_extension_dialogs.py").read_text("utf-8")
     assert [path.stem for path in EXAMPLES.glob("*.py") if f'"{path.stem}"' not in tried] == []

@@ -12,9 +12,9 @@ from fakes.agent_desk import Desk, providers
 from fakes.called_by_name import called
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
-from fakes.model_server import ModelServer
+from fakes.model_server import Call, ModelServer, said_in
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, text_of
+from fakes.rpc_story import answers, story, text_of
 
 CLIENTS: dict[str, str] = {
     "an editor bridge": "--no-themes --no-session",
@@ -145,3 +145,24 @@ def test_piped_text_is_not_a_message(agent: RpcProcess, server: ModelServer) -> 
     assert failure["error"].startswith("Failed to parse command: ")
     agent.close()
     assert server.requests == []
+
+
+@proves("note/json.once", "note/json.events")
+def test_json_mode_runs_one_prompt_prints_its_events_and_ends(desk: Desk, server: ModelServer) -> None:
+    desk.configure(providers(server.url))
+    server.answers("Looking.", Call("bash", {"command": "echo hi"}))
+    server.answers("Done.")
+    args = ["--no-session", "--model", "fake/fake-1", "--dialect", "pi", "list the files"]
+    with RpcProcess(desk, *args, mode=("--mode", "json")) as once:
+        once.close_stdin()
+        assert once.wait_exit() == 0
+    with RpcProcess(desk, *args[:-1]) as resident:
+        server.answers("Looking.", Call("bash", {"command": "echo hi"}))
+        server.answers("Done.")
+        expected = story(resident.run(args[-1]), updates=True)[1:]
+    assert once.records[0]["type"] == "session"
+    told = story(once.records[1:], updates=True)
+    assert [word for word in told if word != "tool_execution_update"] == [
+        word for word in expected if word != "tool_execution_update"
+    ]
+    assert said_in(server.requests[0])[-1] == ("user", "list the files")

@@ -167,3 +167,12 @@ async def test_only_extensions_from_outside_the_project_vote_on_its_trust(stage:
     assert await stage.runner.project_trust("/work") is None
     await stage.load("outside", vote.format(False))
     assert await stage.runner.project_trust("/work") is False
+
+
+def test_looking_for_extensions_imports_nothing_else_of_them() -> None:
+    import subprocess
+    import sys
+
+    code = "import pigeon.cli.extend, sys; print(*sorted(m for m in sys.modules if m.startswith('pigeon.extensions')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["pigeon.extensions", "pigeon.extensions.discovery"]

@@ -325,3 +325,26 @@ async def begin(event, ctx):
     await stage.runner.hooks.session_started("startup")
     await stage.until(lambda: bool(stage.conversation.kept) and bool(stage.errors()))
     assert stage.errors() == [("back.py", "background", "in the background")]
+
+
+async def test_what_fails_with_every_delta_is_not_told_with_every_delta(stage: Stage) -> None:
+    await stage.load(
+        "bad",
+        """
+ext = Extension("bad")
+
+@ext.on(TurnStart)
+async def bad(event, ctx):
+    raise ValueError("again")
+
+@ext.on(AgentEnd)
+async def done(event, ctx):
+    ctx.session.append_entry("done")
+""",
+    )
+    stage.bind()
+    for _ in range(150):
+        stage.runner.heard(w.TurnStart())
+    stage.runner.heard(w.AgentEnd(messages=[]))
+    await stage.until(lambda: bool(stage.conversation.kept))
+    assert [error for _, _, error in stage.errors()] == ["again"] * 10 + ["again (for the 100th time)"]

@@ -68,6 +68,7 @@ async def _ask(composed: Composed, prompts: list[str]) -> int:
         except Refusal as refusal:
             print(refusal, file=sys.stderr)  # noqa: T201
             return 1
+        await composed.session.prompting.commands_done()
         await composed.session.activity.until_idle()
         await asyncio.sleep(0)
     return EXIT_OK

@@ -26,6 +26,7 @@ from pigeon.wire.events import (
     MessageUpdate,
     Outbound,
 )
+from pigeon.wire.handshake import DialectName
 from pigeon.wire.messages import AssistantMessage
 from pigeon.wire.responses import Response
 
@@ -40,13 +41,14 @@ class Line(Struct):
 class Dialect:
     """`pi`: snapshots in every update, one failure for a refused prompt, `agent_end` then `agent_settled`."""
 
-    name: ClassVar[str] = "pi"
+    name: ClassVar[DialectName] = "pi"
     default_interrupt_mode: ClassVar[InterruptMode] = "immediate"
     provisional_stop: ClassVar[str] = "stop"
 
-    def __init__(self, version: str = "", emit_title: bool = False) -> None:
-        self._version = version
-        self._emit_title = emit_title
+    def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = False) -> None:
+        self.version = version
+        self.emit_title = emit_title
+        self.deltas = deltas
         self._snapshot: Snapshot | None = None
 
     def greeting(self) -> list[Line]:
@@ -72,13 +74,15 @@ class Dialect:
         message = event.message
         if not isinstance(message, AssistantMessage):
             return event
-        self._snapshot = Snapshot(message)
+        self._snapshot = None if self.deltas else Snapshot(message)
         if message.stop_reason != "pending":
             return event
         return MessageStart(message=replace(message, stop_reason=self.provisional_stop))
 
     def update(self, event: MessageUpdate) -> Line:
-        """Row: `message_update`, here with `message` and `partial` snapshots."""
+        """Row: `message_update`, here with `message` and `partial` snapshots unless the host wants deltas only."""
+        if self.deltas:
+            return Line((encode(event),))
         assert self._snapshot is not None
         opening = self._snapshot.apply(event)
         message = self._snapshot.encoded()
@@ -100,7 +104,7 @@ class Dialect:
 
     def answer(self, response: Response) -> list[Line]:
         """Row: responses."""
-        return [Line((encode(response),))]
+        return plain_answer(response)
 
     def refused_prompt(self, response: Response) -> list[Line]:
         """Row: rejected prompt, here one failure."""
@@ -109,6 +113,17 @@ class Dialect:
     def unknown_command(self, response: Response) -> list[Line]:
         """Row: unknown command, here with its id."""
         return self.answer(response)
+
+
+def plain_answer(response: Response) -> list[Line]:
+    """A response as the protocol has it."""
+    return [Line((encode(response),))]
+
+
+def numbered(line: Line, number: int) -> Line:
+    """The same event with its place in the order of events."""
+    *before, last = line.pieces
+    return Line((*before, last[:-1] + b',"seq":%d}' % number), line.apart)
 
 
 def older_name(event: CompactionStart | CompactionEnd) -> Record:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import get_args
 
 from pigeon.dialects.base import Dialect
 from pigeon.wire.errors import StartupError
+from pigeon.wire.handshake import DialectName
 
-NAMES = ("pi", "pi-latest", "omp", "xcsh", "companion")
+NAMES: tuple[str, ...] = get_args(DialectName)
 _TELLING_FLAGS = {"--no-title": "xcsh", "--no-rules": "xcsh", "--provider-session-id": "xcsh"}
 _TRUE = ("1", "true", "yes", "on")
 
@@ -32,6 +34,15 @@ def _by_flag(arguments: list[str]) -> str | None:
 def dialect_named(name: str, version: str, environment: dict[str, str]) -> Dialect:
     """The dialect itself; only the one that is spoken is imported."""
     emit_title = environment.get("PI_RPC_EMIT_TITLE", "").strip().lower() in _TRUE
+    return _kind(name)(version, emit_title)
+
+
+def turned(dialect: Dialect, name: str, deltas: bool) -> Dialect:
+    """Another dialect for the same host, at the beginning of its memory."""
+    return _kind(name)(dialect.version, dialect.emit_title, deltas)
+
+
+def _kind(name: str) -> type[Dialect]:
     kind: type[Dialect] = Dialect
     if name == "pi-latest":
         from pigeon.dialects.pi_latest import PiLatest as kind  # noqa: N813
@@ -41,4 +52,4 @@ def dialect_named(name: str, version: str, environment: dict[str, str]) -> Diale
         from pigeon.dialects.xcsh import Xcsh as kind  # noqa: N813
     elif name == "companion":
         from pigeon.dialects.companion import Companion as kind  # noqa: N813
-    return kind(version=version, emit_title=emit_title)
+    return kind

@@ -22,6 +22,7 @@ from pigeon.wire.events import (
     TurnEnd,
     TurnStart,
 )
+from pigeon.wire.handshake import DialectName
 from pigeon.wire.responses import Response
 
 _HEARD = (
@@ -33,7 +34,7 @@ _HEARD = (
 class Companion(Omp):
     """Clients of the first protocol: prompt and abort in, ten kinds of events out."""
 
-    name: ClassVar[str] = "companion"
+    name: ClassVar[DialectName] = "companion"
 
     def greeting(self) -> list[Line]:
         """Row: first line."""

@@ -13,6 +13,7 @@ from pigeon.dialects.base import Dialect, Line, older_name, without_id
 from pigeon.wire.base import Record
 from pigeon.wire.codec import encode
 from pigeon.wire.events import AgentEnd, AgentSettled, AgentStart, CompactionEnd, CompactionStart, Outbound, Ready
+from pigeon.wire.handshake import DialectName
 from pigeon.wire.messages import Message
 from pigeon.wire.responses import Response, succeeded
 
@@ -20,10 +21,10 @@ from pigeon.wire.responses import Response, succeeded
 class Omp(Dialect):
     """Clients of oh-my-pi."""
 
-    name: ClassVar[str] = "omp"
+    name: ClassVar[DialectName] = "omp"
 
-    def __init__(self, version: str = "", emit_title: bool = False) -> None:
-        super().__init__(version, emit_title)
+    def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = False) -> None:
+        super().__init__(version, emit_title, deltas)
         self._begun = False
         self._added: list[Message] = []
 

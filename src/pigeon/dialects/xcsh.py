@@ -12,20 +12,21 @@ from pigeon.wire.codec import encode
 from pigeon.wire.commands import InterruptMode
 from pigeon.wire.dialogs import SetTitleRequest
 from pigeon.wire.events import Outbound, Ready
+from pigeon.wire.handshake import DialectName
 
 
 class Xcsh(Omp):
     """Clients of xcsh."""
 
-    name: ClassVar[str] = "xcsh"
+    name: ClassVar[DialectName] = "xcsh"
     default_interrupt_mode: ClassVar[InterruptMode] = "wait"
 
     def greeting(self) -> list[Line]:
         """Row: first line."""
-        return [Line((encode(Ready(version=self._version)),))]
+        return [Line((encode(Ready(version=self.version)),))]
 
     def project(self, event: Outbound) -> Iterable[Record]:
         """Row: `setTitle` requests."""
-        if isinstance(event, SetTitleRequest) and not self._emit_title:
+        if isinstance(event, SetTitleRequest) and not self.emit_title:
             return ()
         return super().project(event)

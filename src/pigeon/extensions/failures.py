@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 LONGEST_TEXT = 4000
+DEBUG = "PIGEON_DEBUG_EXTENSIONS"
 
 
 class ExtensionFailed(Exception):
@@ -42,3 +46,11 @@ def text_of_error(error: BaseException) -> str:
     elif not text or isinstance(error, (KeyError, IndexError, AssertionError, AttributeError, NameError, TypeError)):
         text = f"{kind}: {text}" if text else kind
     return text[:LONGEST_TEXT]
+
+
+def show_traceback(error: BaseException) -> None:
+    """For authors: where it happened, on stderr, if `PIGEON_DEBUG_EXTENSIONS` is set."""
+    if os.environ.get(DEBUG) and not isinstance(error, (ExtensionFailed, Interrupted)):
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)

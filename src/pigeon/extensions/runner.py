@@ -36,6 +36,7 @@ class Runner:
         self.veto = ExtensionVeto(self._team)
         self.gate = ExtensionGate(self._team, self._checked)
         self._ears = Ears(self._team, self.hooks)
+        self.trust_to_remember: bool | None = None
 
     async def load(self, sources: Sequence[Source]) -> None:
         """Load extensions; those that fail are reported to the host as soon as there is one."""
@@ -45,7 +46,10 @@ class Runner:
     async def project_trust(self, cwd: str) -> bool | None:
         """What the extensions loaded so far say about the project; none if they say nothing."""
         said = await self.hooks.project_trust(cwd)
-        return None if said is None else bool(said.trusted)
+        if said is None:
+            return None
+        self.trust_to_remember = bool(said.trusted) if said.remember else None
+        return bool(said.trusted)
 
     def trust(self, trusted: bool) -> None:
         """The decision about the project, for `ctx.project_trusted`."""

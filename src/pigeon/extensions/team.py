@@ -16,18 +16,28 @@ from pigeon.wire.events import ExtensionError, Outbound
 
 CATCH_UP_SECONDS = 1.0
 MOST_HELD_REPORTS = 200
+TOLD_EACH_TIME = 10
 Take = Callable[["Answer"], bool]
 
 
 class Reports:
-    """Tells the host what went wrong in an extension; held back until there is a host."""
+    """Tells the host what went wrong in an extension; held back until there is a host.
+
+    What goes wrong again and again, as with every delta, is told ten times and then at each power of ten.
+    """
 
     def __init__(self) -> None:
         self._held: list[ExtensionError] = []
         self._post: Callable[[Outbound], None] | None = None
+        self._told: dict[tuple[str, str], int] = {}
 
     def __call__(self, path: str, event: str, error: str) -> None:
         """Tell it, or keep it for later."""
+        count = self._told[path, event] = self._told.get((path, event), 0) + 1
+        if count > TOLD_EACH_TIME:
+            if str(count).strip("0") != "1":
+                return
+            error = f"{error} (for the {count}th time)"
         report = ExtensionError(extension_path=path, event=event, error=error)
         if self._post is not None:
             self._post(report)

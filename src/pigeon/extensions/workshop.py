@@ -16,7 +16,14 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from pigeon.extensions.failures import ExtensionFailed, Interrupted, TookTooLong, Unresponsive, text_of_error
+from pigeon.extensions.failures import (
+    ExtensionFailed,
+    Interrupted,
+    TookTooLong,
+    Unresponsive,
+    show_traceback,
+    text_of_error,
+)
 from pigeon.extensions.patience import Patience
 
 PULSE_SECONDS = 5.0
@@ -144,6 +151,7 @@ class Workshop:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
+            show_traceback(error)
             raise ExtensionFailed(text_of_error(error)) from (error if isinstance(error, Exception) else None)
 
     async def _in_worker(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -153,6 +161,7 @@ class Workshop:
             try:
                 outcome: tuple[Any, BaseException | None] = (function(*args), None)
             except BaseException as error:
+                show_traceback(error)
                 outcome = (None, ExtensionFailed(text_of_error(error)))
             self.loop.call_soon_threadsafe(_settle, done, *outcome)
 

@@ -10,6 +10,7 @@ from pigeon.dialects.base import Dialect
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.server import Server
 from pigeon.rpc.shutdown import EXIT_OK, EXIT_STDOUT_CLOSED, Shutdown
+from pigeon.rpc.talk import Talk
 from pigeon.session.session import Session
 from pigeon.transport.framing import DEFAULT_CAP, Frame, Framing
 from pigeon.transport.reader import Reader
@@ -37,7 +38,8 @@ class Host:
         self._shutdown = Shutdown()
         self._writer = Writer(descriptors[1], lambda: self._shutdown.request(EXIT_STDOUT_CLOSED))
         self._outbox = Outbox(self._writer, dialect)
-        self._server = Server(session, self._outbox)
+        talk = Talk(session, self._outbox, record_cap)
+        self._server = Server({"session": session, "talk": talk}, self._outbox)
         self._reader = Reader(descriptors[0], Framing(record_cap), self._deliver)
         self._pump: asyncio.Task[None] | None = None
         self._ending: asyncio.Future[None] | None = None
@@ -62,6 +64,7 @@ class Host:
 
     async def _all_done(self) -> None:
         await self._server.drained()
+        await self._session.prompting.commands_done()
         await self._session.activity.until_idle()
 
     async def _stop(self, stop: Callable[[], Awaitable[None]]) -> None:

@@ -18,15 +18,6 @@ Start = Callable[[], Any]
 Finish = Callable[[Any, BaseException | None], None]
 
 
-class Beside:
-    """A handler's way to say: this will take a while, and the next command need not wait for it."""
-
-    __slots__ = ("work",)
-
-    def __init__(self, work: Awaitable[Any]) -> None:
-        self.work = work
-
-
 class Job:
     """One command on its way."""
 
@@ -91,10 +82,7 @@ class Lanes:
             if inspect.isawaitable(result):
                 self._keep(self._await(job, result, after))
                 return
-            if isinstance(result, Beside):
-                self._keep(self._await(job, result.work, None))
-            else:
-                job.finish(result, None)
+            job.finish(result, None)
         if after is not None:
             after()
 

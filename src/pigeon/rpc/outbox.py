@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 
 from msgspec.structs import replace
 
-from pigeon.dialects.base import Dialect, Line
+from pigeon.dialects.base import Dialect, Line, numbered, plain_answer
 from pigeon.transport.writer import Writer
 from pigeon.wire.events import MessageUpdate, Outbound, TextDelta, ThinkingDelta, ToolcallDelta
 from pigeon.wire.responses import Response
@@ -53,9 +53,27 @@ class Outbox:
     def __init__(self, writer: Writer, dialect: Dialect) -> None:
         self._writer = writer
         self._dialect = dialect
+        self._turning = False
+        self._numbers = False
+        self._count = 0
         self._held: Held | None = None
         self._may_hold = False
         self._release: asyncio.Task[None] | None = None
+
+    @property
+    def dialect(self) -> Dialect:
+        """What is spoken now."""
+        return self._dialect
+
+    @property
+    def numbers(self) -> bool:
+        """True if events carry their number."""
+        return self._numbers
+
+    def turn_to(self, dialect: Dialect, numbers: bool) -> None:
+        """Speak like this from now on; the next answer says so, and is the same in all dialects."""
+        self._let_go()
+        self._dialect, self._numbers, self._turning = dialect, numbers, True
 
     def greet(self) -> None:
         """Whatever the dialect says first."""
@@ -67,11 +85,12 @@ class Outbox:
         if isinstance(event, MessageUpdate) and self._hold(event):
             return
         self._let_go()
-        self._send(self._dialect.lines(event))
+        self._tell(event)
 
     def answer(self, response: Response) -> None:
         """Answer a command."""
-        self._send(self._dialect.answer(response))
+        turning, self._turning = self._turning, False
+        self._send(plain_answer(response) if turning else self._dialect.answer(response))
 
     def refuse_prompt(self, response: Response) -> None:
         """Answer a prompt that is not accepted."""
@@ -115,7 +134,14 @@ class Outbox:
     def _let_go(self) -> None:
         held, self._held = self._held, None
         if held is not None:
-            self._send(self._dialect.lines(held.merged()))
+            self._tell(held.merged())
+
+    def _tell(self, event: Outbound) -> None:
+        lines = self._dialect.lines(event)
+        if self._numbers:
+            lines = [numbered(line, number) for number, line in enumerate(lines, self._count + 1)]
+            self._count += len(lines)
+        self._send(lines)
 
     def _send(self, lines: list[Line]) -> None:
         for line in lines:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from pigeon.session.session import Session
 from pigeon.wire.command import Command
 from pigeon.wire.commands import ALL, name_of
 
 Result = Any
-Handler = Callable[[Any, Session], Result | Awaitable[Result]]
+Handler = Callable[[Any, Any], Result | Awaitable[Result]]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _handlers: dict[type[Command], Handler] = {}
 
 
 def handles(*kinds: type[Command]) -> Callable[[_F], _F]:
-    """Register a handler. It returns the answer's data or raises a `Refusal`; it may be async."""
+    """Register a handler: a function of the command and of what the command is about.
+
+    It returns the answer's data or raises a `Refusal`; it may be async.
+    """
 
     def register(handler: _F) -> _F:
         for kind in kinds:

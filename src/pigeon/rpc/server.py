@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from pigeon.rpc.lanes import Job, Lanes
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.router import handler_for
 from pigeon.session.prompting import ABORTED_BEFORE
-from pigeon.session.session import Session
 from pigeon.transport.framing import Frame, TooLong
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.command import Command
+from pigeon.wire.command import Command, Subject
 from pigeon.wire.commands import Abort, AbortAndPrompt, Prompt, name_of
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal, UnknownCommand
 from pigeon.wire.responses import failed, succeeded
@@ -26,8 +26,8 @@ _PROMPTS = (Prompt, AbortAndPrompt)
 class Server:
     """Takes frames as they come and answers in the order things finish."""
 
-    def __init__(self, session: Session, outbox: Outbox) -> None:
-        self._session = session
+    def __init__(self, subjects: Mapping[Subject, object], outbox: Outbox) -> None:
+        self._subjects = subjects
         self._outbox = outbox
         self._lanes = Lanes()
         self._frames: deque[Frame] = deque()
@@ -81,11 +81,11 @@ class Server:
     def _dispatch(self, command: Command) -> None:
         if isinstance(command, Abort):
             self._lanes.withdraw(_PROMPTS, Refusal(ABORTED_BEFORE))
-        handler = handler_for(type(command))
+        handler, subject = handler_for(type(command)), self._subjects[command.about]
         self._lanes.submit(
             Job(
                 command,
-                lambda: handler(command, self._session),
+                lambda: handler(command, subject),
                 lambda data, error: self._finished(command, data, error),
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -104,12 +105,14 @@ class Prompting:
         self._expander = parts.expander
         self._now = parts.now
         self._models_file = parts.models_file
+        self._commands: set[asyncio.Future[bool]] = set()
         self.also_said: Callable[[], list[Spoken]] = list
 
     def prompt(self, says: Says, behavior: StreamingBehavior | Absent = ABSENT) -> Awaitable[None] | None:
         """Start a run, or queue as `behavior` says while one is active; raises when it can do neither."""
         if self._hooks.has_command(says.text):
-            return self._command(says.text)
+            self._run_command(says.text)
+            return None
         if isinstance(self._hooks, NoHooks):
             self._accept(self._message(says), behavior)
             return None
@@ -129,8 +132,16 @@ class Prompting:
         """The slash commands that a message may begin with."""
         return [*self._hooks.commands(), *self._expander.commands()]
 
-    async def _command(self, text: str) -> None:
-        await self._hooks.command(text)
+    async def commands_done(self) -> None:
+        """Wait until no command of an extension runs."""
+        while self._commands:
+            await asyncio.wait(set(self._commands))
+
+    def _run_command(self, text: str) -> None:
+        """In the background: it may ask the host something, who may be waiting for our answer first."""
+        task = asyncio.ensure_future(self._hooks.command(text))
+        self._commands.add(task)
+        task.add_done_callback(self._commands.discard)
 
     def _accept(self, message: UserMessage, behavior: StreamingBehavior | Absent) -> None:
         scope = self._reserved(behavior)

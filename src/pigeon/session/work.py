@@ -25,6 +25,8 @@ from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.errors import Aborted
 from pigeon.wire.inference import ModelRequest
 
+LOCALE = "The user's locale is {}. Answer in its language unless you are asked for another one."
+
 
 class Work:
     """Everything that makes the agent do something."""
@@ -37,6 +39,7 @@ class Work:
         self._bus = bus
         self._models = models
         self._queue = queue
+        self.locale = ""
         self.activity = Activity()
         self.retry = Retry(lambda: current.journal, bus.publish)
         self.summariser = Summariser(parts.provider, bus.publish)
@@ -86,7 +89,8 @@ class Work:
 
     def system_prompt(self) -> str:
         """What the model is told about its job now."""
-        return self._parts.system_prompt(self._current.journal.cwd)
+        prompt = self._parts.system_prompt(self._current.journal.cwd)
+        return f"{prompt}\n\n{LOCALE.format(self.locale)}" if self.locale else prompt
 
     def _run(self, scope: Scope) -> Run:
         parts = self._parts

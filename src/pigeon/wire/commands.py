@@ -101,6 +101,7 @@ class GetIntegrations(Command, tag="get_integrations", kw_only=True):
     """Whether the model can be used, and which services are attached."""
 
     lane = "beside"
+    about = "talk"
     answer = answers.Integrations
 
 

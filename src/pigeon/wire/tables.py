@@ -25,6 +25,7 @@ from pigeon.wire import (
     model,
 )
 from pigeon.wire.base import Absent, Record
+from pigeon.wire.command import Command
 
 _PLACE = re.compile(r"(<!-- table: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null", Any: "any"}
@@ -157,7 +158,7 @@ def _union(kinds: Sequence[Any]) -> str:
 def _keys(kind: type[Record], without: Iterable[str] = ()) -> str:
     """`name`: type, with a question mark for what may be left out."""
     hints = get_type_hints(kind)
-    given = issubclass(kind, commands.Command) or kind in _GIVEN
+    given = issubclass(kind, Command) or kind in _GIVEN
     shown = []
     for field in msgspec.structs.fields(kind):
         if field.encode_name not in without:
@@ -171,7 +172,7 @@ def _default(value: Any) -> str:
     return f", by default `{value}`" if value and isinstance(value, str | int) else ""
 
 
-def _answer(kind: type[commands.Command]) -> str:
+def _answer(kind: type[Command]) -> str:
     if kind.silent:
         return "no answer"
     return _NOTHING if kind.answer is None else type_text(kind.answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pigeon.rpc.handlers import (
     dialogs,
     export,
+    hello,
     host_tools,
     models,
     modes,
@@ -13,8 +14,10 @@ from pigeon.rpc.handlers import (
     shell,
     state,
     todos,
+    xcsh,
 )
 
 __all__ = [
-    "dialogs", "export", "host_tools", "models", "modes", "prompting", "sessions", "shell", "state", "todos",
+    "dialogs", "export", "hello", "host_tools", "models", "modes", "prompting", "sessions", "shell", "state", "todos",
+    "xcsh",
 ]  # fmt: skip

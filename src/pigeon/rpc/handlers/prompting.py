@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from pigeon.rpc.lanes import Beside
 from pigeon.rpc.router import handles
 from pigeon.session.prompting import Says
 from pigeon.session.session import Session
 from pigeon.wire.answers import ClearedQueue
+from pigeon.wire.base import Absent
 from pigeon.wire.commands import Abort, AbortAndPrompt, ClearQueue, FollowUp, Prompt, Steer
 
 
 @handles(Prompt)
-def prompt(cmd: Prompt, s: Session) -> Awaitable[None] | Beside | None:
-    """Answered when it is accepted or refused; the run itself goes on in the background.
-
-    A command of an extension may ask the host something, so nothing waits behind it.
-    """
-    waiting = s.prompting.prompt(Says(cmd.message, cmd.images, cmd.attachments), cmd.streaming_behavior)
-    if waiting is not None and s.hooks.has_command(cmd.message):
-        return Beside(waiting)
-    return waiting
+def prompt(cmd: Prompt, s: Session) -> Awaitable[None] | None:
+    """Answered when it is accepted or refused; what it starts goes on in the background."""
+    return s.prompting.prompt(Says(cmd.message, cmd.images, cmd.attachments), cmd.streaming_behavior)
 
 
 @handles(Steer)

@@ -1,0 +1,36 @@
+"""Handlers: getting to know each other."""
+
+from __future__ import annotations
+
+from pigeon.dialects.choice import turned
+from pigeon.rpc.router import handles
+from pigeon.rpc.server import MOST_IN_FLIGHT
+from pigeon.rpc.talk import Talk
+from pigeon.wire.base import or_else
+from pigeon.wire.errors import Refusal
+from pigeon.wire.handshake import Feature, Hello, Limits, Welcome
+
+NAME = "pigeon"
+BUSY = "hello changes how events are told and cannot do so in the middle of a run; send it first, or between runs"
+
+
+@handles(Hello)
+def hello(cmd: Hello, talk: Talk) -> Welcome:
+    """In force from the answer on."""
+    outbox, conduct = talk.outbox, talk.session.work.conduct
+    before = outbox.dialect
+    in_force: list[str] = [*(["deltas"] if before.deltas else []), *(["seq"] if outbox.numbers else [])]
+    wanted = or_else(cmd.features, in_force)
+    after = turned(before, or_else(cmd.dialect, before.name), "deltas" in wanted)
+    if talk.session.activity.in_run:
+        raise Refusal(BUSY)
+    outbox.turn_to(after, "seq" in wanted)
+    if conduct.interrupt_mode == before.default_interrupt_mode:
+        conduct.interrupt_mode = after.default_interrupt_mode
+    features: list[Feature] = []
+    if after.deltas:
+        features.append("deltas")
+    if outbox.numbers:
+        features.append("seq")
+    limits = Limits(record_bytes=talk.record_cap, commands_in_flight=MOST_IN_FLIGHT)
+    return Welcome(name=NAME, version=after.version, dialect=after.name, features=features, limits=limits)

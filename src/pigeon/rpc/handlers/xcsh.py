@@ -1,0 +1,27 @@
+"""Handlers: what only hosts of xcsh ask for."""
+
+from __future__ import annotations
+
+from pigeon.rpc.router import handles
+from pigeon.rpc.talk import Talk
+from pigeon.session.session import Session
+from pigeon.wire.answers import Integrations, ModelReadiness
+from pigeon.wire.commands import GetIntegrations, SetLocale
+
+
+@handles(SetLocale)
+def set_locale(cmd: SetLocale, s: Session) -> None:
+    """In force at the next request to a model."""
+    s.work.locale = cmd.locale.strip()
+
+
+@handles(GetIntegrations)
+def get_integrations(cmd: GetIntegrations, talk: Talk) -> Integrations:
+    """Never asks the network: a model counts as connected while its provider has credentials."""
+    models, version = talk.session.models, talk.outbox.dialect.version
+    model = models.model
+    if model is None:
+        return Integrations(version=version, model=ModelReadiness(state="no_provider"), services=[])
+    known = any(one.reference == model.reference for one in models.available())
+    readiness = ModelReadiness(state="connected" if known else "auth_error", provider=model.provider)
+    return Integrations(version=version, model=readiness, services=[])

@@ -1,0 +1,52 @@
+"""The guide says what is true: its code loads, and it names every event and every method."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fakes.extension_port import Stage
+from fakes.source_tree import ROOT
+from pigeon.extensions import events
+from pigeon.extensions.api import CAPABILITIES
+from pigeon.extensions.discovery import Source
+from pigeon.guard.rules import rules_of
+from pigeon.guard.trust import RESOURCES
+
+GUIDE = (ROOT / "docs" / "extensions.md").read_text("utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+async def test_the_code_of_the_guide_loads(stage: Stage, tmp_path: Path, block: str) -> None:
+    path = tmp_path / "guide.py"
+    path.write_text(block)
+    await stage.runner.load([Source(str(path), "user", "auto")])
+    stage.bind()
+    stage.runner.brought.tools()
+    stage.runner.brought.providers()
+    assert stage.errors() == []
+
+
+def test_the_guide_names_every_event_in_the_table_of_its_kind() -> None:
+    asked, told = GUIDE.split("**Told**")
+    for kind in events.ALL:
+        table = told if kind.observed else asked
+        assert f"`{kind.name}`" in table, kind.name
+        assert f"`{kind.__name__}(" in table, kind.__name__
+
+
+def test_the_guide_names_every_capability_and_every_trusted_resource() -> None:
+    assert [name for name in CAPABILITIES if f"`{name}`" not in GUIDE] == []
+    assert [name for name in RESOURCES if f"`{name}`" not in GUIDE] == []
+
+
+def test_the_rules_of_the_permissions_page_are_understood() -> None:
+    page = (ROOT / "docs" / "permissions.md").read_text("utf-8")
+    (block,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    rules, problems = rules_of(json.loads(block)["permissions"])
+    assert problems == []
+    assert rules is not None
