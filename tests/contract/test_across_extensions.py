@@ -117,7 +117,7 @@ def test_dialogs_ask_wait_and_take_their_answer(extended: RpcProcess, server: Mo
     for method, default in (("quick", "False"), ("quick-select", "None")):
         start = extended.mark()
         extended.ask("prompt", message=f"/ask {method}")
-        assert requests(extended, start)[0]["timeout"] == 50
+        assert extended.wait_event("extension_ui_request", start)["timeout"] == 50
         assert extended.wait_event("extension_ui_request", start, method="notify")["message"] == f"{method}: {default}"
     assert all(record["success"] for record in extended.since(0, "response"))
     assert "extension_ui_response" not in str(extended.since(0, "response"))

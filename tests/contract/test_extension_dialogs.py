@@ -136,6 +136,7 @@ def test_ordinary_prompts_and_stray_answers_work_beside_an_open_question(demo: R
 def test_notices_are_sent_with_their_fields_and_need_no_answer(start: Start, dialect: str) -> None:
     host = start(*example("ui_demo"), dialect=dialect)
     host.ask("prompt", message="/demo notify status widget title")
+    said(host, "title: ")
     sent = [record for record in host.records if record["type"] == "extension_ui_request"]
     assert len({record["id"] for record in sent}) == len(sent)
     plain = [{k: v for k, v in record.items() if k not in ("type", "id")} for record in sent]
@@ -169,6 +170,7 @@ def test_a_variable_brings_titles_back(start: Start) -> None:
 @proves("note/ui.theme", "note/ui.expanded", "note/ui.degraded_silent")
 def test_what_only_a_terminal_can_show_answers_as_documented_and_sends_nothing(demo: RpcProcess) -> None:
     demo.ask("prompt", message="/demo terminal")
+    said(demo, "terminal: ")
     requests = [record for record in demo.records if record["type"] == "extension_ui_request"]
     assert [record["message"] for record in requests] == [
         "terminal: custom None, editor '', expanded False, themes [], theme None, set False: "

@@ -132,6 +132,7 @@ async def count(args, ctx):
         server.answers("ok")
         host.run("x")
         host.ask("prompt", message="/count")
+        host.wait_event("extension_ui_request", method="notify")
         file = host.ask("get_state")["sessionFile"]
     with RpcProcess(desk, *options, "--session", file) as again:
         again.ask("prompt", message="/count")

@@ -156,7 +156,8 @@ async def go(args, ctx):
     ctx.session.prompt("as the user")
 """))  # fmt: skip
     host.ask("prompt", message="/note")
-    assert story(host.records[1:] if host.records[0]["type"] == "ready" else host.records)[:2] == [
+    host.wait_event("message_end")
+    assert story(host.since(0, "message_start") + host.since(0, "message_end")) == [
         "message_start:custom",
         "message_end:custom",
     ]

@@ -22,7 +22,6 @@ AT_IMPORT = {
     "has no syntax": "def x(:",
     "has nothing": "del ext",
     "closes": "os.close(0); os.close(1); sys.stdout.close(); raise ValueError('closed')",
-    "loops": "while True: pass",
 }
 
 
@@ -31,8 +30,6 @@ AT_IMPORT = {
 def test_an_extension_that_fails_while_it_is_loaded_is_told_of_and_left_out(
     start: Start, desk: Desk, server: ModelServer, deed: str
 ) -> None:
-    if deed == "loops":
-        pytest.skip("takes as long as the loading may take; shown in the room's own tests")
     host = start(*extension(desk, AT_IMPORT[deed]))
     error = host.wait_event("extension_error")
     assert (error["extensionPath"], error["event"]) == (str(desk.temp / "test_extension.py"), "load")

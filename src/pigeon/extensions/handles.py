@@ -67,7 +67,7 @@ class ConversationHandle:
         """What the model would see now; a copy."""
         import copy
 
-        return copy.deepcopy(self._reach.call(None, lambda port: port.conversation.messages()))
+        return copy.deepcopy(self._reach.call(None, lambda port: list(port.conversation.messages())))
 
     def send(self, note: Note | str, *, trigger_turn: bool | None = None, deliver_as: DeliverAs = "steer") -> None:
         """Put a message into the conversation. In a run it is queued, or said after it if `trigger_turn` is false;

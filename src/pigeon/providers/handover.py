@@ -7,6 +7,7 @@ it, and failed answers stay out.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from pigeon.wire.base import ABSENT, Absent
@@ -65,7 +66,8 @@ def _turn(answer: AssistantMessage, following: list[ModelMessage], model: Model,
         _renamed(results[old], new) if old in results else _missing(call, answer.timestamp)
         for (old, new), call in zip(renamed.items(), _calls(blocks), strict=True)
     ]
-    return [_with_blocks(answer, blocks), *paired, *rest]
+    unchanged = len(blocks) == len(answer.content) and all(map(operator.is_, blocks, answer.content))
+    return [answer if unchanged else _with_blocks(answer, blocks), *paired, *rest]
 
 
 def is_same_model(message: AssistantMessage, model: Model) -> bool:

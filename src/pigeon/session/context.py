@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.session.kept import Kept
@@ -29,26 +30,44 @@ from pigeon.wire.messages import (
 COMPACTED = "The conversation up to this point was compacted. This is the summary of what came before:"
 NO_IMAGES = "Image reading is disabled."
 CAME_BACK = "The conversation returned here from another branch. This is the summary of that branch:"
+_SPEAKERS = ("custom_message", "branch_summary", "compaction")
 _ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "branchSummary", "compactionSummary"}
 
 
-def context_lines(branch: Sequence[Kept]) -> list[Kept]:
-    """The entries of a path that are part of the conversation, in the order it has them."""
+class Shown(Struct):
+    """The entries that are part of a conversation, in the order it has them, and what replaces their content."""
+
+    lines: list[Kept]
+    edits: dict[str, Any]
+
+    def messages(self, start: int = 0) -> list[Message]:
+        """What they say, from one of them on; an entry whose shape we do not know says nothing."""
+        return [message for line in self.lines[start:] if (message := self.message(line)) is not None]
+
+    def message(self, line: Kept) -> Message | None:
+        """What one of them says."""
+        said = message_of(line)
+        return _edited(said, self.edits[line.id]) if said is not None and line.id in self.edits else said
+
+    def raw_messages(self) -> list[Any]:
+        """What they say, for a host: as it stands in the file wherever that is possible."""
+        return [
+            self.message(line) if line.type != "message" or line.id in self.edits else line.shown_message()
+            for line in self.lines
+        ]
+
+
+def shown_of(branch: Sequence[Kept]) -> Shown:
+    """The conversation of a path; nothing of a message is parsed for it."""
     lines = _after_compaction(branch)
     edits = _edits(lines)
-    return [line for line in lines if _speaks(line) and not (line.id in edits and edits[line.id] is None)]
+    omitted = {name for name, replacement in edits.items() if replacement is None}
+    return Shown([line for line in lines if speaks(line) and line.id not in omitted], edits)
 
 
 def context_of(branch: Sequence[Kept]) -> list[Message]:
     """The messages of the conversation, oldest first."""
-    lines = _after_compaction(branch)
-    edits = _edits(lines)
-    messages = []
-    for line in lines:
-        message = None if line.id in edits and edits[line.id] is None else message_of(line)
-        if message is not None:
-            messages.append(_edited(message, edits[line.id]) if line.id in edits else message)
-    return messages
+    return shown_of(branch).messages()
 
 
 def _after_compaction(branch: Sequence[Kept]) -> list[Kept]:
@@ -73,10 +92,11 @@ def _edits(lines: Iterable[Kept]) -> dict[str, Any]:
     return edits
 
 
-def _speaks(line: Kept) -> bool:
-    return line.type in ("custom_message", "branch_summary", "compaction") or (
-        line.type == "message" and line.role in _ROLES
-    )
+def speaks(line: Kept) -> bool:
+    """True if an entry is something that was said."""
+    if line.type == "message":
+        return line.role in _ROLES
+    return line.type in _SPEAKERS and message_of(line) is not None
 
 
 def message_of(line: Kept) -> Message | None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from pigeon.session.context import context_of, message_of
+from pigeon.session.context import Shown, shown_of, speaks
 from pigeon.session.journal import Journal
 from pigeon.wire.entries import CustomMessageEntry
 from pigeon.wire.events import MessageEnd, Outbound
 from pigeon.wire.messages import CustomMessage, Message
 
-
 _CHANGES_WHAT_WAS = ("compaction", "context_edit")
 
 
 class Current:
-    """Holds one journal at a time; every complete message goes on record here before anybody hears of it."""
+    """Holds one journal at a time; every complete message goes on record here before anybody hears of it.
+
+    While a conversation only grows, what is known of it is only extended: a turn must not cost more the longer the
+    talk. Its messages are not parsed before somebody wants to read them.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._shown = Shown([], {})
+        self._parsed = 0
         self._context: list[Message] = []
         self._known: tuple[Journal | None, tuple[int, int], int] = (None, (0, 0), 0)
 
@@ -26,21 +31,26 @@ class Current:
         return self._journal
 
     @property
-    def context(self) -> list[Message]:
-        """The messages that the model would see now; do not change the list.
-
-        While a conversation only grows, the list is only extended: a turn must not cost more the longer the talk.
-        """
+    def shown(self) -> Shown:
+        """The entries of the conversation."""
         journal, branch = self._journal, self._journal.branch
         of, version, length = self._known
         if of is journal and version == journal.version:
-            return self._context
+            return self._shown
         fresh = branch[length:] if of is journal and version[1] == journal.version[1] else None
         if fresh is None or any(line.type in _CHANGES_WHAT_WAS for line in fresh):
-            self._context = context_of(branch)
+            self._shown, self._context, self._parsed = shown_of(branch), [], 0
         else:
-            self._context.extend(message for line in fresh if (message := message_of(line)) is not None)
+            self._shown.lines.extend(line for line in fresh if speaks(line))
         self._known = (journal, journal.version, len(branch))
+        return self._shown
+
+    @property
+    def context(self) -> list[Message]:
+        """The messages that the model would see now; do not change the list."""
+        shown = self.shown
+        self._context.extend(shown.messages(self._parsed))
+        self._parsed = len(shown.lines)
         return self._context
 
     def turn_to(self, journal: Journal) -> None:

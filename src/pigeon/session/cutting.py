@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from pigeon.session.context import context_lines, message_of
+from pigeon.session.context import shown_of
 from pigeon.session.kept import Kept
 from pigeon.session.tokens import estimated_tokens
 from pigeon.wire.entries import CompactionEntry
@@ -50,12 +50,13 @@ def pieces_of(branch: Sequence[Kept]) -> tuple[list[Piece], CompactionEntry | No
     """The conversation since the last summary, and that summary."""
     previous: CompactionEntry | None = None
     pieces: list[Piece] = []
-    for line in context_lines(branch):
+    shown = shown_of(branch)
+    for line in shown.lines:
         if line.type == "compaction":
             entry = line.entry
             previous = entry if isinstance(entry, CompactionEntry) else None
             continue
-        message = message_of(line)
+        message = shown.message(line)
         if message is not None:
             pieces.append(Piece(line, message, estimated_tokens(message)))
     return pieces, previous

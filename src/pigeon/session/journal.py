@@ -70,7 +70,8 @@ class Journal:
         """Put one entry on record, as a child of the leaf; it is saved when this returns."""
         entry: _E = kind(id=self._free_id(), parent_id=self.leaf_id, timestamp=clock.iso(self._now()), **fields)
         kept = kept_from_entry(entry)
-        self._take(kept)
+        self._lines.append(kept)
+        self._by_id[kept.id] = kept
         self._branch.append(kept)
         if self._store is not None and (self._store.begun or kept.type == "message"):
             self._store.append(kept.raw, self.every_line)
@@ -82,8 +83,8 @@ class Journal:
 
     def load(self, loaded: Loaded) -> None:
         """Fill an empty journal from a file; the leaf is the last entry."""
-        for kept in loaded.lines:
-            self._take(kept)
+        self._lines = loaded.lines
+        self._by_id = {kept.id: kept for kept in loaded.lines}
         self.move_to(self._lines[-1].id if self._lines else None)
 
     def move_to(self, entry_id: str | None) -> None:
@@ -123,10 +124,6 @@ class Journal:
         """Let go of the file."""
         if self._store is not None:
             self._store.close()
-
-    def _take(self, kept: Kept) -> None:
-        self._lines.append(kept)
-        self._by_id[kept.id] = kept
 
     def _free_id(self) -> str:
         for _ in range(100):

@@ -13,14 +13,18 @@ import msgspec
 
 from pigeon.wire import codec
 from pigeon.wire.entries import Entry, MessageEntry
+from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import Message
 
+_BLOCKS = ("text", "image", "thinking", "toolCall")
+_BAD = (msgspec.MsgspecError, ValueError, RecursionError)
 
-class _MessageHead(msgspec.Struct):
+
+class _MessageHead(msgspec.Struct, gc=False):
     role: str = ""
 
 
-class _Head(msgspec.Struct, rename="camel"):
+class _Head(msgspec.Struct, rename="camel", gc=False):
     type: str
     id: str = ""
     parent_id: str | None = None
@@ -53,7 +57,7 @@ class Kept:
         self.id = head.id
         self.parent_id = head.parent_id
         self.timestamp = head.timestamp
-        self.role = "" if isinstance(head.message, msgspec.UnsetType) else head.message.role
+        self.role = head.message.role if head.message else ""
         self._entry = entry
         self._tried = entry is not None
 
@@ -64,8 +68,8 @@ class Kept:
             self._tried = True
             try:
                 self._entry = _entries().decode(self.raw)
-            except (msgspec.MsgspecError, ValueError, RecursionError):
-                self._entry = None
+            except _BAD:
+                self._entry = _second_look(self.raw)
         return self._entry
 
     @property
@@ -74,9 +78,13 @@ class Kept:
         entry = self.entry if self.type == "message" else None
         return entry.message if isinstance(entry, MessageEntry) else None
 
-    def raw_message(self) -> msgspec.Raw:
-        """The message as it stands in the file."""
-        return _messages.decode(self.raw).message
+    def shown(self) -> msgspec.Raw:
+        """The entry for a host: as it stands in the file, but always valid UTF-8."""
+        return msgspec.Raw(_clean(self.raw))
+
+    def shown_message(self) -> msgspec.Raw:
+        """The message of a message entry, for a host."""
+        return _messages.decode(_clean(self.raw)).message
 
     def plain(self) -> Any:
         """The line as dicts and lists."""
@@ -86,9 +94,13 @@ class Kept:
 def kept_from_line(raw: bytes) -> Kept | None:
     """A line of a file; none if it is no entry at all."""
     try:
-        return Kept(raw, _heads.decode(raw))
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
+        head = _heads.decode(raw)
+    except _BAD:
+        found = _head_of(raw)
+        if found is None:
+            return None
+        head = found
+    return None if head.type == "session" else Kept(raw, head)
 
 
 def kept_from_entry(entry: Entry) -> Kept:
@@ -102,3 +114,51 @@ def kept_from_entry(entry: Entry) -> Kept:
         message=_MessageHead(str(role)) if role else msgspec.UNSET,
     )
     return Kept(codec.encode(entry), head, entry)
+
+
+def _clean(raw: bytes) -> bytes:
+    return raw if raw.isascii() else raw.decode("utf-8", "replace").encode()
+
+
+def _head_of(raw: bytes) -> _Head | None:
+    """The head of an entry of a shape that we do not know: it has its place in the tree all the same."""
+    try:
+        plain = codec.decode(raw)
+    except BadRecord:
+        return None
+    if not isinstance(plain, dict) or not isinstance(plain.get("type"), str):
+        return None
+    message = plain.get("message")
+    role = message.get("role") if isinstance(message, dict) else None
+    return _Head(
+        type=plain["type"],
+        id=_word(plain.get("id")),
+        parent_id=_word(plain.get("parentId")) or None,
+        timestamp=_word(plain.get("timestamp")),
+        message=_MessageHead(role) if isinstance(role, str) else msgspec.UNSET,
+    )
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _second_look(raw: bytes) -> Entry | None:
+    """The record of a line that another program wrote a little differently: half a character, nothing for content."""
+    try:
+        plain = codec.decode(raw)
+        message = plain.get("message")
+        if isinstance(message, dict):
+            content = message.get("content")
+            if content is None and message.get("role") != "bashExecution":
+                message["content"] = []
+            elif isinstance(content, list):
+                message["content"] = [block for block in content if _is_known(block)]
+        entry: Entry = codec.convert(plain, Entry)  # type: ignore[arg-type]
+    except (BadRecord, AttributeError):
+        return None
+    return entry
+
+
+def _is_known(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") in _BLOCKS

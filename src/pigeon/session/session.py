@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pigeon.session.bus import Bus
+from pigeon.session.context import Shown
 from pigeon.session.current import Current
 from pigeon.session.dialogs import Dialogs
 from pigeon.session.host_tools import HostTools
@@ -61,6 +62,11 @@ class Session:
     def context(self) -> list[Message]:
         """The messages that the model would see now; do not change the list."""
         return self._current.context
+
+    @property
+    def shown(self) -> Shown:
+        """The entries of that conversation, not parsed."""
+        return self._current.shown
 
     def disconnect(self) -> None:
         """The host will say nothing more: whatever waits for it goes on without."""

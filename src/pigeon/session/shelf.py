@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from pigeon.session.catalog import all_folders
 from pigeon.session.journal import Journal, new_header
 from pigeon.session.kept import Kept
-from pigeon.session.loading import Loaded, load_session
+from pigeon.session.loading import InvalidSession, Loaded, header_in, load_session
 from pigeon.session.places import file_name
 from pigeon.session.repair import answer_dangling_calls
 from pigeon.session.store import SessionStore
 from pigeon.system import ids
-from pigeon.system.append_file import make_private_folder, replace_file
+from pigeon.system.append_file import make_private_folder
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.errors import Refusal
 
@@ -52,10 +52,10 @@ class Shelf:
         The file of `current` may be opened again: its lock is let go first.
         """
         path = os.path.abspath(os.path.expanduser(path))
-        loaded = load_session(path)
-        if loaded is None:
+        header = header_in(path)
+        if header is None:
             return self._bound(path, cwd)
-        where = loaded.header.get("cwd")
+        where = header.get("cwd")
         where = where if isinstance(where, str) and where else cwd
         if not os.path.isdir(where):
             raise Refusal(
@@ -65,19 +65,21 @@ class Shelf:
         if current is not None and self.is_file_of(path, current):
             current.close()
         store = self._store(path)
-        store.adopt(loaded.needs_newline)
-        if loaded.rewritten:
-            self._rewrite(path, loaded, store)
-        journal = Journal(loaded.header["id"], where, loaded.header_line, store, self._now)
-        journal.load(loaded)
-        answer_dangling_calls(journal, self._now())
-        self.persistent = True
-        self.folder = os.path.dirname(path)
+        store.adopt()
+        try:
+            journal = self._filled(path, where, store)
+        except Refusal:
+            store.close()
+            raise
+        self._moved_to(path)
         return journal
 
     def is_file_of(self, path: str, journal: Journal) -> bool:
         """True if this path is where the journal is kept."""
-        return os.path.abspath(os.path.expanduser(path)) == journal.file
+        path = os.path.abspath(os.path.expanduser(path))
+        if journal.file is None or path == journal.file:
+            return path == journal.file
+        return os.path.realpath(path) == os.path.realpath(journal.file)
 
     def copy(self, lines: Iterable[Kept], cwd: str, parent: str | Absent, session_id: str | None = None) -> Journal:
         """A new conversation with these entries; saved at once if it holds a message."""
@@ -88,17 +90,32 @@ class Shelf:
             journal.save_all()
         return journal
 
+    def _filled(self, path: str, cwd: str, store: SessionStore) -> Journal:
+        """The journal of a file that is ours now: read only here, because until now somebody else may have written."""
+        loaded = load_session(path)
+        if loaded is None:
+            raise InvalidSession(path)
+        journal = Journal(loaded.header["id"], cwd, loaded.header_line, store, self._now)
+        journal.load(loaded)
+        store.mend(loaded.needs_newline, loaded.rewritten, journal.every_line)
+        answer_dangling_calls(journal, self._now())
+        return journal
+
     def _bound(self, path: str, cwd: str) -> Journal:
-        make_private_folder(os.path.dirname(path))
+        folder = os.path.dirname(path)
+        try:
+            make_private_folder(folder)
+        except OSError as error:
+            raise Refusal(f"Session folder cannot be made: {folder}: {error.strerror}") from None
         now = self._now()
         name = ids.session_id(now)
+        self._moved_to(path)
         return Journal(name, cwd, new_header(name, now, cwd), self._store(path), self._now)
 
-    def _rewrite(self, path: str, loaded: Loaded, store: SessionStore) -> None:
-        lines = (loaded.header_line, *(line.raw for line in loaded.lines))
-        replace_file(path, b"".join(line + b"\n" for line in lines))
-        store.close()
-        store.adopt(needs_newline=False)
+    def _moved_to(self, path: str) -> None:
+        """Who opens a file keeps sessions, from now on beside it."""
+        self.persistent = True
+        self.folder = os.path.dirname(path)
 
     def _store(self, path: str) -> SessionStore:
         return SessionStore(path, self._report)

@@ -25,6 +25,7 @@ Later = Callable[[float, Callable[[], None]], Callable[[], None]]
 TOOLS = ("todo", "todo_write")
 FINISHED = ("completed", "abandoned")
 CLEAR_DELAY = 60.0
+_MARK = b"todo"
 
 
 def call_later(seconds: float, work: Callable[[], None]) -> Callable[[], None]:
@@ -127,7 +128,7 @@ def _free_ids(kind: str, taken: Iterable[str | Absent | None]) -> Iterator[str]:
 def plan_on(branch: Iterable[Kept]) -> list[TodoPhase]:
     """The plan in the last good result of the todo tool; empty if there is none."""
     for line in reversed(list(branch)):
-        message = line.message if line.role == "toolResult" else None
+        message = line.message if line.role == "toolResult" and _MARK in line.raw else None
         if isinstance(message, ToolResultMessage) and message.tool_name in TOOLS and not message.is_error:
             details = message.details
             try:

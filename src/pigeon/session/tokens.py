@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pigeon.session.context import context_lines, message_of
+from pigeon.session.context import message_of, shown_of
 from pigeon.session.kept import Kept
 from pigeon.wire import codec
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall
@@ -53,22 +53,29 @@ def used_tokens(usage: Usage) -> int:
 
 def branch_tokens(branch: Sequence[Kept]) -> int:
     """The size of a path's context; counts from before the last compaction or edit are not trusted."""
-    lines = [line for line in context_lines(branch) if line.type != "compaction"]
-    changed = next(
-        (index for index in range(len(branch) - 1, -1, -1) if branch[index].type in ("compaction", "context_edit")), -1
-    )
+    later = 0
+    for line in reversed(branch):
+        if line.type in ("compaction", "context_edit"):
+            return _estimated(branch)
+        message = message_of(line)
+        if isinstance(message, AssistantMessage) and _counts(message):
+            return used_tokens(message.usage) + later
+        later += estimated_tokens(message) if message is not None else 0
+    return later
+
+
+def _estimated(branch: Sequence[Kept]) -> int:
+    """Every message of the context by its characters, from the last count that can be trusted on."""
+    changed = max(index for index, line in enumerate(branch) if line.type in ("compaction", "context_edit"))
     trusted = {line.id for line in branch[changed + 1 :]}
     later = 0
-    for line in reversed(lines):
-        message = message_of(line)
-        if message is None:
-            continue
+    shown = shown_of(branch)
+    for line in reversed(shown.lines):
+        message = shown.message(line)
         if isinstance(message, AssistantMessage) and line.id in trusted and _counts(message):
             return used_tokens(message.usage) + later
-        later += estimated_tokens(message)
-    summary = next((line for line in reversed(branch) if line.type == "compaction"), None)
-    said = message_of(summary) if summary is not None else None
-    return later + (estimated_tokens(said) if said is not None else 0)
+        later += estimated_tokens(message) if message is not None else 0
+    return later
 
 
 def _counts(message: AssistantMessage) -> bool:

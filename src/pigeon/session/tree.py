@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
-from msgspec import Raw
+from typing import Any
 
 from pigeon.session.kept import Kept
 from pigeon.wire.answers import TreeNode
@@ -13,8 +11,8 @@ from pigeon.wire.entries import LabelEntry
 
 
 def raw_entry(line: Kept) -> Any:
-    """The entry for the host, byte for byte as it is kept."""
-    return cast(Any, Raw(line.raw))
+    """The entry for the host, as it is kept."""
+    return line.shown()
 
 
 def tree_of(lines: list[Kept]) -> list[TreeNode]:

@@ -24,6 +24,8 @@ class AppendFile:
         if fresh:
             make_private_folder(os.path.dirname(path))
         self.path = path
+        self._half: int | None = None
+        self._folder_unsafe = fresh
         self._descriptor = os.open(path, flags, PRIVATE_FILE)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -32,23 +34,34 @@ class AppendFile:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise FileInUse(error.errno, "the file is in use by another process", path) from None
             raise
-        os.fchmod(self._descriptor, PRIVATE_FILE)
+        with suppress(OSError):
+            os.fchmod(self._descriptor, PRIVATE_FILE)
 
     def append(self, data: bytes) -> None:
         """Write all of it; on failure the file is as it was, and `OSError` says why."""
+        if self._half is not None and not self._take_back(self._half):
+            data = b"\n" + data
         size = os.fstat(self._descriptor).st_size
         written = 0
         try:
             while written < len(data):
                 written += os.write(self._descriptor, data[written:] if written else data)
         except OSError:
-            if written:
-                os.ftruncate(self._descriptor, size)
+            if written and not self._take_back(size):
+                self._half = size
             raise
+        self._half = None
+
+    def clear(self) -> None:
+        """Drop what is there: a beginning that was never finished."""
+        os.ftruncate(self._descriptor, 0)
 
     def sync(self) -> None:
-        """Wait until the disk has it."""
+        """Wait until the disk has it, and knows it by its name."""
         os.fsync(self._descriptor)
+        if self._folder_unsafe:
+            sync_folder(os.path.dirname(self.path))
+            self._folder_unsafe = False
 
     def is_gone(self) -> bool:
         """True if somebody deleted or replaced the file under its name."""
@@ -64,6 +77,14 @@ class AppendFile:
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
 
+    def _take_back(self, size: int) -> bool:
+        """Cut off half a record; where that is not allowed, the next one has to begin on a line of its own."""
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError:
+            return False
+        return True
+
 
 def make_private_folder(folder: str) -> None:
     """Create a folder, and missing ones above it, that only the user can enter."""
@@ -74,6 +95,15 @@ def make_private_folder(folder: str) -> None:
             os.chmod(folder, PRIVATE_FOLDER)
         except FileExistsError:
             return
+
+
+def sync_folder(folder: str) -> None:
+    """Wait until the disk knows the names in a folder."""
+    descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def replace_file(path: str, data: bytes) -> None:
@@ -90,3 +120,5 @@ def replace_file(path: str, data: bytes) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+    with suppress(OSError):
+        sync_folder(os.path.dirname(path))

@@ -15,6 +15,8 @@ from pigeon.wire.commands import Abort, AbortAndPrompt, ClearQueue, FollowUp, Pr
 @handles(Prompt)
 def prompt(cmd: Prompt, s: Session) -> Awaitable[None] | None:
     """Answered when it is accepted or refused; what it starts goes on in the background."""
+    if not isinstance(cmd.locale, Absent):
+        s.work.locale = cmd.locale.strip()
     return s.prompting.prompt(Says(cmd.message, cmd.images, cmd.attachments), cmd.streaming_behavior)
 
 

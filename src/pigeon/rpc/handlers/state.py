@@ -29,7 +29,7 @@ def get_state(cmd: GetState, s: Session) -> answers.State:
         session_id=s.journal.session_id,
         session_name=name_of(s.journal.lines) or ABSENT,
         auto_compaction_enabled=s.work.compaction.enabled,
-        message_count=len(s.context),
+        message_count=len(s.shown.lines),
         pending_message_count=queued,
         queued_message_count=queued,
         todo_phases=s.todos.phases,
@@ -39,13 +39,14 @@ def get_state(cmd: GetState, s: Session) -> answers.State:
 @handles(GetMessages)
 def get_messages(cmd: GetMessages, s: Session) -> answers.Messages:
     """Complete messages only; the one that is streaming comes with its `message_end`."""
-    return answers.Messages(messages=s.context)
+    return answers.Messages(messages=s.shown.raw_messages())
 
 
 @handles(GetLastAssistantText)
 def get_last_assistant_text(cmd: GetLastAssistantText, s: Session) -> answers.LastAssistantText:
     """Aborted answers without content do not count."""
-    for message in reversed(s.context):
+    for line in reversed(s.shown.lines):
+        message = s.shown.message(line) if line.role == "assistant" else None
         if isinstance(message, AssistantMessage) and not (message.stop_reason == "aborted" and not message.content):
             return answers.LastAssistantText(text=text_of(message.content).strip() or None)
     return answers.LastAssistantText(text=None)
