@@ -117,6 +117,18 @@ def test_the_locale_of_the_person_reaches_the_model(spoken: RpcProcess, server: 
     assert "locale" in spoken.refused("set_locale")
 
 
+@proves("omp.get_available_commands", dialects=("omp",))
+@in_each("omp")
+def test_commands_are_listed_under_the_name_that_omp_uses(spoken: RpcProcess) -> None:
+    (spoken.desk.agent / "prompts").mkdir()
+    (spoken.desk.agent / "prompts" / "fix.md").write_text("Fix it.")
+    spoken.close()
+    with RpcProcess(spoken.desk, "--no-session", "--dialect", "omp", "--model", "demo") as agent:
+        listed = agent.ask("get_available_commands")
+        assert listed == agent.ask("get_commands")
+        assert [command["name"] for command in listed["commands"]] == ["fix"]
+
+
 @proves("xcsh.get_integrations", dialects=("xcsh",))
 @in_each("xcsh")
 def test_integrations_say_whether_there_is_a_model(start: Start, dialect: str) -> None:

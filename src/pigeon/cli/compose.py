@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -37,6 +39,9 @@ from pigeon.wire.commands import InterruptMode
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.rules import Rule
 
+if TYPE_CHECKING:
+    from pigeon.extensions.runner import Runner
+
 
 class Composed(Struct):
     """A session, and what its host has to know of it."""
@@ -47,6 +52,7 @@ class Composed(Struct):
     drains: Callable[[], bool]
     started: Callable[[Callable[[], None]], Awaitable[None]]
     warm: Callable[[], Awaitable[None]]
+    leaving: Callable[[], Awaitable[None]]
     stop: Callable[[], Awaitable[None]]
 
 
@@ -88,6 +94,7 @@ class Composer:
             drains=lambda: options.drain or _is_demo(session),
             started=life.started,
             warm=life.warm,
+            leaving=life.leaving,
             stop=life.stop,
         )
 
@@ -202,6 +209,7 @@ class _Life:
         self._runner = extended.runner
         self._resources = resources
         self._reports = reports
+        self._finding: asyncio.Future[None] | None = None
 
     async def started(self, shutdown: Callable[[], None]) -> None:
         """There is a host to talk to."""
@@ -215,18 +223,24 @@ class _Life:
         session.bus.announce(runner.heard, runner.room)
         session.switching.veto = runner.veto
         await runner.hooks.session_started("startup")
-        found = await runner.hooks.resources(session.journal.cwd)
+        self._finding = asyncio.ensure_future(self._find_resources(runner))
+
+    async def _find_resources(self, runner: Runner) -> None:
+        found = await runner.hooks.resources(self._session.journal.cwd)
         self._resources.add_paths(found.skills, found.prompts)
 
     async def warm(self) -> None:
         """Load what the first request will need."""
         await self._gateway.warm(self._session.models.model)
 
+    async def leaving(self) -> None:
+        """Say goodbye to extensions while there is still a session to look at."""
+        if self._runner is not None:
+            await self._runner.close()
+
     async def stop(self) -> None:
         """End what was started for the session."""
         await stop_children()
-        if self._runner is not None:
-            await self._runner.close()
         await self._gateway.aclose()
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from pigeon.cli.args import Options
 from pigeon.config.layers import Layers
 from pigeon.config.paths import project_dirs
-from pigeon.config.trust_file import saved_decision
+from pigeon.config.trust_file import remember, saved_decision
 from pigeon.extensions.discovery import Source, named, project_sources, user_sources
 from pigeon.guard.trust import decision, guarded, option_of
 from pigeon.wire.base import or_else
@@ -81,4 +81,6 @@ class Extending:
             saved=saved,
             default=self._layers.settings.default_project_trust,
         )
+        if self._runner is not None and self._runner.trust_to_remember is not None:
+            problem = remember(self._agent_dir, self._cwd, self._runner.trust_to_remember) or problem
         return trust.trusted, [problem] if problem else []

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 from pigeon.agent.arguments import checked_arguments
@@ -157,6 +160,8 @@ class Equipment:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
+                env=dict(self._session.shell.place.environment()),
+                start_new_session=True,
             )
         except OSError as error:
             return ExecResult(stdout="", stderr=str(error), code=127)
@@ -229,12 +234,13 @@ class Controls:
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    process.terminate()
-    try:
-        await asyncio.wait_for(process.wait(), 5)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+    """The program and what it started: asked first, then made to."""
+    for number, seconds in ((signal.SIGTERM, 5), (signal.SIGKILL, 1)):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), seconds)
+            return
 
 
 def port_of(session: Session, registry: ModelRegistry, gateway: Gateway, shutdown: Callable[[], None]) -> SessionPort:

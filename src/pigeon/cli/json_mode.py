@@ -53,6 +53,7 @@ async def _play(options: Options, dialect: Dialect, output: int, prompts: list[s
     ended = asyncio.ensure_future(shutdown.reason())
     await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
     code = work.result() if work.done() else ended.result()
+    await composed.leaving()
     await session.close()
     await composed.stop()
     writer.close(FLUSH_SECONDS)

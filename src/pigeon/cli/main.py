@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from pigeon import __version__
 
@@ -76,8 +77,9 @@ def _print_schema() -> int:
 
 def _leave(code: int) -> None:
     """End now: threads that are stuck in somebody's code must not keep us."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
     os._exit(code)
 
 

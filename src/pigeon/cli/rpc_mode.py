@@ -41,7 +41,7 @@ async def _serve(options: Options, dialect: Dialect, descriptors: tuple[int, int
     for problem in [*(f"unknown option {option} is ignored" for option in unknown), *composed.problems]:
         print(f"Warning: {problem}", file=sys.stderr)  # noqa: T201
     host = Host(composed.session, dialect, descriptors, composed.drains, composed.warm, cap)
-    return await host.serve(composed.started, composed.stop)
+    return await host.serve(composed.started, composed.leaving, composed.stop)
 
 
 def _flag_name(option: str) -> str:

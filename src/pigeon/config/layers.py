@@ -36,7 +36,7 @@ class Layers:
             raw, problems = read_raw(path)
             self.problems.extend(problems)
             if raw:
-                self.project_permissions = raw.get("permissions", self.project_permissions)
+                self.project_permissions = _joined(self.project_permissions, raw.get("permissions"))
                 layers.append((path, {key: value for key, value in raw.items() if key not in USERS_ONLY}))
         self.settings = self._checked(layers)
         return self.settings
@@ -57,3 +57,14 @@ def deep_merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         below = merged.get(key)
         merged[key] = deep_merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
+
+
+def _joined(one: Any, other: Any) -> Any:
+    """Permission rules of two files together: lists are put behind each other, so that no rule gets lost."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return one if other is None else other
+    joined = dict(one)
+    for key, value in other.items():
+        both = isinstance(joined.get(key), list) and isinstance(value, list)
+        joined[key] = [*joined[key], *value] if both else value
+    return joined

@@ -48,7 +48,10 @@ class Host:
         session.bus.announce(self._outbox.event, self._outbox.room)
 
     async def serve(
-        self, started: Callable[[Callable[[], None]], Awaitable[None]], stop: Callable[[], Awaitable[None]]
+        self,
+        started: Callable[[Callable[[], None]], Awaitable[None]],
+        leaving: Callable[[], Awaitable[None]],
+        stop: Callable[[], Awaitable[None]],
     ) -> int:
         """Run until there is a reason to end; returns the exit code."""
         self._shutdown.watch_signals()
@@ -58,7 +61,7 @@ class Host:
         code = await self._shutdown.reason()
         if code == EXIT_OK and self._drains():
             await self._shutdown.within(asyncio.ensure_future(self._all_done()), seconds=float("inf"))
-        await self._shutdown.within(asyncio.ensure_future(self._stop(stop)), STOP_SECONDS)
+        await self._shutdown.within(asyncio.ensure_future(self._stop(leaving, stop)), STOP_SECONDS)
         self._writer.close(FLUSH_SECONDS if code == EXIT_OK else FLUSH_AFTER_SIGNAL)
         return code
 
@@ -67,7 +70,8 @@ class Host:
         await self._session.prompting.commands_done()
         await self._session.activity.until_idle()
 
-    async def _stop(self, stop: Callable[[], Awaitable[None]]) -> None:
+    async def _stop(self, leaving: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]]) -> None:
+        await leaving()
         await self._session.close()
         await stop()
         await self._server.drained()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from pigeon.session.context import message_of
@@ -35,12 +37,20 @@ def header_of(path: str) -> dict[str, Any] | None:
 
 def session_files(folder: str) -> list[str]:
     """The session files of one folder, the one that was changed last first."""
-    try:
-        with os.scandir(folder) as found:
-            files = [(item.stat().st_mtime_ns, item.path) for item in found if item.name.endswith(".jsonl")]
-    except OSError:
-        return []
-    return [path for _, path in sorted(files, reverse=True)]
+    return [path for _, path in sorted(_dated(folder), reverse=True)]
+
+
+def _dated(folder: str) -> list[tuple[int, str]]:
+    """The session files of one folder and when they were changed; what cannot be looked at is left out."""
+    found: list[tuple[int, str]] = []
+    with suppress(OSError), os.scandir(folder) as items:
+        for item in items:
+            if item.name.endswith(".jsonl"):
+                with suppress(OSError):
+                    about = item.stat()
+                    if stat.S_ISREG(about.st_mode):
+                        found.append((about.st_mtime_ns, item.path))
+    return found
 
 
 def newest(folder: str, cwd: str | None = None) -> str | None:
@@ -85,9 +95,7 @@ def _folders(everywhere: str) -> list[str]:
 
 def listed(folders: list[str], cursor: str | None, limit: int) -> tuple[list[SessionRow], str | None]:
     """A page of sessions, newest first, and where the next page begins."""
-    files = sorted(
-        ((os.stat(path).st_mtime_ns, path) for folder in folders for path in session_files(folder)), reverse=True
-    )
+    files = sorted((dated for folder in folders for dated in _dated(folder)), reverse=True)
     keys = [f"{changed:020d}:{path}" for changed, path in files]
     start = next((index for index, key in enumerate(keys) if cursor is None or key < cursor), len(keys))
     rows: list[SessionRow] = []
@@ -109,7 +117,10 @@ def _row(path: str, changed_ms: int) -> SessionRow | None:
     header = header_of(path)
     if header is None:
         return None
-    head, tail = _peek(path)
+    try:
+        head, tail = _peek(path)
+    except OSError:
+        return None
     names = [line.entry for line in (*head, *tail) if line.type == "session_info"]
     name = next((entry.name for entry in reversed(names) if isinstance(entry, SessionInfo)), "")
     first = next((text for line in head if (text := _said(line))), "")

@@ -16,7 +16,7 @@ from pigeon.session.journal import Journal
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.pruning import prunable, prune
 from pigeon.session.summaries import HISTORY, PREFIX, Ask, Summariser, SummaryFailed, added
-from pigeon.session.tokens import branch_tokens, estimated_tokens
+from pigeon.session.tokens import branch_tokens, estimated_tokens, size_of
 from pigeon.session.transcript import TouchedFiles
 from pigeon.wire.answers import Compacted
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -29,6 +29,7 @@ from pigeon.wire.usage import Usage
 ALREADY = "Already compacted"
 NOTHING = "Nothing to compact (session too small)"
 CANCELLED = "Compaction cancelled"
+NOT_SMALLER = "the conversation would not get smaller"
 TWICE = (
     "Context overflow recovery failed after one compact-and-retry attempt. Try reducing context or switching to a "
     "larger-context model."
@@ -74,18 +75,19 @@ class Compaction:
         self._summariser = summariser
         self._publish = publish
         self._hooks = hooks
+        self._failed_for: str | None = ""
         self.enabled = True
         self.policy = CompactionPolicy()
 
     def due(self) -> bool:
-        """True if the context is nearly full."""
+        """True if the context is nearly full, and making room has not failed since the user last said something."""
         model = self._models.model
         if not self.enabled or model is None or model.context_window <= 0:
             return False
         branch = self._journal().branch
         if not branch or branch[-1].type == "compaction":
             return False
-        return branch_tokens(branch) > self.policy.threshold(model)
+        return branch_tokens(branch) > self.policy.threshold(model) and self._failed_for != self._last_said()
 
     async def manual(self, instructions: str | Absent, scope: Scope) -> Compacted:
         """Because it was asked for; raises with the reason when it cannot be done."""
@@ -99,7 +101,7 @@ class Compaction:
         try:
             await self._announced("threshold", scope)
         except (Refusal, Aborted):
-            return
+            self._failed_for = "" if scope.cancelled else self._last_said()
 
     async def recover(self, scope: Scope, hide: Callable[[], Awaitable[None]]) -> bool:
         """Because the provider said so; true if the request should be tried again."""
@@ -151,11 +153,16 @@ class Compaction:
         if before is not None:
             await before()
         cut = self._cut(model)
+        if cut is not None and reason == "overflow" and cut.kept_tokens > self._most_kept(model):
+            await self._shorten(prunable(journal.branch, 0))
+            cut = self._cut(model)
         if cut is None or cut.empty:
             raise Refusal(NOTHING)
         own = await scope.wait(self._own_summary(cut, reason, tokens_before, instructions))
         summary, usage, files = own or await self._summarised(cut, model, reason, scope, instructions)
         scope.check()
+        if reason != "manual" and size_of(summary) + cut.kept_tokens >= size_before:
+            raise Refusal(NOT_SMALLER)
         entry = journal.append(
             CompactionEntry,
             summary=summary,
@@ -165,14 +172,11 @@ class Compaction:
             usage=ABSENT if usage is None else usage,
             from_hook=own is not None,
         )
-        after = _estimate(journal)
-        if reason == "overflow" and after >= size_before:
-            raise Refusal("the conversation did not get smaller")
         return Compacted(
             summary=entry.summary,
             first_kept_entry_id=entry.first_kept_entry_id,
             tokens_before=tokens_before,
-            estimated_tokens_after=after,
+            estimated_tokens_after=_estimate(journal),
             usage=entry.usage,
             details=files,
         )
@@ -223,8 +227,10 @@ class Compaction:
         return self._models.model
 
     def _cut(self, model: Model) -> Cut | None:
-        most_kept = max(self.policy.threshold(model) // 2, 0)
-        return cut_of(self._journal().branch, self.policy.keep(model), most_kept)
+        return cut_of(self._journal().branch, self.policy.keep(model), self._most_kept(model))
+
+    def _most_kept(self, model: Model) -> int:
+        return max(self.policy.threshold(model) // 2, 0)
 
     def _has_something(self, model: Model) -> bool:
         cut = self._cut(model)
@@ -237,9 +243,15 @@ class Compaction:
         saved = sum(tokens for _, _, tokens in found)
         if not found or branch_tokens(branch) - saved > self.policy.threshold(model):
             return False
+        await self._shorten(found)
+        return True
+
+    async def _shorten(self, found: list[tuple[str, str, int]]) -> None:
         for entry in prune(self._journal(), found):
             await self._publish(EntryAppended(entry=entry))
-        return True
+
+    def _last_said(self) -> str | None:
+        return next((line.id for line in reversed(self._journal().branch) if line.role == "user"), None)
 
 
 def _estimate(journal: Journal) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from pigeon.agent.protocols import Spoken, Tool, ToolMode, Watch
 from pigeon.agent.scope import Scope
@@ -13,8 +14,11 @@ from pigeon.session.reminders import Reminders
 from pigeon.session.retry import Retry
 from pigeon.session.rules import StreamRules
 from pigeon.wire.commands import InterruptMode
+from pigeon.wire.errors import Aborted
 from pigeon.wire.inference import Failure, ModelRequest
 from pigeon.wire.messages import AssistantMessage, Message
+
+_T = TypeVar("_T")
 
 
 class Conduct:
@@ -38,6 +42,7 @@ class Conduct:
         self.interrupt_mode: InterruptMode = "immediate"
         self.mode: ToolMode = "ordered"
         self.prompt_of_run: str | None = None
+        self.scope: Scope | None = None
 
     async def request(self) -> ModelRequest:
         """The next request."""
@@ -60,8 +65,15 @@ class Conduct:
         return self.rules.watch() if self.rules is not None else None
 
     async def final(self, message: Message) -> Message:
-        """Extensions may change a message before it goes on record."""
-        return await self._parts.hooks.message_end(message)
+        """Extensions may change a message before it goes on record, unless that takes longer than the run."""
+        return await self.unless_stopped(self._parts.hooks.message_end(message), message)
+
+    async def unless_stopped(self, asked: Awaitable[_T], otherwise: _T) -> _T:
+        """What was asked for, or something else as soon as the run is stopped."""
+        try:
+            return await (asked if self.scope is None else self.scope.wait(asked))
+        except Aborted:
+            return otherwise
 
     async def adds(self, answer: AssistantMessage, ends: bool) -> list[Spoken]:
         """A rule that cut the answer, or a reminder of open tasks."""

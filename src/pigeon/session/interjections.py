@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from pigeon.agent.protocols import Spoken
@@ -19,11 +20,14 @@ DeliverAs = Literal["steer", "followUp", "nextTurn"]
 class Interjections:
     """Puts a message where it does no harm: never between a tool call and its result."""
 
-    def __init__(self, activity: Activity, queue: MessageQueue, runs: Runs, bus: Bus) -> None:
+    def __init__(
+        self, activity: Activity, queue: MessageQueue, runs: Runs, bus: Bus, require_model: Callable[[], None]
+    ) -> None:
         self._activity = activity
         self._queue = queue
         self._runs = runs
         self._bus = bus
+        self._require_model = require_model
         self._asides: list[CustomMessage] = []
         self._next_turn: list[CustomMessage] = []
 
@@ -33,7 +37,7 @@ class Interjections:
             self._next_turn.append(message)
         elif not self._activity.in_run:
             if trigger_turn:
-                self._runs.start([message], self._activity.begin_run())
+                self._start(message)
             else:
                 self._tell(message)
         elif trigger_turn:
@@ -44,7 +48,7 @@ class Interjections:
     def ask(self, message: UserMessage, deliver_as: Literal["steer", "followUp"] | None) -> None:
         """Prompt as a user would; raises while a run is active and nobody said how to queue."""
         if not self._activity.in_run:
-            self._runs.start([message], self._activity.begin_run())
+            self._start(message)
         elif deliver_as is None:
             raise SessionBusy
         else:
@@ -60,6 +64,10 @@ class Interjections:
         asides, self._asides = self._asides, []
         for message in asides:
             self._tell(message)
+
+    def _start(self, message: Spoken) -> None:
+        self._require_model()
+        self._runs.start([message], self._activity.begin_run())
 
     def _tell(self, message: CustomMessage) -> None:
         self._bus.post(MessageStart(message=message))

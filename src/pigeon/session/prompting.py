@@ -156,7 +156,7 @@ class Prompting:
             return None
         scope = self._activity.begin_run()
         try:
-            self._require_model()
+            self.require_model()
         except Refusal:
             self._activity.end()
             raise
@@ -213,7 +213,8 @@ class Prompting:
         blocks = user_blocks(self._expander.expand(says.text), says.images, says.attachments)
         return UserMessage(content=blocks, timestamp=self._now(), attachments=_kept(says.attachments))
 
-    def _require_model(self) -> None:
+    def require_model(self) -> None:
+        """Raise, saying what to do, if there is no model to ask."""
         if self._models.model is None:
             raise Refusal(NO_MODEL.format(models_file=self._models_file))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pigeon.session.journal import Journal
 from pigeon.session.kept import Kept
 from pigeon.wire.content import TextContent, ToolCall
+from pigeon.wire.entries import ContextEdit
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 
 INTERRUPTED = "The tool call was interrupted before it finished. It was not run again."
@@ -28,12 +29,17 @@ def answer_dangling_calls(journal: Journal, now_ms: int) -> int:
 
 
 def dangling_calls(branch: list[Kept]) -> list[ToolCall]:
-    """The calls of the last answer that have no result after it."""
+    """The calls of the last answer that have no result after it; an answer that was taken back asks for none."""
     answered: set[str] = set()
+    taken_back: dict[str, bool] = {}
     for line in reversed(branch):
         if line.role == "user":
             return []
-        message = line.message
+        if line.type == "context_edit":
+            edit = line.entry
+            if isinstance(edit, ContextEdit):
+                taken_back.setdefault(edit.target_id, edit.replacement is None)
+        message = None if taken_back.get(line.id) else line.message
         if isinstance(message, ToolResultMessage):
             answered.add(message.tool_call_id)
         elif isinstance(message, AssistantMessage):

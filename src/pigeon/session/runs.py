@@ -62,6 +62,7 @@ class Runs:
                 result = await self._seen_through(await self._run(more, scope, resumes=False), scope)
         finally:
             self._conduct.prompt_of_run = None
+            self._conduct.scope = None
             self.before_settled()
             self._activity.end()
             await self._bus.publish(AgentSettled())
@@ -69,7 +70,8 @@ class Runs:
     async def _asked_on(self, result: RunResult) -> list[CustomMessage]:
         """What somebody wants done before the agent settles."""
         stopped = result.answer.stop_reason if result.answer is not None else "error"
-        return await self.hooks.before_settle(stopped if stopped in ("error", "aborted") else "stop")
+        asked = self.hooks.before_settle(stopped if stopped in ("error", "aborted") else "stop")
+        return await self._conduct.unless_stopped(asked, [])
 
     async def _seen_through(self, result: RunResult, scope: Scope) -> RunResult:
         """The result after as many further tries as it takes or as are allowed, and with room for what comes next."""

@@ -42,8 +42,10 @@ class Session:
         self.models = ModelChoice(parts, lambda: self.journal, self.bus.post)
         self.work = Work(parts, self._current, self.bus, self.models, self.queue, self.todos)
         self.activity = self.work.activity
-        self.interjections = Interjections(self.activity, self.queue, self.work.runs, self.bus)
         self.prompting = Prompting(self.work, self.queue, self.models, parts)
+        self.interjections = Interjections(
+            self.activity, self.queue, self.work.runs, self.bus, self.prompting.require_model
+        )
         self.prompting.also_said = self.interjections.take_next_turn
         self.shell = UserShell(parts.place, self.bus, lambda: self.journal, self.activity, parts.hooks)
         self.switching = Switching(parts, lambda: self.journal, self.work.abort, self._enter)

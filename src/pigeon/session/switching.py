@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from pigeon.session.journal import Journal
 from pigeon.session.kept import Kept, kept_from_line
@@ -12,7 +12,7 @@ from pigeon.wire import codec
 from pigeon.wire.answers import ForkMessage
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import text_of
-from pigeon.wire.entries import LabelEntry
+from pigeon.wire.entries import CompactionEntry, LabelEntry
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import UserMessage
 
@@ -122,10 +122,12 @@ class Switching:
 
 def copied_path(path: list[Kept], everything: list[Kept]) -> list[Kept]:
     """A path as the beginning of another session: without labels, which are put back at the end where they apply."""
+    behind = _behind_labels(path)
     copied: list[Kept] = []
     for line in path:
         if line.type != "label":
-            copied.append(_child_of(line, copied[-1].id if copied else None))
+            changes = _kept_from(line, behind) if line.type == "compaction" else {}
+            copied.append(_changed(line, {"parentId": copied[-1].id if copied else None, **changes}))
     ids = {line.id for line in copied}
     labels: dict[str, Kept] = {}
     for line in everything:
@@ -135,14 +137,34 @@ def copied_path(path: list[Kept], everything: list[Kept]) -> list[Kept]:
             if entry.label:
                 labels[entry.target_id] = line
     for line in labels.values():
-        copied.append(_child_of(line, copied[-1].id))
+        copied.append(_changed(line, {"parentId": copied[-1].id}))
     return copied
 
 
-def _child_of(line: Kept, parent_id: str | None) -> Kept:
-    if line.parent_id == parent_id:
+def _behind_labels(path: list[Kept]) -> dict[str, str]:
+    """For each label the first entry behind it that is none."""
+    behind: dict[str, str] = {}
+    following = ""
+    for line in reversed(path):
+        if line.type == "label":
+            behind[line.id] = following
+        else:
+            following = line.id
+    return behind
+
+
+def _kept_from(line: Kept, behind: dict[str, str]) -> dict[str, Any]:
+    """A compaction that kept everything from a label on keeps everything from the entry behind it."""
+    entry = line.entry
+    first = entry.first_kept_entry_id if isinstance(entry, CompactionEntry) else ""
+    return {"firstKeptEntryId": behind[first]} if first in behind else {}
+
+
+def _changed(line: Kept, changes: dict[str, Any]) -> Kept:
+    """The entry with other values; as it is, byte for byte, where they are not other values."""
+    if changes == {"parentId": line.parent_id}:
         return line
-    moved = kept_from_line(codec.encode({**line.plain(), "parentId": parent_id}))
+    moved = kept_from_line(codec.encode({**line.plain(), **changes}))
     assert moved is not None
     return moved
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pigeon.session.context import message_of, shown_of
+from pigeon.session.context import context_of, message_of
 from pigeon.session.kept import Kept
 from pigeon.wire import codec
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall
@@ -24,6 +24,11 @@ IMAGE_CHARS = 4800
 def estimated_tokens(message: Message) -> int:
     """Characters divided by four, rounded up."""
     return -(-_characters(message) // CHARS_PER_TOKEN)
+
+
+def size_of(text: str) -> int:
+    """The same for a text."""
+    return -(-len(text) // CHARS_PER_TOKEN)
 
 
 def _characters(message: Message) -> int:
@@ -56,23 +61,9 @@ def branch_tokens(branch: Sequence[Kept]) -> int:
     later = 0
     for line in reversed(branch):
         if line.type in ("compaction", "context_edit"):
-            return _estimated(branch)
+            return sum(map(estimated_tokens, context_of(branch)))
         message = message_of(line)
         if isinstance(message, AssistantMessage) and _counts(message):
-            return used_tokens(message.usage) + later
-        later += estimated_tokens(message) if message is not None else 0
-    return later
-
-
-def _estimated(branch: Sequence[Kept]) -> int:
-    """Every message of the context by its characters, from the last count that can be trusted on."""
-    changed = max(index for index, line in enumerate(branch) if line.type in ("compaction", "context_edit"))
-    trusted = {line.id for line in branch[changed + 1 :]}
-    later = 0
-    shown = shown_of(branch)
-    for line in reversed(shown.lines):
-        message = shown.message(line)
-        if isinstance(message, AssistantMessage) and line.id in trusted and _counts(message):
             return used_tokens(message.usage) + later
         later += estimated_tokens(message) if message is not None else 0
     return later

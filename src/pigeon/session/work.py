@@ -94,12 +94,14 @@ class Work:
 
     def _run(self, scope: Scope) -> Run:
         parts = self._parts
+        self.conduct.scope = scope
         return Run(parts.provider, self.conduct, self._queue, self._bus.publish, scope, parts.now, parts.gate)
 
     async def _request(self) -> ModelRequest:
         model = self._models.model
         assert model is not None
-        messages = model_messages(await self._parts.hooks.context(self._current.context))
+        context = self._current.context
+        messages = model_messages(await self.conduct.unless_stopped(self._parts.hooks.context(context), context))
         return ModelRequest(
             model=model,
             system_prompt=self.conduct.prompt_of_run or self.system_prompt(),

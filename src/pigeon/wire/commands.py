@@ -97,6 +97,13 @@ class GetCommands(Command, tag="get_commands", kw_only=True):
     answer = answers.Commands
 
 
+class GetAvailableCommands(Command, tag="get_available_commands", kw_only=True):
+    """`get_commands` under its other name."""
+
+    lane = "beside"
+    answer = answers.Commands
+
+
 class GetIntegrations(Command, tag="get_integrations", kw_only=True):
     """Whether the model can be used, and which services are attached."""
 
@@ -368,6 +375,7 @@ class ExtensionUiResponse(Command, tag="extension_ui_response", kw_only=True):
 ALL: tuple[type[Command], ...] = (
     Prompt, Steer, FollowUp, AbortAndPrompt, Abort, ClearQueue,
     Hello, GetState, GetMessages, GetLastAssistantText, GetSessionStats, GetCommands, GetIntegrations,
+    GetAvailableCommands,
     SetModel, CycleModel, GetAvailableModels, SetThinkingLevel, CycleThinkingLevel, GetAvailableThinkingLevels,
     SetSteeringMode, SetFollowUpMode, SetInterruptMode, SetLocale, SetAutoCompaction, SetAutoRetry, AbortRetry, Compact,
     Bash, AbortBash,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pigeon.rpc.handlers import (
     dialogs,
     export,
+    forks,
     hello,
     host_tools,
     models,
@@ -14,10 +15,9 @@ from pigeon.rpc.handlers import (
     shell,
     state,
     todos,
-    xcsh,
 )
 
 __all__ = [
-    "dialogs", "export", "hello", "host_tools", "models", "modes", "prompting", "sessions", "shell", "state", "todos",
-    "xcsh",
+    "dialogs", "export", "forks", "hello", "host_tools", "models", "modes", "prompting", "sessions", "shell",
+    "state", "todos",
 ]  # fmt: skip

@@ -1,12 +1,12 @@
-"""Handlers: what only hosts of xcsh ask for."""
+"""Handlers: what only hosts of the forks ask for."""
 
 from __future__ import annotations
 
 from pigeon.rpc.router import handles
 from pigeon.rpc.talk import Talk
 from pigeon.session.session import Session
-from pigeon.wire.answers import Integrations, ModelReadiness
-from pigeon.wire.commands import GetIntegrations, SetLocale
+from pigeon.wire.answers import Commands, Integrations, ModelReadiness
+from pigeon.wire.commands import GetAvailableCommands, GetIntegrations, SetLocale
 
 
 @handles(SetLocale)
@@ -25,3 +25,9 @@ def get_integrations(cmd: GetIntegrations, talk: Talk) -> Integrations:
     known = any(one.reference == model.reference for one in models.available())
     readiness = ModelReadiness(state="connected" if known else "auth_error", provider=model.provider)
     return Integrations(version=version, model=readiness, services=[])
+
+
+@handles(GetAvailableCommands)
+def get_available_commands(cmd: GetAvailableCommands, s: Session) -> Commands:
+    """`get_commands` under its other name."""
+    return Commands(commands=s.prompting.commands())
