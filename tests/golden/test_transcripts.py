@@ -50,6 +50,8 @@ class Conversation:
         self._command("set_model", provider="nobody", modelId="nothing")
         self._agent.send({"id": "unknown", "type": "no_such_command"})
         self._command("get_last_assistant_text")
+        if not self._answers:
+            self._agent.wait_count("error", 3)
 
     def _interruptions(self) -> None:
         gate = Gate()
@@ -59,10 +61,9 @@ class Conversation:
         self._agent.send({"id": "begin", "type": "prompt", "message": "Tell me more"})
         gate.wait_reached()
         self._agent.wait_delta("l", start)
-        self._agent.send({"id": "busy", "type": "prompt", "message": "And this?"})
         self._command("steer", message="Shorter, please")
-        if not self._answers:
-            self._agent.wait_event("error", start)
+        self._agent.send({"id": "busy", "type": "prompt", "message": "And this?"})
+        self._agent.wait(lambda record: "Agent is already processing" in str(record.get("error")), start)
         gate.open()
         self._agent.wait_delta("sw", start)
         self._command("abort")

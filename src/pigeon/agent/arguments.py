@@ -74,7 +74,7 @@ def _coerced(value: Any, schema: Schema) -> Any:
         value = _coerced(value, branch)
     branches = schema.get("anyOf") or schema.get("oneOf")
     if branches:
-        return _coerced_to_branch(value, branches)
+        value = _coerced_to_branch(value, branches)
     types = _types(schema)
     if types and not any(_CHECKS[name](value) for name in types if name in _CHECKS):
         for name in types:
@@ -207,8 +207,8 @@ def _list_errors(value: list[Any], schema: Schema, path: str) -> Any:
         yield path, f"must have at most {schema['maxItems']} items"
     items = schema.get("items")
     if isinstance(items, dict):
-        for index, item in enumerate(value):
-            yield from _errors(item, items, _join(path, str(index)))
+        for index in range(len(schema.get("prefixItems", [])), len(value)):
+            yield from _errors(value[index], items, _join(path, str(index)))
 
 
 def _scalar_errors(value: Any, schema: Schema, path: str) -> Any:

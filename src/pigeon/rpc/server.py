@@ -19,6 +19,7 @@ from pigeon.wire.errors import BadRecord, PigeonError, Refusal, UnknownCommand
 from pigeon.wire.responses import failed, succeeded
 
 PARSE = "parse"
+TOO_MANY = "Too many commands are running at once; wait for some of them to end"
 MOST_IN_FLIGHT = 1000
 _PROMPTS = (Prompt, AbortAndPrompt)
 
@@ -41,8 +42,6 @@ class Server:
         while self._frames:
             if self._outbox.overfull:
                 await self._outbox.until_room()
-            if self._lanes.in_flight >= MOST_IN_FLIGHT:
-                await self._lanes.drained()
             self._frame(self._frames.popleft())
 
     async def drained(self) -> None:

@@ -65,7 +65,8 @@ def load_session(path: str) -> Loaded | None:
 
 def is_unfinished(raw: bytes) -> bool:
     """True for a file that nothing was ever told about: it is empty, or its first line was cut off."""
-    raw = raw.strip()
+    if not raw.strip():
+        return True
     if b"\n" in raw or not (raw.startswith(BEGINNING) or BEGINNING.startswith(raw)):
         return False
     try:

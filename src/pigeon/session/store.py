@@ -119,6 +119,8 @@ class SessionStore:
             self._renew()
         if self._file is None:
             self._open()
+        elif self._file.torn:
+            self._take_stock(self._file)
         assert self._file is not None
         self._file.append(self._lead + b"".join(line + b"\n" for line in self._unsaved))
         self._lead = b""
@@ -131,28 +133,33 @@ class SessionStore:
         self._let_go()
 
     def _open(self) -> None:
-        """Find out what the file lacks, and hold it."""
-        every = list(self._everything())
+        """Hold the file again, or a new one, and find out what it lacks."""
         if not os.path.exists(self._real):
             self._file = self._opener(self._real, True)
-            self._unsaved, self._lead = every, b""
+            self._unsaved, self._lead = list(self._everything()), b""
             return
         file = self._opener(self._real, False)
         try:
-            with open(self._real, "rb") as there:
-                raw = there.read()
-            if is_unfinished(raw):
-                file.clear()
-                raw = b""
-            known = set(raw.split(b"\n"))
-            if raw and every[0] not in known:
-                raise OSError(errno.EEXIST, "another file has taken its place")
+            self._take_stock(file)
         except OSError:
             file.close()
             raise
         self._file = file
+
+    def _take_stock(self, file: AppendFile) -> None:
+        """What the file has need not be written again, and half a line must not grow."""
+        every = list(self._everything())
+        with open(self._real, "rb") as there:
+            raw = there.read()
+        if is_unfinished(raw):
+            file.clear()
+            raw = b""
+        known = set(raw.split(b"\n"))
+        if raw and every[0] not in known:
+            raise OSError(errno.EEXIST, "another file has taken its place")
         self._unsaved = [line for line in every if line not in known]
         self._lead = b"\n" if raw and not raw.endswith(b"\n") else b""
+        file.torn = False
 
     def _let_go(self) -> None:
         if self._file is not None:

@@ -24,7 +24,7 @@ class AppendFile:
         if fresh:
             make_private_folder(os.path.dirname(path))
         self.path = path
-        self._half: int | None = None
+        self.torn = False
         self._folder_unsafe = fresh
         self._descriptor = os.open(path, flags, PRIVATE_FILE)
         try:
@@ -38,19 +38,16 @@ class AppendFile:
             os.fchmod(self._descriptor, PRIVATE_FILE)
 
     def append(self, data: bytes) -> None:
-        """Write all of it; on failure the file is as it was, and `OSError` says why."""
-        if self._half is not None and not self._take_back(self._half):
-            data = b"\n" + data
+        """Write all of it; on failure `OSError` says why, and the file is as it was, or `torn` where that fails too."""
         size = os.fstat(self._descriptor).st_size
         written = 0
         try:
             while written < len(data):
                 written += os.write(self._descriptor, data[written:] if written else data)
         except OSError:
-            if written and not self._take_back(size):
-                self._half = size
+            if written:
+                self._take_back(size)
             raise
-        self._half = None
 
     def clear(self) -> None:
         """Drop what is there: a beginning that was never finished."""
@@ -77,13 +74,11 @@ class AppendFile:
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
 
-    def _take_back(self, size: int) -> bool:
-        """Cut off half a record; where that is not allowed, the next one has to begin on a line of its own."""
+    def _take_back(self, size: int) -> None:
         try:
             os.ftruncate(self._descriptor, size)
         except OSError:
-            return False
-        return True
+            self.torn = True
 
 
 def make_private_folder(folder: str) -> None:

@@ -15,6 +15,11 @@ from pigeon.wire.events import ToolOutcome
 
 BIGGEST_FILE = 64 << 20
 
+# What models call these that learned to edit elsewhere.
+_OTHER_NAMES = {
+    "old_string": "oldText", "new_string": "newText", "old_str": "oldText", "new_str": "newText", "file_path": "path",
+}  # fmt: skip
+
 
 class EditTool(BaseTool):
     """Each old text must stand in the file exactly once; all are found before any is replaced."""
@@ -55,8 +60,8 @@ class EditTool(BaseTool):
         self._cwd = cwd
 
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """Accept edits as JSON text or as one object, and one edit given by oldText and newText at the top."""
-        prepared = dict(arguments)
+        """Accept edits as JSON text or as one object, and one edit given at the top, under any of its usual names."""
+        prepared = {_OTHER_NAMES.get(name, name): value for name, value in arguments.items()}
         edits = prepared.get("edits")
         if isinstance(edits, str):
             try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import threading
 from collections.abc import Callable
 
@@ -35,11 +36,20 @@ class Reader:
         """The loop has dealt with the last frames: read on."""
         self._taken.set()
 
+    def _await_input(self) -> None:
+        """The host made its pipe non-blocking, and it is the host's: we wait instead of changing it."""
+        poller = select.poll()
+        poller.register(self._descriptor, select.POLLIN)
+        poller.poll()
+
     def _read(self) -> None:
         ended = False
         while not ended:
             try:
                 chunk = os.read(self._descriptor, CHUNK)
+            except BlockingIOError:
+                self._await_input()
+                continue
             except OSError:
                 chunk = b""
             ended = not chunk

@@ -8,6 +8,7 @@ with nothing queued before it is written at once when the pipe has room for it.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import select
 import threading
@@ -21,6 +22,8 @@ HARD_LIMIT = 16 * 1024 * 1024
 BATCH_BYTES = 1024 * 1024
 BATCH_BUFFERS = 512
 DIRECT_LIMIT = select.PIPE_BUF
+FULL_PAUSE_MS = 10
+_TRY_AGAIN = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS, errno.EINTR)
 
 
 class Writer:
@@ -131,7 +134,13 @@ class Writer:
     def _write(self, batch: list[bytes]) -> None:
         pending: list[bytes | memoryview] = list(batch)
         while pending:
-            written = os.writev(self._descriptor, pending)
+            try:
+                written = os.writev(self._descriptor, pending[:BATCH_BUFFERS])
+            except OSError as error:
+                if error.errno not in _TRY_AGAIN:
+                    raise
+                self._await_room()
+                continue
             index = 0
             while index < len(pending) and written >= len(pending[index]):
                 written -= len(pending[index])
@@ -139,6 +148,12 @@ class Writer:
             del pending[:index]
             if pending and written:
                 pending[0] = memoryview(pending[0])[written:]
+
+    def _await_room(self) -> None:
+        """A pipe that the host made non-blocking is full: wait, and look again soon in case the kernel is short."""
+        poller = select.poll()
+        poller.register(self._descriptor, select.POLLOUT)
+        poller.poll(FULL_PAUSE_MS)
 
     def _announce_room(self) -> None:
         if self._size <= SOFT_LIMIT // 2 and not self._room.is_set():

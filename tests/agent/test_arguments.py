@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pigeon.agent.arguments import checked_arguments
+from pigeon.wire.errors import ToolFailed
+
+SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    SCALARS | st.text(max_size=5) | st.sampled_from(["true", "false", "1", "0", "1.5"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=6,
+)
+RICH = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "integer", "minimum": 0},
+        "b": {"anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "number"}}]},
+        "c": {"type": ["string", "null"]},
+        "d": {"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"type": "null"}}, "required": ["a"]},
+    },
+    "required": ["a"],
+    "additionalProperties": {"type": "string"},
+}
+
+
+def one(schema: Any, value: Any, required: bool = True) -> Any:
+    """What becomes of one property."""
+    whole = {"type": "object", "properties": {"x": schema}, "required": ["x"] if required else []}
+    return checked_arguments("t", whole, {"x": value}).get("x", "(gone)")
+
+
+def refused(schema: dict[str, Any], arguments: dict[str, Any]) -> str:
+    with pytest.raises(ToolFailed) as caught:
+        checked_arguments("t", schema, arguments)
+    return caught.value.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "used"),
+    [
+        ("integer", "42", 42),
+        ("integer", " -3 ", -3),
+        ("integer", "4.0", 4),
+        ("integer", True, 1),
+        ("integer", None, 0),
+        ("number", "1.5", 1.5),
+        ("number", "2", 2),
+        ("number", False, 0),
+        ("number", None, 0),
+        ("boolean", "true", True),
+        ("boolean", "false", False),
+        ("boolean", 1, True),
+        ("boolean", 0, False),
+        ("boolean", None, False),
+        ("string", 5, "5"),
+        ("string", 1.5, "1.5"),
+        ("string", True, "true"),
+        ("string", False, "false"),
+        ("string", None, ""),
+        ("null", "", None),
+        ("null", 0, None),
+        ("null", False, None),
+    ],
+)
+def test_sloppy_scalars_are_put_right(kind: str, sent: Any, used: Any) -> None:
+    result = one({"type": kind}, sent)
+    assert (result, type(result)) == (used, type(used))
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent"),
+    [
+        ("integer", "1.5"),
+        ("integer", 1.5),
+        ("integer", "many"),
+        ("integer", ""),
+        ("number", "nan"),
+        ("number", "inf"),
+        ("number", "1e999"),
+        ("boolean", "yes"),
+        ("boolean", "True"),
+        ("boolean", 2),
+        ("boolean", [1]),
+        ("string", ["a"]),
+        ("string", {"a": 1}),
+        ("array", "a"),
+        ("object", "{}"),
+        ("null", "null"),
+    ],
+)
+def test_what_cannot_be_put_right_is_refused(kind: str, sent: Any) -> None:
+    schema = {"properties": {"x": {"type": kind}}}
+    assert f"- x: must be {kind}" in refused(schema, {"x": sent})
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent", "used"),
+    [
+        ({"type": ["string", "integer"]}, 5, 5),
+        ({"type": ["integer", "null"]}, "5", 5),
+        ({"type": ["boolean", "integer"]}, "7", 7),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "5", "5"),
+        ({"anyOf": [{"type": "integer"}, {"type": "boolean"}]}, "true", True),
+        ({"oneOf": [{"const": 1}, {"type": "number", "maximum": 3}]}, "2", 2),
+        ({"allOf": [{"type": "integer"}, {"minimum": 3}]}, "4", 4),
+        ({"type": "array", "items": {"type": "integer"}}, ["1", 2, None], [1, 2, 0]),
+        ({"type": "array", "items": [{"type": "integer"}, {"type": "boolean"}]}, ["1", "true", "x"], [1, True, "x"]),
+        ({"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "integer"}}, [1, "2"], ["1", 2]),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, {"k": "9"}, {"k": 9}),
+        ({"type": "object", "properties": {"n": {"type": "integer"}}}, {"n": "1", "m": "1"}, {"n": 1, "m": "1"}),
+    ],
+)
+def test_unions_and_structures_are_followed(schema: Any, sent: Any, used: Any) -> None:
+    assert one(schema, sent) == used
+
+
+@pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "object"}, {"enum": ["a", "b"]}])
+def test_the_null_of_an_optional_property_is_dropped(schema: Any) -> None:
+    assert one(schema, None, required=False) == "(gone)"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{}, {"type": "null"}, {"type": ["string", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}]
+    + [{"const": None}, {"enum": ["a", None]}],
+)
+def test_a_null_that_is_meant_stays(schema: Any) -> None:
+    assert one(schema, None, required=False) is None
+
+
+def test_nulls_are_dropped_inside_objects_and_lists() -> None:
+    inner = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "required": ["b"]}
+    sent = [{"a": None, "b": None}, {"a": "1", "b": "2"}]
+    assert one({"type": "array", "items": inner}, sent) == [{"b": ""}, {"a": "1", "b": "2"}]
+
+
+def test_more_properties_pass_unless_the_schema_forbids_them() -> None:
+    assert checked_arguments("t", {"properties": {}}, {"more": 1}) == {"more": 1}
+    forbidden = {"properties": {"a": {}}, "additionalProperties": False}
+    assert "- more: is not an allowed property" in refused(forbidden, {"a": 1, "more": 1})
+
+
+def test_the_refusal_names_the_tool_each_place_and_what_came() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"edits": {"type": "array", "items": {"properties": {"line": {"type": "integer"}}}}},
+        "required": ["path"],
+    }
+    text = refused(schema, {"edits": [{"line": 1}, {"line": "x"}]})
+    assert text.startswith('Validation failed for tool "t":\n')
+    assert "  - path: must have required property 'path'\n" in text
+    assert "  - edits.1.line: must be integer\n" in text
+    assert text.endswith('"line": "x"\n    }\n  ]\n}')
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent", "reason"),
+    [
+        ({"enum": ["a", 1]}, "b", 'must be one of "a", 1'),
+        ({"const": "a"}, "b", 'must be "a"'),
+        ({"minLength": 2}, "b", "must have at least 2 characters"),
+        ({"maxLength": 2}, "bbb", "must have at most 2 characters"),
+        ({"pattern": "^a"}, "b", "must match ^a"),
+        ({"minimum": 2}, 1, "must be at least 2"),
+        ({"maximum": 2}, 3, "must be at most 2"),
+        ({"minItems": 1}, [], "must have at least 1 items"),
+        ({"maxItems": 1}, [1, 2], "must have at most 1 items"),
+        ({"anyOf": [{"type": "array"}, {"type": "object"}]}, 1, "must match one of the allowed forms"),
+    ],
+)
+def test_limits_are_checked_and_named(schema: Any, sent: Any, reason: str) -> None:
+    assert f"- x: {reason}" in refused({"properties": {"x": schema}}, {"x": sent})
+
+
+def test_properties_are_put_right_also_beside_alternatives() -> None:
+    schema = {"properties": {"n": {"type": "integer"}}, "anyOf": [{"required": ["n"]}, {"required": ["m"]}]}
+    assert checked_arguments("t", schema, {"n": "5"}) == {"n": 5}
+
+
+def test_a_pattern_that_nobody_can_read_refuses_nothing() -> None:
+    assert one({"pattern": "("}, "anything") == "anything"
+
+
+def test_a_schema_without_a_word_takes_everything() -> None:
+    assert checked_arguments("t", {}, {"a": [None, {"b": 1}]}) == {"a": [None, {"b": 1}]}
+
+
+@given(st.dictionaries(st.sampled_from("abcdz"), JSON))
+def test_arguments_are_never_changed_in_place_and_a_second_check_changes_nothing(arguments: dict[str, Any]) -> None:
+    before = copy.deepcopy(arguments)
+    try:
+        checked = checked_arguments("t", RICH, arguments)
+    except ToolFailed as error:
+        assert "Received arguments:" in error.text
+    else:
+        assert checked_arguments("t", RICH, checked) == checked
+    assert arguments == before
+
+
+@given(st.dictionaries(st.text(max_size=3), JSON))
+def test_what_fits_already_comes_back_as_it_was(arguments: dict[str, Any]) -> None:
+    schema = {"type": "object", "additionalProperties": {"anyOf": [{}, {"type": "string"}]}}
+    assert checked_arguments("t", schema, arguments) == arguments
+
+
+@given(st.integers(-(2**53), 2**53))
+def test_every_whole_number_survives_being_sent_as_text(number: int) -> None:
+    assert one({"type": "integer"}, str(number)) == number
+    assert one({"type": "string"}, number) == str(number)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_every_number_survives_being_sent_as_text(number: float) -> None:
+    assert one({"type": "number"}, repr(number)) == number

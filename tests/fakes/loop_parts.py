@@ -1,0 +1,215 @@
+"""Tiny stand-ins for everything that the loop is given: a model that plays deltas, tools, a gate, queues, an owner."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from fakes.model_requests import a_model, a_request
+from pigeon.agent.protocols import Spoken, Tool, ToolMode, ToolRun, Watch
+from pigeon.agent.scope import Scope
+from pigeon.wire import codec
+from pigeon.wire.content import TextContent, ToolCall, text_of
+from pigeon.wire.events import Event, MessageEnd, MessageStart, MessageUpdate, Outbound, ToolOutcome
+from pigeon.wire.inference import (
+    BlockClosed,
+    BlockGrew,
+    BlockOpened,
+    Delta,
+    Failure,
+    Finished,
+    ModelRequest,
+    ToolSpec,
+)
+from pigeon.wire.messages import AssistantMessage, Message, StopReason, UserMessage
+from pigeon.wire.usage import zero_usage
+
+Script = list[Delta | Callable[[], Awaitable[object]] | Exception]
+Work = Callable[[dict[str, Any], ToolRun], Awaitable[ToolOutcome]]
+
+
+def says(text: str, *pieces: str, stop: StopReason = "stop") -> Script:
+    """An answer of one text, in as many deltas as there are pieces."""
+    grown: Script = [BlockGrew(index=0, text=piece) for piece in (text, *pieces)]
+    return [BlockOpened(index=0, kind="text"), *grown, BlockClosed(index=0), Finished(stop=stop)]
+
+
+def calls(*named: tuple[str, dict[str, Any]], stop: StopReason = "toolUse") -> Script:
+    """An answer that calls tools; the ids are `1`, `2` and so on."""
+    script: Script = []
+    for index, (name, arguments) in enumerate(named):
+        script += [
+            BlockOpened(index=index, kind="toolCall", call_id=str(index + 1), name=name),
+            BlockGrew(index=index, text=codec.encode(arguments).decode()),
+            BlockClosed(index=index),
+        ]
+    return [*script, Finished(stop=stop)]
+
+
+def fails(message: str, **facts: Any) -> Script:
+    """An answer that ends in an error."""
+    return [Finished(stop="error", failure=Failure(message=message, **facts))]
+
+
+class Played:
+    """A provider that plays one script per request; a callable in a script is awaited, an exception raised."""
+
+    def __init__(self, *scripts: Script) -> None:
+        self._scripts = deque(scripts)
+        self.dropped = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        ended = False
+        try:
+            for step in self._scripts.popleft():
+                if isinstance(step, Exception):
+                    raise step
+                if callable(step):
+                    await step()
+                else:
+                    ended = isinstance(step, Finished)
+                    yield step
+        finally:
+            self.dropped += not ended
+
+
+class AnyTool:
+    """A tool that does what it is told, and notes with which arguments."""
+
+    def __init__(self, name: str, work: Work | None = None, reads_only: bool = False, **properties: Any) -> None:
+        self.spec = ToolSpec(name, name, {"type": "object", "properties": properties})
+        self.reads_only = reads_only
+        self.seen: list[dict[str, Any]] = []
+        self._work = work
+
+    def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return arguments
+
+    async def execute(self, arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
+        self.seen.append(arguments)
+        return await self._work(arguments, run) if self._work else outcome("done")
+
+
+def outcome(text: str, **more: Any) -> ToolOutcome:
+    """What a tool gives back."""
+    return ToolOutcome(content=[TextContent(text=text)], **more)
+
+
+class Waiting:
+    """A message in a queue."""
+
+    def __init__(self, text: str) -> None:
+        self.message = UserMessage(content=text, timestamp=1)
+
+
+class Queues:
+    """Both queues, one message at a time; `delivered` is noted."""
+
+    def __init__(self, steering: Sequence[str] = (), follow_ups: Sequence[str] = ()) -> None:
+        self.steering = [Waiting(text) for text in steering]
+        self.follow_ups = [Waiting(text) for text in follow_ups]
+
+    def steering_waits(self) -> bool:
+        return bool(self.steering)
+
+    def next_steering(self) -> list[Waiting]:
+        return self.steering[:1]
+
+    def next_follow_ups(self) -> list[Waiting]:
+        return self.follow_ups[:1]
+
+    async def delivered(self, item: Waiting) -> None:
+        (self.steering if item in self.steering else self.follow_ups).remove(item)
+
+
+class Owner:
+    """Decides what a session would decide."""
+
+    def __init__(self, *tools: AnyTool, mode: ToolMode = "ordered", interrupts: bool = False) -> None:
+        self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
+        self._mode = mode
+        self._interrupts = interrupts
+        self.said: list[list[Spoken]] = []
+        self.watches: list[Watch | None] = []
+        self.asked: list[tuple[str, bool]] = []
+        self.retries = False
+        self.failures: list[Failure | None] = []
+        self.breaks = 0
+        self.at_break: Callable[[], object] = lambda: None
+        self.crashes: list[Exception] = []
+
+    async def request(self) -> ModelRequest:
+        if self.crashes:
+            raise self.crashes.pop()
+        return a_request(a_model())
+
+    def watch(self) -> Watch | None:
+        return self.watches.pop(0) if self.watches else None
+
+    async def final(self, message: Message) -> Message:
+        return message
+
+    async def adds(self, answer: AssistantMessage, ends: bool) -> list[Spoken]:
+        self.asked.append((text_of(answer.content), ends))
+        return self.said.pop(0) if self.said else []
+
+    def tools(self) -> dict[str, Tool]:
+        return self._tools
+
+    def tool_mode(self) -> ToolMode:
+        return self._mode
+
+    def interrupts(self) -> bool:
+        return self._interrupts
+
+    async def between_turns(self, scope: Scope) -> None:
+        self.breaks += 1
+        self.at_break()
+
+    async def answered(self, answer: AssistantMessage) -> None:
+        return None
+
+    async def failed(self, answer: AssistantMessage, failure: Failure | None) -> bool:
+        self.failures.append(failure)
+        return self.retries
+
+
+class Heard:
+    """Keeps what was published."""
+
+    def __init__(self) -> None:
+        self.events: list[Outbound] = []
+
+    async def __call__(self, event: Outbound) -> None:
+        self.events.append(event)
+
+    def of(self, *kinds: type[Event]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kinds)]
+
+    def outline(self) -> list[str]:
+        """One word or two per event, updates left out."""
+        return [_outlined(event) for event in self.events if not isinstance(event, MessageUpdate)]
+
+
+def _outlined(event: Outbound) -> str:
+    tag = str(event.__struct_config__.tag)
+    if isinstance(event, MessageStart | MessageEnd):
+        return f"{tag} {event.message.__struct_config__.tag}"
+    call = getattr(event, "tool_call_id", "")
+    return f"{tag} {call}".rstrip()
+
+
+def called(*named: tuple[str, dict[str, Any]], stop: StopReason = "toolUse") -> AssistantMessage:
+    """A finished answer that calls tools; the ids are `1`, `2` and so on."""
+    model = a_model()
+    return AssistantMessage(
+        content=[ToolCall(id=str(at + 1), name=name, arguments=given) for at, (name, given) in enumerate(named)],
+        api=model.api,
+        provider=model.provider,
+        model=model.id,
+        usage=zero_usage(),
+        stop_reason=stop,
+        timestamp=1,
+    )
+

@@ -1,0 +1,73 @@
+"""Programs that others wrote, installed beside the repository; a test that cannot have one is skipped with the reason.
+
+They go into the folder named by `PIGEON_INTEROP_DIR`, else into the user's cache, and are used again from there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import venv
+from pathlib import Path
+
+import pytest
+
+from fakes.rpc_process import command_line
+
+WANTED = bool(os.environ.get("PIGEON_INTEROP"))
+SHIM = Path(__file__).parents[1] / "interop" / "clients" / "shim.cjs"
+only_on_request = [
+    pytest.mark.interop,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not WANTED, reason="installs programs of others; set PIGEON_INTEROP=1 to run"),
+]
+
+
+def node() -> str:
+    """Node itself."""
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("there is no node on this machine")
+    return found
+
+
+def npm_package(name: str, version: str) -> Path:
+    """The folder of a package from npm."""
+    folder = _cache() / f"{name.replace('/', '+')}@{version}"
+    package = folder / "node_modules" / name
+    if not (package / "package.json").exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("there is no npm on this machine")
+        folder.mkdir(parents=True, exist_ok=True)
+        _install([npm, "install", "--prefix", str(folder), "--no-fund", "--no-audit", f"{name}@{version}"], name)
+    return package
+
+
+def python_with(requirement: str) -> Path:
+    """A Python that has a package from PyPI."""
+    folder = _cache() / requirement
+    python = folder / "bin" / "python"
+    if not (folder / "installed").exists():
+        venv.create(folder, with_pip=True, clear=True)
+        _install([str(python), "-m", "pip", "install", "-q", requirement], requirement)
+        (folder / "installed").touch()
+    return python
+
+
+def shimmed(environment: dict[str, str]) -> dict[str, str]:
+    """The environment in which `node shim.cjs` is our program."""
+    (program,) = command_line()
+    return {**environment, "PIGEON_PROGRAM": program}
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("PIGEON_INTEROP_DIR") or Path.home() / ".cache" / "pigeon-interop")
+
+
+def _install(command: list[str], name: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        pytest.skip(f"{name} does not install here: {said[-1] if said else done.returncode}")

@@ -1,0 +1,46 @@
+"""A shelf for tests: journals on disk, a clock that stands still, and everything that was reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pigeon.session.journal import Journal
+from pigeon.session.shelf import Shelf
+from pigeon.session.store import Opener, SessionStore
+from pigeon.system.append_file import AppendFile
+from pigeon.wire.content import TextContent
+from pigeon.wire.messages import UserMessage
+
+RECORDED = Path(__file__).parents[1] / "session" / "recorded"
+OLD = Path(__file__).parents[1] / "session" / "old_versions"
+NOW = 1_793_527_200_000
+
+
+class TestShelf(Shelf):
+    """A shelf in a folder of the test."""
+
+    __test__ = False
+
+    def __init__(self, folder: Path, persistent: bool = True, opener: Opener = AppendFile) -> None:
+        self.reports: list[str] = []
+        self.opener = opener
+        super().__init__(str(folder), str(folder.parent), persistent, lambda: NOW, self.reports.append)
+
+    def _store(self, path: str) -> SessionStore:
+        return SessionStore(path, self.reports.append, self.opener)
+
+
+def user(text: str) -> UserMessage:
+    """A message of the user."""
+    return UserMessage(content=[TextContent(text=text)], timestamp=NOW)
+
+
+def recorded() -> list[Any]:
+    """The names of the recorded sessions."""
+    return sorted(path.name for path in RECORDED.glob("*.jsonl"))
+
+
+def raws(journal: Journal) -> list[bytes]:
+    """The entries as they are kept."""
+    return [line.raw for line in journal.lines]
