@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import Any
 
@@ -127,8 +128,14 @@ def test_the_null_of_an_optional_property_is_dropped(schema: Any) -> None:
 
 @pytest.mark.parametrize(
     "schema",
-    [{}, {"type": "null"}, {"type": ["string", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}]
-    + [{"const": None}, {"enum": ["a", None]}],
+    [
+        {},
+        {"type": "null"},
+        {"type": ["string", "null"]},
+        {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        {"const": None},
+        {"enum": ["a", None]},
+    ],
 )
 def test_a_null_that_is_meant_stays(schema: Any) -> None:
     assert one(schema, None, required=False) is None
@@ -194,12 +201,10 @@ def test_a_schema_without_a_word_takes_everything() -> None:
 @given(st.dictionaries(st.sampled_from("abcdz"), JSON))
 def test_arguments_are_never_changed_in_place_and_a_second_check_changes_nothing(arguments: dict[str, Any]) -> None:
     before = copy.deepcopy(arguments)
-    try:
+    checked = None
+    with contextlib.suppress(ToolFailed):
         checked = checked_arguments("t", RICH, arguments)
-    except ToolFailed as error:
-        assert "Received arguments:" in error.text
-    else:
-        assert checked_arguments("t", RICH, checked) == checked
+    assert checked is None or checked_arguments("t", RICH, checked) == checked
     assert arguments == before
 
 

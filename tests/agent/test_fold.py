@@ -73,9 +73,7 @@ def content_of(kind: str, at: int, text: str) -> Any:
 
 
 @given(BLOCKS, st.randoms(use_true_random=False))
-def test_a_message_is_what_its_deltas_say_together(
-    blocks: list[tuple[str, list[str]]], choose: random.Random
-) -> None:
+def test_a_message_is_what_its_deltas_say_together(blocks: list[tuple[str, list[str]]], choose: random.Random) -> None:
     fold = a_fold()
     events = folded(fold, blocks, choose)
     expected = [content_of(kind, at, "".join(pieces)) for at, (kind, pieces) in enumerate(blocks)]

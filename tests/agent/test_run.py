@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -90,22 +91,27 @@ async def test_a_tool_may_end_the_run() -> None:
 
 
 async def test_steering_comes_after_the_turn_and_follow_ups_when_the_agent_would_stop() -> None:
-    stage = Stage(TOOL_TURN, TOOL_TURN, says("a"), says("b"), queues=Queues(follow_ups=["f1", "f2"]))
-    stage.owner.at_break = lambda: stage.queues.steering.extend(
-        Queues(["steer"] if stage.owner.breaks == 1 else []).steering
-    )
+    def steer() -> None:
+        if stage.owner.breaks == 1:
+            stage.queues.steering.extend(Queues(["steer"]).steering)
+
+    scripts = (TOOL_TURN, TOOL_TURN, says("a"), says("b"), says("c"))
+    stage = Stage(*scripts, queues=Queues(follow_ups=["f1", "f2"]))
+    stage.owner.at_break = steer
     await stage.run("go")
-    assert [line for line in stage.spoken() if not line.startswith("toolResult")] == [
+    assert stage.spoken() == [
         "user: go",
         "assistant: ",
+        "toolResult: done",
         "user: steer",
         "assistant: ",
+        "toolResult: done",
         "assistant: a",
         "user: f1",
         "assistant: b",
         "user: f2",
-        "assistant: Internal error: the script is over",
-    ][:7] + stage.spoken()[-2:]
+        "assistant: c",
+    ]
 
 
 async def test_steering_that_waits_at_the_start_is_said_after_the_opening() -> None:
@@ -231,6 +237,14 @@ async def test_a_defect_still_ends_the_run_and_says_why() -> None:
     assert [_spoken(message) for message in stage.heard.of(AgentEnd)[0].messages] == stage.spoken()
 
 
+async def test_a_request_that_cannot_be_built_still_ends_the_run() -> None:
+    stage = Stage()
+    stage.owner.crashes = [RuntimeError("again"), RuntimeError("oops")]
+    with contextlib.suppress(RuntimeError):
+        await stage.run("go")
+    assert stage.heard.outline()[-1] == "agent_end"
+
+
 class Scissors:
     """Cuts an answer at a word."""
 
@@ -243,10 +257,10 @@ class Scissors:
 
 
 async def test_a_watch_cuts_an_answer_and_the_run_goes_on_with_what_the_owner_says() -> None:
-    stage = Stage(says("I will ", "forbidden", " thing"), says("Better."), queues=Queues(follow_ups=["next"]))
+    scripts = (says("I will ", "forbidden", " thing"), says("Better."), says("last"))
+    stage = Stage(*scripts, queues=Queues(follow_ups=["next"]))
     stage.owner.watches = [Scissors("forbidden")]
     stage.owner.said = [[UserMessage(content="the rule", timestamp=1)]]
-    stage.provider._scripts.append(says("last"))
     await stage.run("go")
     assert stage.spoken() == [
         "user: go",

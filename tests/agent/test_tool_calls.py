@@ -267,7 +267,9 @@ async def test_a_gate_that_never_answers_does_not_hold_up_an_abort() -> None:
     assert bench.balanced()
 
 
-@pytest.mark.parametrize(("wishes", "ends"), [([True], True), ([True, True], True), ([True, False], False), ([], False)])
+@pytest.mark.parametrize(
+    ("wishes", "ends"), [([True], True), ([True, True], True), ([True, False], False), ([], False)]
+)
 async def test_the_run_ends_only_if_every_call_asks_for_it(wishes: list[bool], ends: bool) -> None:
     async def work(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
         return outcome("x", terminate=True) if arguments["ends"] else outcome("x")

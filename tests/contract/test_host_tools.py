@@ -177,9 +177,9 @@ def test_tools_that_only_read_are_called_side_by_side_and_answered_in_any_order(
 
 
 @proves("host.definitions")
-@pytest.mark.parametrize(
-    ("tools", "error"),
-    [
+def test_a_set_that_does_not_fit_is_refused_and_the_previous_one_stays(agent: RpcProcess, server: ModelServer) -> None:
+    agent.ask("set_host_tools", tools=[{**ECHO, "name": "before"}])
+    wrong: list[tuple[list[Record], str]] = [
         ([{**ECHO, "name": " "}], "Host tool at index 0 must provide a non-empty name"),
         ([ECHO, {"description": "d", "parameters": {}}], "Host tool at index 1 must provide a non-empty name"),
         ([{**ECHO, "description": ""}], 'Host tool "echo_host" must provide a non-empty description'),
@@ -187,22 +187,14 @@ def test_tools_that_only_read_are_called_side_by_side_and_answered_in_any_order(
         ([{"name": "x", "description": "d"}], 'Host tool "x" must provide a JSON Schema object'),
         ([ECHO, {**ECHO, "name": " echo_host"}], "RPC host tool names must be unique"),
         ([{**ECHO, "name": "bash"}], 'RPC host tool "bash" conflicts with an existing tool'),
-    ],
-)
-def test_a_set_that_does_not_fit_is_refused_and_the_previous_one_stays(
-    agent: RpcProcess, server: ModelServer, tools: list[Record], error: str
-) -> None:
-    agent.ask("set_host_tools", tools=[{**ECHO, "name": "before"}])
-    assert agent.refused("set_host_tools", tools=tools) == error
+    ]
+    for tools, error in wrong:
+        assert agent.refused("set_host_tools", tools=tools) == error
+    for other in (None, 5, {}, ["x"]):
+        assert "tools" in agent.refused("set_host_tools", tools=other)
     asked = server.answers("ok")
     agent.run("x")
     assert offered(asked)[-1] == "before"
-
-
-@proves("host.definitions")
-@pytest.mark.parametrize("tools", [None, 5, {}, ["x"]])
-def test_a_set_that_is_no_list_of_objects_is_refused_by_its_field(agent: RpcProcess, tools: Any) -> None:
-    assert "tools" in agent.refused("set_host_tools", tools=tools)
 
 
 @proves("host.hidden", "host.new_session")
@@ -241,16 +233,15 @@ def test_arguments_that_do_not_fit_the_schema_never_reach_the_host(agent: RpcPro
 
 
 @proves("host.malformed")
-@pytest.mark.parametrize("result", [{}, {"content": "x"}, 5, None])
-def test_a_malformed_result_is_refused_and_the_call_stays_open(
-    agent: RpcProcess, server: ModelServer, result: Any
-) -> None:
+def test_a_malformed_result_is_refused_and_the_call_stays_open(agent: RpcProcess, server: ModelServer) -> None:
     agent.ask("set_host_tools", tools=[ECHO])
     (frame,) = called(agent, server)
-    agent.send({"type": "host_tool_result", "id": frame["id"], "result": result})
-    refusal = agent.wait_event("response", success=False)
-    assert refusal["command"] == "host_tool_result"
-    assert "result" in refusal["error"]
+    for result in ({}, {"content": "x"}, 5, None):
+        start = agent.mark()
+        agent.send({"type": "host_tool_result", "id": frame["id"], "result": result})
+        refusal = agent.wait_event("response", start, success=False)
+        assert refusal["command"] == "host_tool_result"
+        assert "result" in refusal["error"]
     server.answers("fine")
     agent.send({"type": "host_tool_result", "id": frame["id"], "result": says("done")})
     agent.wait_end()

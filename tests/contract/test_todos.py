@@ -61,9 +61,9 @@ def test_a_second_plan_replaces_the_first_and_an_empty_one_clears(host: RpcProce
 
 
 @proves("todos.refused")
-@pytest.mark.parametrize(
-    ("phases", "field"),
-    [
+def test_a_plan_of_the_wrong_shape_is_refused_and_changes_nothing(agent: RpcProcess) -> None:
+    agent.ask("set_todos", phases=PLAN)
+    wrong: list[tuple[Any, str]] = [
         (None, "phases"),
         ("x", "phases"),
         ([{"name": "A"}], "tasks"),
@@ -71,12 +71,10 @@ def test_a_second_plan_replaces_the_first_and_an_empty_one_clears(host: RpcProce
         ([{"name": "A", "tasks": [{"content": 1}]}], "content"),
         ([{"name": "A", "tasks": [{"content": "x", "status": "blocked"}]}], "status"),
         ([{"content": "flat", "status": "pending"}], "name"),
-    ],
-)
-def test_a_plan_of_the_wrong_shape_is_refused_and_changes_nothing(agent: RpcProcess, phases: Any, field: str) -> None:
-    agent.ask("set_todos", phases=PLAN)
-    assert field in agent.refused("set_todos", phases=phases)
-    assert plan(agent) == PLAN
+    ]
+    for phases, field in wrong:
+        assert field in agent.refused("set_todos", phases=phases)
+        assert plan(agent) == PLAN
 
 
 @proves("xcsh/event.todo_reminder", "xcsh/event.todo_reminder_limit", "todos.one_end", dialects=("pi", "omp", "xcsh"))

@@ -103,23 +103,25 @@ def proofs() -> list[Proof]:
         constants = _constants(body)
         for node in body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                found.append(_proof(f"{path.name}::{node.name}", node, constants))
+                found += _proofs(f"{path.name}::{node.name}", node, constants)
     return found
 
 
-def _proof(name: str, node: ast.FunctionDef | ast.AsyncFunctionDef, constants: dict[str, Any]) -> Proof:
-    ids: list[str] = []
-    dialects: set[str] = set()
+def _proofs(name: str, node: ast.FunctionDef | ast.AsyncFunctionDef, constants: dict[str, Any]) -> list[Proof]:
+    """One for each declaration; an empty one for a test that declares nothing."""
+    found = []
     for call in node.decorator_list:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "proves":
+            ids: list[str] = []
             for argument in call.args:
                 if isinstance(argument, ast.Starred):
                     ids += _value(argument.value, constants)
                 else:
                     ids.append(_value(argument, constants))
             given = next((word.value for word in call.keywords if word.arg == "dialects"), None)
-            dialects |= {"pi"} if given is None else set(_value(given, constants))
-    return Proof(name, tuple(ids), tuple(sorted(dialects)))
+            dialects = ("pi",) if given is None else tuple(_value(given, constants))
+            found.append(Proof(name, tuple(ids), dialects))
+    return found or [Proof(name, (), ())]
 
 
 def _constants(body: list[ast.stmt]) -> dict[str, Any]:

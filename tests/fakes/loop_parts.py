@@ -23,6 +23,7 @@ from pigeon.wire.inference import (
     ToolSpec,
 )
 from pigeon.wire.messages import AssistantMessage, Message, StopReason, UserMessage
+from pigeon.wire.model import Model
 from pigeon.wire.usage import zero_usage
 
 Script = list[Delta | Callable[[], Awaitable[object]] | Exception]
@@ -139,6 +140,9 @@ class Owner:
         self.at_break: Callable[[], object] = lambda: None
         self.crashes: list[Exception] = []
 
+    def model(self) -> Model:
+        return a_model()
+
     async def request(self) -> ModelRequest:
         if self.crashes:
             raise self.crashes.pop()
@@ -212,4 +216,3 @@ def called(*named: tuple[str, dict[str, Any]], stop: StopReason = "toolUse") -> 
         stop_reason=stop,
         timestamp=1,
     )
-

@@ -47,13 +47,17 @@ def _types(schema: Schema) -> list[str]:
     return list(declared) if isinstance(declared, list) else []
 
 
-def _accepts_null(schema: Schema) -> bool:
+def _accepts_null(schema: Schema | bool) -> bool:
+    if isinstance(schema, bool):
+        return schema
     if not schema or "null" in _types(schema) or schema.get("const", 0) is None or None in schema.get("enum", []):
         return True
     return any(_accepts_null(branch) for key in ("anyOf", "oneOf") for branch in schema.get(key, []))
 
 
-def _without_optional_nulls(value: Any, schema: Schema) -> Any:
+def _without_optional_nulls(value: Any, schema: Schema | bool) -> Any:
+    if isinstance(schema, bool):
+        return value
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         return [_without_optional_nulls(item, schema["items"]) for item in value]
     if not isinstance(value, dict):
@@ -69,7 +73,9 @@ def _without_optional_nulls(value: Any, schema: Schema) -> Any:
     return kept
 
 
-def _coerced(value: Any, schema: Schema) -> Any:
+def _coerced(value: Any, schema: Schema | bool) -> Any:
+    if isinstance(schema, bool):
+        return value
     for branch in schema.get("allOf", []):
         value = _coerced(value, branch)
     branches = schema.get("anyOf") or schema.get("oneOf")
@@ -143,7 +149,7 @@ def _to_number(value: Any, wanted: str) -> Any:
         return 0
     if isinstance(value, bool):
         return int(value)
-    if isinstance(value, str) and value.strip():
+    if isinstance(value, str) and value.strip() and "_" not in value:
         try:
             number = float(value)
         except ValueError:
@@ -164,7 +170,11 @@ def _to_string(value: Any) -> Any:
     return _UNCHANGED
 
 
-def _errors(value: Any, schema: Schema, path: str) -> Any:
+def _errors(value: Any, schema: Schema | bool, path: str) -> Any:
+    if isinstance(schema, bool):
+        if not schema:
+            yield path, "is not allowed"
+        return
     types = [name for name in _types(schema) if name in _CHECKS]
     if types and not any(_CHECKS[name](value) for name in types):
         yield path, f"must be {' or '.join(types)}"

@@ -34,13 +34,14 @@ class _Block:
 
 
 class Fold:
-    """One answer as it grows."""
+    """One answer as it grows; `incomplete` names the calls whose arguments were cut off."""
 
     def __init__(self, model: Model, timestamp: int) -> None:
         self._model = model
         self._timestamp = timestamp
         self._blocks: list[_Block] = []
         self.usage: Usage = zero_usage()
+        self.incomplete: set[str] = set()
 
     def opened(self, delta: BlockOpened) -> StreamEvent:
         """A block begins."""
@@ -74,10 +75,13 @@ class Fold:
             redacted = True if delta.redacted else ABSENT
             block.done = ThinkingContent(thinking=text, thinking_signature=delta.signature, redacted=redacted)
             return ThinkingEnd(content_index=delta.index, content=text)
+        arguments, complete = parse_arguments(text)
+        if not complete:
+            self.incomplete.add(block.opened.call_id)
         call = ToolCall(
             id=block.opened.call_id,
             name=block.opened.name,
-            arguments=parse_arguments(text),
+            arguments=arguments,
             thought_signature=delta.signature,
         )
         block.done = call

@@ -11,6 +11,7 @@ from pigeon.wire.content import ToolCall
 from pigeon.wire.events import Outbound, StreamEvent, ToolOutcome
 from pigeon.wire.inference import Delta, Failure, ModelRequest, ToolSpec
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, UserMessage
+from pigeon.wire.model import Model
 
 Publish = Callable[[Outbound], Awaitable[None]]
 ToolMode = Literal["ordered", "parallel", "sequential"]
@@ -119,6 +120,10 @@ class Conduct(Protocol):
 
     async def request(self) -> ModelRequest:
         """The next request: context, tools, model and thinking as they are now."""
+        ...
+
+    def model(self) -> Model:
+        """The model that is asked."""
         ...
 
     def watch(self) -> Watch | None:

@@ -56,8 +56,7 @@ class Run:
 
     async def _crashed(self, error: Exception) -> RunResult:
         """A defect of ours must not look like a hang: the run still ends, and says why."""
-        model = (await self._conduct.request()).model
-        answer = Fold(model, self._now()).message(
+        answer = Fold(self._conduct.model(), self._now()).message(
             "aborted" if self._stopped() else "error", error=f"Internal error: {type(error).__name__}: {error}"
         )
         await self._publish(MessageStart(message=answer))
@@ -107,7 +106,7 @@ class Run:
             batch = ToolBatch(self._conduct, self._feed, self._gate, self._publish, self._now, scope)
             if answer.stop_reason not in ("error", "aborted"):
                 await self._conduct.answered(answer)
-                results = await batch.run(answer)
+                results = await batch.run(answer, stream.incomplete)
                 self._added.extend(results)
         finally:
             scope.close()

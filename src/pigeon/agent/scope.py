@@ -71,15 +71,26 @@ class Scope:
         task = asyncio.current_task()
         assert task is not None
         key = object()
-        self._callbacks[key] = task.cancel
+        interrupted = False
+
+        def interrupt() -> None:
+            nonlocal interrupted
+            interrupted = True
+            task.cancel()
+
+        self._callbacks[key] = interrupt
         try:
             return await awaitable
         except asyncio.CancelledError:
-            if self.cancelled and task.uncancel() == 0:
-                raise Aborted from None
+            if interrupted:
+                interrupted = False
+                if task.uncancel() == 0:
+                    raise Aborted from None
             raise
         finally:
             self._callbacks.pop(key, None)
+            if interrupted:
+                task.uncancel()
 
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run work that may be deaf: after cancellation it gets a grace, then is cancelled, then abandoned."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from pigeon.agent.arguments import checked_arguments
 from pigeon.agent.protocols import Conduct, Feed, Gate, Publish, Tool, ToolMode
@@ -25,6 +25,11 @@ SKIPPED = "Skipped due to queued user message."
 CUT_OFF = (
     'Tool call "{name}" was not executed: the response hit the output token limit, so its arguments may be '
     "truncated. Re-issue the tool call with complete arguments."
+)
+
+INCOMPLETE = (
+    'Tool call "{name}" was not executed: its arguments are not complete JSON, so part of them may be missing. '
+    "Re-issue the tool call with complete arguments."
 )
 
 
@@ -83,13 +88,15 @@ class ToolBatch:
         self._scope = scope
         self._terminated: list[bool] = []
 
-    async def run(self, answer: AssistantMessage) -> list[ToolResultMessage]:
-        """All results, in the order of the calls."""
+    async def run(self, answer: AssistantMessage, incomplete: Set[str] = frozenset()) -> list[ToolResultMessage]:
+        """All results, in the order of the calls; calls in `incomplete` are refused, not run on what was salvaged."""
         calls = [block for block in answer.content if isinstance(block, ToolCall)]
         results: list[ToolResultMessage] = []
         tools = self._conduct.tools()
         for group in grouped(calls, tools, self._conduct.tool_mode()):
-            ended = await self._run_group(group, tools, answer.stop_reason == "length")
+            refused = {call.id: CUT_OFF for call in group if answer.stop_reason == "length"}
+            refused.update({call.id: INCOMPLETE for call in group if call.id in incomplete and call.id not in refused})
+            ended = await self._run_group(group, tools, refused)
             for call, end in zip(group, ended, strict=True):
                 results.append(await self._report(call, end))
         return results
@@ -99,7 +106,7 @@ class ToolBatch:
         """True if every call of the batch asked for the run to end."""
         return bool(self._terminated) and all(self._terminated)
 
-    async def _run_group(self, group: list[ToolCall], tools: dict[str, Tool], cut_off: bool) -> list[Ended]:
+    async def _run_group(self, group: list[ToolCall], tools: dict[str, Tool], refused: dict[str, str]) -> list[Ended]:
         ended: list[Ended | None] = [None] * len(group)
         running: dict[int, asyncio.Task[None]] = {}
 
@@ -109,7 +116,7 @@ class ToolBatch:
         for index, call in enumerate(group):
             await self._publish(ToolExecutionStart(tool_call_id=call.id, tool_name=call.name, args=call.arguments))
             try:
-                self._must_not_skip(call, cut_off)
+                self._must_not_skip(call, refused)
                 tool, arguments = await self._prepared(call, tools)
             except Exception as error:
                 ended[index] = await self._announce_end(call, failure_of(error))
@@ -119,10 +126,10 @@ class ToolBatch:
             await asyncio.gather(*running.values())
         return [end for end in ended if end is not None]
 
-    def _must_not_skip(self, call: ToolCall, cut_off: bool) -> None:
+    def _must_not_skip(self, call: ToolCall, refused: dict[str, str]) -> None:
         self._scope.check()
-        if cut_off:
-            raise ToolFailed(CUT_OFF.format(name=call.name))
+        if call.id in refused:
+            raise ToolFailed(refused[call.id].format(name=call.name))
         if self._conduct.interrupts() and self._feed.steering_waits():
             raise ToolFailed(SKIPPED)
 

@@ -52,6 +52,11 @@ class Answer:
         self.failure: Failure | None = None
         self.cut = False
 
+    @property
+    def incomplete(self) -> set[str]:
+        """Calls whose arguments were cut off."""
+        return self._fold.incomplete
+
     async def stream(self, provider: Provider, scope: Scope) -> AssistantMessage:
         """Run the request to its end. Never raises for a failing provider."""
         finished: Finished | None = None

@@ -122,8 +122,9 @@ def parse(arguments: list[str]) -> Options:
     known, messages = _without_messages(arguments)
     options = Options()
     _, unknown = parser().parse_known_args(known, options)
-    options.messages = [*options.messages, *messages]
-    options.unknown = unknown
+    words = [word for word in unknown if not word.startswith("-")]
+    options.messages = [*options.messages, *words, *messages]
+    options.unknown = [word for word in unknown if word.startswith("-")]
     options.arguments = known
     if options.mode is not None and options.mode not in MODES:
         raise StartupError(f'Invalid mode "{options.mode}". Valid values: text, json, rpc')

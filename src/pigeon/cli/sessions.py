@@ -41,16 +41,19 @@ def journal_of(options: Options, shelf: Shelf, cwd: str) -> Journal:
     """The conversation that the options name, or a new one; raises `StartupError` if that cannot be."""
     _check(options)
     try:
+        if options.no_session:
+            return shelf.new(cwd, session_id=options.session_id)
         if options.fork:
             return _forked(_found(options.fork, shelf), shelf, cwd, options.session_id)
         if options.session or options.resume:
             return shelf.open(_found(options.session or options.resume, shelf), cwd)
-        if options.session_id and not options.no_session:
+        if options.session_id:
             known = catalog.resolve(options.session_id, shelf.folder, shelf.folder)
             if known is not None and (catalog.header_of(known[0]) or {}).get("id") == options.session_id:
                 return shelf.open(known[0], cwd)
-        if vars(options)["continue"] and not options.no_session:
-            path = catalog.newest(shelf.folder, cwd if options.session_dir else None)
+        if vars(options)["continue"]:
+            shared = os.path.dirname(shelf.folder) != shelf.everywhere
+            path = catalog.newest(shelf.folder, cwd if shared else None)
             if path is not None:
                 return shelf.open(path, cwd)
     except Refusal as error:

@@ -6,10 +6,10 @@ Objects merge key by key, everything else is replaced. Keys that decide about tr
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
-from pigeon.config.settings import Settings, read_raw, settings_of
+from pigeon.config.settings import Settings, fitting, read_raw, settings_of
 
 USERS_ONLY = ("defaultProjectTrust", "httpProxy", "keepProviderKeys", "permissions")
 
@@ -28,10 +28,10 @@ class Layers:
         """The permission rules of the user, as they stand in the file."""
         return self._user.get("permissions")
 
-    def add_project(self, folders: Iterable[str]) -> Settings:
-        """Read the project's settings too; only for a project that is trusted."""
+    def add_project(self, folders: Sequence[str]) -> Settings:
+        """Read the project's settings too, the first folder's on top; only for a project that is trusted."""
         layers = [(self._path, self._user)]
-        for folder in folders:
+        for folder in reversed(folders):
             path = os.path.join(folder, "settings.json")
             raw, problems = read_raw(path)
             self.problems.extend(problems)
@@ -44,9 +44,10 @@ class Layers:
     def _checked(self, layers: list[tuple[str, dict[str, Any]]]) -> Settings:
         merged: dict[str, Any] = {}
         for path, raw in layers:
-            found = [f"{path}: {problem}" for problem in settings_of(raw)[1]]
+            fits, wrong = fitting(raw)
+            found = [f"{path}: {problem}" for problem in wrong]
             self.problems.extend(problem for problem in found if problem not in self.problems)
-            merged = deep_merged(merged, raw)
+            merged = deep_merged(merged, fits)
         return settings_of(merged)[0]
 
 
@@ -61,8 +62,10 @@ def deep_merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def _joined(one: Any, other: Any) -> Any:
     """Permission rules of two files together: lists are put behind each other, so that no rule gets lost."""
-    if not isinstance(one, dict) or not isinstance(other, dict):
+    if one is None or other is None:
         return one if other is None else other
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return one if isinstance(one, dict) else other
     joined = dict(one)
     for key, value in other.items():
         both = isinstance(joined.get(key), list) and isinstance(value, list)

@@ -6,7 +6,7 @@ never written back.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -15,8 +15,6 @@ from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.commands import InterruptMode, QueueMode
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.model import ThinkingLevel
-
-_R = TypeVar("_R", bound=Struct)
 
 
 class Group(Struct, frozen=True, rename="camel"):
@@ -113,23 +111,18 @@ def read_raw(path: str) -> tuple[dict[str, Any], list[str]]:
 
 def settings_of(raw: dict[str, Any]) -> tuple[Settings, list[str]]:
     """Settings from an object, without the keys that do not fit, and what was wrong with those."""
-    return _lenient(raw, Settings)
+    kept, problems = fitting(raw)
+    return codec.convert(kept, Settings), problems
 
 
-def _lenient(value: dict[str, Any], kind: type[_R]) -> tuple[_R, list[str]]:
-    """The record, without the keys that do not fit."""
+def fitting(raw: dict[str, Any], kind: type[Struct] = Settings) -> tuple[dict[str, Any], list[str]]:
+    """The part of an object that fits, key by key, and what was wrong with the rest."""
     problems: list[str] = []
-    nested: dict[str, type[Group]] = {
-        "compaction": CompactionSettings,
-        "retry": RetrySettings,
-        "images": ImageSettings,
-        "tasks": TaskSettings,
-    }
     kept: dict[str, Any] = {}
-    for key, item in value.items():
-        if kind is Settings and key in nested and isinstance(item, dict):
-            record, inner = _lenient(item, nested[key])
-            kept[key] = codec.to_plain(record)
+    for key, item in raw.items():
+        group = _GROUPS.get(key) if kind is Settings else None
+        if group is not None and isinstance(item, dict):
+            kept[key], inner = fitting(item, group)
             problems.extend(f"{key}.{problem}" for problem in inner)
             continue
         try:
@@ -138,4 +131,12 @@ def _lenient(value: dict[str, Any], kind: type[_R]) -> tuple[_R, list[str]]:
             problems.append(f"{key} is ignored: {error}")
         else:
             kept[key] = item
-    return codec.convert(kept, kind), problems
+    return kept, problems
+
+
+_GROUPS: dict[str, type[Group]] = {
+    "compaction": CompactionSettings,
+    "retry": RetrySettings,
+    "images": ImageSettings,
+    "tasks": TaskSettings,
+}

@@ -14,6 +14,7 @@ from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.inference import Failure
 
+LONG_WAIT_MS = 60_000
 MAX_BODY_CHARS = 4000
 Style = Literal["body", "message"]
 
@@ -137,8 +138,9 @@ def from_response(status: int, headers: Mapping[str, str], body: bytes, style: S
     shown = said if style == "message" and said else _page_title(text) or text
     should = headers.get("x-should-retry")
     delay = retry_after(headers)
+    patience = f" (the provider asks to wait {delay // 1000} s)" if delay is not None and delay > LONG_WAIT_MS else ""
     return classified(
-        f"{status} {shown}" if shown else f"{status} (no body)",
+        (f"{status} {shown}" if shown else f"{status} (no body)") + patience,
         status=status,
         code=code_of(error),
         text=f"{said}\n{text}",
@@ -164,6 +166,8 @@ def from_event(error: Any, shown: str) -> Failure:
 def from_exception(error: BaseException) -> Failure:
     """A request that failed below HTTP: name resolution, connection, TLS, a broken transfer."""
     name = type(error).__name__
+    if name in _OUR_OWN:
+        return Failure(message=_OUR_OWN[name], code="bad_request")
     reason = str(error).strip()
     cause = error.__cause__ or error.__context__
     if not reason and cause is not None:
@@ -176,6 +180,11 @@ def from_exception(error: BaseException) -> Failure:
     return Failure(message=f"{lead}: {reason or name}", code=code, retryable=retryable)
 
 
+# These quote what could not be sent, which may be a key.
+_OUR_OWN = {
+    "LocalProtocolError": "The request cannot be sent: a header has an illegal value. Check apiKey and headers.",
+    "UnicodeEncodeError": "The request cannot be sent: a header has a letter outside ASCII. Check apiKey and headers.",
+}
 _TRANSPORT = {
     "ConnectError": ("Connection failed", "connection_failed", True),
     "ConnectTimeout": ("Connection timed out", "connection_timeout", True),

@@ -145,12 +145,15 @@ class ModelRegistry:
         if stored is not None:
             own = {name: value for name, value in (stored.get("env") or {}).items() if isinstance(value, str)}
         key, bearer = await self._key(provider, stored, own)
+        key = key.strip()
+        _require_sendable(key, f"The API key for {model.reference}")
         place = self._provider(provider)
         headers: Headers = {}
         for name, value in {**place.headers, **place.model_headers.get(model.id, {})}.items():
             resolved = None if value is None else await self._values.resolve(value, own)
             if value is None or resolved is not None:
-                headers[name.lower()] = resolved
+                headers[name.lower()] = None if resolved is None else resolved.strip()
+                _require_sendable(resolved or "", f'The header "{name}" of {model.reference}')
         if key and self._entries.get(provider, {}).get("authHeader"):
             headers.setdefault("authorization", f"Bearer {key}")
         if not key and not any(headers.get(name) for name in _AUTH_HEADERS):
@@ -218,3 +221,13 @@ class ModelRegistry:
         except Unusable as error:
             self._problems[provider] = f'Provider "{provider}" in models.json is left out: {error}'
             return composed(provider, built_in, {})
+
+
+def _require_sendable(value: str, what: str) -> None:
+    """A header cannot carry everything; the text says which value is meant and never shows it."""
+    text = value.strip()
+    if not text.isascii() or not (text.isprintable() or not text):
+        raise NoKey(
+            f"{what} contains a character that cannot be sent in a header (a line break, a control character or a "
+            "letter outside ASCII). Correct it where it is set: environment, auth.json or models.json"
+        )

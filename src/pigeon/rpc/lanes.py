@@ -46,10 +46,10 @@ class Lanes:
         """Take a job; it may be finished when this returns."""
         if job.command.lane != "session":
             self._begin(job, None)
-        elif self._busy:
-            self._waiting.append(job)
-        else:
-            self._next(job)
+            return
+        self._waiting.append(job)
+        if not self._busy:
+            self._turn_over()
 
     def withdraw(self, kinds: tuple[type[Command], ...], reason: Exception) -> None:
         """Finish waiting jobs of these kinds with a failure; they never start."""
@@ -64,27 +64,24 @@ class Lanes:
         while self._open:
             await asyncio.wait(set(self._open))
 
-    def _next(self, job: Job) -> None:
-        self._busy = True
-        self._begin(job, self._turn_over)
-
     def _turn_over(self) -> None:
         self._busy = False
         while self._waiting and not self._busy:
-            self._next(self._waiting.popleft())
+            self._busy = True
+            self._busy = self._begin(self._waiting.popleft(), self._turn_over)
 
-    def _begin(self, job: Job, after: Callable[[], None] | None) -> None:
+    def _begin(self, job: Job, after: Callable[[], None] | None) -> bool:
+        """True if the job goes on by itself; then `after` is called when it has finished."""
         try:
             result = job.start()
         except Exception as error:
-            job.finish(None, error)
-        else:
-            if inspect.isawaitable(result):
-                self._keep(self._await(job, result, after))
-                return
-            job.finish(result, None)
-        if after is not None:
-            after()
+            self._finish(job, None, error)
+            return False
+        if inspect.isawaitable(result):
+            self._keep(self._await(job, result, after))
+            return True
+        self._finish(job, result, None)
+        return False
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -95,8 +92,16 @@ class Lanes:
         try:
             data = await result
         except Exception as error:
-            job.finish(None, error)
+            self._finish(job, None, error)
         else:
-            job.finish(data, None)
+            self._finish(job, data, None)
         if after is not None:
             after()
+
+    @staticmethod
+    def _finish(job: Job, data: Any, error: Exception | None) -> None:
+        """An answer that cannot be given is a failure of that command, never the end of its lane."""
+        try:
+            job.finish(data, error)
+        except Exception as trouble:
+            job.finish(None, trouble)

@@ -48,7 +48,7 @@ class Held:
 
 
 class Outbox:
-    """Everything that leaves the process goes through here, in the order of the calls."""
+    """Everything that leaves the process goes through here; events in their order, answers as soon as there are any."""
 
     def __init__(self, writer: Writer, dialect: Dialect) -> None:
         self._writer = writer

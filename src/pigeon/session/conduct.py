@@ -17,6 +17,7 @@ from pigeon.wire.commands import InterruptMode
 from pigeon.wire.errors import Aborted
 from pigeon.wire.inference import Failure, ModelRequest
 from pigeon.wire.messages import AssistantMessage, Message
+from pigeon.wire.model import Model
 
 _T = TypeVar("_T")
 
@@ -27,12 +28,14 @@ class Conduct:
     def __init__(
         self,
         request: Callable[[], Awaitable[ModelRequest]],
+        model: Callable[[], Model],
         parts: Parts,
         retry: Retry,
         compaction: Compaction,
         activity: Activity,
     ) -> None:
         self._request = request
+        self._model = model
         self._parts = parts
         self._retry = retry
         self._compaction = compaction
@@ -47,6 +50,10 @@ class Conduct:
     async def request(self) -> ModelRequest:
         """The next request."""
         return await self._request()
+
+    def model(self) -> Model:
+        """The model that is asked."""
+        return self._model()
 
     def tools(self) -> dict[str, Tool]:
         """The tools that can be called now."""

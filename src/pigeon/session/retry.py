@@ -99,6 +99,6 @@ class Retry:
             await self._publish(EntryAppended(entry=entry))
 
     def _delay(self, failure: Failure) -> int:
-        if failure.retry_after_ms is not None:
+        if failure.retry_after_ms is not None and failure.retry_after_ms > 0:
             return failure.retry_after_ms
         return min(self.policy.base_delay_ms << self._attempt, self.policy.max_delay_ms)

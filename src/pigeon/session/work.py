@@ -22,8 +22,9 @@ from pigeon.session.summaries import Summariser
 from pigeon.session.todos import Todos
 from pigeon.wire.answers import Compacted, Navigated
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.errors import Aborted
+from pigeon.wire.errors import Aborted, Refusal
 from pigeon.wire.inference import ModelRequest
+from pigeon.wire.model import Model
 
 LOCALE = "The user's locale is {}. Answer in its language unless you are asked for another one."
 
@@ -47,7 +48,7 @@ class Work:
         self.navigation = Navigation(lambda: current.journal, models, self.summariser)
         self.rules = StreamRules(lambda: parts.rules(current.journal.cwd), bus.publish, parts.now, parts.report)
         self.reminders = Reminders(todos, bus.publish, parts.now)
-        self.conduct = Conduct(self._request, parts, self.retry, self.compaction, self.activity)
+        self.conduct = Conduct(self._request, self._model, parts, self.retry, self.compaction, self.activity)
         self.conduct.rules = self.rules
         self.conduct.reminders = self.reminders
         self.runs = Runs(self._run, self.conduct, queue, bus, self.activity, self.retry, self.compaction)
@@ -97,13 +98,16 @@ class Work:
         self.conduct.scope = scope
         return Run(parts.provider, self.conduct, self._queue, self._bus.publish, scope, parts.now, parts.gate)
 
+    def _model(self) -> Model:
+        if self._models.model is None:
+            raise Refusal("No model selected")
+        return self._models.model
+
     async def _request(self) -> ModelRequest:
-        model = self._models.model
-        assert model is not None
         context = self._current.context
         messages = model_messages(await self.conduct.unless_stopped(self._parts.hooks.context(context), context))
         return ModelRequest(
-            model=model,
+            model=self._model(),
             system_prompt=self.conduct.prompt_of_run or self.system_prompt(),
             messages=without_images(messages) if self.block_images else messages,
             tools=self._parts.toolset.specs(),

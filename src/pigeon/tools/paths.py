@@ -11,12 +11,17 @@ from pigeon.wire.errors import ToolFailed
 _ODD_SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _BEFORE_MERIDIEM = re.compile(r" (AM|PM)\b", re.IGNORECASE)
 
+_PROCESS_MEMORY = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv)")
+
 
 def resolved(path: str, cwd: str) -> str:
     """The absolute path that is meant: as written if that exists, else with a leading `@` and odd spaces put right."""
     checked(path)
     literal = _absolute(path, cwd)
     plain = _absolute(_plain(path), cwd)
+    for candidate in (literal, plain):
+        if _PROCESS_MEMORY.fullmatch(os.path.realpath(candidate)):
+            raise ToolFailed(f"{path} shows the memory or environment of a process, which may hold keys.")
     if literal == plain or os.path.lexists(literal):
         return literal
     if not os.path.lexists(plain) and _has_own_folder(path, literal):

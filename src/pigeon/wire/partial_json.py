@@ -47,6 +47,11 @@ class GrowingJson:
         return bytes(self._safe) + self._closers
 
     @property
+    def complete(self) -> bool:
+        """True if the text is one whole value, after repairs."""
+        return self._expect == "end" and not self._broken
+
+    @property
     def prefix(self) -> bytearray:
         """The bytes that are final; do not change them."""
         return self._safe
@@ -198,17 +203,19 @@ class GrowingJson:
         self._closers = b'"' + closers if self._expect == "string" else closers
 
 
-def parse_arguments(text: str) -> dict[str, Any]:
-    """The arguments of a finished tool call; `{}` when nothing can be saved."""
+def parse_arguments(text: str) -> tuple[dict[str, Any], bool]:
+    """The arguments of a finished tool call, and whether the text was complete; `{}` when nothing can be saved."""
     if not text.strip():
-        return {}
+        return {}, True
+    complete = True
     try:
         value = codec.decode(text)
     except BadRecord:
         growing = GrowingJson()
         growing.feed(text)
+        complete = growing.complete
         try:
             value = codec.decode(growing.closed())
         except BadRecord:
-            return {}
-    return value if isinstance(value, dict) else {}
+            return {}, False
+    return (value, complete) if isinstance(value, dict) else ({}, False)

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pigeon.config.layers import USERS_ONLY, Layers, deep_merged
+from pigeon.config.settings import Settings
+from pigeon.wire.base import ABSENT
+
+OBJECTS = st.recursive(
+    st.integers(0, 3) | st.lists(st.integers(0, 3), max_size=2),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+LAYER = st.dictionaries(st.sampled_from("abc"), OBJECTS, max_size=3)
+
+
+class Files:
+    """The user's folder and two of a project."""
+
+    def __init__(self, root: Path) -> None:
+        self.user, self.one, self.two = (root / name for name in ("user", "one", "two"))
+        for folder in (self.user, self.one, self.two):
+            folder.mkdir()
+
+    def put(self, folder: Path, value: Any) -> None:
+        (folder / "settings.json").write_text(value if isinstance(value, str) else json.dumps(value))
+
+    def layers(self, user: Any = None, one: Any = None, two: Any = None) -> Layers:
+        for folder, value in ((self.user, user), (self.one, one), (self.two, two)):
+            if value is not None:
+                self.put(folder, value)
+        made = Layers(str(self.user))
+        if one is not None or two is not None:
+            made.add_project([str(self.one), str(self.two)])
+        return made
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def test_without_files_everything_is_as_by_default(files: Files) -> None:
+    layers = files.layers()
+    assert layers.settings == Settings()
+    assert layers.problems == []
+    assert (layers.user_permissions, layers.project_permissions) == (None, None)
+
+
+def test_the_project_counts_only_when_somebody_vouches_for_it(files: Files) -> None:
+    files.put(files.one, {"steeringMode": "all"})
+    layers = files.layers({"followUpMode": "all"})
+    assert (layers.settings.steering_mode, layers.settings.follow_up_mode) == ("one-at-a-time", "all")
+    layers.add_project([str(files.one)])
+    assert (layers.settings.steering_mode, layers.settings.follow_up_mode) == ("all", "all")
+
+
+def test_objects_merge_key_by_key_and_the_rest_is_replaced(files: Files) -> None:
+    layers = files.layers(
+        {"compaction": {"reserveTokens": 1, "enabled": False}, "defaultTools": ["read", "bash"]},
+        {"compaction": {"reserveTokens": 2}, "defaultTools": ["read"]},
+        {"compaction": {"keepRecentTokens": 3}},
+    )
+    compaction = layers.settings.compaction
+    assert (compaction.reserve_tokens, compaction.keep_recent_tokens, compaction.enabled) == (2, 3, False)
+    assert layers.settings.default_tools == ["read"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "field"),
+    [
+        ("defaultProjectTrust", "always", "default_project_trust"),
+        ("keepProviderKeys", True, "keep_provider_keys"),
+        ("permissions", {"allow": ["bash"]}, "permissions"),
+    ],
+)
+def test_a_project_does_not_decide_what_is_the_users_alone(files: Files, key: str, value: Any, field: str) -> None:
+    assert key in USERS_ONLY
+    layers = files.layers({}, {key: value, "steeringMode": "all"})
+    assert getattr(layers.settings, field) == getattr(Settings(), field)
+    assert layers.settings.steering_mode == "all"
+    assert getattr(files.layers({key: value}, {}).settings, field) == value
+
+
+def test_a_project_does_not_take_away_what_the_user_said(files: Files) -> None:
+    layers = files.layers({"permissions": {"deny": ["bash"]}}, {"permissions": {"deny": []}})
+    assert layers.settings.permissions == {"deny": ["bash"]}
+    assert layers.user_permissions == {"deny": ["bash"]}
+    assert layers.project_permissions == {"deny": []}
+
+
+def test_permissions_of_two_project_files_are_joined(files: Files) -> None:
+    layers = files.layers(
+        {},
+        {"permissions": {"deny": ["a"], "ask": ["x"]}},
+        {"permissions": {"deny": ["b"], "default": "ask"}},
+    )
+    assert layers.project_permissions == {"deny": ["b", "a"], "ask": ["x"], "default": "ask"}
+
+
+@pytest.mark.parametrize("place", ["one", "two"])
+def test_permissions_of_one_project_file_stand_alone(files: Files, place: str) -> None:
+    layers = files.layers({}, **{"one": {}, "two": {}, place: {"permissions": {"deny": ["a"]}}})
+    assert layers.project_permissions == {"deny": ["a"]}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", "\ufeff[", '"x"'])
+def test_a_file_that_holds_no_object_is_told_once_and_left_alone(files: Files, text: str) -> None:
+    layers = files.layers(text, {"steeringMode": "all"})
+    path = files.user / "settings.json"
+    assert len(layers.problems) == 1
+    assert str(path) in layers.problems[0]
+    assert layers.settings.steering_mode == "all"
+    assert path.read_text() == text
+
+
+def test_a_byte_order_mark_is_no_mistake(files: Files) -> None:
+    layers = files.layers("\ufeff" + json.dumps({"steeringMode": "all"}))
+    assert (layers.settings.steering_mode, layers.problems) == ("all", [])
+
+
+def test_a_wrong_value_is_told_with_its_file_and_key_and_the_others_count(files: Files) -> None:
+    layers = files.layers(
+        {"steeringMode": 5, "followUpMode": "all", "retry": {"maxRetries": "many", "baseDelayMs": 7}}, {"images": 3}
+    )
+    assert layers.settings.follow_up_mode == "all"
+    assert (layers.settings.retry.base_delay_ms, layers.settings.retry.max_retries) == (7, 3)
+    keys = [problem.split(" is ignored")[0].split(": ")[-1] for problem in layers.problems]
+    assert keys == ["steeringMode", "retry.maxRetries", "images"]
+    assert [str(files.one) in problem for problem in layers.problems] == [False, False, True]
+
+
+def test_keys_that_nobody_knows_are_no_mistake(files: Files) -> None:
+    assert files.layers({"theme": "dark", "terminal": {"showImages": True}}).problems == []
+
+
+def test_a_wrong_value_of_the_project_leaves_the_users_in_force(files: Files) -> None:
+    layers = files.layers(
+        {"steeringMode": "all", "compaction": {"reserveTokens": 5}},
+        {"steeringMode": 5, "compaction": {"reserveTokens": "x"}},
+    )
+    assert (layers.settings.steering_mode, layers.settings.compaction.reserve_tokens) == ("all", 5)
+
+
+def test_broken_permissions_do_not_replace_good_ones(files: Files) -> None:
+    layers = files.layers({}, {"permissions": {"deny": ["a"]}}, {"permissions": "none"})
+    assert layers.project_permissions != "none"
+
+
+def test_a_folder_that_cannot_be_read_is_told(files: Files) -> None:
+    (files.user / "settings.json").mkdir()
+    layers = files.layers()
+    assert "cannot be read" in layers.problems[0]
+    assert layers.settings.session_dir is ABSENT
+
+
+@given(LAYER, LAYER)
+def test_merging_changes_neither_and_the_upper_one_counts(under: dict[str, Any], over: dict[str, Any]) -> None:
+    before = json.dumps([under, over])
+    merged = deep_merged(under, over)
+    assert json.dumps([under, over]) == before
+    assert set(merged) == {*under, *over}
+    assert deep_merged(merged, over) == merged
+    for key, value in over.items():
+        assert isinstance(value, dict) or merged[key] == value

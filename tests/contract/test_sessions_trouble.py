@@ -1,0 +1,159 @@
+"""Sessions when things go wrong around them: another process, a kill, a full disk, a folder that is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.contract_manifest import proves
+from fakes.model_server import Call, ModelServer
+from fakes.rpc_process import RpcProcess, Start
+from fakes.rpc_story import ended, text_of
+
+Record = dict[str, Any]
+
+
+def lines_of(file: str | Path) -> list[Record]:
+    return [json.loads(line) for line in Path(file).read_bytes().split(b"\n") if line]
+
+
+def talk(agent: RpcProcess, server: ModelServer, *messages: str) -> Path:
+    for message in messages:
+        server.answers(f"answer {message}")
+        agent.run(message)
+    return Path(agent.ask("get_state")["sessionFile"])
+
+
+def notices(agent: RpcProcess, start: int = 0) -> list[str]:
+    found = agent.since(start, "extension_ui_request")
+    return [record["message"] for record in found if record["method"] == "notify"]
+
+
+@proves("session.in_use", "session.in_use_start", "session.stale_lock")
+def test_a_second_process_is_refused_and_a_dead_one_is_no_hindrance(
+    start: Start, server: ModelServer, tmp_path: Path
+) -> None:
+    first = start(keeps=True)
+    file = talk(first, server, "one")
+    before = file.read_bytes()
+    second = start(keeps=True)
+    own = second.ask("get_state")
+    began = time.monotonic()
+    assert second.refused("switch_session", sessionPath=str(file)) == f"Session is in use by another process: {file}"
+    assert time.monotonic() - began < 0.1
+    assert second.ask("get_state") == own
+    for arguments in (("--session", str(file)), ("--session", own_id(file)), ("--continue",)):
+        third = start(*arguments, keeps=True)
+        assert third.wait_exit() == 1
+        assert third.stderr == f"Error: Session is in use by another process: {file}\n"
+        assert third.records == []
+    assert file.read_bytes() == before
+    server.answers("wait", Call("bash", {"command": "sleep 60"}))
+    first.send({"type": "prompt", "message": "two"})
+    first.wait_event("tool_execution_start")
+    first.signal(signal.SIGKILL)
+    first.wait_exit()
+    began = time.monotonic()
+    assert second.ask("switch_session", sessionPath=str(file)) == {"cancelled": False}
+    assert time.monotonic() - began < 1.0
+    assert second.ask("get_messages")["messages"][-1]["isError"] is True
+    talk(second, server, "three")
+
+
+def own_id(file: Path) -> str:
+    return file.stem.rpartition("_")[2]
+
+
+@proves("session.fork_in_use")
+def test_a_session_in_use_can_be_copied(start: Start, server: ModelServer) -> None:
+    first = start(keeps=True)
+    file = talk(first, server, "one")
+    second = start("--fork", str(file), keeps=True)
+    assert [text_of(message) for message in second.ask("get_messages")["messages"]] == ["one", "answer one"]
+    assert talk(second, server, "two") != file
+    assert len(first.ask("get_messages")["messages"]) == 2
+
+
+@proves("session.disk_full", "session.saved_again")
+def test_a_full_disk_is_told_and_nothing_is_lost_once_there_is_room(start: Start, server: ModelServer) -> None:
+    agent = start(keeps=True)
+    file = talk(agent, server, "one")
+    for spare in (0, 1, 120):
+        mark = agent.mark()
+        _limit(agent, file.stat().st_size + spare)
+        server.answers("look", Call("bash", {"command": "echo hello"}))
+        server.answers("answer two")
+        told = ended(agent.run("two"), "assistant")
+        assert [text_of(message) for message in told] == ["look", "answer two"]
+        assert notices(agent, mark) == [
+            f"The session cannot be saved to {file}: File too large. The conversation goes on in memory and will be "
+            "saved when writing works again."
+        ]
+        assert file.read_bytes().endswith(b"\n")
+        assert agent.ask("get_state")["isStreaming"] is False
+        _limit(agent, resource.RLIM_INFINITY)
+        mark = agent.mark()
+        talk(agent, server, "three")
+        assert notices(agent, mark) == [f"The session is saved again: {file}"]
+        assert lines_of(file)[1:] == agent.ask("get_entries")["entries"]
+    agent.close()
+    kept = lines_of(file)[1:]
+    again = start("--session", str(file), keeps=True)
+    assert again.ask("get_entries")["entries"] == kept
+
+
+def _limit(agent: RpcProcess, size: int) -> None:
+    """No file of the process may grow beyond this."""
+    hard = resource.prlimit(agent.pid, resource.RLIMIT_FSIZE)[1]
+    resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, (size, hard))
+
+
+@proves("session.deleted", "session.folder_gone")
+@pytest.mark.parametrize("whole_folder", [False, True])
+def test_a_session_that_is_deleted_in_a_run_is_written_again(
+    start: Start, server: ModelServer, whole_folder: bool
+) -> None:
+    agent = start(keeps=True)
+    file = talk(agent, server, "one")
+    server.answers("look", Call("bash", {"command": f"rm -r '{file.parent if whole_folder else file}'"}))
+    server.answers("gone")
+    agent.run("two")
+    assert lines_of(file)[1:] == agent.ask("get_entries")["entries"]
+    assert lines_of(file)[0]["id"] == agent.ask("get_state")["sessionId"]
+    assert notices(agent) == []
+
+
+@proves("session.folder_blocked")
+def test_a_folder_that_cannot_be_made_is_told_and_tried_again(start: Start, server: ModelServer) -> None:
+    agent = start(keeps=True)
+    file = Path(agent.ask("get_state")["sessionFile"])
+    shutil.rmtree(agent.desk.agent / "sessions", ignore_errors=True)
+    (agent.desk.agent / "sessions").write_text("in the way")
+    server.answers("answer one")
+    agent.run("one")
+    (told,) = notices(agent)
+    assert told.startswith(f"The session cannot be saved to {file}: ")
+    assert agent.ask("get_state")["messageCount"] == 2
+    (agent.desk.agent / "sessions").unlink()
+    talk(agent, server, "two")
+    assert lines_of(file)[1:] == agent.ask("get_entries")["entries"]
+    assert notices(agent)[1:] == [f"The session is saved again: {file}"]
+
+
+@proves("session.not_ours")
+def test_a_session_file_that_was_exchanged_is_not_written_into(start: Start, server: ModelServer) -> None:
+    agent = start(keeps=True)
+    file = talk(agent, server, "one")
+    os.replace(file, file.with_suffix(".mine"))
+    file.write_text("somebody else's\n")
+    talk(agent, server, "two")
+    assert file.read_text() == "somebody else's\n"
+    assert "another file has taken its place" in notices(agent)[0]

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.speech import begun, update
+from pigeon.dialects.base import Dialect
+from pigeon.dialects.choice import NAMES, dialect_named
+from pigeon.rpc.outbox import MOST_HELD, Outbox
+from pigeon.wire.events import AgentSettled, TextDelta, TextStart, ThinkingDelta, ToolcallDelta, TurnStart
+from pigeon.wire.responses import succeeded
+
+DELTAS = {"text": TextDelta, "thinking": ThinkingDelta, "call": ToolcallDelta}
+STEPS = st.lists(
+    st.tuples(st.sampled_from(sorted(DELTAS)), st.integers(0, 1), st.text(max_size=4))
+    | st.sampled_from(["full", "room", "event", "answer"]),
+    max_size=30,
+)
+
+
+class Tap:
+    """A writer that is full when it is told to be."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.overfull = False
+        self.lines: list[bytes] = []
+        self.apart: list[bool] = []
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def put(self, buffers: Sequence[bytes], apart: bool = False) -> None:
+        self.lines.append(b"".join(buffers))
+        self.apart.append(apart)
+
+    async def room(self) -> None:
+        await self._room.wait()
+
+    def fill(self) -> None:
+        self.full = True
+        self._room.clear()
+
+    async def drain(self) -> None:
+        self.full = False
+        self._room.set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    def records(self) -> list[dict[str, Any]]:
+        assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in self.lines)
+        return [json.loads(line) for line in self.lines]
+
+    def texts(self) -> list[str]:
+        return [
+            record["assistantMessageEvent"].get("delta", "")
+            for record in self.records()
+            if record["type"] == "message_update"
+        ]
+
+
+def an_outbox(dialect: Dialect | None = None) -> tuple[Tap, Outbox]:
+    tap: Any = Tap()
+    return tap, Outbox(tap, dialect or Dialect("1", deltas=True))
+
+
+def text(delta: str, index: int = 0) -> Any:
+    return update(TextDelta(content_index=index, delta=delta))
+
+
+async def test_with_room_every_delta_is_a_line_of_its_own() -> None:
+    tap, outbox = an_outbox()
+    for piece in ("a", "b", "c"):
+        outbox.event(text(piece))
+        assert outbox.room() is None
+    assert tap.texts() == ["a", "b", "c"]
+
+
+async def test_deltas_for_a_slow_host_come_together_when_there_is_room() -> None:
+    tap, outbox = an_outbox()
+    outbox.event(text("a"))
+    tap.fill()
+    for piece in ("b", "c", "d"):
+        outbox.event(text(piece))
+        assert outbox.room() is None
+    assert tap.texts() == ["a"]
+    await tap.drain()
+    assert tap.texts() == ["a", "bcd"]
+    outbox.event(text("e"))
+    assert tap.texts() == ["a", "bcd", "e"]
+
+
+async def test_what_is_held_goes_out_before_anything_that_follows_it() -> None:
+    tap, outbox = an_outbox()
+    tap.fill()
+    outbox.event(text("a"))
+    outbox.event(text("b"))
+    outbox.event(text("c", index=1))
+    outbox.event(TurnStart())
+    assert tap.texts() == ["ab", "c"]
+    assert tap.records()[-1] == {"type": "turn_start"}
+    await tap.drain()
+    assert tap.texts() == ["ab", "c"]
+
+
+async def test_the_merged_update_has_the_newest_counts() -> None:
+    tap, outbox = an_outbox()
+    tap.fill()
+    outbox.event(update(TextDelta(content_index=0, delta="a"), output=1))
+    outbox.event(update(TextDelta(content_index=0, delta="b"), output=2))
+    await tap.drain()
+    (record,) = tap.records()
+    assert (record["usage"]["output"], record["assistantMessageEvent"]["delta"]) == (2, "ab")
+
+
+async def test_the_agent_waits_for_a_slow_host_when_it_cannot_merge() -> None:
+    tap, outbox = an_outbox()
+    tap.fill()
+    outbox.event(TurnStart())
+    waiting = outbox.room()
+    assert waiting is not None
+    await tap.drain()
+    await waiting
+
+
+async def test_what_is_held_is_bounded() -> None:
+    tap, outbox = an_outbox()
+    tap.fill()
+    outbox.event(text("x" * (MOST_HELD - 1)))
+    assert outbox.room() is None
+    outbox.event(text("y"))
+    waiting = outbox.room()
+    assert waiting is not None
+    await tap.drain()
+    await waiting
+    assert tap.texts() == ["x" * (MOST_HELD - 1) + "y"]
+
+
+async def test_only_growing_text_is_held() -> None:
+    tap, outbox = an_outbox()
+    tap.fill()
+    outbox.event(update(TextStart(content_index=0)))
+    assert [record["assistantMessageEvent"]["type"] for record in tap.records()] == ["text_start"]
+
+
+async def test_a_change_of_dialect_lets_go_of_what_is_held_and_the_next_answer_is_plain() -> None:
+    tap, outbox = an_outbox()
+    tap.fill()
+    outbox.event(text("a"))
+    outbox.turn_to(dialect_named("companion", "1", {}), numbers=True)
+    outbox.answer(succeeded("hello", {"x": 1}, 7))
+    assert tap.texts() == ["a"]
+    assert tap.records()[-1] == {"id": 7, "type": "response", "command": "hello", "success": True, "data": {"x": 1}}
+    await tap.drain()
+
+
+async def test_events_are_numbered_without_gaps_and_answers_are_not() -> None:
+    tap, outbox = an_outbox()
+    outbox.turn_to(Dialect("1", deltas=True), numbers=True)
+    for event in (TurnStart(), text("a"), AgentSettled()):
+        outbox.event(event)
+        outbox.answer(succeeded("abort"))
+    records = tap.records()
+    assert [record["seq"] for record in records if record["type"] != "response"] == [1, 2, 3]
+    assert not any("seq" in record for record in records if record["type"] == "response")
+
+
+async def test_settled_stands_apart() -> None:
+    tap, outbox = an_outbox()
+    outbox.event(TurnStart())
+    outbox.event(AgentSettled())
+    assert tap.apart == [False, True]
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_no_dialect_loses_text_to_a_slow_host(name: str) -> None:
+    tap, outbox = an_outbox(dialect_named(name, "1", {}))
+    outbox.event(begun())
+    outbox.event(update(TextStart(content_index=0)))
+    tap.fill()
+    for piece in ("a", "b"):
+        outbox.event(text(piece))
+    await tap.drain()
+    outbox.event(text("c"))
+    assert "".join(tap.texts()) == "abc"
+
+
+@given(STEPS)
+def test_no_character_is_lost_or_moved(steps: list[Any]) -> None:
+    async def story() -> tuple[Tap, list[tuple[str, int, str]]]:
+        tap, outbox = an_outbox()
+        expected: list[tuple[str, int, str]] = []
+        for step in steps:
+            if step == "full":
+                tap.fill()
+            elif step == "room":
+                await tap.drain()
+            elif step == "event":
+                outbox.event(TurnStart())
+                expected.append(("turn_start", 0, ""))
+            elif step == "answer":
+                outbox.answer(succeeded("abort"))
+            else:
+                kind, index, piece = step
+                outbox.event(update(DELTAS[kind](content_index=index, delta=piece)))
+                expected.append((f"{kind}", index, piece))
+        await tap.drain()
+        return tap, expected
+
+    tap, expected = asyncio.run(story())
+    assert merged([_seen(record) for record in tap.records() if record["type"] != "response"]) == merged(expected)
+    if "full" not in steps:
+        assert len(tap.lines) == len(steps) - steps.count("room")
+
+
+def _seen(record: dict[str, Any]) -> tuple[str, int, str]:
+    event = record.get("assistantMessageEvent")
+    if event is None:
+        return record["type"], 0, ""
+    kind = event["type"].removesuffix("_delta").removeprefix("tool")
+    return kind, event["contentIndex"], event["delta"]
+
+
+def merged(seen: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
+    """Neighbours of one block put together."""
+    result: list[tuple[str, int, str]] = []
+    for kind, index, piece in seen:
+        if result and kind != "turn_start" and result[-1][:2] == (kind, index):
+            result[-1] = (kind, index, result[-1][2] + piece)
+        else:
+            result.append((kind, index, piece))
+    return result

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pigeon.transport.writer import DIRECT_LIMIT, HARD_LIMIT, SOFT_LIMIT, Writer
+
+MEBI = 1024 * 1024
+
+
+class Pipe:
+    """A pipe to a host that reads when it is told to."""
+
+    def __init__(self) -> None:
+        self.source, self.sink = os.pipe()
+        self.broken = asyncio.Event()
+        self.told = 0
+        self.writer = Writer(self.sink, self._tell)
+
+    def _tell(self) -> None:
+        self.told += 1
+        self.broken.set()
+
+    async def read(self, size: int) -> bytes:
+        """Exactly so many bytes, without holding up the loop."""
+        return await asyncio.to_thread(self._read, size)
+
+    def _read(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size > 0:
+            parts.append(os.read(self.source, min(size, MEBI)))
+            size -= len(parts[-1]) or size
+        return b"".join(parts)
+
+    def hang_up(self) -> None:
+        if self.source >= 0:
+            os.close(self.source)
+            self.source = -1
+
+
+@pytest.fixture
+async def pipe() -> AsyncIterator[Pipe]:
+    made = Pipe()
+    yield made
+    made.hang_up()
+    made.writer.close(5)
+    os.close(made.sink)
+
+
+async def test_a_short_line_is_there_when_put_returns(pipe: Pipe) -> None:
+    os.set_blocking(pipe.source, False)
+    pipe.writer.put((b'{"a":', b"1}", b"\n"))
+    assert os.read(pipe.source, 100) == b'{"a":1}\n'
+
+
+async def test_lines_of_all_sizes_arrive_in_order(pipe: Pipe) -> None:
+    sizes = [1, DIRECT_LIMIT, 70_000, 3, DIRECT_LIMIT + 1, 0, 300_000, 2, 2, 200_000, 5] * 3
+    lines = [bytes([65 + at % 26]) * size + b"\n" for at, size in enumerate(sizes)]
+    expected = b"".join(lines)
+    reading = asyncio.ensure_future(pipe.read(len(expected)))
+    for line in lines:
+        pipe.writer.put((line[:-1], line[-1:]))
+        await pipe.writer.room()
+    assert await reading == expected
+
+
+async def test_a_pipe_that_the_host_made_non_blocking_loses_nothing(pipe: Pipe) -> None:
+    os.set_blocking(pipe.sink, False)
+    lines = [bytes([65 + at]) * 200_000 + b"\n" for at in range(8)]
+    for line in lines:
+        pipe.writer.put((line,))
+    expected = b"".join(lines)
+    assert await pipe.read(len(expected)) == expected
+    assert pipe.told == 0
+
+
+async def test_more_buffers_than_one_call_takes_arrive_in_order(pipe: Pipe) -> None:
+    blocker = b"x" * 200_000
+    pipe.writer.put((blocker,))
+    lines = [b"%d\n" % number for number in range(5000)]
+    for line in lines:
+        pipe.writer.put((line[:-1], b"\n"))
+    expected = blocker + b"".join(lines)
+    assert await pipe.read(len(expected)) == expected
+
+
+async def test_a_host_that_stops_reading_makes_it_full_and_reading_on_makes_room(pipe: Pipe) -> None:
+    line = b"x" * (MEBI // 4 - 1) + b"\n"
+    count = 0
+    while not pipe.writer.full:
+        pipe.writer.put((line,))
+        count += 1
+    assert count * len(line) > SOFT_LIMIT
+    assert not pipe.writer.overfull
+    waiting = asyncio.ensure_future(pipe.writer.room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert await pipe.read(count * len(line)) == line * count
+    await waiting
+    assert not pipe.writer.full
+    pipe.writer.put((b"again\n",))
+    assert await pipe.read(6) == b"again\n"
+
+
+async def test_far_beyond_that_it_is_overfull_and_loses_nothing(pipe: Pipe) -> None:
+    line = b"x" * (MEBI - 1) + b"\n"
+    count = 0
+    while not pipe.writer.overfull:
+        pipe.writer.put((line,))
+        count += 1
+    assert count * len(line) > HARD_LIMIT
+    assert await pipe.read(count * len(line)) == line * count
+    await pipe.writer.room()
+    assert not pipe.writer.overfull
+
+
+async def test_room_is_free_while_nothing_waits(pipe: Pipe) -> None:
+    await asyncio.wait_for(pipe.writer.room(), 1)
+    assert (pipe.writer.full, pipe.writer.overfull) == (False, False)
+
+
+@pytest.mark.parametrize("size", [5, 200_000])
+async def test_a_host_that_hung_up_is_told_once(pipe: Pipe, size: int) -> None:
+    pipe.hang_up()
+    pipe.writer.put((b"x" * size,))
+    await pipe.broken.wait()
+    pipe.writer.put((b"more",))
+    await asyncio.wait_for(pipe.writer.room(), 1)
+    assert pipe.writer.close(5) is False
+    assert (pipe.told, pipe.writer.full) == (1, False)
+
+
+async def test_whoever_waits_for_room_is_let_go_when_the_host_hangs_up(pipe: Pipe) -> None:
+    while not pipe.writer.full:
+        pipe.writer.put((b"x" * MEBI,))
+    waiting = asyncio.ensure_future(pipe.writer.room())
+    await asyncio.sleep(0)
+    pipe.hang_up()
+    await asyncio.wait_for(waiting, 5)
+    await pipe.broken.wait()
+    assert pipe.told == 1
+
+
+async def test_closing_writes_what_is_queued_and_takes_nothing_more(pipe: Pipe) -> None:
+    line = b"x" * 300_000
+    pipe.writer.put((line,))
+    reading = asyncio.ensure_future(pipe.read(len(line)))
+    assert await asyncio.to_thread(pipe.writer.close, 5) is True
+    assert await reading == line
+    pipe.writer.put((b"late",))
+    os.set_blocking(pipe.source, False)
+    with pytest.raises(BlockingIOError):
+        os.read(pipe.source, 10)
+
+
+async def test_closing_does_not_wait_for_ever_for_a_host_that_does_not_read(pipe: Pipe) -> None:
+    pipe.writer.put((b"x" * 300_000,))
+    assert pipe.writer.close(0) is False
+    pipe.hang_up()
+    await pipe.broken.wait()
+
+
+async def test_a_line_that_stands_apart_begins_a_write_of_its_own() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        try:
+            while True:
+                ours.send(b"-" * 1000, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            pass
+        writer = Writer(ours.fileno(), lambda: None)
+        for line, apart in ((b"first", False), (b"a", False), (b"b", True), (b"c", False)):
+            writer.put((line,), apart)
+        packets: list[bytes] = []
+        while b"".join(packets[-3:]) != b"firstabc" and b"".join(packets[-2:]) != b"firstabc":
+            packets.append(await asyncio.to_thread(theirs.recv, 10_000))
+        assert packets[-1] == b"bc"
+        assert await asyncio.to_thread(writer.close, 5) is True
