@@ -15,7 +15,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -n 2
 
 interop: $(READY)
-	$(BIN)/python -m pytest -m interop
+	PIGEON_INTEROP=1 $(BIN)/python -m pytest -m interop
 
 lint: $(READY)
 	$(BIN)/ruff check src tests

@@ -299,6 +299,8 @@ def test_attachments_reach_the_model(spoken: RpcProcess, server: ModelServer) ->
         "mimeType": "image/png",
         "size": 8,
         "content": "iVBORw0KGgo=",
+        "extractedText": None,
+        "preview": None,
     }
     paper = {
         "id": "2",
@@ -318,6 +320,7 @@ def test_attachments_reach_the_model(spoken: RpcProcess, server: ModelServer) ->
     assert "b.pdf" in said
     (user,) = ended(spoken.records, "user")
     assert [one["fileName"] for one in user["attachments"]] == ["a.png", "b.pdf"]
+    assert set(user["attachments"][0]) == {"id", "type", "fileName", "mimeType", "size", "content"}
     server.answers("ok")
     start = spoken.mark()
     spoken.send({"type": "prompt", "message": "plain", "attachments": []})

@@ -126,7 +126,7 @@ def test_an_error_is_a_tool_error_with_the_hosts_text(
     host.wait_end()
     end = host.wait_event("tool_execution_end")
     assert end["isError"] is True
-    assert end["result"] == {"content": [{"type": "text", "text": text}], "details": {}}
+    assert end["result"] == {"content": [{"type": "text", "text": text}], "details": 1}
     assert ended(host.records, "toolResult")[0]["isError"] is True
     assert later.request["messages"][-1]["content"][0]["is_error"] is True
 

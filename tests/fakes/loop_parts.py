@@ -120,6 +120,9 @@ class Queues:
     def next_follow_ups(self) -> list[Waiting]:
         return self.follow_ups[:1]
 
+    def still_waits(self, item: object) -> bool:
+        return True
+
     async def delivered(self, item: Waiting) -> None:
         (self.steering if item in self.steering else self.follow_ups).remove(item)
 

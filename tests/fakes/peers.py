@@ -32,8 +32,8 @@ def node() -> str:
     return found
 
 
-def npm_package(name: str, version: str) -> Path:
-    """The folder of a package from npm."""
+def npm_package(name: str, version: str, *beside: str) -> Path:
+    """The folder of a package from npm, installed together with those it needs beside it."""
     folder = _cache() / f"{name.replace('/', '+')}@{version}"
     package = folder / "node_modules" / name
     if not (package / "package.json").exists():
@@ -41,7 +41,9 @@ def npm_package(name: str, version: str) -> Path:
         if npm is None:
             pytest.skip("there is no npm on this machine")
         folder.mkdir(parents=True, exist_ok=True)
-        _install([npm, "install", "--prefix", str(folder), "--no-fund", "--no-audit", f"{name}@{version}"], name)
+        _install(
+            [npm, "install", "--prefix", str(folder), "--no-fund", "--no-audit", f"{name}@{version}", *beside], name
+        )
     return package
 
 

@@ -1,18 +1,19 @@
 """The originals as programs, where they are installed, and the conversation that the recorded sessions hold.
 
-`PIGEON_PEERS` names a folder with one npm project per original (`pi073`, `pi087`) and optionally a newer Node (`node`).
+They are taken from the folder named by `PIGEON_PEERS`, which has one npm project per original (`pi073`, `pi087`) and
+perhaps a newer Node (`node`); what is not there is installed as `fakes/peers.py` does it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 from fakes.agent_desk import Desk, providers
 from fakes.model_server import Call, ModelServer, Thinking
+from fakes.peers import node, npm_package
 from fakes.rpc_process import RpcProcess
 
 PACKAGES = {"pi-0.73.1": ("pi073", "@mariozechner"), "pi-0.87.1": ("pi087", "@earendil-works")}
@@ -22,22 +23,23 @@ SETTINGS = {
 }
 
 
-def program(name: str) -> list[str] | None:
-    """How to start an original; none where it is not installed."""
+def program(name: str) -> list[str]:
+    """How to start an original; skips the test with the reason where that cannot be."""
     folder, scope = PACKAGES[name]
     peers = Path(os.environ.get("PIGEON_PEERS") or Path.home() / ".cache" / "pigeon-peers")
+    package = peers / folder / "node_modules" / scope / "pi-coding-agent"
+    if not package.exists():
+        package = npm_package(f"{scope}/pi-coding-agent", name.removeprefix("pi-"))
     own = peers / "node" / "node_modules" / ".bin" / "node"
-    node = str(own) if own.exists() else shutil.which("node")
-    script = peers / folder / "node_modules" / ".bin" / "pi"
-    known = peers / folder / "node_modules" / scope / "pi-coding-agent"
-    return [node, str(script.resolve())] if node and known.exists() else None
+    script = json.loads((package / "package.json").read_text())["bin"]["pi"]
+    return [str(own) if own.exists() else node(), str(package / script)]
 
 
 def begin(desk: Desk, server: ModelServer, program: list[str] | None, *args: str) -> RpcProcess:
     """Start a program, one of the originals or ours, on this desk."""
     desk.configure(providers(server.url), SETTINGS)
     process = RpcProcess(desk, "--provider", "fake", "--model", "fake-1", *args, program=program)
-    process.settles = program is None or "pi073" not in program[-1]
+    process.settles = program is None or "@mariozechner" not in program[-1]
     return process
 
 

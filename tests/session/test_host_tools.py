@@ -171,14 +171,14 @@ async def test_progress_that_nobody_can_see_in_time_does_not_pile_up(desk: Desk)
         (["  "], "Host tool execution failed"),
     ],
 )
-async def test_an_error_keeps_its_texts_only(desk: Desk, content: list[Any], text: str) -> None:
+async def test_an_error_keeps_its_texts_and_details(desk: Desk, content: list[Any], text: str) -> None:
     desk.offer(ECHO)
     task = desk.call(FakeRun())
-    desk.tools.finish((await desk.frame()).id, says(*content, details={"lost": 1}), is_error=True)
+    desk.tools.finish((await desk.frame()).id, says(*content, details={"kept": 1}), is_error=True)
     with pytest.raises(ToolFailed) as raised:
         await task
     assert raised.value.text == text
-    assert not isinstance(raised.value.details, dict)
+    assert raised.value.details == {"kept": 1}
 
 
 async def test_abort_cancels_the_call_at_the_host(desk: Desk) -> None:

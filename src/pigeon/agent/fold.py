@@ -47,12 +47,24 @@ class Fold:
         """A block begins."""
         if delta.index != len(self._blocks):
             raise ValueError(f"block {delta.index} opened out of order")
+        if delta.kind == "toolCall":
+            delta = BlockOpened(delta.index, delta.kind, self._own_id(delta.call_id), delta.name)
         self._blocks.append(_Block(delta))
         if delta.kind == "text":
             return TextStart(content_index=delta.index)
         if delta.kind == "thinking":
             return ThinkingStart(content_index=delta.index)
         return ToolcallStart(content_index=delta.index, id=delta.call_id, tool_name=delta.name)
+
+    def _own_id(self, call_id: str) -> str:
+        """The call's id, told apart from an earlier call of the same answer that has it too."""
+        taken = {block.opened.call_id for block in self._blocks if block.kind == "toolCall"}
+        wanted, number = call_id or "call", 2
+        unique = wanted
+        while unique in taken:
+            unique = f"{wanted}_{number}"
+            number += 1
+        return unique
 
     def grew(self, delta: BlockGrew) -> StreamEvent:
         """A block gets longer."""

@@ -102,6 +102,10 @@ class Feed(Protocol):
         """What follow-ups deliver now, by their mode."""
         ...
 
+    def still_waits(self, item: Queued) -> bool:
+        """False if somebody took the item back in the meantime."""
+        ...
+
     async def delivered(self, item: Queued) -> None:
         """The item leaves the queue; called right before its `message_start`."""
         ...

@@ -87,7 +87,9 @@ class Run:
             await self._conduct.between_turns(self._scope)
             if self._stopped():
                 break
-            pending = pending or self._feed.next_steering()
+            pending = [item for item in pending if self._feed.still_waits(item)] or self._feed.next_steering()
+            if not pending and not wants_more and not said:
+                break
             await self._publish(TurnStart())
             for message in said:
                 await self._say(message)

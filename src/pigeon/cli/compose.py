@@ -37,6 +37,7 @@ from pigeon.system.shell import Workplace
 from pigeon.wire.base import or_else
 from pigeon.wire.commands import InterruptMode
 from pigeon.wire.entries import SessionInfo
+from pigeon.wire.errors import StartupError
 from pigeon.wire.rules import Rule
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Composer:
         self._folder = agent_dir(os.environ)
         self._reports = Reports()
         self._layers = Layers(self._folder)
-        self._cwd = os.path.abspath(os.path.expanduser(options.cwd or os.getcwd()))
+        self._cwd = _working_directory(options.cwd)
         self._session: Session | None = None
 
     async def compose(self, default_interrupt: InterruptMode) -> Composed:
@@ -246,6 +247,16 @@ class _Life:
 
 def _same(streamer: Streamer) -> Streamer:
     return streamer
+
+
+def _working_directory(asked: str | None) -> str:
+    try:
+        folder = os.path.abspath(os.path.expanduser(asked or os.getcwd()))
+    except FileNotFoundError:
+        raise StartupError("The working directory does not exist any more; name another with --cwd") from None
+    if not os.path.isdir(folder):
+        raise StartupError(f"Not a directory: {folder}")
+    return folder
 
 
 def _is_demo(session: Session) -> bool:

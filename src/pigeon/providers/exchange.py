@@ -197,8 +197,9 @@ def _silence(idle_ms: int) -> Failure:
 def _clean(failure: Failure, secrets: tuple[str, ...]) -> Failure:
     message = failure.message
     for secret in secrets:
-        if len(secret) >= 8 and secret in message:
-            message = message.replace(secret, "***")
+        for form in (secret, secret.strip(), repr(secret)[1:-1]):
+            if len(form) >= 8 and form in message:
+                message = message.replace(form, "***")
     return failure if message is failure.message else msgspec.structs.replace(failure, message=message)
 
 

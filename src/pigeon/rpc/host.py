@@ -60,7 +60,7 @@ class Host:
         await started(self._end_when_quiet)
         code = await self._shutdown.reason()
         if code == EXIT_OK and self._drains():
-            await self._shutdown.within(asyncio.ensure_future(self._all_done()), seconds=float("inf"))
+            code = await self._shutdown.finish(asyncio.ensure_future(self._all_done()))
         await self._shutdown.within(asyncio.ensure_future(self._stop(leaving, stop)), STOP_SECONDS)
         self._writer.close(FLUSH_SECONDS if code == EXIT_OK else FLUSH_AFTER_SIGNAL)
         return code

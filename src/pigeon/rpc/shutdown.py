@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from typing import Any
 
 EXIT_OK = 0
 EXIT_STDOUT_CLOSED = 1
@@ -16,7 +17,7 @@ class Shutdown:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._reason: asyncio.Future[int] = self._loop.create_future()
-        self._again: asyncio.Future[None] = self._loop.create_future()
+        self._again: asyncio.Future[int] = self._loop.create_future()
 
     def watch_signals(self) -> None:
         """End on SIGTERM, SIGHUP and SIGINT."""
@@ -28,12 +29,25 @@ class Shutdown:
         if not self._reason.done():
             self._reason.set_result(code)
         elif not self._again.done():
-            self._again.set_result(None)
+            self._again.set_result(code)
 
     async def reason(self) -> int:
         """Wait for the end; returns the exit code."""
         return await asyncio.shield(self._reason)
 
+    async def finish(self, work: asyncio.Future[None]) -> int:
+        """Let work come to its end; a signal in the meantime decides the exit code and leaves time for a clean end."""
+        await _first(work, self._again)
+        if not self._again.done():
+            return EXIT_OK
+        code = self._again.result()
+        self._again = self._loop.create_future()
+        return code
+
     async def within(self, work: asyncio.Future[None], seconds: float) -> None:
         """Let closing work go on for at most this long, and only until the end is asked for again."""
-        await asyncio.wait({work, self._again}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await _first(work, self._again, timeout=seconds)
+
+
+async def _first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
+    await asyncio.wait(set(futures), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

@@ -10,14 +10,22 @@ any  -> closing                  the process ends
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Literal
 
 from pigeon.agent.scope import Scope
-from pigeon.wire.errors import Refusal, SessionBusy
+from pigeon.wire.errors import Aborted, Refusal, SessionBusy
 
 State = Literal["idle", "running", "retrying", "compacting", "closing"]
 Owner = Literal["run", "compaction"]
 COMPACTING_TEXT = "Cannot submit a prompt while compaction is in progress. Wait for compaction to finish and retry."
+
+
+class Claim:
+    """The promise that a compaction comes next."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
 
 
 class Activity:
@@ -27,6 +35,8 @@ class Activity:
         self._state: State = "idle"
         self._owner: Owner | None = None
         self._scope: Scope | None = None
+        self._ended: asyncio.Future[None] | None = None
+        self._claim: Claim | None = None
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -47,16 +57,26 @@ class Activity:
 
     def begin_run(self) -> Scope:
         """Reserve the run, at once; raises `SessionBusy` or says what else is in the way."""
-        if self._owner == "compaction":
+        if self._owner == "compaction" or self._claim is not None:
             raise Refusal(COMPACTING_TEXT)
         if self._owner is not None:
             raise SessionBusy
         return self._begin("run", "running")
 
-    def begin_compaction(self) -> Scope:
-        """Reserve a compaction that was asked for."""
-        if self._owner is not None:
-            raise SessionBusy
+    def claim_compaction(self) -> Claim:
+        """Stop what is going on and be next: from here on no prompt is accepted. `begin_compaction` takes it up."""
+        if self._claim is not None or self._owner == "compaction":
+            raise Refusal("A compaction is already in progress")
+        self.cancel()
+        self._claim = Claim()
+        return self._claim
+
+    def begin_compaction(self, claim: Claim) -> Scope:
+        """Take up a claim once everything before it has ended; raises `Aborted` if it was cancelled in between."""
+        if self._claim is claim:
+            self._claim = None
+        if claim.cancelled:
+            raise Aborted
         return self._begin("compaction", "compacting")
 
     def _begin(self, owner: Owner, state: State) -> Scope:
@@ -65,6 +85,7 @@ class Activity:
         self._owner = owner
         self._state = state
         self._scope = Scope()
+        self._ended = asyncio.get_running_loop().create_future()
         self._idle.clear()
         return self._scope
 
@@ -79,12 +100,25 @@ class Activity:
             self._state = "idle"
         self._owner = None
         self._scope = None
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
         self._idle.set()
 
     def cancel(self) -> None:
-        """Stop what is going on; it ends by itself soon after."""
+        """Stop what is going on, and what is next; it ends by itself soon after."""
+        if self._claim is not None:
+            self._claim.cancelled = True
         if self._scope is not None:
             self._scope.cancel()
+
+    def ended(self) -> Awaitable[None] | None:
+        """The end of what is going on now, and of nothing that begins later; none while nothing is."""
+        return None if self._owner is None or self._ended is None else asyncio.shield(self._ended)
+
+    @property
+    def busy(self) -> bool:
+        """True while something is going on, or is next."""
+        return self._owner is not None or self._claim is not None
 
     def close(self) -> None:
         """Nothing new may begin."""

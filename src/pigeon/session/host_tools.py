@@ -63,7 +63,7 @@ class HostTools:
         call = self._open.pop(id, None) if isinstance(id, str) else None
         if call is not None:
             outcome = _outcome(result)
-            call.ended(ToolFailed(_error_text(outcome)) if is_error else outcome)
+            call.ended(ToolFailed(_error_text(outcome), outcome.details) if is_error else outcome)
 
     def disconnect(self) -> None:
         """The host will say nothing more: open calls fail, and so does every later one."""

@@ -84,7 +84,10 @@ class Kept:
 
     def shown_message(self) -> msgspec.Raw:
         """The message of a message entry, for a host."""
-        return _messages.decode(_clean(self.raw)).message
+        try:
+            return _messages.decode(_clean(self.raw)).message
+        except _BAD:
+            return msgspec.Raw(codec.encode(self.plain()["message"]))
 
     def plain(self) -> Any:
         """The line as dicts and lists."""

@@ -91,7 +91,8 @@ class Navigation:
         told = BRANCH if isinstance(wish.instructions, Absent) else f"{BRANCH}\n\nAdditional focus: {wish.instructions}"
         ask = Ask(model=model, thinking=self._models.level, scope=scope, source="branchSummary")
         budget = max(model.context_window - self.reserve_tokens, model.context_window // 2)
-        said, usage = await self._summariser.summary(_newest(messages, budget), told, ask, MOST_TOKENS)
+        most = min(MOST_TOKENS, model.context_window // 5) or MOST_TOKENS
+        said, usage = await self._summariser.summary(_newest(messages, budget), told, ask, most)
         return said + files.appendix(), files.details(), usage
 
 

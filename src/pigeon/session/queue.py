@@ -70,6 +70,10 @@ class MessageQueue:
         """What follow-ups deliver now, by their mode."""
         return self._next("followUp", self.follow_up_mode)
 
+    def still_waits(self, item: Queued) -> bool:
+        """False if the item was taken back in the meantime."""
+        return isinstance(item, QueuedMessage) and item.id in self._items
+
     async def delivered(self, item: Queued) -> None:
         """The item is being said: it leaves the queue."""
         assert isinstance(item, QueuedMessage)

@@ -48,7 +48,7 @@ class Session:
         )
         self.prompting.also_said = self.interjections.take_next_turn
         self.shell = UserShell(parts.place, self.bus, lambda: self.journal, self.activity, parts.hooks)
-        self.switching = Switching(parts, lambda: self.journal, self.work.abort, self._enter)
+        self.switching = Switching(parts, lambda: self.journal, self.work.settle, self._enter)
         self.work.runs.before_settled = self._settle
         self.bus.record(self._current.record)
         self.bus.record(self.work.reminders.notes)
@@ -86,6 +86,7 @@ class Session:
 
     def _enter(self, journal: Journal, reason: Reason) -> None:
         self.queue.drop()
+        self.shell.abort()
         if journal.cwd != self.journal.cwd:
             self.shell.place = self._parts.moved(journal.cwd)
         self._current.turn_to(journal)

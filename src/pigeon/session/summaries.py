@@ -23,7 +23,7 @@ from pigeon.wire.events import (
     SummarizationRetryFinished,
     SummarizationRetryScheduled,
 )
-from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Failure, Finished, Metered, ModelRequest
+from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Delta, Failure, Finished, Metered, ModelRequest
 from pigeon.wire.messages import AssistantMessage, Message, UserMessage
 from pigeon.wire.model import Model, ThinkingLevel
 from pigeon.wire.usage import Cost, Usage
@@ -118,24 +118,36 @@ class Summariser:
         fold = Fold(request.model, 0)
         finished = Finished(stop="error", failure=Failure(message="the stream ended without an answer"))
         stream = self._provider.stream(request)
-        iterator = stream.__aiter__()
-        while True:
-            try:
+        try:
+            iterator = stream.__aiter__()
+            while True:
                 delta = await scope.wait(iterator.__anext__())
-            except StopAsyncIteration:
-                break
-            if isinstance(delta, Finished):
-                finished = delta
-            elif isinstance(delta, BlockOpened):
-                fold.opened(delta)
-            elif isinstance(delta, BlockGrew):
-                fold.grew(delta)
-            elif isinstance(delta, BlockClosed):
-                fold.closed(delta)
-            elif isinstance(delta, Metered):
-                fold.metered(delta.usage)
+                if isinstance(delta, Finished):
+                    finished = delta
+                else:
+                    _take(fold, delta)
+        except StopAsyncIteration:
+            pass
+        except Exception as error:
+            scope.check()
+            finished = Finished(stop="error", failure=Failure(message=f"{type(error).__name__}: {error}"))
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
         fold.close_open()
         return fold.message(finished.stop, finished), finished.failure
+
+
+def _take(fold: Fold, delta: Delta) -> None:
+    if isinstance(delta, BlockOpened):
+        fold.opened(delta)
+    elif isinstance(delta, BlockGrew):
+        fold.grew(delta)
+    elif isinstance(delta, BlockClosed):
+        fold.closed(delta)
+    elif isinstance(delta, Metered):
+        fold.metered(delta.usage)
 
 
 def _checked(answer: AssistantMessage, failure: Failure | None) -> str:

@@ -38,9 +38,10 @@ class UserShell:
 
     async def run(self, command: str, excluded: bool, id: Json | Absent) -> BashResult:
         """Run a command to its end; raises a `Refusal` when the shell cannot start."""
+        journal = self._journal()
         given = await self._hooks.user_bash(command, excluded, self.place.cwd)
         if given is not None:
-            self._keep(command, given, excluded)
+            self._keep(command, given, excluded, journal)
             return given
         scope = Scope()
         self._running.add(scope)
@@ -55,7 +56,7 @@ class UserShell:
         finally:
             self._running.discard(scope)
         answer = answer_of(result)
-        self._keep(command, answer, excluded)
+        self._keep(command, answer, excluded, journal)
         return answer
 
     def abort(self) -> None:
@@ -69,7 +70,10 @@ class UserShell:
         for message in waiting:
             self._journal().append_message(message)
 
-    def _keep(self, command: str, result: BashResult, excluded: bool) -> None:
+    def _keep(self, command: str, result: BashResult, excluded: bool, journal: Journal) -> None:
+        """Put the command on record, unless the conversation it belongs to was left in the meantime."""
+        if self._journal() is not journal:
+            return
         message = BashExecutionMessage(
             command=command,
             output=result.output,

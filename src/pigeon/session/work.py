@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+
 from pigeon.agent.run import Run
 from pigeon.agent.scope import Scope
-from pigeon.session.activity import Activity
+from pigeon.session.activity import Activity, Claim
 from pigeon.session.bus import Bus
-from pigeon.session.compaction import Compaction
+from pigeon.session.compaction import CANCELLED, Compaction
 from pigeon.session.conduct import Conduct
 from pigeon.session.context import model_messages, without_images
 from pigeon.session.current import Current
@@ -55,25 +58,39 @@ class Work:
         self.runs.hooks = parts.hooks
         self._todos = todos
         self.block_images = False
+        self.aborts = 0
 
-    async def abort(self) -> None:
-        """Stop what is going on and wait until it has ended; queues stay as they are."""
+    def abort(self) -> Awaitable[None] | None:
+        """Stop what is going on, at once; awaiting the result waits for its end. Queues stay as they are."""
+        self.aborts += 1
         self.activity.cancel()
-        await self.activity.until_idle()
+        return self.activity.ended()
 
-    async def compact(self, instructions: str | Absent = ABSENT) -> Compacted:
-        """Summarise the history now."""
-        await self.abort()
-        scope = self.activity.begin_compaction()
+    async def settle(self) -> None:
+        """Stop everything, and what was to come next, and wait for the end."""
+        while self.activity.busy:
+            self.activity.cancel()
+            await (self.activity.ended() or asyncio.sleep(0))
+
+    def compact(self, instructions: str | Absent = ABSENT) -> Awaitable[Compacted]:
+        """Summarise the history now; what is going on is stopped before this returns."""
+        return self._compacted(self.activity.claim_compaction(), instructions)
+
+    async def _compacted(self, claim: Claim, instructions: str | Absent) -> Compacted:
+        scope = await self._taken_up(claim)
         try:
             return await self.compaction.manual(instructions, scope)
         finally:
             self.activity.end()
 
-    async def navigate(self, entry_id: str, wish: Wish) -> Navigated:
-        """Go to another place in the tree."""
-        await self.abort()
-        scope = self.activity.begin_compaction()
+    def navigate(self, entry_id: str, wish: Wish) -> Awaitable[Navigated]:
+        """Go to another place in the tree; what is going on is stopped before this returns."""
+        if self._current.journal.line(entry_id) is None:
+            raise Refusal(f"Entry not found: {entry_id}")
+        return self._navigated(self.activity.claim_compaction(), entry_id, wish)
+
+    async def _navigated(self, claim: Claim, entry_id: str, wish: Wish) -> Navigated:
+        scope = await self._taken_up(claim)
         try:
             arrived = await self.navigation.go(entry_id, wish, scope)
             self.entered()
@@ -82,6 +99,15 @@ class Work:
             return Navigated(cancelled=True, leaf_id=self._current.journal.leaf_id)
         finally:
             self.activity.end()
+
+    async def _taken_up(self, claim: Claim) -> Scope:
+        ended = self.activity.ended()
+        if ended is not None:
+            await ended
+        try:
+            return self.activity.begin_compaction(claim)
+        except Aborted:
+            raise Refusal(CANCELLED) from None
 
     def entered(self) -> None:
         """Another branch or another conversation: take its plan and its rules."""

@@ -16,7 +16,7 @@ StopReason = Literal["stop", "length", "toolUse", "error", "aborted", "pending",
 
 
 class Attachment(Record, kw_only=True):
-    """A file that came along with a prompt in the early form of the protocol."""
+    """A file that came along with a prompt in the early form of the protocol; null is as good as nothing there."""
 
     type: Literal["image", "document"]
     file_name: str = ""
@@ -24,8 +24,14 @@ class Attachment(Record, kw_only=True):
     content: str = ""
     id: str | Absent = ABSENT
     size: int | Absent = ABSENT
-    extracted_text: str | Absent = ABSENT
-    preview: str | Absent = ABSENT
+    extracted_text: str | Absent | None = ABSENT
+    preview: str | Absent | None = ABSENT
+
+    def __post_init__(self) -> None:
+        if self.extracted_text is None:
+            self.extracted_text = ABSENT
+        if self.preview is None:
+            self.preview = ABSENT
 
 
 class UserMessage(Record, tag_field="role", tag="user", kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
 from pigeon.wire.answers import Compacted
@@ -53,6 +55,6 @@ def set_auto_compaction(cmd: SetAutoCompaction, s: Session) -> None:
 
 
 @handles(Compact)
-async def compact(cmd: Compact, s: Session) -> Compacted:
+def compact(cmd: Compact, s: Session) -> Awaitable[Compacted]:
     """The active run is aborted first and not resumed."""
-    return await s.work.compact(cmd.custom_instructions)
+    return s.work.compact(cmd.custom_instructions)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from pigeon.rpc.router import handles
-from pigeon.session.prompting import Says
+from pigeon.session.prompting import ABORTED_BEFORE, Says
 from pigeon.session.session import Session
 from pigeon.wire.answers import ClearedQueue
 from pigeon.wire.base import Absent
 from pigeon.wire.commands import Abort, AbortAndPrompt, ClearQueue, FollowUp, Prompt, Steer
+from pigeon.wire.errors import Refusal
 
 
 @handles(Prompt)
@@ -33,15 +34,23 @@ def follow_up(cmd: FollowUp, s: Session) -> Awaitable[None] | None:
 
 
 @handles(Abort)
-async def abort(cmd: Abort, s: Session) -> None:
-    """Answered when everything has ended."""
-    await s.work.abort()
+def abort(cmd: Abort, s: Session) -> Awaitable[None] | None:
+    """In force at once; answered when what was going on has ended."""
+    return s.work.abort()
 
 
 @handles(AbortAndPrompt)
-async def abort_and_prompt(cmd: AbortAndPrompt, s: Session) -> None:
+def abort_and_prompt(cmd: AbortAndPrompt, s: Session) -> Awaitable[None]:
     """The aborted run's last events come before the answer, the new run's first after it."""
-    await s.work.abort()
+    ended = s.work.abort()
+    return _prompt_after(ended, s.work.aborts, cmd, s)
+
+
+async def _prompt_after(ended: Awaitable[None] | None, aborts: int, cmd: AbortAndPrompt, s: Session) -> None:
+    if ended is not None:
+        await ended
+    if s.work.aborts != aborts:
+        raise Refusal(ABORTED_BEFORE)
     waiting = s.prompting.prompt(Says(cmd.message, cmd.images, cmd.attachments))
     if waiting is not None:
         await waiting

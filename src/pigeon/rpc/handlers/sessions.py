@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from pigeon.rpc.router import handles
 from pigeon.session import catalog
 from pigeon.session.naming import clean_name
@@ -94,7 +96,7 @@ def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
 
 
 @handles(c.NavigateTree)
-async def navigate_tree(cmd: c.NavigateTree, s: Session) -> answers.Navigated:
+def navigate_tree(cmd: c.NavigateTree, s: Session) -> Awaitable[answers.Navigated]:
     """The active run is aborted first; an aborted summary leaves everything where it was."""
     wish = Wish(summarize=cmd.summarize is True, instructions=cmd.custom_instructions, label=cmd.label)
-    return await s.work.navigate(cmd.entry_id, wish)
+    return s.work.navigate(cmd.entry_id, wish)

@@ -1,0 +1,81 @@
+"""The message so far is never built anew, and still is what a fold over the deltas gives, whatever the deltas are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.speech import begun, speaker, told, update
+from pigeon.wire.content import ToolCall
+from pigeon.wire.events import (
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolcallDelta,
+    ToolcallEnd,
+    ToolcallStart,
+)
+
+Block = tuple[str, list[str]]
+TEXT = st.text(max_size=12)
+ARGUMENTS = st.dictionaries(TEXT, st.recursive(st.none() | st.booleans() | st.integers() | TEXT, st.lists), max_size=4)
+
+
+def pieces_of(text: str, cuts: list[int]) -> list[str]:
+    """The text in pieces, some of them empty."""
+    places = sorted(cut % (len(text) + 1) for cut in cuts)
+    return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
+
+
+def spoken(blocks: list[Block]) -> list[StreamEvent]:
+    """The events of an answer with these blocks of text and thinking."""
+    events: list[StreamEvent] = []
+    for index, (kind, pieces) in enumerate(blocks):
+        thinks = kind == "thinking"
+        start, delta, end = (ThinkingStart, ThinkingDelta, ThinkingEnd) if thinks else (TextStart, TextDelta, TextEnd)
+        events.append(start(content_index=index))
+        events += [delta(content_index=index, delta=piece) for piece in pieces]
+        events.append(end(content_index=index, content="".join(pieces)))
+    return events
+
+
+@given(st.lists(st.tuples(st.sampled_from(["text", "thinking"]), st.lists(TEXT, max_size=5)), max_size=4))
+def test_text_and_thinking_grow_as_a_fold_says(blocks: list[Block]) -> None:
+    dialect = speaker("pi")
+    told(dialect, begun())
+    folded: list[dict[str, Any]] = []
+    for event in spoken(blocks):
+        (record,) = told(dialect, update(event))
+        if isinstance(event, TextStart | ThinkingStart):
+            kind = "text" if isinstance(event, TextStart) else "thinking"
+            folded.append({"type": kind, kind: ""})
+        elif isinstance(event, TextDelta | ThinkingDelta):
+            last = folded[event.content_index]
+            last[last["type"]] += event.delta
+        assert record["message"]["content"] == folded
+        assert record["assistantMessageEvent"]["partial"] == record["message"]
+
+
+@given(ARGUMENTS, st.lists(st.integers(min_value=0), max_size=5), st.booleans())
+def test_arguments_of_a_call_are_an_object_all_the_way(
+    arguments: dict[str, Any], cuts: list[int], spaced: bool
+) -> None:
+    dialect = speaker("omp")
+    text = json.dumps(arguments, indent=1 if spaced else None, ensure_ascii=spaced)
+    told(dialect, begun(), update(ToolcallStart(content_index=0, id="c", tool_name="bash")))
+    for piece in pieces_of(text, cuts):
+        (record,) = told(dialect, update(ToolcallDelta(content_index=0, delta=piece)))
+        (block,) = record["message"]["content"]
+        assert (block["type"], block["id"], block["name"]) == ("toolCall", "c", "bash")
+        assert set(block["arguments"]) <= set(arguments)
+    call = ToolCall(id="c", name="bash", arguments=arguments)
+    (record,) = told(dialect, update(ToolcallEnd(content_index=0, tool_call=call)))
+    assert record["message"]["content"][0]["arguments"] == arguments
+    assert record["assistantMessageEvent"]["toolCall"]["arguments"] == arguments
