@@ -18,8 +18,8 @@ from fakes.shelves import NOW, OLD, RECORDED, TestShelf, raws, recorded, user
 from pigeon.session import catalog, kept
 from pigeon.session.context import context_of, shown_of
 from pigeon.session.journal import Journal
-from pigeon.session.kept import kept_from_line
-from pigeon.session.loading import InvalidSession, load_session
+from pigeon.session.kept import Kept, kept_from_line
+from pigeon.session.loading import InvalidSession, Loaded, load_session
 from pigeon.session.model_choice import last_choice
 from pigeon.session.naming import name_of
 from pigeon.session.places import default_folder, file_name
@@ -29,7 +29,7 @@ from pigeon.session.todos import plan_on
 from pigeon.session.tree import tree_of
 from pigeon.wire import codec
 from pigeon.wire.entries import CompactionEntry, LabelEntry
-from pigeon.wire.errors import BadRecord, Refusal
+from pigeon.wire.errors import Refusal
 
 HEADER = b'{"type":"session","version":3,"id":"x","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/"}\n'
 JSON = st.recursive(
@@ -74,9 +74,7 @@ def test_no_line_of_a_file_can_hurt(lines: list[bytes]) -> None:
     journal.append_message(user("still here"))
 
 
-def _loaded(lines: list[Any]) -> Any:
-    from pigeon.session.loading import Loaded
-
+def _loaded(lines: list[Kept]) -> Loaded:
     return Loaded({}, b"", lines, needs_newline=False, rewritten=False)
 
 
@@ -298,8 +296,3 @@ def _long(folder: Path, count: int) -> Path:
             entry["id"], entry["parentId"] = f"{number:08x}", f"{number - 1:08x}" if number else None
             file.write(codec.encode(entry) + b"\n")
     return path
-
-
-def test_a_refusal_is_raised_and_nothing_else() -> None:
-    with pytest.raises(BadRecord):
-        codec.decode(b"{")
