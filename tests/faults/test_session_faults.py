@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fakes.shelves import NOW, OLD, RECORDED, TestShelf, raws, user
+from fakes.shelves import OLD, RECORDED, TestShelf, raws, user
+from pigeon.session import shelf as shelf_module
 from pigeon.session import store as store_module
 from pigeon.session.journal import Journal
 from pigeon.session.loading import load_session
@@ -333,7 +334,16 @@ def test_a_session_in_use_is_refused_and_not_touched(tmp_path: Path) -> None:
         assert path.read_bytes() == before
     finally:
         holder.close()
-    journal = TestShelf(tmp_path).open(str(path), "/")
-    assert journal.lines[0].timestamp
-    assert NOW
-    journal.close()
+    TestShelf(tmp_path).open(str(path), "/").close()
+
+
+def test_a_session_in_use_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "session.jsonl"
+    shutil.copy(RECORDED / "pigeon.jsonl", path)
+    monkeypatch.setattr(shelf_module, "load_session", lambda path: pytest.fail("it was read"))
+    holder = AppendFile(str(path), False)
+    try:
+        with pytest.raises(SessionInUse):
+            TestShelf(tmp_path).open(str(path), "/")
+    finally:
+        holder.close()

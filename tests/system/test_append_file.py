@@ -5,8 +5,10 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -141,6 +143,26 @@ file = AppendFile({path!r}, True)
 print("held", flush=True)
 input()
 """
+
+
+def test_of_many_who_want_a_file_at_once_exactly_one_gets_it(path: str) -> None:
+    AppendFile(path, True).close()
+    line = threading.Barrier(4)
+    with ThreadPoolExecutor(4) as racers:
+        for _ in range(100):
+            got = [file for file in racers.map(lambda _: _raced(path, line), range(4)) if file is not None]
+            assert len(got) == 1
+            got[0].close()
+
+
+def _raced(path: str, line: threading.Barrier) -> AppendFile | None:
+    line.wait()
+    try:
+        return AppendFile(path, False)
+    except FileInUse:
+        return None
+    finally:
+        line.wait()
 
 
 def test_the_lock_is_not_handed_to_children(path: str) -> None:

@@ -7,6 +7,7 @@ said; 1 when one was refused, with the reason on stderr.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 
@@ -40,6 +41,8 @@ def run_json(options: Options) -> int:
 
 async def _play(options: Options, dialect: Dialect, output: int, prompts: list[str]) -> int:
     composed = await Composer(options).compose(dialect.default_interrupt_mode)
+    gc.freeze()
+    gc.enable()
     shutdown = Shutdown()
     shutdown.watch_signals()
     writer = Writer(output, lambda: shutdown.request(EXIT_STDOUT_CLOSED))

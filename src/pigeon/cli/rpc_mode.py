@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -40,6 +41,8 @@ async def _serve(options: Options, dialect: Dialect, descriptors: tuple[int, int
     unknown = [option for option in options.unknown if _flag_name(option) not in composed.known_flags]
     for problem in [*(f"unknown option {option} is ignored" for option in unknown), *composed.problems]:
         print(f"Warning: {problem}", file=sys.stderr)  # noqa: T201
+    gc.freeze()
+    gc.enable()
     host = Host(composed.session, dialect, descriptors, composed.drains, composed.warm, cap)
     return await host.serve(composed.started, composed.leaving, composed.stop)
 

@@ -61,8 +61,9 @@ def shown_of(branch: Sequence[Kept]) -> Shown:
     """The conversation of a path; nothing of a message is parsed for it."""
     lines = _after_compaction(branch)
     edits = _edits(lines)
+    said = [line for line in lines if line.role in _ROLES or speaks(line)]
     omitted = {name for name, replacement in edits.items() if replacement is None}
-    return Shown([line for line in lines if speaks(line) and line.id not in omitted], edits)
+    return Shown([line for line in said if line.id not in omitted] if omitted else said, edits)
 
 
 def context_of(branch: Sequence[Kept]) -> list[Message]:
@@ -84,12 +85,8 @@ def _after_compaction(branch: Sequence[Kept]) -> list[Kept]:
 
 def _edits(lines: Iterable[Kept]) -> dict[str, Any]:
     """The last edit of each entry: none to leave it out, else its new content."""
-    edits: dict[str, Any] = {}
-    for line in lines:
-        entry = line.entry if line.type == "context_edit" else None
-        if isinstance(entry, ContextEdit):
-            edits[entry.target_id] = entry.replacement
-    return edits
+    entries = [line.entry for line in lines if line.type == "context_edit"]
+    return {entry.target_id: entry.replacement for entry in entries if isinstance(entry, ContextEdit)}
 
 
 def speaks(line: Kept) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter, eq
 from typing import Any, TypeVar
 
 from pigeon.session.kept import Kept, kept_from_entry
@@ -14,6 +15,8 @@ from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.entries import MessageEntry, SessionHeader
 
 _E = TypeVar("_E", bound=Any)
+_id = attrgetter("id")
+_parent_id = attrgetter("parent_id")
 
 
 class Journal:
@@ -83,9 +86,18 @@ class Journal:
 
     def load(self, loaded: Loaded) -> None:
         """Fill an empty journal from a file; the leaf is the last entry."""
-        self._lines = loaded.lines
-        self._by_id = {kept.id: kept for kept in loaded.lines}
-        self.move_to(self._lines[-1].id if self._lines else None)
+        lines = self._lines = loaded.lines
+        self._by_id = dict(zip(map(_id, lines), lines, strict=True))
+        if lines and self._is_a_line():
+            self._branch = lines.copy()
+        else:
+            self.move_to(lines[-1].id if lines else None)
+
+    def _is_a_line(self) -> bool:
+        """True if every entry hangs on the one before it, as in most files: then no path has to be looked for."""
+        lines = self._lines
+        parents = map(_parent_id, lines[1:])
+        return lines[0].parent_id is None and len(self._by_id) == len(lines) and all(map(eq, parents, map(_id, lines)))
 
     def move_to(self, entry_id: str | None) -> None:
         """Make another entry the leaf; nothing is written."""

@@ -7,7 +7,7 @@ is carried along byte for byte.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -17,6 +17,11 @@ from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import Message
 
 _BLOCKS = ("text", "image", "thinking", "toolCall")
+_NAMES = {
+    "parent_id": "parentId",
+    "head": "message",
+    **{name: f" {name}" for name in ("raw", "role", "known", "tried")},
+}
 _BAD = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -24,19 +29,10 @@ class _MessageHead(msgspec.Struct, gc=False):
     role: str = ""
 
 
-class _Head(msgspec.Struct, rename="camel", gc=False):
-    type: str
-    id: str = ""
-    parent_id: str | None = None
-    timestamp: str = ""
-    message: _MessageHead | msgspec.UnsetType = msgspec.UNSET
-
-
 class _MessageOnly(msgspec.Struct):
     message: msgspec.Raw
 
 
-_heads = msgspec.json.Decoder(_Head)
 _messages = msgspec.json.Decoder(_MessageOnly)
 
 
@@ -46,31 +42,29 @@ def _entries() -> msgspec.json.Decoder[Entry]:
     return msgspec.json.Decoder(Entry)
 
 
-class Kept:
-    """One line of a session."""
+class Kept(msgspec.Struct, gc=False, eq=False, rename=_NAMES.get):
+    """One line of a session; read straight from JSON, because there may be very many of them."""
 
-    __slots__ = ("_entry", "_tried", "id", "parent_id", "raw", "role", "timestamp", "type")
-
-    def __init__(self, raw: bytes, head: _Head, entry: Entry | None = None) -> None:
-        self.raw = raw
-        self.type = head.type
-        self.id = head.id
-        self.parent_id = head.parent_id
-        self.timestamp = head.timestamp
-        self.role = head.message.role if head.message else ""
-        self._entry = entry
-        self._tried = entry is not None
+    type: str
+    id: str = ""
+    parent_id: str | None = None
+    timestamp: str = ""
+    head: _MessageHead | msgspec.UnsetType = msgspec.UNSET
+    raw: bytes = b""
+    role: str = ""
+    known: Any = None
+    tried: bool = False
 
     @property
     def entry(self) -> Entry | None:
         """The record; none for a type or a shape that we do not know."""
-        if not self._tried:
-            self._tried = True
+        if not self.tried:
+            self.tried = True
             try:
-                self._entry = _entries().decode(self.raw)
+                self.known = _entries().decode(self.raw)
             except _BAD:
-                self._entry = _second_look(self.raw)
-        return self._entry
+                self.known = _second_look(self.raw)
+        return cast("Entry | None", self.known)
 
     @property
     def message(self) -> Message | None:
@@ -94,37 +88,45 @@ class Kept:
         return codec.decode(self.raw)
 
 
+_lines = msgspec.json.Decoder(Kept)
+
+
 def kept_from_line(raw: bytes) -> Kept | None:
     """A line of a file; none if it is no entry at all."""
     try:
-        head = _heads.decode(raw)
+        line = _lines.decode(raw)
     except _BAD:
-        found = _head_of(raw)
+        found = _outline(raw)
         if found is None:
             return None
-        head = found
-    return None if head.type == "session" else Kept(raw, head)
+        line = found
+    line.raw = raw
+    if line.head and line.type == "message":
+        line.role = line.head.role
+    return None if line.type == "session" else line
 
 
 def kept_from_entry(entry: Entry) -> Kept:
     """A new entry, encoded once for file and host."""
     role = entry.message.__struct_config__.tag if isinstance(entry, MessageEntry) else ""
-    head = _Head(
+    return Kept(
         type=str(entry.__struct_config__.tag),
         id=entry.id,
         parent_id=entry.parent_id,
         timestamp=entry.timestamp,
-        message=_MessageHead(str(role)) if role else msgspec.UNSET,
+        raw=codec.encode(entry),
+        role=str(role),
+        known=entry,
+        tried=True,
     )
-    return Kept(codec.encode(entry), head, entry)
 
 
 def _clean(raw: bytes) -> bytes:
     return raw if raw.isascii() else raw.decode("utf-8", "replace").encode()
 
 
-def _head_of(raw: bytes) -> _Head | None:
-    """The head of an entry of a shape that we do not know: it has its place in the tree all the same."""
+def _outline(raw: bytes) -> Kept | None:
+    """An entry of a shape that we do not know: it has its place in the tree all the same."""
     try:
         plain = codec.decode(raw)
     except BadRecord:
@@ -133,12 +135,12 @@ def _head_of(raw: bytes) -> _Head | None:
         return None
     message = plain.get("message")
     role = message.get("role") if isinstance(message, dict) else None
-    return _Head(
+    return Kept(
         type=plain["type"],
         id=_word(plain.get("id")),
         parent_id=_word(plain.get("parentId")) or None,
         timestamp=_word(plain.get("timestamp")),
-        message=_MessageHead(role) if isinstance(role, str) else msgspec.UNSET,
+        role=_word(role) if plain["type"] == "message" else "",
     )
 
 

@@ -51,12 +51,11 @@ def load_session(path: str) -> Loaded | None:
     raw = _read(path)
     if raw is None or is_unfinished(raw):
         return None
-    pieces = [piece for piece in raw.split(b"\n") if piece.strip()]
-    header = _header(pieces[0], path)
+    header_line, *pieces = raw.lstrip().split(b"\n")
+    header = _header(header_line, path)
     with _uncollected():
-        lines = [line for line in map(kept_from_line, pieces[1:]) if line is not None]
+        lines = [line for piece in pieces if piece and (line := kept_from_line(piece)) is not None]
     rewritten = header.get("version", 1) < SESSION_VERSION
-    header_line = pieces[0]
     if rewritten:
         header, lines = migrated(header, lines)
         header_line = codec.encode(header)

@@ -127,8 +127,8 @@ def _free_ids(kind: str, taken: Iterable[str | Absent | None]) -> Iterator[str]:
 
 def plan_on(branch: Iterable[Kept]) -> list[TodoPhase]:
     """The plan in the last good result of the todo tool; empty if there is none."""
-    for line in reversed(list(branch)):
-        message = line.message if line.role == "toolResult" and _MARK in line.raw else None
+    for line in reversed([line for line in branch if line.role == "toolResult" and _MARK in line.raw]):
+        message = line.message
         if isinstance(message, ToolResultMessage) and message.tool_name in TOOLS and not message.is_error:
             details = message.details
             try:

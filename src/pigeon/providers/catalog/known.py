@@ -5,6 +5,8 @@ The order is the order in which a usable default is looked for.
 
 from __future__ import annotations
 
+from functools import cache
+
 from msgspec import Struct
 
 
@@ -48,6 +50,7 @@ KNOWN: dict[str, Known] = {
 }
 
 
-def key_variables() -> set[str]:
+@cache
+def key_variables() -> frozenset[str]:
     """Every environment variable that may hold a provider's key."""
-    return {name for known in KNOWN.values() for name in (*known.keys, *known.bearer)}
+    return frozenset({name for known in KNOWN.values() for name in (*known.keys, *known.bearer)})
