@@ -86,10 +86,16 @@ class Host:
 
     def _deliver(self, frames: list[Frame], ended: bool) -> None:
         self._server.offer(frames)
-        self._pump = asyncio.ensure_future(self._take(ended))
+        if self._server.take_now():
+            self._taken(ended)
+        else:
+            self._pump = asyncio.ensure_future(self._take(ended))
 
     async def _take(self, ended: bool) -> None:
         await self._server.take()
+        self._taken(ended)
+
+    def _taken(self, ended: bool) -> None:
         if self._warming is None:
             self._warming = asyncio.ensure_future(self._warm())
         if ended:

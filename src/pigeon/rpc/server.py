@@ -37,12 +37,16 @@ class Server:
         """More input; `take` works it off."""
         self._frames.extend(frames)
 
+    def take_now(self) -> bool:
+        """Work off the input at once; false if the host has to read some answers first."""
+        while self._frames and not self._outbox.overfull:
+            self._frame(self._frames.popleft())
+        return not self._frames
+
     async def take(self) -> None:
         """Work off the input, no faster than the host reads the answers."""
-        while self._frames:
-            if self._outbox.overfull:
-                await self._outbox.until_room()
-            self._frame(self._frames.popleft())
+        while not self.take_now():
+            await self._outbox.until_room()
 
     async def drained(self) -> None:
         """Wait until every command taken was answered."""

@@ -1,7 +1,7 @@
-"""The reading thread: bytes from the host to frames in the event loop, never ahead of what the loop has taken.
+"""Reading: bytes from the host to frames in the event loop, never ahead of what the loop has taken.
 
-A thread, because stdin may be a file or a terminal, and because making it non-blocking would change it for whoever
-shares it with us.
+A pipe is read by the loop itself when it has something, which never blocks and leaves the descriptor as the host made
+it. A file cannot be waited for that way, so there a thread reads.
 """
 
 from __future__ import annotations
@@ -25,19 +25,51 @@ class Reader:
         self._framing = framing
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
+        self._polled = False
+        self._watching = False
+        self._owed = False
         self._taken = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="pigeon-reader", daemon=True)
 
     def start(self) -> None:
         """Begin to read."""
-        self._thread.start()
+        try:
+            self._watch(True)
+            self._polled = True
+        except (OSError, ValueError):
+            threading.Thread(target=self._read, name="pigeon-reader", daemon=True).start()
 
     def taken(self) -> None:
         """The loop has dealt with the last frames: read on."""
-        self._taken.set()
+        self._owed = False
+        if self._polled:
+            self._watch(True)
+        else:
+            self._taken.set()
+
+    def _watch(self, wanted: bool) -> None:
+        if wanted and not self._watching:
+            self._loop.add_reader(self._descriptor, self._ready)
+        elif self._watching and not wanted:
+            self._loop.remove_reader(self._descriptor)
+        self._watching = wanted
+
+    def _ready(self) -> None:
+        try:
+            chunk = os.read(self._descriptor, CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            chunk = b""
+        frames = self._framing.feed(chunk) if chunk else self._framing.end()
+        if not frames and chunk:
+            return
+        self._owed = True
+        self._deliver(frames, not chunk)
+        if self._owed:
+            self._watch(False)
 
     def _await_input(self) -> None:
-        """The host made its pipe non-blocking, and it is the host's: we wait instead of changing it."""
+        """The host made its file non-blocking, and it is the host's: we wait instead of changing it."""
         poller = select.poll()
         poller.register(self._descriptor, select.POLLIN)
         poller.poll()
