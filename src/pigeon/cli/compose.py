@@ -29,6 +29,7 @@ from pigeon.resources.load import ResourceOptions, Resources
 from pigeon.resources.rule_files import read_rules, rule_folders
 from pigeon.session.hooks import NoHooks
 from pigeon.session.journal import Journal
+from pigeon.session.naming import clean_name
 from pigeon.session.parts import Parts
 from pigeon.session.session import Session
 from pigeon.session.shelf import Shelf
@@ -85,8 +86,8 @@ class Composer:
         apply_settings(settings, session, default_interrupt)
         session.work.runs.before_run = lambda: ready_for_commands(session.toolset)
         share_plan(options, session.toolset, session.todos)
-        if options.name:
-            session.journal.append(SessionInfo, name=options.name)
+        if options.name and options.name.strip():
+            session.journal.append(SessionInfo, name=clean_name(options.name))
         life = _Life(session, registry, gateway, extended, resources, self._reports)
         return Composed(
             session=session,

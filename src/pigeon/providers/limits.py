@@ -73,7 +73,8 @@ def within_window(tokens: int, request: ModelRequest) -> int:
     window = request.model.context_window
     if window <= 0:
         return tokens
-    return max(1, min(tokens, window - estimated_context(request) - SAFETY_TOKENS))
+    safety = min(SAFETY_TOKENS, window // 10)
+    return max(1, min(tokens, window - estimated_context(request) - safety))
 
 
 def thinking_budget(level: str, own: Mapping[str, int]) -> int:
