@@ -47,9 +47,11 @@ def test_bills_of_failed_answers_and_of_replaced_history_do_not_count() -> None:
 
 
 def test_the_answer_must_fit_behind_the_prompt() -> None:
+    large = a_model(context_window=100_000, max_tokens=99_000)
+    used = a_request(large, said("a"), answered(tokens=4000), said("b"))
+    assert output_cap(used) == 100_000 - 4000 - SAFETY_TOKENS
     model = a_model(context_window=10_000, max_tokens=8000)
-    used = a_request(model, said("a"), answered(tokens=4000), said("b"))
-    assert output_cap(used) == 10_000 - 4000 - SAFETY_TOKENS
+    assert output_cap(a_request(model, said("a"), answered(tokens=4000), said("b"))) == 10_000 - 4000 - 1000
     full = a_request(model, said("a"), answered(tokens=9999), said("b"))
     assert output_cap(full) == 1
     assert output_cap(a_request(model, max_tokens=100)) == 100
