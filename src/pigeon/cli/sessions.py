@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from pigeon.cli.args import Options
+from pigeon.cli.picker import pick
 from pigeon.config.settings import Settings
 from pigeon.session import catalog
 from pigeon.session.journal import Journal
@@ -40,6 +41,8 @@ def shelf_of(
 def journal_of(options: Options, shelf: Shelf, cwd: str) -> Journal:
     """The conversation that the options name, or a new one; raises `StartupError` if that cannot be."""
     _check(options)
+    if options.resume == "":
+        options.resume = pick(shelf.folder)
     try:
         if options.no_session:
             return shelf.new(cwd, session_id=options.session_id)
@@ -72,8 +75,6 @@ def _check(options: Options) -> None:
             f'Invalid session id "{options.session_id}": use letters, digits, ".", "_" and "-", '
             "with a letter or digit at both ends"
         )
-    if options.resume == "":
-        raise StartupError("--resume needs a terminal to choose in; here use --session PATH|ID or --continue")
 
 
 def _found(reference: str, shelf: Shelf) -> str:

@@ -1,0 +1,36 @@
+"""`--resume` without a name: choose a session at the terminal, whatever stdin and stdout are used for."""
+
+from __future__ import annotations
+
+from pigeon.session.catalog import listed
+from pigeon.wire.answers import SessionRow
+from pigeon.wire.base import or_else
+from pigeon.wire.errors import StartupError
+
+MOST = 20
+NO_TERMINAL = "--resume needs a terminal to choose in; here use --session PATH|ID or --continue"
+
+
+def pick(folder: str, terminal: str = "/dev/tty") -> str:
+    """The path of the session that the person chose; raises `StartupError` when nobody can, or nobody does."""
+    try:
+        screen = open(terminal, "r+b", buffering=0)  # noqa: SIM115 - closed by the block below
+    except OSError:
+        raise StartupError(NO_TERMINAL) from None
+    with screen:
+        rows, _ = listed([folder], None, MOST)
+        if not rows:
+            raise StartupError("There are no sessions of this folder to resume")
+        lines = [f"{number:3}  {_shown(row)}" for number, row in enumerate(rows, 1)]
+        screen.write(("\r\n".join([*lines, "Which one? (number, empty for none) "])).encode("utf-8", "replace"))
+        chosen = screen.readline().decode("utf-8", "replace").strip()
+    if not chosen.isdigit() or not 1 <= int(chosen) <= len(rows):
+        raise StartupError("No session was chosen")
+    return rows[int(chosen) - 1].path
+
+
+def _shown(row: SessionRow) -> str:
+    """One line, with nothing in it that could steer the terminal."""
+    text = or_else(row.name, "") or or_else(row.first_message, "") or row.id
+    plain = "".join(char if char.isprintable() else " " for char in text)
+    return f"{row.modified[:16].replace('T', ' ')}  {plain[:80]}"
