@@ -21,7 +21,6 @@ class Scope:
     """One cancellable piece of work."""
 
     def __init__(self, parent: Scope | None = None) -> None:
-        self._parent = parent
         self._callbacks: dict[object, Callable[[], object]] = {}
         self._cancelled = False
         self._detach = parent.on_cancel(self.cancel) if parent else _nothing

@@ -84,6 +84,9 @@ class Server:
     def _dispatch(self, command: Command) -> None:
         if isinstance(command, Abort):
             self._lanes.withdraw(_PROMPTS, Refusal(ABORTED_BEFORE))
+        if command.lane != "control" and self._lanes.in_flight >= MOST_IN_FLIGHT:
+            self._finished(command, None, Refusal(TOO_MANY))
+            return
         handler, subject = handler_for(type(command)), self._subjects[command.about]
         self._lanes.submit(
             Job(

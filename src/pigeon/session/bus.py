@@ -1,8 +1,8 @@
 """Tell: typed events, in order.
 
-Three stages, each complete before the next: *record* (an entry is on record before anyone hears of it), *announce* (the
-host), *observe* (everyone else). `publish` waits while the host is slow; `post` is for the few small events that answer
-a command and must not wait.
+Two stages, the first complete before the second: *record* (an entry is on record before anyone hears of it) and
+*announce* (the host, and whoever else listens). `publish` waits while the host is slow; `post` is for the few small
+events that answer a command and must not wait.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from pigeon.wire.events import Outbound
-
-Listener = Callable[[Outbound], Awaitable[None] | None]
 
 
 class Bus:
@@ -21,7 +19,6 @@ class Bus:
         self._recorders: list[Callable[[Outbound], None]] = []
         self._announcers: list[Callable[[Outbound], None]] = []
         self._waits: list[Callable[[], Awaitable[None] | None]] = []
-        self._observers: list[Callable[[Outbound], Awaitable[None]]] = []
 
     def record(self, recorder: Callable[[Outbound], None]) -> None:
         """Call this first, for every event."""
@@ -32,10 +29,6 @@ class Bus:
         self._announcers.append(announcer)
         self._waits.append(wait)
 
-    def observe(self, observer: Callable[[Outbound], Awaitable[None]]) -> None:
-        """Call this last."""
-        self._observers.append(observer)
-
     def post(self, event: Outbound) -> None:
         """Record and announce without waiting."""
         for recorder in self._recorders:
@@ -44,10 +37,8 @@ class Bus:
             announcer(event)
 
     async def publish(self, event: Outbound) -> None:
-        """Record, announce, let others observe, and wait for a slow host."""
+        """Record, announce, and wait for a slow host."""
         self.post(event)
-        for observer in self._observers:
-            await observer(event)
         for wait in self._waits:
             waiting = wait()
             if waiting is not None:

@@ -21,7 +21,6 @@ from pigeon.wire.host_tools import HostTool, HostToolCall, HostToolCancel, HostT
 from pigeon.wire.images import ImageInput, image_block
 from pigeon.wire.inference import ToolSpec
 
-ALONE_BY_DEFAULT = True
 MOST_UPDATES = 32
 DISCONNECTED = "RPC client disconnected before host tool execution completed"
 FAILED = "Host tool execution failed"
@@ -149,7 +148,7 @@ class _Definition:
         self.parameters = parameters
         self.label = _trimmed(tool.label) or name
         self.hidden = tool.hidden is True
-        self.reads_only = tool.read_only is True if ALONE_BY_DEFAULT else tool.read_only is not False
+        self.reads_only = tool.read_only is True
 
 
 class _Lent:

@@ -21,11 +21,6 @@ from pigeon.wire.messages import (
 MOST_OF_A_RESULT = 2000
 
 
-def transcript_of(messages: Iterable[Message]) -> str:
-    """Labelled paragraphs, tool results shortened, images left out."""
-    return "\n\n".join(paragraph for message in messages for paragraph in paragraphs_of(message))
-
-
 def paragraphs_of(message: Message) -> list[str]:
     """What one message says, one paragraph per kind of content."""
     if isinstance(message, AssistantMessage):

@@ -55,12 +55,6 @@ def checked(path: str) -> str:
     return path
 
 
-def shown_from(path: str, cwd: str) -> str:
-    """The path relative to `cwd` if it lies below, with forward slashes."""
-    relative = os.path.relpath(path, cwd)
-    return (path if relative.startswith("..") else relative).replace(os.sep, "/")
-
-
 def _plain(path: str) -> str:
     return _ODD_SPACES.sub(" ", path).removeprefix("@")
 
