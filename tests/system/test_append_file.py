@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pigeon.system import append_file
-from pigeon.system.append_file import AppendFile, FileInUse, make_private_folder, replace_file
+from pigeon.system.append_file import AppendFile, FileInUse, make_private_folder, replace_privately
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_a_file_that_was_readable_by_others_is_made_private(path: str) -> None:
 def test_a_replaced_file_is_private_and_leaves_nothing_behind(tmp_path: Path) -> None:
     path = tmp_path / "file.jsonl"
     path.write_bytes(b"old")
-    replace_file(str(path), b"new")
+    replace_privately(str(path), b"new")
     assert path.read_bytes() == b"new"
     assert mode(path) == 0o600
     assert os.listdir(tmp_path) == ["file.jsonl"]
@@ -206,7 +206,7 @@ def test_a_replacement_that_fails_leaves_the_old_file_and_nothing_else(
     path.write_bytes(b"old")
     monkeypatch.setattr(append_file.os, "fsync", lambda descriptor: _refuse(descriptor, 0))
     with pytest.raises(OSError, match="not permitted"):
-        replace_file(str(path), b"new")
+        replace_privately(str(path), b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file.jsonl"]
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from pigeon.session.loading import is_unfinished
-from pigeon.system.append_file import AppendFile, FileInUse, replace_file
+from pigeon.system.append_file import AppendFile, FileInUse, replace_privately
 from pigeon.wire.errors import Refusal
 
 Opener = Callable[[str, bool], AppendFile]
@@ -128,7 +128,7 @@ class SessionStore:
 
     def _renew(self) -> None:
         """Put the whole session in place of its file."""
-        replace_file(self._real, b"".join(line + b"\n" for line in self._everything()))
+        replace_privately(self._real, b"".join(line + b"\n" for line in self._everything()))
         self._outdated = False
         self._let_go()
 

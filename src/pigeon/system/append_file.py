@@ -101,8 +101,8 @@ def sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-def replace_file(path: str, data: bytes) -> None:
-    """Write a whole file so that readers see the old or the new one, never a mixture."""
+def replace_privately(path: str, data: bytes) -> None:
+    """Put a file that only the user can read in the place of another, in one step and never in place: all or nothing."""
     temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
     try:
