@@ -102,7 +102,7 @@ def sync_folder(folder: str) -> None:
 
 
 def replace_privately(path: str, data: bytes) -> None:
-    """Put a file that only the user can read in the place of another, in one step and never in place: all or nothing."""
+    """Put a file that only the user can read in the place of another, in one step; never overwrites in place."""
     temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
     try:
