@@ -205,7 +205,7 @@ async def test_a_server_that_asks_for_too_much_patience_is_reported(http: Http) 
 
 async def test_two_first_requests_share_one_client(http: Http) -> None:
     await asyncio.gather(http.warm("http://x"), http.warm("http://y"))
-    assert len(http._transports) == 1
+    assert len(http._pools) == 1
 
 
 def test_unpaired_surrogates_do_not_leave_and_split_pairs_join() -> None:

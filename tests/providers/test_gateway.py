@@ -94,7 +94,7 @@ async def test_cancelling_reaches_the_connection(gateway: Gateway) -> None:
 async def test_warming_loads_what_the_first_request_needs(gateway: Gateway) -> None:
     await gateway.warm(None)
     await gateway.warm(a_model(api="google-generative-ai"))
-    assert "httpx2" in sys.modules
+    assert "httpcore2" in sys.modules
     assert ADAPTERS["google-generative-ai"] in sys.modules
 
 
@@ -103,7 +103,8 @@ def test_nothing_heavy_is_loaded_before_the_first_request() -> None:
         "import sys\n"
         "import pigeon.providers.gateway, pigeon.providers.registry, pigeon.providers.catalog.built_in\n"
         "import pigeon.config.models_file, pigeon.config.auth_file\n"
-        "heavy = {'httpx2', 'email', 'yaml', 'http.client', 'pigeon.providers.anthropic'} & set(sys.modules)\n"
+        "heavy = {'httpcore2', 'anyio', 'email', 'yaml', 'http.client', 'pigeon.providers.anthropic'}\n"
+        "heavy &= set(sys.modules)\n"
         "sys.exit(', '.join(sorted(heavy)) or 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fakes.model_requests import PNG, a_model, answered, called, returned, said, text, thought
 from pigeon.providers.anthropic import call_id as anthropic_id
-from pigeon.providers.handover import NO_RESULT, TOOL_IMAGE, USER_IMAGE, handed_over
+from pigeon.providers.handover import NO_RESULT, TOOL_IMAGE, USER_IMAGE, CallIds, handed_over
 from pigeon.providers.openai_chat import call_id as chat_id
 from pigeon.providers.openai_chat import short_call_id
 from pigeon.wire.base import ABSENT
@@ -20,7 +20,7 @@ ELSEWHERE = a_model(id="m-2", provider="there", api="openai-responses")
 
 
 def given_to(model: Any, *messages: Any, normalise: Any = anthropic_id) -> list[Any]:
-    return handed_over(list(messages), model, normalise)
+    return handed_over(list(messages), model, CallIds(normalise))
 
 
 def shape(messages: list[Any]) -> str:
@@ -149,7 +149,7 @@ messages = st.lists(
 
 @given(messages, st.sampled_from([anthropic_id, chat_id, short_call_id]))
 def test_any_history_comes_out_well_formed(history: list[Any], normalise: Any) -> None:
-    out = handed_over(history, HERE, normalise)
+    out = handed_over(history, HERE, CallIds(normalise))
     seen: set[str] = set()
     waiting: list[str] = []
     for message in out:

@@ -32,12 +32,14 @@ class Tap:
         self.overfull = False
         self.lines: list[bytes] = []
         self.apart: list[bool] = []
+        self.at_once: list[bool] = []
         self._room = asyncio.Event()
         self._room.set()
 
-    def put(self, buffers: Sequence[bytes], apart: bool = False) -> None:
+    def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
         self.lines.append(b"".join(buffers))
         self.apart.append(apart)
+        self.at_once.append(not can_wait)
 
     async def room(self) -> None:
         await self._room.wait()
@@ -79,6 +81,16 @@ async def test_with_room_every_delta_is_a_line_of_its_own() -> None:
         outbox.event(text(piece))
         assert outbox.room() is None
     assert tap.texts() == ["a", "b", "c"]
+
+
+async def test_growing_text_goes_out_at_once_and_the_rest_when_the_loop_comes_round() -> None:
+    tap, outbox = an_outbox()
+    outbox.answer(succeeded("1", "prompt"))
+    outbox.event(TurnStart())
+    outbox.event(update(TextStart(content_index=0)))
+    outbox.event(text("a"))
+    outbox.event(TurnStart())
+    assert tap.at_once == [False, False, False, True, False]
 
 
 async def test_deltas_for_a_slow_host_come_together_when_there_is_room() -> None:

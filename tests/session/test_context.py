@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from fakes.journals import STORIES, empty, grown, take
 from fakes.model_requests import a_model, answered, returned, said
 from fakes.shelves import NOW, RECORDED, recorded, user
-from pigeon.providers.handover import handed_over
+from pigeon.providers.handover import CallIds, handed_over
 from pigeon.session.context import context_of, model_messages, shown_of
 from pigeon.session.current import Current
 from pigeon.session.journal import Journal
@@ -44,7 +44,7 @@ def must_be_valid(messages: list[ModelMessage]) -> None:
 
 
 def sent(branch: list[Kept], model: Any = None) -> list[ModelMessage]:
-    return handed_over(model_messages(context_of(branch)), model or a_model(), lambda name: name)
+    return handed_over(model_messages(context_of(branch)), model or a_model(), CallIds(lambda name: name))
 
 
 @given(STORIES)

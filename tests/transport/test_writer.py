@@ -57,6 +57,51 @@ async def test_a_short_line_is_there_when_put_returns(pipe: Pipe) -> None:
     assert os.read(pipe.source, 100) == b'{"a":1}\n'
 
 
+async def test_a_line_that_can_wait_goes_out_with_the_next(pipe: Pipe) -> None:
+    os.set_blocking(pipe.source, False)
+    pipe.writer.put((b"1\n",), can_wait=True)
+    pipe.writer.put((b"2", b"\n"), can_wait=True)
+    with pytest.raises(BlockingIOError):
+        os.read(pipe.source, 100)
+    pipe.writer.put((b"3\n",))
+    assert os.read(pipe.source, 100) == b"1\n2\n3\n"
+
+
+async def test_a_line_that_can_wait_goes_out_when_the_loop_comes_round(pipe: Pipe) -> None:
+    os.set_blocking(pipe.source, False)
+    pipe.writer.put((b"1\n",), can_wait=True)
+    await asyncio.sleep(0)
+    assert os.read(pipe.source, 100) == b"1\n"
+
+
+async def test_a_line_apart_has_a_write_call_of_its_own(pipe: Pipe) -> None:
+    os.set_blocking(pipe.source, False)
+    pipe.writer.put((b"1\n",), can_wait=True)
+    pipe.writer.put((b"2\n",), apart=True, can_wait=True)
+    assert os.read(pipe.source, 100) == b"1\n"
+    await asyncio.sleep(0)
+    assert os.read(pipe.source, 100) == b"2\n"
+
+
+async def test_lines_that_can_wait_are_written_before_the_end(pipe: Pipe) -> None:
+    pipe.writer.put((b"1\n",), can_wait=True)
+    assert pipe.writer.close(5)
+    assert os.read(pipe.source, 100) == b"1\n"
+
+
+@pytest.mark.parametrize("waits", [0b0000, 0b1111, 0b0101, 0b1010, 0b0011, 0b1100])
+async def test_lines_that_can_wait_keep_their_place(pipe: Pipe, waits: int) -> None:
+    sizes = [5, DIRECT_LIMIT - 3, 5, DIRECT_LIMIT + 1, 7, 70_000, 1, 2, 3, DIRECT_LIMIT, 9, 11] * 2
+    lines = [bytes([65 + at]) * size + b"\n" for at, size in enumerate(sizes)]
+    expected = b"".join(lines)
+    reading = asyncio.ensure_future(pipe.read(len(expected)))
+    for at, line in enumerate(lines):
+        pipe.writer.put((line,), can_wait=bool(waits >> at % 4 & 1))
+        if at % 5 == 0:
+            await asyncio.sleep(0)
+    assert await reading == expected
+
+
 async def test_lines_of_all_sizes_arrive_in_order(pipe: Pipe) -> None:
     sizes = [1, DIRECT_LIMIT, 70_000, 3, DIRECT_LIMIT + 1, 0, 300_000, 2, 2, 200_000, 5] * 3
     lines = [bytes([65 + at % 26]) * size + b"\n" for at, size in enumerate(sizes)]

@@ -94,13 +94,13 @@ class Scope:
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run work that may be deaf: after cancellation it gets a grace, then is cancelled, then abandoned."""
         task = asyncio.ensure_future(work)
-        stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        forget = self.on_cancel(lambda: _resolve(stopped))
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task.add_done_callback(lambda _: _resolve(over))
+        forget = self.on_cancel(lambda: _resolve(over))
         if self._cancelled:
-            _resolve(stopped)
+            _resolve(over)
         try:
-            futures: set[asyncio.Future[Any]] = {task, stopped}
-            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+            await over
             if not task.done():
                 await asyncio.wait({task}, timeout=STOP_GRACE)
             if not task.done():

@@ -108,7 +108,7 @@ class ToolBatch:
 
     async def _run_group(self, group: list[ToolCall], tools: dict[str, Tool], refused: dict[str, str]) -> list[Ended]:
         ended: list[Ended | None] = [None] * len(group)
-        running: dict[int, asyncio.Task[None]] = {}
+        running: list[asyncio.Task[None]] = []
 
         async def finish(index: int, call: ToolCall, tool: Tool, arguments: dict[str, Json]) -> None:
             ended[index] = await self._announce_end(call, await self._execute(call, tool, arguments))
@@ -121,9 +121,11 @@ class ToolBatch:
             except Exception as error:
                 ended[index] = await self._announce_end(call, failure_of(error))
                 continue
-            running[index] = asyncio.ensure_future(finish(index, call, tool, arguments))
-        if running:
-            await asyncio.gather(*running.values())
+            if len(group) == 1:
+                await finish(index, call, tool, arguments)
+            else:
+                running.append(asyncio.ensure_future(finish(index, call, tool, arguments)))
+        await asyncio.gather(*running)
         return [end for end in ended if end is not None]
 
     def _must_not_skip(self, call: ToolCall, refused: dict[str, str]) -> None:

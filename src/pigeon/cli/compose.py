@@ -84,7 +84,7 @@ class Composer:
         parts = self._parts(choice, registry, gateway, shelf, journal, resources, extended)
         session = self._session = Session(parts)
         apply_settings(settings, session, default_interrupt)
-        session.work.runs.before_run = lambda: ready_for_commands(session.toolset)
+        session.work.runs.while_running = lambda: ready_for_commands(session.toolset)
         share_plan(options, session.toolset, session.todos)
         if options.name and options.name.strip():
             session.journal.append(SessionInfo, name=clean_name(options.name))

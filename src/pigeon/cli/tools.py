@@ -114,9 +114,7 @@ def ready_for_commands(toolset: Toolset) -> None:
     """Start what shell commands need while the model still thinks."""
     if "bash" in toolset.active():
         from pigeon.system import processes
-        from pigeon.system.secrecy import close_to_others
 
-        close_to_others()
         processes.warm_up()
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from pigeon.providers.line import Line
 from pigeon.wire.base import Absent
 from pigeon.wire.model import Model
+
+if TYPE_CHECKING:
+    from pigeon.providers.replay import Replay
 
 
 class Access(Struct, frozen=True):
@@ -17,7 +21,7 @@ class Access(Struct, frozen=True):
     key: str = ""
     bearer: bool = False
     headers: dict[str, str | None] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
     budgets: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -27,10 +31,11 @@ class Access(Struct, frozen=True):
 
 
 class Connection(Struct, frozen=True):
-    """An adapter's way out: the line and the credentials."""
+    """An adapter's way out: the line, the credentials, and what was told before."""
 
     line: Line
     access: Access
+    replay: Replay | None = None
 
 
 def merged(defaults: dict[str, str], extra: dict[str, str | None]) -> dict[str, str]:

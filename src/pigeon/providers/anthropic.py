@@ -9,9 +9,9 @@ from typing import Any
 from pigeon.providers.access import Connection, compat_of, endpoint, mapped_level, merged
 from pigeon.providers.anthropic_stream import AnthropicStream
 from pigeon.providers.exchange import encoded, exchange
-from pigeon.providers.handover import handed_over
 from pigeon.providers.http import Outgoing
 from pigeon.providers.limits import output_cap, split_budget
+from pigeon.providers.replay import Replay, conversation
 from pigeon.wire.base import Absent
 from pigeon.wire.content import AssistantBlock, ImageContent, TextContent, ThinkingContent, UserBlock
 from pigeon.wire.inference import Delta, ModelMessage, ModelRequest, ToolSpec
@@ -28,7 +28,7 @@ _BAD_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
     """One answer of the Messages API."""
-    body = body_of(request, connection.access.budgets)
+    body = body_of(request, connection.access.budgets, connection.replay)
     outgoing = Outgoing(
         url=endpoint(request.model.base_url, "v1/messages"),
         headers=headers_of(request, connection, body),
@@ -59,12 +59,13 @@ def headers_of(request: ModelRequest, connection: Connection, body: dict[str, An
     return merged(headers, access.headers)
 
 
-def body_of(request: ModelRequest, budgets: dict[str, int]) -> dict[str, Any]:
+def body_of(request: ModelRequest, budgets: dict[str, int], replay: Replay | None = None) -> dict[str, Any]:
     """The JSON body."""
     model = request.model
     compat = compat_of(model)
     mark = _cache_mark(request, compat)
-    messages = _messages(handed_over(request.messages, model, call_id), bool(compat.get("allowEmptySignature")))
+    unsigned = bool(compat.get("allowEmptySignature"))
+    messages = conversation(request, replay, call_id, lambda history, _: _messages(history, unsigned))
     _mark_last(messages, mark)
     body: dict[str, Any] = {
         "model": model.id,

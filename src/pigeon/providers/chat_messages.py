@@ -19,12 +19,17 @@ IMAGES_LEAD = "Images returned by the tools above:"
 BRIDGE = "The tool results are in."
 
 
-def chat_messages(request: ModelRequest, history: list[ModelMessage], compat: ChatCompat) -> list[dict[str, Any]]:
-    """The instructions and the conversation."""
+def instructions(request: ModelRequest, compat: ChatCompat) -> list[dict[str, Any]]:
+    """The system prompt, if there is one, as a message."""
+    if not request.system_prompt.strip():
+        return []
+    role = "developer" if request.model.reasoning and compat.supports_developer_role else "system"
+    return [{"role": role, "content": request.system_prompt}]
+
+
+def chat_messages(history: list[ModelMessage], compat: ChatCompat) -> list[dict[str, Any]]:
+    """The conversation."""
     out: list[dict[str, Any]] = []
-    if request.system_prompt.strip():
-        role = "developer" if request.model.reasoning and compat.supports_developer_role else "system"
-        out.append({"role": role, "content": request.system_prompt})
     images: list[ImageContent] = []
     for message in history:
         if isinstance(message, ToolResultMessage):

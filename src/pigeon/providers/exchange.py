@@ -218,6 +218,8 @@ def _paired(value: Any) -> Any:
     if isinstance(value, str):
         # A pair that was split into two escapes joins again on its way through UTF-16.
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, msgspec.Raw):
+        return codec.decode(bytes(value))
     if isinstance(value, dict):
         return {_paired(key): _paired(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from importlib import import_module
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -14,6 +14,9 @@ from pigeon.providers.line import Line, Policy, Tap
 from pigeon.providers.registry import NoKey
 from pigeon.wire.inference import Delta, Failure, Finished, ModelRequest
 from pigeon.wire.model import Model
+
+if TYPE_CHECKING:
+    from pigeon.providers.replay import Replay
 
 ADAPTERS = {
     "anthropic-messages": "pigeon.providers.anthropic",
@@ -61,6 +64,7 @@ class Gateway:
         self._made: dict[str, Streamer] = {}
         self._policy = policy or Policy()
         self._budgets = dict(thinking_budgets or {})
+        self._replay: Replay | None = None
         self.tap: Tap | None = None
 
     def add(self, api: str, factory: Factory) -> None:
@@ -100,8 +104,9 @@ class Gateway:
             return
         access = msgspec.structs.replace(access, budgets=self._budgets)
         line = Line(http=self._http, policy=self._policy, secrets=access.secrets, tap=self.tap)
+        connection = Connection(line=line, access=access, replay=self._told_before())
         try:
-            deltas = import_module(module).stream(request, Connection(line=line, access=access))
+            deltas = import_module(module).stream(request, connection)
         except Exception as error:
             yield _failed(f"The request to {request.model.reference} cannot be built: {error}", "bad_request")
             return
@@ -110,6 +115,13 @@ class Gateway:
                 yield delta
         finally:
             await deltas.aclose()
+
+    def _told_before(self) -> Replay:
+        if self._replay is None:
+            from pigeon.providers.replay import Replay
+
+            self._replay = Replay()
+        return self._replay
 
 
 def _failed(text: str, code: str) -> Finished:

@@ -11,9 +11,9 @@ from pigeon.providers.access import Connection, endpoint, mapped_level, merged
 from pigeon.providers.exchange import encoded, exchange
 from pigeon.providers.google_contents import contents_of
 from pigeon.providers.google_stream import GoogleStream
-from pigeon.providers.handover import handed_over
 from pigeon.providers.http import Outgoing
 from pigeon.providers.limits import output_cap
+from pigeon.providers.replay import Replay, conversation
 from pigeon.wire.base import Absent
 from pigeon.wire.inference import Delta, ModelRequest
 from pigeon.wire.model import Model, levels_of
@@ -40,16 +40,17 @@ def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta
     outgoing = Outgoing(
         url=endpoint(request.model.base_url, path),
         headers=merged(headers, access.headers),
-        body=encoded(body_of(request, access.budgets)),
+        body=encoded(body_of(request, access.budgets, connection.replay)),
     )
     return exchange(connection.line, outgoing, GoogleStream(request.model.id), "message")
 
 
-def body_of(request: ModelRequest, budgets: dict[str, int]) -> dict[str, Any]:
+def body_of(request: ModelRequest, budgets: dict[str, int], replay: Replay | None = None) -> dict[str, Any]:
     """The JSON body."""
     model = request.model
-    history = handed_over(request.messages, model, call_id)
-    body: dict[str, Any] = {"contents": contents_of(history, model, generation(model.id))}
+    era = generation(model.id)
+    history = conversation(request, replay, call_id, lambda messages, _: contents_of(messages, model, era))
+    body: dict[str, Any] = {"contents": history}
     if request.system_prompt.strip():
         body["systemInstruction"] = {"parts": [{"text": request.system_prompt}]}
     if request.tools:

@@ -23,9 +23,8 @@ TOOL_IMAGE = "[The tool returned an image; this model cannot see images]"
 Normalise = Callable[[str], str]
 
 
-def handed_over(messages: list[ModelMessage], model: Model, normalise: Normalise) -> list[ModelMessage]:
+def handed_over(messages: list[ModelMessage], model: Model, ids: CallIds) -> list[ModelMessage]:
     """The messages as the model may get them; the given ones are not changed."""
-    ids = _CallIds(normalise)
     sees = "image" in model.input
     out: list[ModelMessage] = []
     at = 0
@@ -50,7 +49,7 @@ def _turn_end(messages: list[ModelMessage], at: int) -> int:
     return at
 
 
-def _turn(answer: AssistantMessage, following: list[ModelMessage], model: Model, ids: _CallIds) -> list[ModelMessage]:
+def _turn(answer: AssistantMessage, following: list[ModelMessage], model: Model, ids: CallIds) -> list[ModelMessage]:
     same = is_same_model(answer, model)
     renamed: dict[str, str] = {}
     blocks = [block for block in (_block(block, same, ids, renamed) for block in answer.content) if block is not None]
@@ -76,15 +75,16 @@ def is_same_model(message: AssistantMessage, model: Model) -> bool:
 
 
 def has_tool_traffic(messages: list[ModelMessage]) -> bool:
-    """True if any call or result is in the history."""
+    """True if any call of the history is told."""
     return any(
-        isinstance(message, ToolResultMessage)
-        or (isinstance(message, AssistantMessage) and bool(_calls(message.content)))
+        isinstance(message, AssistantMessage)
+        and message.stop_reason not in ("error", "aborted")
+        and bool(_calls(message.content))
         for message in messages
     )
 
 
-def _block(block: AssistantBlock, same: bool, ids: _CallIds, renamed: dict[str, str]) -> AssistantBlock | None:
+def _block(block: AssistantBlock, same: bool, ids: CallIds, renamed: dict[str, str]) -> AssistantBlock | None:
     if isinstance(block, ThinkingContent):
         return _thinking(block, same)
     if isinstance(block, TextContent):
@@ -109,20 +109,33 @@ def _thinking(block: ThinkingContent, same: bool) -> AssistantBlock | None:
     return block if same else TextContent(text=block.thinking)
 
 
-class _CallIds:
+class CallIds:
     """New ids for calls; the same history always gets the same ones, so that caches hold."""
 
     def __init__(self, normalise: Normalise) -> None:
         self._normalise = normalise
         self._used: set[str] = set()
+        self._fresh: list[str] = []
+
+    def taken(self) -> list[str]:
+        """What was used since this was asked last."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def give_back(self, keys: list[str]) -> None:
+        """Calls that were told are to be told again, perhaps otherwise."""
+        self._used.difference_update(keys)
 
     def new(self, old: str, same: bool) -> str:
+        """An id that no other call has."""
         candidate = old if same and old else self._normalise(old or "call")
         number = 2
         while self._key(candidate) in self._used:
             candidate = self._normalise(f"{number}_{old}")
             number += 1
-        self._used.add(self._key(candidate))
+        key = self._key(candidate)
+        self._used.add(key)
+        self._fresh.append(key)
         return candidate
 
     @staticmethod

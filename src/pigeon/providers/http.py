@@ -2,28 +2,38 @@
 
 Importing the HTTP library and loading the certificate store cost a tenth of a second, so both happen in a worker
 thread: in the background after the first answer (`warm`), or when the first request cannot wait any longer. Plain
-`http` base URLs (local servers) do without a certificate store. The library's transports are used directly: cookies,
-redirects and authentication flows are not for model servers, and cost a fifth of the time to the first byte.
+`http` base URLs (local servers) do without a certificate store. The library is the pool alone: cookies, redirects and
+authentication flows are not for model servers, and cost a third of the time to the first byte.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    import httpx2
+    import ssl
+
+    import httpcore2
 
 CONNECT_TIMEOUT_S = 15.0
+TIDY_AFTER_S = 0.01
 DRAIN_SECONDS = 1.0
 DRAIN_BYTES = 64 * 1024
 MAX_ERROR_BYTES = 256 * 1024
+KEPT_CONNECTIONS = 20
+KEPT_SECONDS = 60.0
 _Way = tuple[bool, str | None]
+_URL_SIGNS = "/%:@!$&'()*+,;=~?"
 _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+
+
+class InvalidURL(ValueError):
+    """A base URL that no request can be sent to."""
 
 
 class Outgoing(Struct, frozen=True):
@@ -37,12 +47,12 @@ class Outgoing(Struct, frozen=True):
 class Incoming:
     """An answer whose body is still arriving."""
 
-    def __init__(self, response: httpx2.Response, http: Http) -> None:
+    def __init__(self, response: httpcore2.Response, http: Http) -> None:
         self._response = response
         self._http = http
         self._chunks: AsyncIterator[bytes] | None = None
-        self.status: int = response.status_code
-        self.headers: dict[str, str] = {name.lower(): value for name, value in response.headers.items()}
+        self.status: int = response.status
+        self.headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
 
     @property
     def ok(self) -> bool:
@@ -57,11 +67,21 @@ class Incoming:
     async def chunk(self) -> bytes | None:
         """The next piece of the body; None at its end."""
         if self._chunks is None:
-            self._chunks = self._response.aiter_bytes()
+            self._chunks = self._plain()
         try:
             return await self._chunks.__anext__()
         except StopAsyncIteration:
             return None
+
+    def _plain(self) -> AsyncIterator[bytes]:
+        """The body; unpacked, if the server compressed it although it was asked not to."""
+        packed = self._response.aiter_stream()
+        how = self.headers.get("content-encoding", "identity").strip().lower()
+        if how in ("", "identity"):
+            return packed
+        from pigeon.providers.unpacking import unpacked
+
+        return unpacked(packed, how)
 
     async def text(self, limit: int = MAX_ERROR_BYTES) -> bytes:
         """The body as far as the limit; what a broken connection gave, if it breaks."""
@@ -83,10 +103,11 @@ class Incoming:
         await self._response.aclose()
 
     def release(self) -> None:
-        """The answer is complete: read what is left in the background, so that the connection can be used again."""
-        self._http.keep(self._drain())
+        """The answer is complete; soon, what is left of it is read, so that the connection can be used again."""
+        self._http.release(self)
 
-    async def _drain(self) -> None:
+    async def drain(self) -> None:
+        """Read what is left, if that is little and comes soon, and close the answer."""
         left = DRAIN_BYTES
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
@@ -111,29 +132,37 @@ class Http:
         # Silence is watched over by the reader of the stream, who alone knows what content is.
         self._patience = {"timeout": {"connect": connect_timeout_s, "read": None, "write": None, "pool": None}}
         self._proxy = proxy
-        self._transports: dict[_Way, httpx2.AsyncHTTPTransport] = {}
-        self._making: dict[_Way, asyncio.Task[httpx2.AsyncHTTPTransport]] = {}
-        self._background: set[asyncio.Task[Any]] = set()
+        self._pools: dict[_Way, httpcore2.AsyncConnectionPool] = {}
+        self._making: dict[_Way, asyncio.Task[httpcore2.AsyncConnectionPool]] = {}
+        self._addresses: dict[str, httpcore2.URL] = {}
+        self._ways: dict[str, _Way] = {}
+        self._read: list[Incoming] = []
+        self._background: set[asyncio.Task[None]] = set()
 
     async def warm(self, base_url: str = "https://localhost") -> None:
         """Load the library and make the pool for such URLs, without disturbing the event loop."""
-        await self._transport(base_url)
+        await self._pool(base_url)
 
     async def send(self, request: Outgoing) -> Incoming:
         """Post the request and return when the headers of the answer are there."""
-        transport = await self._transport(request.url)
-        import httpx2
+        if self._read:
+            self._tidy_up()
+            # What came already is read in one step.
+            await asyncio.sleep(0)
+        pool = await self._pool(request.url)
+        import httpcore2
 
-        outgoing = httpx2.Request(
-            "POST",
-            request.url,
-            headers={**self._always, **request.headers},
+        address = self._addresses.get(request.url)
+        if address is None:
+            address = self._addresses[request.url] = _address(request.url)
+        outgoing = httpcore2.Request(
+            b"POST",
+            address,
+            headers=_lines(address, {**self._always, **request.headers}, len(request.body)),
             content=request.body,
             extensions=self._patience,
         )
-        response = await transport.handle_async_request(outgoing)
-        response.request = outgoing
-        return Incoming(response, self)
+        return Incoming(await pool.handle_async_request(outgoing), self)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -141,21 +170,30 @@ class Http:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for transport in self._transports.values():
-            await transport.aclose()
-        self._transports.clear()
+        for pool in self._pools.values():
+            await pool.aclose()
+        self._pools.clear()
 
-    def keep(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a small piece of work to its end in the background."""
-        task = asyncio.ensure_future(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+    def release(self, answer: Incoming) -> None:
+        """Tidy up after an answer when there is time, at the latest before the next request."""
+        if not self._read:
+            asyncio.get_running_loop().call_later(TIDY_AFTER_S, self._tidy_up)
+        self._read.append(answer)
 
-    async def _transport(self, url: str) -> httpx2.AsyncHTTPTransport:
-        way = (not url.startswith("http:"), self._proxy or (_proxy_for(url) if _has_proxy() else None))
-        transport = self._transports.get(way)
-        if transport is not None:
-            return transport
+    def _tidy_up(self) -> None:
+        answers, self._read = self._read, []
+        for answer in answers:
+            task = asyncio.ensure_future(answer.drain())
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+
+    async def _pool(self, url: str) -> httpcore2.AsyncConnectionPool:
+        way = self._ways.get(url)
+        if way is None:
+            way = self._ways[url] = (not url.startswith("http:"), self._proxy or _proxy_for(url))
+        pool = self._pools.get(way)
+        if pool is not None:
+            return pool
         making = self._making.get(way)
         if making is None:
             making = asyncio.ensure_future(self._make(way))
@@ -166,18 +204,16 @@ class Http:
             if making.done():
                 self._making.pop(way, None)
 
-    async def _make(self, way: _Way) -> httpx2.AsyncHTTPTransport:
-        transport = await asyncio.to_thread(_new_transport, *way)
-        self._transports[way] = transport
-        return transport
-
-
-def _has_proxy() -> bool:
-    return any(os.environ.get(name) or os.environ.get(name.lower()) for name in _PROXY_VARIABLES)
+    async def _make(self, way: _Way) -> httpcore2.AsyncConnectionPool:
+        pool = await asyncio.to_thread(_new_pool, *way)
+        self._pools[way] = pool
+        return pool
 
 
 def _proxy_for(url: str) -> str | None:
     """What the environment says for this URL, exceptions included."""
+    if not any(os.environ.get(name) or os.environ.get(name.lower()) for name in _PROXY_VARIABLES):
+        return None
     from urllib.parse import urlsplit
     from urllib.request import getproxies, proxy_bypass
 
@@ -187,11 +223,60 @@ def _proxy_for(url: str) -> str | None:
     return None if not proxy or proxy_bypass(parts.netloc) else proxy
 
 
-def _new_transport(secure: bool, proxy: str | None) -> httpx2.AsyncHTTPTransport:
-    import httpx2
+def _new_pool(secure: bool, proxy: str | None) -> httpcore2.AsyncConnectionPool:
+    import httpcore2
 
-    return httpx2.AsyncHTTPTransport(
-        verify=secure or proxy is not None,
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=60.0),
-        proxy=proxy,
+    from pigeon.providers.network import Network
+
+    certificates = httpcore2.default_ssl_context() if secure or proxy is not None else None
+    return httpcore2.AsyncConnectionPool(
+        ssl_context=certificates,
+        proxy=None if proxy is None else _proxy_at(proxy, certificates),
+        max_connections=None,
+        max_keepalive_connections=KEPT_CONNECTIONS,
+        keepalive_expiry=KEPT_SECONDS,
+        network_backend=Network(),
     )
+
+
+def _proxy_at(url: str, certificates: ssl.SSLContext | None) -> httpcore2.Proxy:
+    from urllib.parse import unquote, urlsplit
+
+    import httpcore2
+
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
+    secure = parts.scheme == "https"
+    return httpcore2.Proxy(_address(parts.geturl()), auth=auth, ssl_context=certificates if secure else None)
+
+
+def _address(url: str) -> httpcore2.URL:
+    """The URL in ASCII: international names in their wire form, other letters of the path escaped."""
+    from urllib.parse import quote, urlsplit
+
+    import httpcore2
+
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("ascii" if url.isascii() else "idna")
+        port = parts.port
+    except ValueError as error:
+        raise InvalidURL(f"{url}: {error}") from None
+    if not host:
+        raise InvalidURL(f"{url} names no host")
+    target = quote(parts.path or "/", safe=_URL_SIGNS) + (
+        f"?{quote(parts.query, safe=_URL_SIGNS)}" if parts.query else ""
+    )
+    return httpcore2.URL(scheme=parts.scheme, host=host, port=port, target=target)
+
+
+def _lines(address: httpcore2.URL, headers: dict[str, str], length: int) -> list[tuple[bytes, bytes]]:
+    """The header lines, with what every request must say."""
+    host = b"[%b]" % address.host if b":" in address.host else address.host
+    lines = {
+        b"host": host if address.port is None else b"%b:%d" % (host, address.port),
+        b"content-length": b"%d" % length,
+    }
+    for name, value in headers.items():
+        lines[name.lower().encode("ascii")] = value.encode("ascii")
+    return list(lines.items())

@@ -32,12 +32,13 @@ def estimated_context(request: ModelRequest) -> int:
 
 def _last_billed(messages: list[ModelMessage]) -> int:
     """The last answer with counts that still hold: none after which older history was replaced by something newer."""
-    found, newest = -1, 0
-    for index, message in enumerate(messages):
-        if isinstance(message, AssistantMessage) and _counts(message) and message.timestamp >= newest:
-            found = index
-        newest = max(newest, message.timestamp)
-    return found
+    stamps = [message.timestamp for message in messages]
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        counted = isinstance(message, AssistantMessage) and _counts(message)
+        if counted and message.timestamp >= max(stamps[:index], default=0):
+            return index
+    return -1
 
 
 def _counts(message: AssistantMessage) -> bool:

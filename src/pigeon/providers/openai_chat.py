@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from pigeon.providers.access import Connection, endpoint, merged
-from pigeon.providers.chat_messages import chat_messages
+from pigeon.providers.chat_messages import chat_messages, instructions
 from pigeon.providers.chat_thinking import thinking_fields
 from pigeon.providers.compat import ChatCompat, chat_compat
 from pigeon.providers.exchange import encoded, exchange
-from pigeon.providers.handover import handed_over, has_tool_traffic
+from pigeon.providers.handover import has_tool_traffic
 from pigeon.providers.http import Outgoing
 from pigeon.providers.limits import output_cap
 from pigeon.providers.openai_chat_stream import ChatStream
+from pigeon.providers.replay import Replay, conversation
 from pigeon.wire.base import Absent
 from pigeon.wire.inference import Delta, ModelRequest, ToolSpec
 
@@ -28,7 +29,7 @@ def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta
     outgoing = Outgoing(
         url=endpoint(request.model.base_url, "chat/completions"),
         headers=headers_of(request, connection, compat),
-        body=encoded(body_of(request, compat, connection.access.budgets)),
+        body=encoded(body_of(request, compat, connection.access.budgets, connection.replay)),
     )
     translator = ChatStream(request.model.id, needs_finish=compat.supports_finish_reason)
     return exchange(connection.line, outgoing, translator, "message")
@@ -54,13 +55,16 @@ def affinity_headers(session_id: str, style: str) -> dict[str, str]:
     return headers
 
 
-def body_of(request: ModelRequest, compat: ChatCompat, budgets: dict[str, int]) -> dict[str, Any]:
+def body_of(
+    request: ModelRequest, compat: ChatCompat, budgets: dict[str, int], replay: Replay | None = None
+) -> dict[str, Any]:
     """The JSON body."""
     model = request.model
-    history = handed_over(request.messages, model, short_call_id if compat.short_call_ids else call_id)
+    normalise = short_call_id if compat.short_call_ids else call_id
+    history = conversation(request, replay, normalise, lambda messages, _: chat_messages(messages, compat))
     body: dict[str, Any] = {
         "model": model.id,
-        "messages": chat_messages(request, history, compat),
+        "messages": [*instructions(request, compat), *history],
         "stream": True,
     }
     if compat.supports_usage_in_streaming:
@@ -74,7 +78,7 @@ def body_of(request: ModelRequest, compat: ChatCompat, budgets: dict[str, int]) 
         body["tools"] = _tools(request.tools, compat)
         if compat.zai_tool_stream:
             body["tool_stream"] = True
-    elif not compat.is_openai and has_tool_traffic(history):
+    elif not compat.is_openai and has_tool_traffic(request.messages):
         # Some proxies refuse a history with calls unless the list is there; OpenAI itself refuses an empty one.
         body["tools"] = []
     body.update(_cache_fields(request, compat))

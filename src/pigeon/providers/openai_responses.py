@@ -10,11 +10,11 @@ from typing import Any
 from pigeon.providers.access import Access, Connection, compat_of, endpoint, mapped_level, merged
 from pigeon.providers.compat import is_openai_host
 from pigeon.providers.exchange import encoded, exchange
-from pigeon.providers.handover import handed_over
 from pigeon.providers.http import Outgoing
 from pigeon.providers.limits import output_cap
 from pigeon.providers.openai_responses_stream import ResponsesStream
-from pigeon.providers.responses_input import input_items
+from pigeon.providers.replay import Replay, conversation
+from pigeon.providers.responses_input import input_items, instructions
 from pigeon.wire.base import Absent
 from pigeon.wire.inference import Delta, ModelRequest
 from pigeon.wire.model import Model
@@ -28,7 +28,7 @@ AZURE_VERSION = "v1"
 
 def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
     """One answer of the Responses API."""
-    body = body_of(request)
+    body = body_of(request, connection.replay)
     url = endpoint(request.model.base_url, "responses")
     if request.model.api == AZURE_API:
         url = azure_url(request.model, connection.access.env)
@@ -56,15 +56,16 @@ def headers_of(request: ModelRequest, access: Access) -> dict[str, str]:
     return merged(headers, access.headers)
 
 
-def body_of(request: ModelRequest) -> dict[str, Any]:
+def body_of(request: ModelRequest, replay: Replay | None = None) -> dict[str, Any]:
     """The JSON body."""
     model = request.model
     compat = compat_of(model)
     developer = model.reasoning and compat.get("supportsDeveloperRole", True)
-    history = handed_over(request.messages, model, call_id)
+    prompt = instructions(request.system_prompt, "developer" if developer else "system")
+    history = conversation(request, replay, call_id, lambda messages, before: input_items(messages, model, before))
     body: dict[str, Any] = {
         "model": model.id,
-        "input": input_items(request.system_prompt, history, model, "developer" if developer else "system"),
+        "input": [*prompt, *history],
         "stream": True,
         "store": False,
     }

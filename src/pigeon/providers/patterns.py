@@ -153,7 +153,7 @@ def glob_regex(pattern: str) -> re.Pattern[str]:
         elif char == "?":
             out.append("[^/]")
         elif char == "[" and (end := pattern.find("]", at + 1)) > 0:
-            inside = pattern[at:end].replace("\\", "\\\\").replace("[", "\\[")
+            inside = re.sub(r"[\\\[&|~]|(?<=-)-", r"\\\g<0>", pattern[at:end])
             out.append(f"[^{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]")
             at = end + 1
         else:

@@ -158,7 +158,7 @@ class ModelRegistry:
             headers.setdefault("authorization", f"Bearer {key}")
         if not key and not any(headers.get(name) for name in _AUTH_HEADERS):
             raise NoKey(self._advice(model, stored))
-        return Access(key=key, bearer=bearer, headers=headers, env={**self._environ, **own})
+        return Access(key=key, bearer=bearer, headers=headers, env={**self._environ, **own} if own else self._environ)
 
     async def _key(self, provider: str, stored: Mapping[str, Any] | None, own: Mapping[str, str]) -> tuple[str, bool]:
         if provider in self._runtime:

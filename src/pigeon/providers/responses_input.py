@@ -19,12 +19,15 @@ ITEM_ID_CHARS = 64
 Items = list[dict[str, Any]]
 
 
-def input_items(system_prompt: str, history: list[ModelMessage], model: Model, role: str) -> Items:
-    """The instructions and the conversation."""
+def instructions(system_prompt: str, role: str) -> Items:
+    """The system prompt, if there is one, as an item."""
+    return [{"role": role, "content": system_prompt}] if system_prompt.strip() else []
+
+
+def input_items(history: list[ModelMessage], model: Model, before: int) -> Items:
+    """The conversation, or the part of it that comes after so many messages."""
     out: Items = []
-    if system_prompt.strip():
-        out.append({"role": role, "content": system_prompt})
-    for index, message in enumerate(history):
+    for index, message in enumerate(history, before):
         if isinstance(message, UserMessage):
             content = _user_content(message.content)
             if content:

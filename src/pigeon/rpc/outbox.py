@@ -141,8 +141,9 @@ class Outbox:
         if self._numbers:
             lines = [numbered(line, number) for number, line in enumerate(lines, self._count + 1)]
             self._count += len(lines)
-        self._send(lines)
+        self._send(lines, urgent=self._may_hold)
 
-    def _send(self, lines: list[Line]) -> None:
+    def _send(self, lines: list[Line], urgent: bool = False) -> None:
+        """Growing text goes out at once, since people read along; the rest in fewer, larger pieces."""
         for line in lines:
-            self._writer.put((*line.pieces, b"\n"), line.apart)
+            self._writer.put((*line.pieces, b"\n"), line.apart, can_wait=not urgent)

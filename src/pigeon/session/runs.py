@@ -43,13 +43,14 @@ class Runs:
         self._recovered = False
         self._task: asyncio.Task[None] | None = None
         self.hooks: Hooks = NoHooks()
-        self.before_run: Callable[[], None] = _nothing
+        self.while_running: Callable[[], None] = _nothing
         self.before_settled: Callable[[], None] = _nothing
 
     def start(self, opening: Sequence[Spoken], scope: Scope) -> None:
         """Begin in the background; the run was reserved with this scope."""
-        self.before_run()
-        self._task = asyncio.get_running_loop().create_task(self._settle(opening, scope), name="pigeon-run")
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._settle(opening, scope), name="pigeon-run")
+        loop.call_soon(self.while_running)
 
     async def _settle(self, opening: Sequence[Spoken], scope: Scope) -> None:
         try:

@@ -15,6 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from pigeon.system.secrecy import close_to_others
+
 PIPE_GRACE = 0.1
 CHUNK = 256 * 1024
 SIGNALLED = 128
@@ -101,6 +103,7 @@ def open_nursery() -> Nursery | None:
         if not _registered:
             atexit.register(kill_kept_now, 1.0)
             _registered = True
+        close_to_others()
         _nursery = _start_nursery()
         _unable = _nursery is None
     return _nursery

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from functools import cache
 
 _PR_SET_DUMPABLE = 4
 
 
+@cache
 def close_to_others() -> None:
-    """On Linux, keep other processes of the same user from reading our environment and memory."""
+    """On Linux, keep other processes of the same user from reading our environment and memory; once is enough."""
     if not sys.platform.startswith("linux"):
         return
     with suppress(OSError, ImportError, AttributeError):

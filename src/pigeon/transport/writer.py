@@ -2,7 +2,8 @@
 
 Lines queue up in memory and a thread writes them with blocking calls, so a host that stops reading stops this thread
 and not the event loop. Whoever produces asks `full` and waits for room; that is what pauses the agent. A short line
-with nothing queued before it is written at once when the pipe has room for it.
+with nothing queued before it is written at once when the pipe has room for it; one that can wait goes out with the
+next, or when the event loop comes round.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[Sequence[bytes], int, bool]] = deque()
         self._size = 0
+        self._held: list[bytes] = []
+        self._held_size = 0
         self._writing = False
         self._closed = False
         self._failed = False
@@ -45,20 +48,43 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="pigeon-writer", daemon=True)
         self._thread.start()
 
-    def put(self, buffers: Sequence[bytes], apart: bool = False) -> None:
-        """Queue one line; `apart` keeps it out of the write call of the line before."""
+    def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
+        """Send one line; `apart` keeps it out of the write call of the line before."""
         size = sum(map(len, buffers))
         with self._changed:
             if self._failed or self._closed:
                 return
-            if not self._writing and not self._queue and size <= DIRECT_LIMIT and self._write_now(buffers):
+            if self._held and (apart or self._held_size + size > DIRECT_LIMIT):
+                self._let_go()
+            if self._queue or self._writing or size > DIRECT_LIMIT:
+                self._enqueue(buffers, size, apart)
                 return
-            self._queue.append((buffers, size, apart))
-            self._size += size
-            if self._size > SOFT_LIMIT:
-                self._room.clear()
-            if not self._writing:
-                self._changed.notify()
+            if can_wait and not self._held:
+                self._loop.call_soon(self.flush)
+            self._held.extend(buffers)
+            self._held_size += size
+            if not can_wait:
+                self._let_go()
+
+    def flush(self) -> None:
+        """Send the lines that could wait."""
+        with self._changed:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        held, size = self._held, self._held_size
+        if held:
+            self._held, self._held_size = [], 0
+            if not self._write_now(held):
+                self._enqueue(held, size, False)
+
+    def _enqueue(self, buffers: Sequence[bytes], size: int, apart: bool) -> None:
+        self._queue.append((buffers, size, apart))
+        self._size += size
+        if self._size > SOFT_LIMIT:
+            self._room.clear()
+        if not self._writing:
+            self._changed.notify()
 
     @property
     def full(self) -> bool:
@@ -77,6 +103,7 @@ class Writer:
     def close(self, timeout: float) -> bool:
         """Write what is queued, for at most this long; true if everything went out."""
         with self._changed:
+            self._let_go()
             self._closed = True
             self._changed.notify()
         self._thread.join(timeout)

@@ -1,0 +1,193 @@
+"""The network below the HTTP library: asyncio's own transports, and one send for a whole request.
+
+The library writes a request in pieces, each of which would be a packet and a turn of the event loop. Here the pieces
+are held until the library wants to read. Reading goes on while a connection is idle, so a server that closed it is
+noticed without a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import ssl
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import httpcore2
+
+READ_AHEAD_BYTES = 256 * 1024
+SECOND_ADDRESS_AFTER_S = 0.25
+
+
+class Network(httpcore2.AsyncNetworkBackend):
+    """Opens connections for the library's pool."""
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """A connection to the first address that answers."""
+        loop = asyncio.get_running_loop()
+        local = None if local_address is None else (local_address, 0)
+        try:
+            async with asyncio.timeout(timeout):
+                _, arrivals = await loop.create_connection(
+                    _Arrivals, host, port, local_addr=local, happy_eyeballs_delay=SECOND_ADDRESS_AFTER_S
+                )
+        except TimeoutError:
+            raise httpcore2.ConnectTimeout(f"{host}:{port} did not answer within {timeout:g} s") from None
+        except (OSError, UnicodeError) as error:
+            raise httpcore2.ConnectError(str(error)) from error
+        stream = _Stream(arrivals)
+        for option in socket_options or ():
+            stream.get_extra_info("socket").setsockopt(*option)
+        return stream
+
+    async def sleep(self, seconds: float) -> None:
+        """A pause between attempts."""
+        await asyncio.sleep(seconds)
+
+
+class _Arrivals(asyncio.Protocol):
+    """What the other side sent and nobody has read yet."""
+
+    transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._paused = False
+        self._waiter: asyncio.Future[None] | None = None
+        self.over = False
+        self.error: Exception | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._chunks.append(data)
+        self._size += len(data)
+        if self._size > READ_AHEAD_BYTES and not self._paused:
+            self._paused = True
+            self.transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        self.over = True
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.over = True
+        self.error = exc
+        self._wake()
+
+    @property
+    def waiting(self) -> bool:
+        """True when there is something to read, or nothing will come any more."""
+        return self.over or bool(self._chunks)
+
+    async def come(self) -> None:
+        """Wait until `waiting`."""
+        if not self.waiting:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+
+    def take(self, most: int) -> bytes:
+        """The oldest bytes; nothing at the end."""
+        if not self._chunks:
+            return b""
+        chunk = self._chunks.popleft()
+        if len(chunk) > most:
+            self._chunks.appendleft(chunk[most:])
+            chunk = chunk[:most]
+        self._size -= len(chunk)
+        if self._paused and self._size <= READ_AHEAD_BYTES // 2:
+            self._paused = False
+            self.transport.resume_reading()
+        return chunk
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class _Stream(httpcore2.AsyncNetworkStream):
+    """One connection, as the library wants it."""
+
+    def __init__(self, arrivals: _Arrivals) -> None:
+        self._arrivals = arrivals
+        self._held: list[bytes] = []
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """The next bytes; nothing at the end. What was held back is sent first."""
+        if self._held:
+            self._arrivals.transport.write(b"".join(self._held))
+            self._held.clear()
+        if not self._arrivals.waiting:
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._arrivals.come()
+            except TimeoutError:
+                raise httpcore2.ReadTimeout(f"nothing came within {timeout:g} s") from None
+        chunk = self._arrivals.take(max_bytes)
+        if not chunk and self._arrivals.error is not None:
+            raise httpcore2.ReadError(str(self._arrivals.error)) from self._arrivals.error
+        return chunk
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Hold the bytes until the next read."""
+        self._held.append(buffer)
+
+    async def aclose(self) -> None:
+        """Drop the connection now, with whatever is still on its way."""
+        self._held.clear()
+        self._arrivals.transport.abort()
+        await asyncio.sleep(0)
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.AsyncNetworkStream:
+        """The same connection, encrypted from here on."""
+        arrivals = self._arrivals
+        try:
+            async with asyncio.timeout(timeout):
+                transport = await asyncio.get_running_loop().start_tls(
+                    arrivals.transport, arrivals, ssl_context, server_hostname=server_hostname
+                )
+        except TimeoutError:
+            await self.aclose()
+            raise httpcore2.ConnectTimeout(f"{server_hostname} did not finish the TLS handshake in time") from None
+        except (OSError, ValueError) as error:
+            await self.aclose()
+            raise httpcore2.ConnectError(str(error)) from error
+        if transport is None:
+            raise httpcore2.ConnectError(f"{server_hostname} closed the connection during the TLS handshake")
+        arrivals.transport = transport
+        return _Stream(arrivals)
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the pool asks about a connection."""
+        transport = self._arrivals.transport
+        if info == "is_readable":
+            return self._arrivals.waiting or _readable(transport.get_extra_info("socket"))
+        names = {"client_addr": "sockname", "server_addr": "peername"}
+        return transport.get_extra_info(names.get(info, info))
+
+
+def _readable(connection: Any) -> bool:
+    """An idle connection that can be read has been closed by the server, even if the event loop has yet to see it."""
+    descriptor = -1 if connection is None else connection.fileno()
+    if descriptor < 0:
+        return True
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(0))
