@@ -36,17 +36,18 @@ class AppendFile:
             raise
         with suppress(OSError):
             os.fchmod(self._descriptor, PRIVATE_FILE)
+        here = os.fstat(self._descriptor)
+        self._identity = (here.st_dev, here.st_ino)
 
     def append(self, data: bytes) -> None:
         """Write all of it; on failure `OSError` says why, and the file is as it was, or `torn` where that fails too."""
-        size = os.fstat(self._descriptor).st_size
         written = 0
         try:
             while written < len(data):
                 written += os.write(self._descriptor, data[written:] if written else data)
         except OSError:
             if written:
-                self._take_back(size)
+                self._take_back(written)
             raise
 
     def clear(self) -> None:
@@ -66,17 +67,16 @@ class AppendFile:
             there = os.stat(self.path)
         except OSError:
             return True
-        here = os.fstat(self._descriptor)
-        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
+        return (there.st_dev, there.st_ino) != self._identity
 
     def close(self) -> None:
         """Let go of file and lock; the lock first, because a sync that is still under way would keep it."""
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
 
-    def _take_back(self, size: int) -> None:
+    def _take_back(self, written: int) -> None:
         try:
-            os.ftruncate(self._descriptor, size)
+            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
         except OSError:
             self.torn = True
 
