@@ -24,7 +24,7 @@ from pigeon.wire.events import (
     ToolcallEnd,
     ToolcallStart,
 )
-from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Finished
+from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Named
 from pigeon.wire.usage import Cost, ModelCost, Usage
 
 JSON_OBJECTS = st.dictionaries(st.text(max_size=4), st.none() | st.integers() | st.text(max_size=8), max_size=3)
@@ -144,7 +144,8 @@ def test_counts_get_the_prices_of_the_model() -> None:
 
 def test_the_message_says_who_answered_when_and_how_it_ended() -> None:
     fold = a_fold(id="m", provider="p", api="a")
-    ended = Finished(stop="error", response_id="r", response_model="m-2", raw_stop="overloaded")
+    fold.named(Named(response_id="r", response_model="m-2"))
+    ended = Finished(stop="error", raw_stop="overloaded")
     message = fold.message("error", ended, "too busy")
     assert (message.model, message.provider, message.api, message.timestamp) == ("m", "p", "a", 17)
     assert (message.response_id, message.response_model, message.raw_stop_reason) == ("r", "m-2", "overloaded")

@@ -41,6 +41,7 @@ def test_abort_in_the_stream_keeps_what_came_and_drops_the_connection(agent: Rpc
     assert text_of(aborted)
     assert "half of".startswith(text_of(aborted))
     assert aborted["errorMessage"]
+    assert aborted["responseId"]
     assert agent.ask("get_state")["isStreaming"] is False
 
 

@@ -10,7 +10,17 @@ from pigeon.providers.http import Http
 from pigeon.providers.line import Line, Policy
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall
-from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Delta, Finished, Metered, ModelRequest, ToolSpec
+from pigeon.wire.inference import (
+    BlockClosed,
+    BlockGrew,
+    BlockOpened,
+    Delta,
+    Finished,
+    Metered,
+    ModelRequest,
+    Named,
+    ToolSpec,
+)
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
 from pigeon.wire.usage import Cost, ModelCost, Usage
@@ -106,6 +116,7 @@ class Told:
         self.signatures: dict[int, Any] = {}
         self.redacted: set[int] = set()
         self.usage: Usage | None = None
+        self.name = Named()
         for delta in deltas[:-1]:
             self._take(delta)
         assert isinstance(deltas[-1], Finished), "the last delta is not the end"
@@ -129,6 +140,9 @@ class Told:
                 self.redacted.add(delta.index)
         elif isinstance(delta, Metered):
             self.usage = delta.usage
+        else:
+            assert isinstance(delta, Named)
+            self.name = delta
 
     @property
     def failure(self) -> Any:

@@ -136,7 +136,7 @@ async def test_text_thinking_and_calls_become_blocks(http: Http) -> None:
     assert whole.redacted == {1}
     assert whole.calls == {3: ("toolu_1", "bash")}
     assert whole.counts == (10, 9, 3, 4)
-    assert (whole.end.stop, whole.end.raw_stop, whole.end.response_id) == ("toolUse", "tool_use", "msg_1")
+    assert (whole.end.stop, whole.end.raw_stop, whole.name.response_id) == ("toolUse", "tool_use", "msg_1")
 
 
 async def test_unknown_blocks_and_deltas_are_passed_over(http: Http) -> None:
@@ -198,7 +198,7 @@ async def test_a_stream_that_never_gives_a_reason_is_truncated(http: Http) -> No
 async def test_another_model_in_the_answer_is_noted(http: Http) -> None:
     event = start()
     event["message"]["model"] = "m-2"
-    assert (await play(http, event, *end())).end.response_model == "m-2"
+    assert (await play(http, event, *end())).name.response_model == "m-2"
 
 
 def test_a_whole_conversation_is_converted() -> None:

@@ -61,7 +61,7 @@ async def test_a_cut_connection_keeps_what_came_and_can_be_tried_again(http: Htt
     assert broken.texts == ["hello"]
     assert broken.counts[0] == 7
     assert (broken.failure.code, broken.failure.retryable) == ("connection_lost", True)
-    assert broken.end.response_id == "msg_1"
+    assert broken.name.response_id == "msg_1"
 
 
 async def test_a_stream_without_its_end_is_truncated(http: Http) -> None:

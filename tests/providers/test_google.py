@@ -115,7 +115,7 @@ async def test_parts_become_blocks(http: Http) -> None:
     assert whole.calls[2][0].startswith("bash_")
     assert whole.calls[3] == ("own", "bash")
     assert whole.counts == (70, 9, 30, 0)
-    assert (whole.end.stop, whole.end.raw_stop, whole.end.response_id) == ("toolUse", "STOP", "r-1")
+    assert (whole.end.stop, whole.end.raw_stop, whole.name.response_id) == ("toolUse", "STOP", "r-1")
 
 
 async def test_two_calls_with_one_id_get_two(http: Http) -> None:

@@ -143,7 +143,7 @@ async def test_text_thinking_and_calls_become_blocks(http: Http) -> None:
     assert whole.counts == (65, 9, 30, 5)
     assert whole.usage is not None
     assert whole.usage.reasoning == 4
-    assert (whole.end.stop, whole.end.raw_stop, whole.end.response_id) == ("toolUse", "tool_calls", "chat-1")
+    assert (whole.end.stop, whole.end.raw_stop, whole.name.response_id) == ("toolUse", "tool_calls", "chat-1")
 
 
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_text"])
@@ -247,8 +247,8 @@ async def test_content_as_a_list_of_parts_is_read(http: Http) -> None:
 
 
 async def test_another_model_in_the_answer_is_noted(http: Http) -> None:
-    assert (await play(http, chunk({"content": "x"}, "stop", model="m-2"))).end.response_model == "m-2"
-    assert (await play(http, chunk({"content": "x"}, "stop"))).end.response_model is ABSENT
+    assert (await play(http, chunk({"content": "x"}, "stop", model="m-2"))).name.response_model == "m-2"
+    assert (await play(http, chunk({"content": "x"}, "stop"))).name.response_model is ABSENT
 
 
 def test_a_whole_conversation_is_converted() -> None:

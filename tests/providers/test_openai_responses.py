@@ -132,7 +132,7 @@ async def test_items_become_blocks(http: Http) -> None:
     assert json.loads(whole.signatures[1]) == {"v": 1, "id": "msg_1", "phase": "final"}
     assert whole.calls == {2: ("call_1|fc_1", "bash")}
     assert whole.counts == (65, 9, 30, 5)
-    assert (whole.end.stop, whole.end.raw_stop, whole.end.response_id) == ("toolUse", "completed", "resp_1")
+    assert (whole.end.stop, whole.end.raw_stop, whole.name.response_id) == ("toolUse", "completed", "resp_1")
 
 
 async def test_items_that_come_without_deltas_are_read_whole(http: Http) -> None:

@@ -81,7 +81,7 @@ async def test_a_reply_streams_like_a_model(tmp_path: Path) -> None:
     path = script(tmp_path, {"chunk": 4, "replies": [reply]})
     deltas = await answer(ScriptedModel(), request(path))
     kinds = [type(delta).__name__ for delta in deltas]
-    assert kinds[0] == "Metered"
+    assert kinds[:2] == ["Named", "Metered"]
     assert kinds[-2:] == ["Metered", "Finished"]
     opened = [delta for delta in deltas if isinstance(delta, BlockOpened)]
     assert [(delta.index, delta.kind) for delta in opened] == [(0, "thinking"), (1, "text"), (2, "toolCall")]

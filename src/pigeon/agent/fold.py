@@ -16,7 +16,7 @@ from pigeon.wire.events import (
     ToolcallEnd,
     ToolcallStart,
 )
-from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Finished
+from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Named
 from pigeon.wire.messages import AssistantMessage, StopReason
 from pigeon.wire.model import Model
 from pigeon.wire.partial_json import parse_arguments
@@ -40,8 +40,13 @@ class Fold:
         self._model = model
         self._timestamp = timestamp
         self._blocks: list[_Block] = []
+        self._name = Named()
         self.usage: Usage = zero_usage()
         self.incomplete: set[str] = set()
+
+    def named(self, name: Named) -> None:
+        """The provider's names."""
+        self._name = name
 
     def opened(self, delta: BlockOpened) -> StreamEvent:
         """A block begins."""
@@ -119,7 +124,7 @@ class Fold:
             stop_reason=stop,
             error_message=ABSENT if error is None else error,
             timestamp=self._timestamp,
-            response_id=finished.response_id if finished else ABSENT,
-            response_model=finished.response_model if finished else ABSENT,
+            response_id=self._name.response_id,
+            response_model=self._name.response_model,
             raw_stop_reason=finished.raw_stop if finished else ABSENT,
         )

@@ -19,6 +19,7 @@ from pigeon.wire.inference import (
     Finished,
     Metered,
     ModelRequest,
+    Named,
 )
 from pigeon.wire.messages import AssistantMessage, Message
 
@@ -97,6 +98,8 @@ class Answer:
             elif isinstance(delta, Metered):
                 self._fold.metered(delta.usage)
                 await self._start()
+            elif isinstance(delta, Named):
+                self._fold.named(delta)
             elif isinstance(delta, BlockOpened):
                 await self._announce(self._fold.opened(delta))
             else:

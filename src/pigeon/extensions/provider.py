@@ -29,6 +29,7 @@ from pigeon.wire.inference import (
     Finished,
     Metered,
     ModelRequest,
+    Named,
 )
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class _Blocks:
         self._calls = 0
 
     def of(self, item: Any) -> list[Delta]:
-        if isinstance(item, (BlockOpened, BlockGrew, BlockClosed, Metered, Finished)):
+        if isinstance(item, (Named, BlockOpened, BlockGrew, BlockClosed, Metered, Finished)):
             if isinstance(item, BlockOpened):
                 self._index = item.index
             return [item]

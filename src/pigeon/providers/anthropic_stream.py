@@ -154,10 +154,7 @@ class AnthropicStream(Assembly):
         self._begun = True
         if message is None:
             return
-        if message.id:
-            self.response_id = message.id
-        if message.model and message.model != self._model:
-            self.response_model = message.model
+        self.named(out, message.id, message.model, self._model)
         self._meter(message.usage, out)
 
     def _start(self, index: int, block: _Block, out: list[Delta]) -> None:

@@ -17,6 +17,7 @@ from pigeon.wire.inference import (
     Failure,
     Finished,
     Metered,
+    Named,
 )
 from pigeon.wire.messages import StopReason
 from pigeon.wire.usage import Cost, Usage
@@ -51,10 +52,17 @@ class Assembly:
 
     def __init__(self) -> None:
         self.done = False
-        self.response_id: str | Absent = ABSENT
-        self.response_model: str | Absent = ABSENT
+        self._name = Named()
         self.raw_stop: str | Absent = ABSENT
         self._blocks = 0
+
+    def named(self, out: list[Delta], response_id: str | None, model: str | None, asked: str) -> None:
+        """Take the answer's id, and its model if that is not the one asked for; told once each is known."""
+        known = self._name
+        name = Named(response_id or known.response_id, model if model and model != asked else known.response_model)
+        if name != known:
+            self._name = name
+            out.append(name)
 
     def open(self, out: list[Delta], kind: BlockKind, call_id: str = "", name: str = "") -> int:
         """Begin a block and return its index."""
@@ -73,7 +81,7 @@ class Assembly:
 
     def ended(self, stop: StopReason, failure: Failure | None = None) -> Finished:
         """The last delta."""
-        return Finished(stop, failure, self.response_id, self.response_model, self.raw_stop)
+        return Finished(stop, failure, self.raw_stop)
 
     def broken(self, failure: Failure) -> Finished:
         """The last delta of a failed answer."""

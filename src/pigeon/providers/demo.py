@@ -13,7 +13,7 @@ from pigeon.providers.demo_wishes import About, Doable, Greeting, Unclear, Wish,
 from pigeon.providers.scripted_playback import Pieces, played, tokens_of_answer, tokens_of_request
 from pigeon.providers.scripted_script import Block, CallBlock, TextBlock, ThinkingBlock
 from pigeon.wire.content import text_of
-from pigeon.wire.inference import Delta, Finished, Metered, ModelMessage, ModelRequest
+from pigeon.wire.inference import Delta, Finished, Metered, ModelMessage, ModelRequest, Named
 from pigeon.wire.messages import ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
 from pigeon.wire.usage import Cost, ModelCost, Usage
@@ -44,13 +44,14 @@ class DemoModel:
         """Answer the last message of the user, one tool call at a time."""
         blocks = answer_to(request)
         prompt, output = tokens_of_request(request), tokens_of_answer(blocks)
-        yield Metered(usage=Usage(input=prompt, total_tokens=prompt, cost=Cost()))
         seed = len(request.messages)
+        yield Named(f"demo_{seed}")
+        yield Metered(usage=Usage(input=prompt, total_tokens=prompt, cost=Cost()))
         async for delta in played(blocks, Pieces(PIECE, seed), self._pace_ms, f"demo_{seed}"):
             yield delta
         yield Metered(usage=Usage(input=prompt, output=output, total_tokens=prompt + output, cost=Cost()))
         calls = any(isinstance(block, CallBlock) for block in blocks)
-        yield Finished(stop="toolUse" if calls else "stop", response_id=f"demo_{seed}")
+        yield Finished(stop="toolUse" if calls else "stop")
 
 
 def demo_model() -> Model:

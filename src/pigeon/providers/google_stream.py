@@ -83,10 +83,7 @@ class GoogleStream(Assembly):
         chunk = decoded(_decoder, _Chunk, data, "A chunk of the answer")
         if chunk.error is not None:
             raise StreamBroken(_error(chunk.error, data))
-        if self.response_id is ABSENT and chunk.response_id:
-            self.response_id = chunk.response_id
-        if chunk.model_version and chunk.model_version != self._model:
-            self.response_model = chunk.model_version
+        self.named(out, chunk.response_id, chunk.model_version, self._model)
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             feedback = chunk.prompt_feedback
             self._reason, self._why = feedback.block_reason, feedback.block_reason_message or ""

@@ -118,10 +118,7 @@ class ChatStream(Assembly):
         chunk = decoded(_decoder, _Chunk, data, "A chunk of the answer")
         if chunk.error is not None or name == b"error":
             raise StreamBroken(_error(chunk.error, data))
-        if self.response_id is ABSENT and chunk.id:
-            self.response_id = chunk.id
-        if chunk.model and chunk.model != self._model:
-            self.response_model = chunk.model
+        self.named(out, chunk.id, chunk.model, self._model)
         usage = chunk.usage
         if chunk.choices:
             choice = chunk.choices[0]

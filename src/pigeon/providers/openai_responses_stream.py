@@ -103,7 +103,7 @@ class ResponsesStream(Assembly):
         elif kind in _ENDS:
             self._end(kind, event.response, out)
         elif kind == "response.created":
-            self._begin(event.response)
+            self._begin(event.response, out)
         elif kind == "error" or (not kind and event.error is not None):
             raise StreamBroken(_error(event, data))
 
@@ -138,13 +138,9 @@ class ResponsesStream(Assembly):
             )
         return self.ended("error", _failed(response.error, status))
 
-    def _begin(self, response: _Response | None) -> None:
-        if response is None:
-            return
-        if response.id:
-            self.response_id = response.id
-        if response.model and response.model != self._model:
-            self.response_model = response.model
+    def _begin(self, response: _Response | None, out: list[Delta]) -> None:
+        if response is not None:
+            self.named(out, response.id, response.model, self._model)
 
     def _start(self, place: int, item: dict[str, Any], out: list[Delta]) -> None:
         kind = item.get("type")
@@ -196,7 +192,7 @@ class ResponsesStream(Assembly):
         self.done = True
         self._kind = kind
         self._last = response or _Response()
-        self._begin(response)
+        self._begin(response, out)
         usage = self._last.usage
         if usage is None:
             return

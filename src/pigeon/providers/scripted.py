@@ -26,7 +26,7 @@ from pigeon.providers.scripted_script import (
 )
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import text_of
-from pigeon.wire.inference import Delta, Failure, Finished, Metered, ModelRequest
+from pigeon.wire.inference import Delta, Failure, Finished, Metered, ModelRequest, Named
 from pigeon.wire.messages import StopReason, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
 from pigeon.wire.usage import Cost, ModelCost, Usage
@@ -111,20 +111,20 @@ async def _answer(reply: Reply, play: _Play, request: ModelRequest) -> AsyncIter
     sizes = script.chunk if reply.chunk is None else reply.chunk
     pace = script.chunk_delay_ms if reply.chunk_delay_ms is None else reply.chunk_delay_ms
     usage = _usage(reply.usage or ScriptedUsage(), blocks, request)
-    response_id = f"scripted_{play.served}"
     if blocks or reply.error is None:
+        yield Named(f"scripted_{play.served}")
         yield Metered(usage=_before_output(usage))
     async for delta in played(blocks, Pieces(sizes, script.seed + play.served), pace, f"call_{play.served}"):
         yield delta
     if reply.hang:
         await asyncio.Event().wait()
     if reply.error is not None:
-        yield Finished(stop="error", failure=_failure(reply.error), response_id=response_id)
+        yield Finished(stop="error", failure=_failure(reply.error))
         return
     yield Metered(usage=usage)
     calls = any(isinstance(block, CallBlock) for block in blocks)
     stop: StopReason = reply.stop or ("toolUse" if calls else "stop")
-    yield Finished(stop=stop, response_id=response_id)
+    yield Finished(stop=stop)
 
 
 def _filled(block: Block, request: ModelRequest) -> Block:

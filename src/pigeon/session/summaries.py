@@ -23,7 +23,17 @@ from pigeon.wire.events import (
     SummarizationRetryFinished,
     SummarizationRetryScheduled,
 )
-from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Delta, Failure, Finished, Metered, ModelRequest
+from pigeon.wire.inference import (
+    BlockClosed,
+    BlockGrew,
+    BlockOpened,
+    Delta,
+    Failure,
+    Finished,
+    Metered,
+    ModelRequest,
+    Named,
+)
 from pigeon.wire.messages import AssistantMessage, Message, UserMessage
 from pigeon.wire.model import Model, ThinkingLevel
 from pigeon.wire.usage import Cost, Usage
@@ -101,7 +111,7 @@ class Summariser:
             policy = self.retries
             if failure is None or not failure.retryable or policy is None or attempt >= policy.max_retries:
                 break
-            delay = min(failure.retry_after_ms or policy.base_delay_ms << attempt, policy.max_delay_ms)
+            delay = min(policy.pause_ms(attempt, failure), policy.max_delay_ms)
             attempt += 1
             await self._publish(
                 SummarizationRetryScheduled(
@@ -148,6 +158,8 @@ def _take(fold: Fold, delta: Delta) -> None:
         fold.closed(delta)
     elif isinstance(delta, Metered):
         fold.metered(delta.usage)
+    elif isinstance(delta, Named):
+        fold.named(delta)
 
 
 def _checked(answer: AssistantMessage, failure: Failure | None) -> str:

@@ -53,6 +53,13 @@ class Failure(Struct, frozen=True):
     retry_after_ms: int | None = None
 
 
+class Named(Struct):
+    """What the provider calls this answer, and the model that gives it where that is not the one asked for."""
+
+    response_id: str | Absent = ABSENT
+    response_model: str | Absent = ABSENT
+
+
 class BlockOpened(Struct):
     """A content block begins; a tool call knows its id and name here."""
 
@@ -88,9 +95,7 @@ class Finished(Struct):
 
     stop: StopReason
     failure: Failure | None = None
-    response_id: str | Absent = ABSENT
-    response_model: str | Absent = ABSENT
     raw_stop: str | Absent = ABSENT
 
 
-Delta = BlockOpened | BlockGrew | BlockClosed | Metered | Finished
+Delta = Named | BlockOpened | BlockGrew | BlockClosed | Metered | Finished
