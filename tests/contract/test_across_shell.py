@@ -107,3 +107,12 @@ def test_abort_bash_ends_the_command(spoken: RpcProcess) -> None:
     result = spoken.response("b")["data"]
     assert (result["cancelled"], "exitCode" in result) == (True, False)
     assert "before" in result["output"]
+
+
+@in_each("pi", "omp", "xcsh")
+def test_abort_bash_in_the_same_write_reaches_a_command_that_has_not_started(spoken: RpcProcess) -> None:
+    spoken.send({"id": "b", "type": "bash", "command": "touch begun; sleep 600"}, {"id": "a", "type": "abort_bash"})
+    assert spoken.response("a")["success"] is True
+    result = spoken.response("b")["data"]
+    assert (result["output"], result["cancelled"], "exitCode" in result) == ("", True, False)
+    assert not (spoken.desk.work / "begun").exists()

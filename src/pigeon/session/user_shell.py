@@ -6,7 +6,7 @@ settles.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
@@ -17,9 +17,13 @@ from pigeon.system import clock
 from pigeon.system.shell import ShellMissing, ShellResult, Workplace, run_shell
 from pigeon.wire.answers import BashResult
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.errors import Refusal
+from pigeon.wire.errors import Aborted, Refusal
 from pigeon.wire.events import BashExecutionUpdate
 from pigeon.wire.messages import BashExecutionMessage
+
+NOT_RUN = BashResult(
+    output="", cancelled=True, truncated=False, total_lines=0, total_bytes=0, output_lines=0, output_bytes=0
+)
 
 
 class UserShell:
@@ -36,28 +40,38 @@ class UserShell:
         self._running: set[Scope] = set()
         self._waiting: list[BashExecutionMessage] = []
 
-    async def run(self, command: str, excluded: bool, id: Json | Absent) -> BashResult:
-        """Run a command to its end; raises a `Refusal` when the shell cannot start."""
-        journal = self._journal()
-        given = await self._hooks.user_bash(command, excluded, self.place.cwd)
-        if given is not None:
-            self._keep(command, given, excluded, journal)
-            return given
+    def run(self, command: str, excluded: bool, id: Json | Absent) -> Coroutine[None, None, BashResult]:
+        """Run a command to its end; raises a `Refusal` when the shell cannot start.
+
+        From this call on `abort` reaches it, also before anything of it has begun.
+        """
         scope = Scope()
         self._running.add(scope)
+        return self._run(command, excluded, id, scope, self._journal())
+
+    async def _run(self, command: str, excluded: bool, id: Json | Absent, scope: Scope, journal: Journal) -> BashResult:
+        try:
+            answer = await self._answer(command, excluded, id, scope)
+        except Aborted:
+            answer = NOT_RUN
+        finally:
+            self._running.discard(scope)
+        self._keep(command, answer, excluded, journal)
+        return answer
+
+    async def _answer(self, command: str, excluded: bool, id: Json | Absent, scope: Scope) -> BashResult:
+        given = await scope.wait(self._hooks.user_bash(command, excluded, self.place.cwd))
+        if given is not None:
+            return given
+        scope.check()
 
         async def show(delta: str) -> None:
             await self._bus.publish(BashExecutionUpdate(id=id, delta=delta))
 
         try:
-            result = await run_shell(command, self.place, scope=scope, on_output=show)
+            return answer_of(await run_shell(command, self.place, scope=scope, on_output=show))
         except ShellMissing as error:
             raise Refusal(str(error)) from None
-        finally:
-            self._running.discard(scope)
-        answer = answer_of(result)
-        self._keep(command, answer, excluded, journal)
-        return answer
 
     def abort(self) -> None:
         """Kill every running command."""

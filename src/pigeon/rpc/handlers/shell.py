@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
 from pigeon.wire.answers import BashResult
@@ -9,9 +11,9 @@ from pigeon.wire.commands import AbortBash, Bash
 
 
 @handles(Bash)
-async def bash(cmd: Bash, s: Session) -> BashResult:
+def bash(cmd: Bash, s: Session) -> Awaitable[BashResult]:
     """A command that fails is still a success of this command."""
-    return await s.shell.run(cmd.command, cmd.exclude_from_context is True, cmd.id)
+    return s.shell.run(cmd.command, cmd.exclude_from_context is True, cmd.id)
 
 
 @handles(AbortBash)
