@@ -24,7 +24,7 @@ from pigeon.wire.events import (
     ToolcallEnd,
     ToolcallStart,
 )
-from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Named
+from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Metered, Named
 from pigeon.wire.usage import Cost, ModelCost, Usage
 
 JSON_OBJECTS = st.dictionaries(st.text(max_size=4), st.none() | st.integers() | st.text(max_size=8), max_size=3)
@@ -137,9 +137,15 @@ def test_signatures_and_redaction_are_kept() -> None:
 
 def test_counts_get_the_prices_of_the_model() -> None:
     fold = a_fold(cost=ModelCost(input=3, output=15))
-    fold.metered(Usage(input=1_000_000, output=2_000_000, cost=Cost()))
+    fold.metered(Metered(Usage(input=1_000_000, output=2_000_000, cost=Cost())))
     usage = fold.message("stop").usage
     assert (usage.total_tokens, usage.cost.input, usage.cost.output, usage.cost.total) == (3_000_000, 3, 30, 33)
+
+
+def test_a_rate_counts_for_all_prices() -> None:
+    fold = a_fold(cost=ModelCost(input=2, output=4))
+    fold.metered(Metered(Usage(input=1_000_000, output=1_000_000, cost=Cost()), rate=0.5))
+    assert fold.message("stop").usage.cost == Cost(input=1, output=2, total=3)
 
 
 def test_the_message_says_who_answered_when_and_how_it_ended() -> None:

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from fakes.model_requests import a_model
+from fakes.http_server import HttpServer, plain
+from fakes.model_requests import a_model, a_request
 from pigeon.cli.args import parse
-from pigeon.cli.models import Choice, choose
+from pigeon.cli.models import Choice, choose, gateway_of
 from pigeon.config.settings import Settings
 from pigeon.config.values import Values
 from pigeon.providers.registry import ModelRegistry
@@ -29,9 +30,9 @@ BOTH = {"ANTHROPIC_API_KEY": "1", "OPENAI_API_KEY": "2"}
 DEFAULT = Settings(default_provider="openai", default_model="gpt-b")
 
 
-def a_registry(environ: dict[str, str]) -> ModelRegistry:
+def a_registry(environ: dict[str, str], *problems: str) -> ModelRegistry:
     return ModelRegistry(
-        catalog=Catalog(), entries={}, stored={}.get, environ=environ, values=Values(environ), problems=[]
+        catalog=Catalog(), entries={}, stored={}.get, environ=environ, values=Values(environ), problems=problems
     )
 
 
@@ -102,6 +103,39 @@ def test_a_model_may_be_named_before_it_has_a_key() -> None:
 def test_a_name_that_means_nothing_is_refused(arguments: list[str]) -> None:
     with pytest.raises(StartupError, match="--list-models"):
         chosen(*arguments)
+
+
+def test_a_name_that_is_not_found_comes_with_what_is_wrong_with_the_files() -> None:
+    with pytest.raises(StartupError, match=r"not found(?s:.*)models.json is broken"):
+        choose(parse(["--model", "a/a1"]), Settings(), a_registry({}, "models.json is broken"))
+
+
+@pytest.mark.parametrize(
+    ("environ", "retention"),
+    [
+        ({}, "short"),
+        ({"PI_CACHE_RETENTION": "long"}, "long"),
+        ({"PI_CACHE_RETENTION": "long", "PIGEON_CACHE_RETENTION": "none"}, "none"),
+        ({"PI_CACHE_RETENTION": "eternal"}, "short"),
+    ],
+)
+async def test_the_environment_says_how_long_providers_keep_a_prompt(environ: dict[str, str], retention: str) -> None:
+    async with HttpServer([plain(400, {})]) as server:
+        model = a_model(provider="anthropic", base_url=server.url)
+        gateway = gateway_of(a_registry(BOTH), Settings(), environ)
+        assert [delta async for delta in gateway.stream(a_request(model))]
+        await gateway.aclose()
+    marks = {"short": {"type": "ephemeral"}, "long": {"type": "ephemeral", "ttl": "1h"}, "none": None}
+    assert server.body["system"][0].get("cache_control") == marks[retention]
+
+
+async def test_the_settings_may_name_a_proxy() -> None:
+    async with HttpServer([plain(400, {})]) as proxy:
+        model = a_model(provider="anthropic", base_url="http://models.invalid")
+        gateway = gateway_of(a_registry(BOTH), Settings(http_proxy=proxy.url), {})
+        assert [delta async for delta in gateway.stream(a_request(model))]
+        await gateway.aclose()
+    assert proxy.requests[0].path == "http://models.invalid/v1/messages"
 
 
 @pytest.mark.parametrize(

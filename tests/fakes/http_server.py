@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from ssl import SSLContext
 from typing import Any
 
 PATIENCE = 10.0
@@ -69,16 +70,18 @@ def plain(status: int, body: Any, **headers: str) -> Reply:
 class HttpServer:
     """Use as an asynchronous context manager."""
 
-    def __init__(self, replies: Iterable[Reply], port: int = 0) -> None:
+    def __init__(self, replies: Iterable[Reply], port: int = 0, ssl: SSLContext | None = None) -> None:
         self._port = port
+        self._ssl = ssl
         self._replies = list(replies)
         self.requests: list[Received] = []
         self._connections = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> HttpServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, ssl=self._ssl)
+        scheme = "http" if self._ssl is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
     async def __aexit__(self, *_: object) -> None:

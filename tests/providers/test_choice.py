@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fakes.model_requests import a_model
-from pigeon.providers.choice import default_of, first_usable, initial_model, model_table, named_model
-from pigeon.providers.patterns import Scoped
+from pigeon.providers.choice import default_of, first_usable, model_table, named_model
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
 
@@ -62,6 +61,9 @@ SHELF = Shelf(
         (None, "gpt-5.5:low", "openai/gpt-5.5", "low"),
         (None, "sonnet", "anthropic/claude-sonnet-5", None),
         (None, "sonnet-9", "router/anthropic/claude-sonnet-9", None),
+        (None, "openai/*:high", "openai/gpt-5.5", "high"),
+        ("openai", "gpt-*", "openai/gpt-5.5", None),
+        (None, "**sonnet-9", "router/anthropic/claude-sonnet-9", None),
     ],
 )
 def test_what_people_type(provider: str | None, pattern: str | None, found: str, level: str | None) -> None:
@@ -87,6 +89,8 @@ def test_names_that_mean_nothing_are_refused() -> None:
         named_model("zzz", "x", SHELF)
     with pytest.raises(StartupError, match=r'Model "gpt-5\.5:huge" not found'):
         named_model(None, "gpt-5.5:huge", SHELF)
+    with pytest.raises(StartupError, match=r'Model "openai/z\*" not found'):
+        named_model("openai", "z*", SHELF)
 
 
 def test_an_ambiguous_id_lists_its_candidates() -> None:
@@ -108,19 +112,6 @@ def test_the_first_usable_model() -> None:
     assert local is not None
     assert local.reference == "mine/x"
     assert first_usable(Shelf("openai/gpt-5.5")) is None
-
-
-def test_the_order_in_which_the_first_model_is_chosen() -> None:
-    sonnet, gpt = SHELF.all()[1], SHELF.all()[2]
-    scope = [Scoped(sonnet), Scoped(gpt)]
-    preferred = ("openai", "gpt-5.5")
-    assert initial_model(SHELF, named=gpt, scope=scope) == gpt
-    assert initial_model(SHELF, scope=scope) == sonnet
-    assert initial_model(SHELF, scope=scope, preferred=preferred) == gpt
-    assert initial_model(SHELF, scope=scope, resumed=("openai", "gpt-5.5")) == gpt
-    assert initial_model(SHELF, resumed=("azure", "gpt-5.5"), preferred=("anthropic", "claude-sonnet-5")) == sonnet
-    assert initial_model(SHELF, preferred=preferred) == gpt
-    assert initial_model(SHELF, preferred=("azure", "gpt-5.5")) == SHELF.all()[0]
 
 
 def test_the_table_lists_and_searches() -> None:

@@ -5,8 +5,13 @@ from typing import Any
 import pytest
 
 from fakes.model_requests import a_model, a_request
+from pigeon.providers import google, openai_chat
+from pigeon.providers.catalog.built_in import BuiltInCatalog
 from pigeon.providers.chat_thinking import thinking_fields
 from pigeon.providers.compat import ChatCompat, chat_compat, is_openai_host
+from pigeon.providers.exchange import encoded
+from pigeon.providers.limits import ANSWER_TOKENS
+from pigeon.wire.model import levels_of
 
 
 def at(url: str, **facts: Any) -> ChatCompat:
@@ -52,21 +57,34 @@ def test_what_is_configured_wins_and_unknown_flags_do_no_harm() -> None:
         ),
         (
             {"thinkingFormat": "zai"},
+            {"thinking": {"type": "enabled", "clear_thinking": False}, "reasoning_effort": "low"},
+            {"thinking": {"type": "disabled", "clear_thinking": False}},
+        ),
+        (
+            {"thinkingFormat": "zai", "supportsReasoningEffort": False},
             {"thinking": {"type": "enabled", "clear_thinking": False}},
             {"thinking": {"type": "disabled", "clear_thinking": False}},
         ),
-        ({"thinkingFormat": "qwen"}, {"enable_thinking": True}, {"enable_thinking": False}),
+        (
+            {"thinkingFormat": "qwen"},
+            {"enable_thinking": True, "reasoning_effort": "low"},
+            {"enable_thinking": False},
+        ),
         (
             {"thinkingFormat": "qwen-chat-template"},
             {"chat_template_kwargs": {"enable_thinking": True, "preserve_thinking": True}},
             {"chat_template_kwargs": {"enable_thinking": False, "preserve_thinking": True}},
         ),
-        ({"thinkingFormat": "together"}, {"reasoning": {"enabled": True}}, {"reasoning": {"enabled": False}}),
-        ({"thinkingFormat": "string-thinking"}, {"thinking": "low"}, {}),
+        (
+            {"thinkingFormat": "together"},
+            {"reasoning": {"enabled": True}, "reasoning_effort": "low"},
+            {"reasoning": {"enabled": False}},
+        ),
+        ({"thinkingFormat": "string-thinking"}, {"thinking": "low"}, {"thinking": "none"}),
         ({"thinkingFormat": "ant-ling"}, {}, {}),
         (
             {"thinkingFormat": "baseten", "chatTemplateArgs": {"enable_thinking": {"$var": "thinking.enabled"}}},
-            {"chat_template_args": {"enable_thinking": True}},
+            {"chat_template_args": {"enable_thinking": True}, "reasoning_effort": "low"},
             {"chat_template_args": {"enable_thinking": False}},
         ),
         (
@@ -82,6 +100,7 @@ def test_what_is_configured_wins_and_unknown_flags_do_no_harm() -> None:
             {"chat_template_kwargs": {"budget": 0, "fixed": 1}},
         ),
         ({"thinkingTokenBudgetField": "thinking_budget"}, {"reasoning_effort": "low", "thinking_budget": 2048}, {}),
+        ({"supportsThinkingTokenBudget": True}, {"reasoning_effort": "low", "thinking_token_budget": 2048}, {}),
     ],
 )
 def test_each_server_is_told_in_its_own_words(compat: dict[str, Any], on: dict[str, Any], off: dict[str, Any]) -> None:
@@ -93,7 +112,45 @@ def test_the_level_map_names_the_levels() -> None:
     assert thinks("low", {}, thinking_level_map={"low": "tiny"}) == {"reasoning_effort": "tiny"}
     assert thinks("off", {}, thinking_level_map={"off": "none"}) == {"reasoning_effort": "none"}
     assert thinks("off", {"thinkingFormat": "openrouter"}, thinking_level_map={"off": None}) == {}
-    assert thinks("low", {"thinkingFormat": "ant-ling"}, thinking_level_map={"low": "l"}) == {"reasoning_effort": "l"}
+    ling = thinks("low", {"thinkingFormat": "ant-ling"}, thinking_level_map={"low": "l", "off": "o"})
+    assert ling == {"reasoning": {"effort": "l"}}
+    assert thinks("off", {"thinkingFormat": "ant-ling"}, thinking_level_map={"low": "l", "off": "o"}) == {}
+    assert thinks("off", {"thinkingFormat": "baseten"}, thinking_level_map={"off": "no"}) == {"reasoning_effort": "no"}
+
+
+@pytest.mark.parametrize("style", ["openrouter", "deepseek", "zai", "string-thinking", "openai", "mistral"])
+def test_a_model_that_always_thinks_is_not_told_to_stop(style: str) -> None:
+    assert thinks("off", {"thinkingFormat": style}, thinking_level_map={"off": None}) == {}
+
+
+@pytest.mark.parametrize(
+    ("provider", "model_id"),
+    [
+        ("baseten", "zai-org/GLM-5.2"),
+        ("google", "gemini-flash-latest"),
+        ("google", "gemini-flash-lite-latest"),
+        ("together", "deepseek-ai/DeepSeek-V4-Pro"),
+        ("zai", "glm-5.2"),
+        ("zai", "glm-5.3"),
+    ],
+)
+def test_each_level_of_a_model_makes_another_request(provider: str, model_id: str) -> None:
+    [model] = [known for known in BuiltInCatalog().models(provider) if known.id == model_id]
+    requests = [a_request(model, thinking=level) for level in levels_of(model)]
+    if model.api == "google-generative-ai":
+        bodies = [google.body_of(request, {}) for request in requests]
+    else:
+        bodies = [openai_chat.body_of(request, chat_compat(model), {}) for request in requests]
+    assert len({encoded(body) for body in bodies}) == len(bodies) > 1
+
+
+def test_thinking_leaves_room_for_the_answer() -> None:
+    compat = {"supportsThinkingTokenBudget": True}
+    model = a_model(reasoning=True, compat=compat, max_tokens=3000)
+    sent = openai_chat.body_of(a_request(model, thinking="high"), chat_compat(model), {})
+    assert sent["thinking_token_budget"] == 3000 - ANSWER_TOKENS
+    small = a_request(model, thinking="high", max_tokens=500)
+    assert "thinking_token_budget" not in openai_chat.body_of(small, chat_compat(model), {})
 
 
 def test_a_model_that_does_not_reason_is_told_nothing() -> None:

@@ -22,7 +22,8 @@ from fakes.model_requests import (
     told,
 )
 from pigeon.providers import google
-from pigeon.providers.google_contents import IMAGE_NOTE, IMAGES_LEAD
+from pigeon.providers.google_contents import FOREIGN_CALL, IMAGE_NOTE, IMAGES_LEAD
+from pigeon.providers.handover import TOOL_IMAGE
 from pigeon.providers.http import Http
 from pigeon.wire.base import ABSENT
 from pigeon.wire.model import Model
@@ -217,7 +218,44 @@ def test_signatures_of_another_model_are_not_sent() -> None:
     assert sent[1]["parts"] == [{"text": "t"}]
 
 
+def test_a_call_that_a_newer_model_did_not_make_is_marked_as_such() -> None:
+    other = answered(text("t"), called("a", SIGNATURE), called("b"), by=gemini("gemini-3-flash"))
+    results = (returned("a", "x"), returned("b", "y"))
+    for model in (gemini(), gemini("gemini-flash-latest")):
+        words, first, second = contents(model, said("go"), other, *results)[1]["parts"]
+        assert first["thoughtSignature"] == FOREIGN_CALL == "skip_thought_signature_validator"
+        assert "thoughtSignature" not in words
+        assert "thoughtSignature" not in second
+    older = contents(gemini("gemini-2.5-pro"), said("go"), other, *results)[1]["parts"]
+    assert not any("thoughtSignature" in part for part in older)
+
+
+def test_a_call_that_lost_its_signature_is_marked_too() -> None:
+    model = gemini()
+    sent = contents(model, said("go"), answered(called("a", "no base64!"), by=model), returned("a", "x"))
+    assert sent[1]["parts"][0]["thoughtSignature"] == FOREIGN_CALL
+
+
+def test_texts_of_a_result_stand_on_lines_of_their_own() -> None:
+    model = gemini(input=["text"])
+    sent = contents(model, said("a"), answered(called("c"), by=model), returned("c", "one", "", "two", PNG))
+    output = sent[2]["parts"][0]["functionResponse"]["response"]["output"]
+    assert output == f"one\ntwo\n{TOOL_IMAGE}"
+
+
+def test_a_name_that_moves_along_means_the_newest_model() -> None:
+    sent = contents(gemini("gemini-flash-latest"), said("a"), answered(called("c")), returned("c", PNG))
+    assert sent[1]["parts"][0]["functionCall"]["id"] == "c"
+    assert sent[2]["parts"][0]["functionResponse"]["parts"] == [IMAGE]
+    assert google.generation("gemini-flash-lite-latest") == google.generation("models/gemini-pro-latest") == 3
+    assert google.generation("gemini-2.5-flash-latest") == 2
+    assert google.generation("latest") == google.generation("gemini-exp-1206") == 0
+
+
 def test_newer_models_think_by_level() -> None:
+    named = {"off": None, "minimal": "minimal", "low": "low"}
+    assert thinking("gemini-flash-latest", "low", thinking_level_map=named)["thinkingLevel"] == "LOW"
+    assert thinking("gemini-flash-latest", "off", thinking_level_map=named) == {"thinkingLevel": "MINIMAL"}
     assert thinking("gemini-3-pro", "low") == {"includeThoughts": True, "thinkingLevel": "LOW"}
     assert thinking("gemma-4-27b", "high")["thinkingLevel"] == "HIGH"
     assert thinking("gemini-3-pro", "off") == {"thinkingLevel": "MINIMAL"}
@@ -239,8 +277,10 @@ def test_older_models_think_with_a_budget(model_id: str, level: str, budget: int
     assert thinking(model_id, level) == {"includeThoughts": True, "thinkingBudget": budget}
 
 
-def test_off_is_a_budget_of_nothing_and_own_budgets_win() -> None:
+def test_off_is_the_smallest_budget_and_own_budgets_win() -> None:
     assert thinking("gemini-2.5-flash", "off") == {"thinkingBudget": 0}
+    assert thinking("gemini-2.5-flash-lite", "off") == {"thinkingBudget": 0}
+    assert thinking("gemini-2.5-pro", "off") == {"thinkingBudget": 128}
     request = a_request(gemini("gemini-2.5-pro", reasoning=True), thinking="low")
     config = google.body_of(request, {"low": 99})["generationConfig"]["thinkingConfig"]
     assert config["thinkingBudget"] == 99

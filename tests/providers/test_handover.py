@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fakes.model_requests import PNG, a_model, answered, called, returned, said, text, thought
 from pigeon.providers.anthropic import call_id as anthropic_id
-from pigeon.providers.handover import NO_RESULT, TOOL_IMAGE, USER_IMAGE, CallIds, handed_over
+from pigeon.providers.handover import NO_RESULT, NOTHING_SAID, TOOL_IMAGE, USER_IMAGE, CallIds, handed_over
 from pigeon.providers.openai_chat import call_id as chat_id
 from pigeon.providers.openai_chat import short_call_id
 from pigeon.wire.base import ABSENT
@@ -170,3 +170,49 @@ def test_normalised_ids_fit_their_apis(old: str) -> None:
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", anthropic_id(old))
     assert len(chat_id(old)) <= 40
     assert re.fullmatch(r"[A-Za-z0-9]{9}", short_call_id(old))
+
+
+LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@given(st.text(max_size=80))
+def test_a_name_that_a_model_made_up_becomes_one_that_apis_take(name: str) -> None:
+    call = ToolCall(id="c", name=name, arguments={})
+    result = ToolResultMessage(tool_call_id="c", tool_name=name, content=[], is_error=True, timestamp=1)
+    out = given_to(HERE, answered(call, by=HERE), result)
+    assert LEGAL.fullmatch(out[0].content[0].name)
+    assert out[1].tool_name == out[0].content[0].name
+    assert (call.name, result.tool_name) == (name, name)
+
+
+def test_made_up_names_stay_recognisable() -> None:
+    for name, shown in {"functions.bash": "functions_bash", "": "unknown", "a b": "a_b", "x" * 200: "x" * 64}.items():
+        out = given_to(HERE, answered(ToolCall(id="c", name=name, arguments={}), by=HERE))
+        assert [out[0].content[0].name, out[1].tool_name] == [shown, shown]
+
+
+def test_calls_and_results_with_good_names_are_the_very_same() -> None:
+    answer, result = answered(called("c"), by=HERE), returned("c", "1")
+    out = given_to(HERE, said("go"), answer, result)
+    assert out[1] is answer
+    assert out[2] is result
+
+
+def test_an_empty_message_gets_words_where_there_is_nothing_else_to_answer() -> None:
+    assert [m.content for m in given_to(HERE, said(""))] == [NOTHING_SAID]
+    out = given_to(HERE, said("hi"), answered(text("yes"), by=HERE), said([TextContent(text=" \n")]))
+    assert out[2].content == NOTHING_SAID
+    again = given_to(HERE, said(""), answered(text("yes"), by=HERE), said("more"))
+    assert [m.content for m in (again[0], again[2])] == [NOTHING_SAID, "more"]
+
+
+def test_an_empty_message_beside_another_stays_empty() -> None:
+    for messages in ([said(""), said("x")], [said("x"), said("")], [said([PNG]), said("")]):
+        assert given_to(HERE, *messages) == messages
+    out = given_to(HERE, said("x"), answered(called("c"), by=HERE), returned("c", "1"), said(""))
+    assert out[3].content == ""
+
+
+def test_of_several_empty_messages_one_gets_words() -> None:
+    out = given_to(HERE, said(""), answered(text(" "), by=HERE), said(""))
+    assert [m.content for m in out if isinstance(m, UserMessage)] == ["", NOTHING_SAID]

@@ -23,9 +23,11 @@ from fakes.model_requests import (
     told,
 )
 from pigeon.providers import openai_responses
+from pigeon.providers.handover import TOOL_IMAGE
 from pigeon.providers.http import Http
 from pigeon.providers.openai_responses import azure_url, body_of, call_id
 from pigeon.wire.content import TextContent
+from pigeon.wire.inference import Metered
 from pigeon.wire.model import Model
 
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "blob"}
@@ -146,6 +148,17 @@ async def test_items_that_come_without_deltas_are_read_whole(http: Http) -> None
     assert whole.calls[1][0] == "c"
 
 
+@pytest.mark.parametrize(
+    ("tier", "model_id", "rate"),
+    [("default", "m-1", 1), ("flex", "m-1", 0.5), ("priority", "m-1", 2), ("priority", "gpt-5.5", 2.5)],
+)
+async def test_a_service_tier_has_its_price(http: Http, tier: str, model_id: str, rate: float) -> None:
+    async with HttpServer([Reply(sse(end(service_tier=tier)))]) as server:
+        request = a_request(a_model(id=model_id, api="openai-responses", base_url=server.url))
+        deltas = [delta async for delta in openai_responses.stream(request, connection(http))]
+    assert [delta.rate for delta in deltas if isinstance(delta, Metered)] == [rate]
+
+
 async def test_encrypted_reasoning_may_come_with_the_end(http: Http) -> None:
     whole = await play(
         http,
@@ -241,6 +254,12 @@ def test_reasoning_that_nothing_follows_is_left_out() -> None:
     model = responses_model()
     sent = body_of(a_request(model, said("a"), answered(thought("hm", json.dumps(REASONING)), by=model), said("b")))
     assert "reasoning" not in [item.get("type") for item in sent["input"]]
+
+
+def test_texts_of_a_result_stand_on_lines_of_their_own() -> None:
+    model = responses_model(input=["text"])
+    sent = body_of(a_request(model, said("a"), answered(called("c"), by=model), returned("c", "one", "", "two", PNG)))
+    assert sent["input"][-1]["output"] == f"one\ntwo\n{TOOL_IMAGE}"
 
 
 def test_off_and_the_level_map() -> None:

@@ -167,3 +167,9 @@ def test_any_body_becomes_a_failure(data: bytes, status: int) -> None:
 )
 def test_any_error_object_becomes_a_failure(error: object) -> None:
     assert from_event(error, "shown").message == "shown"
+
+
+def test_a_redirect_names_where_it_leads() -> None:
+    failure = from_response(308, {"location": "https://elsewhere.invalid/v1"}, b"")
+    assert "https://elsewhere.invalid/v1" in failure.message
+    assert not failure.retryable

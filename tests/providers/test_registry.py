@@ -220,11 +220,3 @@ async def test_a_missing_key_says_what_to_do() -> None:
         with pytest.raises(NoKey, match=words) as caught:
             await registry(entries).access(a_model(provider=provider))
         assert str(caught.value).startswith(f"No API key for {provider}/m-1")
-
-
-def test_models_json_can_be_read_again() -> None:
-    models = registry({"mine": CUSTOM})
-    assert models.find("mine", "x")
-    models.replace_entries({}, ["broken"])
-    assert models.find("mine", "x") is None
-    assert models.problems() == ["broken"]

@@ -76,13 +76,15 @@ anthropic = record(
     usage=usage,
     error=anything,
 )
+parts = words | st.lists(record(type=one_of("text"), text=words), max_size=2)
 chat = record(
     id=words,
     model=words,
     choices=st.lists(
         record(
             delta=record(
-                content=words,
+                content=words
+                | st.lists(record(type=one_of("text", "thinking"), text=words, thinking=parts), max_size=2),
                 reasoning=words,
                 reasoning_details=st.lists(record(type=words, index=small, text=words), max_size=2),
                 tool_calls=st.lists(

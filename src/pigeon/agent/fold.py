@@ -16,7 +16,7 @@ from pigeon.wire.events import (
     ToolcallEnd,
     ToolcallStart,
 )
-from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Named
+from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Metered, Named
 from pigeon.wire.messages import AssistantMessage, StopReason
 from pigeon.wire.model import Model
 from pigeon.wire.partial_json import parse_arguments
@@ -109,9 +109,9 @@ class Fold:
         left = [index for index, block in enumerate(self._blocks) if block.done is None]
         return [self.closed(BlockClosed(index=index)) for index in left]
 
-    def metered(self, usage: Usage) -> None:
+    def metered(self, counts: Metered) -> None:
         """Take the provider's counts, with this model's prices."""
-        self.usage = priced(usage, self._model.cost)
+        self.usage = priced(counts.usage, self._model.cost, counts.rate)
 
     def message(self, stop: StopReason, finished: Finished | None = None, error: str | None = None) -> AssistantMessage:
         """The message as far as it is complete."""

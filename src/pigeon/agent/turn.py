@@ -96,7 +96,7 @@ class Answer:
             elif isinstance(delta, Finished):
                 return delta
             elif isinstance(delta, Metered):
-                self._fold.metered(delta.usage)
+                self._fold.metered(delta)
                 await self._start()
             elif isinstance(delta, Named):
                 self._fold.named(delta)

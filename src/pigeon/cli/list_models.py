@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from pigeon.cli.args import Options
 from pigeon.cli.models import registry_of
@@ -15,4 +16,6 @@ def run_list_models(options: Options) -> int:
 
     registry = registry_of(agent_dir(os.environ), os.environ)
     print(model_table(registry.available(), options.list_models))  # noqa: T201
+    for problem in registry.problems():
+        print(f"pigeon: {problem}", file=sys.stderr)  # noqa: T201
     return 0

@@ -21,6 +21,7 @@ from pigeon.providers.registry import ModelRegistry
 from pigeon.session.model_choice import ScopedModel
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.errors import StartupError
+from pigeon.wire.inference import CacheRetention
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
 
@@ -50,7 +51,7 @@ def registry_of(folder: str, environment: Mapping[str, str]) -> ModelRegistry:
     )
 
 
-def gateway_of(registry: ModelRegistry, settings: Settings) -> Gateway:
+def gateway_of(registry: ModelRegistry, settings: Settings, environment: Mapping[str, str]) -> Gateway:
     """The way to all models, built-in ones included."""
     retry = or_else(settings.retry.provider, ProviderRetrySettings())
     policy = Policy(
@@ -60,7 +61,19 @@ def gateway_of(registry: ModelRegistry, settings: Settings) -> Gateway:
     )
     budgets = or_else(settings.thinking_budgets, {})
     extra = {SCRIPTED: scripted, DEMO: demo}
-    return Gateway(registry, Http(user_agent="pigeon"), extra=extra, policy=policy, thinking_budgets=budgets or None)
+    return Gateway(
+        registry,
+        Http(user_agent="pigeon", proxy=or_else(settings.http_proxy, "")),
+        extra=extra,
+        policy=policy,
+        thinking_budgets=budgets or None,
+        retention=_retention(environment),
+    )
+
+
+def _retention(environment: Mapping[str, str]) -> CacheRetention:
+    kinds: dict[str | None, CacheRetention] = {"none": "none", "long": "long"}
+    return kinds.get(environment.get("PIGEON_CACHE_RETENTION") or environment.get("PI_CACHE_RETENTION"), "short")
 
 
 def choose(options: Options, settings: Settings, registry: ModelRegistry) -> Choice:
@@ -101,7 +114,10 @@ def _named(choice: Choice, options: Options, registry: ModelRegistry) -> None:
         return
     from pigeon.providers.choice import named_model
 
-    match = named_model(options.provider, options.model, registry)
+    try:
+        match = named_model(options.provider, options.model, registry)
+    except StartupError as error:
+        raise StartupError("\n".join([str(error), *registry.problems()])) from None
     choice.model = match.model
     choice.thinking = match.level or choice.thinking
     if match.warning:

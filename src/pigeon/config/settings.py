@@ -89,6 +89,7 @@ class Settings(Record, kw_only=True):
     default_project_trust: Literal["ask", "always", "never"] = "ask"
     permissions: Json | Absent = ABSENT
     http_idle_timeout_ms: int = 300000
+    http_proxy: str | Absent = ABSENT
 
 
 def read_raw(path: str) -> tuple[dict[str, Any], list[str]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct
 
-from pigeon.providers.assembly import Assembly, counted, decoded
+from pigeon.providers.assembly import Assembly, counted
 from pigeon.providers.errors import StreamBroken, code_of, from_event
 from pigeon.providers.exchange import truncated
+from pigeon.providers.reading import decoded
+from pigeon.system.ids import request_id
 from pigeon.wire.base import ABSENT
 from pigeon.wire.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
 from pigeon.wire.messages import StopReason
@@ -37,6 +39,7 @@ class _Usage(Struct):
 
 
 class _Change(Struct):
+    needed: ClassVar = ("type", "text", "thinking", "partial_json")
     type: str = ""
     text: str = ""
     thinking: str = ""
@@ -47,6 +50,7 @@ class _Change(Struct):
 
 
 class _Block(Struct):
+    needed: ClassVar = ("type", "name", "text", "thinking")
     type: str = ""
     id: str = ""
     name: str = ""
@@ -58,6 +62,7 @@ class _Block(Struct):
 
 
 class _Message(Struct):
+    needed: ClassVar = ("content",)
     id: str = ""
     model: str = ""
     usage: _Usage | None = None
@@ -67,8 +72,9 @@ class _Message(Struct):
 
 
 class _Event(Struct):
+    needed: ClassVar = ("type", "delta", "content_block")
     type: str = ""
-    index: int = 0
+    index: int = -1
     delta: _Change | None = None
     content_block: _Block | None = None
     message: _Message | None = None
@@ -98,6 +104,7 @@ class AnthropicStream(Assembly):
         super().__init__()
         self._model = model_id
         self._open: dict[int, _Open] = {}
+        self._next = 0
         self._counts = [0, 0, 0, 0, 0]
         self._stop: str | None = None
         self._details: Any = None
@@ -105,10 +112,10 @@ class AnthropicStream(Assembly):
 
     def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
         """One event."""
-        event = decoded(_decoder, _Event, data, f"The event {name.decode('utf-8', 'replace') or '(unnamed)'}")
-        kind = event.type
+        event = decoded(_decoder, _Event, data, name)
+        kind = event.type or name.decode("utf-8", "replace")
         if kind == "content_block_delta":
-            block = self._open.get(event.index)
+            block = self._open.get(event.index) or self._unplaced(event.index)
             if block is not None and event.delta is not None:
                 _grow(block, event.delta, out)
         elif kind == "content_block_start":
@@ -122,13 +129,13 @@ class AnthropicStream(Assembly):
             self._change(event, out)
         elif kind == "message_stop":
             self.done = True
-        elif kind == "error" or event.error is not None:
+        elif kind == "error" or event.error:
             raise StreamBroken(from_event(event.error, data.decode("utf-8", "replace")))
 
     def whole(self, data: bytes, out: list[Delta]) -> None:
         """The message that a server sent without streaming."""
         message = decoded(_whole, _Message, data, "The message")
-        if message.error is not None or message.content is None:
+        if message.error or message.content is None:
             raise StreamBroken(from_event(message.error, data.decode("utf-8", "replace")))
         self._begin(message, out)
         for index, block in enumerate(message.content):
@@ -171,16 +178,22 @@ class AnthropicStream(Assembly):
             opened.redacted = True
             first = ""
         elif block.type == "tool_use":
-            opened = _Open(self.open(out, "toolCall", block.id, block.name))
+            opened = _Open(self.open(out, "toolCall", block.id or f"toolu_{request_id()}", block.name))
             opened.input = block.input
             first = ""
         else:
             return
+        if index < 0:
+            index = self._next
+        self._next = index + 1
+        self._close(index, out)
         self._open[index] = opened
         if first:
             out.append(BlockGrew(opened.index, first))
 
     def _close(self, index: int, out: list[Delta]) -> None:
+        if index < 0 and self._open:
+            index = next(reversed(self._open))
         block = self._open.pop(index, None)
         if block is None:
             return
@@ -188,6 +201,10 @@ class AnthropicStream(Assembly):
             # Some servers send the arguments whole, with the start of the block.
             out.append(BlockGrew(block.index, msgspec.json.encode(block.input).decode()))
         out.append(BlockClosed(block.index, block.signature or ABSENT, block.redacted))
+
+    def _unplaced(self, index: int) -> _Open | None:
+        """A delta without an index belongs to the block that was opened last."""
+        return next(reversed(self._open.values()), None) if index < 0 else None
 
     def _change(self, event: _Event, out: list[Delta]) -> None:
         if event.delta is not None and event.delta.stop_reason:

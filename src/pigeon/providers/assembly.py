@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
-import msgspec
-
-from pigeon.providers.errors import malformed
-from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.errors import BadRecord
 from pigeon.wire.inference import (
     BlockKind,
     BlockOpened,
@@ -21,8 +16,6 @@ from pigeon.wire.inference import (
 )
 from pigeon.wire.messages import StopReason
 from pigeon.wire.usage import Cost, Usage
-
-_T = TypeVar("_T")
 
 
 class Translator(Protocol):
@@ -88,7 +81,9 @@ class Assembly:
         return self.ended("error", failure)
 
 
-def counted(*, sent: int, output: int, cache_read: int = 0, cache_write: int = 0, **more: int | Absent) -> Metered:
+def counted(
+    *, sent: int, output: int, cache_read: int = 0, cache_write: int = 0, rate: float = 1, **more: int | Absent
+) -> Metered:
     """Token counts as a delta; counts below zero are a provider's mistake and become zero."""
     fresh, cached, written, said = (max(0, count) for count in (sent, cache_read, cache_write, output))
     return Metered(
@@ -101,18 +96,6 @@ def counted(*, sent: int, output: int, cache_read: int = 0, cache_write: int = 0
             cost=Cost(),
             cache_write_1h=more.get("cache_write_1h", ABSENT),
             reasoning=more.get("reasoning", ABSENT),
-        )
+        ),
+        rate,
     )
-
-
-def decoded(decoder: msgspec.json.Decoder[_T], kind: Any, data: bytes, what: str) -> _T:
-    """One event as a record; lone surrogates are tolerated, anything else that is wrong breaks the stream."""
-    try:
-        return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        reason = str(error)
-    try:
-        value: _T = msgspec.convert(codec.decode(data), kind, strict=False)
-    except (BadRecord, msgspec.ValidationError, UnicodeError, RecursionError):
-        raise malformed(what, f"{reason} in {data[:120]!r}") from None
-    return value

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pigeon.providers.compat import ChatCompat
+from pigeon.providers.result_text import result_text
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
-from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock, text_of
+from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.inference import ModelMessage, ModelRequest
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
@@ -83,7 +84,7 @@ def _user_content(content: str | list[UserBlock]) -> str | list[dict[str, Any]]:
 
 
 def _result(message: ToolResultMessage, compat: ChatCompat) -> dict[str, Any]:
-    text = text_of(message.content)
+    text = result_text(message.content)
     if not text.strip():
         has_image = any(isinstance(block, ImageContent) for block in message.content)
         text = IMAGES_FOLLOW if has_image else NO_OUTPUT
@@ -94,7 +95,7 @@ def _result(message: ToolResultMessage, compat: ChatCompat) -> dict[str, Any]:
 
 
 def _assistant(message: AssistantMessage, compat: ChatCompat) -> dict[str, Any] | None:
-    """Content is always one string: lists make some models imitate the structure."""
+    """Content is one string wherever that is enough: lists make some models imitate the structure."""
     texts = [block.text for block in message.content if isinstance(block, TextContent) and block.text.strip()]
     thoughts = [block for block in message.content if isinstance(block, ThinkingContent)]
     calls = [block for block in message.content if isinstance(block, ToolCall)]
@@ -104,7 +105,7 @@ def _assistant(message: AssistantMessage, compat: ChatCompat) -> dict[str, Any] 
         return None
     out: dict[str, Any] = {"role": "assistant", "content": "\n\n".join(texts) or None}
     if not compat.requires_thinking_as_text:
-        out.update(_reasoning(thoughts))
+        out.update(_in_parts(thoughts, texts) if compat.thinking_format == "mistral" else _reasoning(thoughts))
     if compat.requires_reasoning_content_on_assistant_messages:
         out.setdefault("reasoning_content", "")
     if calls:
@@ -117,6 +118,19 @@ def _assistant(message: AssistantMessage, compat: ChatCompat) -> dict[str, Any] 
             for call in calls
         ]
     return out
+
+
+def _in_parts(thoughts: list[ThinkingContent], texts: list[str]) -> dict[str, Any]:
+    """Thinking goes back as the part of the content that it came as."""
+    thinking = [thought.thinking for thought in thoughts if thought.thinking.strip()]
+    if not thinking:
+        return {}
+    parts: list[dict[str, Any]] = [{"type": "thinking", "thinking": [_text(thought)]} for thought in thinking]
+    return {"content": [*parts, *map(_text, texts)]}
+
+
+def _text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
 
 
 def _reasoning(thoughts: list[ThinkingContent]) -> dict[str, Any]:

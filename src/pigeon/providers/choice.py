@@ -8,7 +8,17 @@ from typing import Protocol
 import msgspec
 
 from pigeon.providers.catalog.known import KNOWN
-from pigeon.providers.patterns import Match, Scoped, exact, fuzzy, resolved, resolved_by, split_level, with_id
+from pigeon.providers.patterns import (
+    GLOB_SIGNS,
+    Match,
+    exact,
+    fuzzy,
+    resolved,
+    resolved_by,
+    scope_of,
+    split_level,
+    with_id,
+)
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
 
@@ -48,6 +58,8 @@ class Shelf(Protocol):
 def named_model(provider: str | None, pattern: str | None, shelf: Shelf) -> Match:
     """What `--provider` and `--model` mean; raises `StartupError` when they mean nothing."""
     name = (pattern or "").strip()
+    if any(sign in name for sign in GLOB_SIGNS):
+        return _first_of(f"{_provider_id(provider, shelf)}/{name}" if provider else name, shelf)
     if provider:
         return _of_provider(_provider_id(provider, shelf), name, shelf)
     head, slash, rest = name.partition("/")
@@ -61,7 +73,20 @@ def named_model(provider: str | None, pattern: str | None, shelf: Shelf) -> Matc
         return match
     if known is not None and rest:
         return _invented(known, rest, shelf)
-    raise StartupError(f'Model "{name}" not found. Use --list-models to see available models.')
+    raise _not_found(name)
+
+
+def _first_of(pattern: str, shelf: Shelf) -> Match:
+    """A glob means the first model that it fits, one that can be used if there is any."""
+    for models in (shelf.available(), shelf.all()):
+        found, _ = scope_of([pattern], models)
+        if found:
+            return Match(model=found[0].model, level=found[0].level)
+    raise _not_found(pattern)
+
+
+def _not_found(name: str) -> StartupError:
+    return StartupError(f'Model "{name}" not found. Use --list-models to see available models.')
 
 
 def _provider_id(name: str, shelf: Shelf) -> str:
@@ -122,7 +147,7 @@ def _invented(provider: str, name: str, shelf: Shelf) -> Match:
     """A model that the lists do not know yet: like the provider's default, with this id."""
     template = default_of(provider, shelf)
     if template is None:
-        raise StartupError(f'Model "{name}" not found. Use --list-models to see available models.')
+        raise _not_found(name)
     model_id, level = split_level(name)
     reasoning = template.reasoning or (level is not None and level != "off")
     model = msgspec.structs.replace(template, id=model_id, name=model_id, reasoning=reasoning)
@@ -148,32 +173,6 @@ def first_usable(shelf: Shelf) -> Model | None:
             if model is not None:
                 return model
     return next(iter(shelf.available()), None)
-
-
-def initial_model(
-    shelf: Shelf,
-    *,
-    named: Model | None = None,
-    scope: Sequence[Scoped] = (),
-    resumed: tuple[str, str] | None = None,
-    preferred: tuple[str, str] | None = None,
-) -> Model | None:
-    """The model to begin with: named, scoped (not when resuming), the session's, the settings', a default, any."""
-    if named is not None:
-        return named
-    if resumed is not None:
-        model = shelf.find(*resumed)
-        if model is not None:
-            return model
-    elif scope:
-        inside = [entry.model for entry in scope]
-        saved = next((model for model in inside if (model.provider, model.id) == preferred), None)
-        return saved or inside[0]
-    if preferred is not None:
-        model = shelf.find(*preferred)
-        if model is not None:
-            return model
-    return first_usable(shelf)
 
 
 def model_table(models: Sequence[Model], search: str = "") -> str:

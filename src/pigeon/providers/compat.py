@@ -31,22 +31,26 @@ class ChatCompat(Record, kw_only=True):
     open_router_routing: dict[str, Any] = msgspec.field(default_factory=dict)
     vercel_gateway_routing: dict[str, Any] = msgspec.field(default_factory=dict)
     zai_tool_stream: bool = False
+    supports_thinking_token_budget: bool = False
     thinking_token_budget_field: str = ""
     supports_strict_mode: bool = False
     cache_control_format: str = ""
     send_session_affinity_headers: bool = False
     session_affinity_format: str = "openai"
     supports_long_cache_retention: bool = True
+    vllm_priority: int | None = None
+    takes_cache_key: bool = False
     short_call_ids: bool = False
     is_openai: bool = False
 
 
 _TOKENS = {"maxTokensField": "max_tokens"}
 _NO_EFFORT = {"supportsReasoningEffort": False}
+_OPENAI = {"supportsStore": True, "supportsDeveloperRole": True, "takesCacheKey": True, "isOpenai": True}
 # By the end of the host name; a provider with that id counts too.
 _HOSTS: dict[str, dict[str, Any]] = {
-    "openai.com": {"supportsStore": True, "supportsDeveloperRole": True, "isOpenai": True},
-    "azure.com": {"supportsStore": True, "supportsDeveloperRole": True, "isOpenai": True},
+    "openai.com": _OPENAI,
+    "azure.com": _OPENAI,
     "openrouter.ai": {"thinkingFormat": "openrouter", "sessionAffinityFormat": "openrouter"},
     "x.ai": _NO_EFFORT,
     "z.ai": {**_TOKENS, **_NO_EFFORT, "thinkingFormat": "zai"},
@@ -65,7 +69,16 @@ _HOSTS: dict[str, dict[str, Any]] = {
     "ant-ling.com": {**_TOKENS, **_NO_EFFORT, "thinkingFormat": "ant-ling"},
     "gateway.ai.cloudflare.com": {**_TOKENS, **_NO_EFFORT},
     "aliyuncs.com": {**_TOKENS, **_NO_EFFORT, "thinkingFormat": "qwen"},
-    "mistral.ai": {**_TOKENS, **_NO_EFFORT, "supportsUsageInStreaming": False, "shortCallIds": True},
+    "mistral.ai": {
+        **_TOKENS,
+        "thinkingFormat": "mistral",
+        "supportsUsageInStreaming": False,
+        "supportsLongCacheRetention": False,
+        "sendSessionAffinityHeaders": True,
+        "sessionAffinityFormat": "mistral",
+        "takesCacheKey": True,
+        "shortCallIds": True,
+    },
 }
 _PROVIDER_HOSTS = {
     "openai": "openai.com",

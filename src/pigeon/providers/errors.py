@@ -134,8 +134,10 @@ def from_response(status: int, headers: Mapping[str, str], body: bytes, style: S
     """An HTTP answer that is not a success."""
     text = body.decode("utf-8", "replace").strip()[:MAX_BODY_CHARS]
     error = error_object(body)
-    said = _message_of(error)
+    said = message_of(error)
     shown = said if style == "message" and said else _page_title(text) or text
+    if 300 <= status < 400 and headers.get("location"):
+        shown = f"the server sends requests on to {headers['location']}: set that as base URL. {shown}".rstrip()
     should = headers.get("x-should-retry")
     delay = retry_after(headers)
     patience = f" (the provider asks to wait {delay // 1000} s)" if delay is not None and delay > LONG_WAIT_MS else ""
@@ -158,7 +160,7 @@ def from_event(error: Any, shown: str) -> Failure:
         shown[:MAX_BODY_CHARS],
         status=status,
         code=code_of(error),
-        text=_message_of(error),
+        text=message_of(error),
         retry_after_ms=_delay_in(error),
     )
 
@@ -225,7 +227,8 @@ def error_object(body: bytes) -> Any:
     return value
 
 
-def _message_of(error: Any) -> str:
+def message_of(error: Any) -> str:
+    """What the provider says about the error, and what the one behind it said; empty if neither says anything."""
     if isinstance(error, str):
         return error
     if not isinstance(error, dict):
@@ -234,8 +237,9 @@ def _message_of(error: Any) -> str:
     text = message if isinstance(message, str) else codec.encode(message).decode()
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
-    if isinstance(raw, str) and raw and raw not in text:
-        text = f"{text}\n{raw}"
+    if raw:
+        detail = raw if isinstance(raw, str) else codec.encode(raw).decode()
+        text = text if detail in text else f"{text}\n{detail}".strip()
     return text[:MAX_BODY_CHARS]
 
 

@@ -12,7 +12,7 @@ from pigeon.providers.access import Access, Connection
 from pigeon.providers.http import Http
 from pigeon.providers.line import Line, Policy, Tap
 from pigeon.providers.registry import NoKey
-from pigeon.wire.inference import Delta, Failure, Finished, ModelRequest
+from pigeon.wire.inference import CacheRetention, Delta, Failure, Finished, ModelRequest
 from pigeon.wire.model import Model
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Gateway:
         extra: Mapping[str, Factory] | None = None,
         policy: Policy | None = None,
         thinking_budgets: Mapping[str, int] | None = None,
+        retention: CacheRetention = "short",
     ) -> None:
         self._registry = registry
         self._http = http
@@ -64,6 +65,7 @@ class Gateway:
         self._made: dict[str, Streamer] = {}
         self._policy = policy or Policy()
         self._budgets = dict(thinking_budgets or {})
+        self._retention: CacheRetention = retention
         self._replay: Replay | None = None
         self.tap: Tap | None = None
 
@@ -104,6 +106,8 @@ class Gateway:
             return
         access = msgspec.structs.replace(access, budgets=self._budgets)
         line = Line(http=self._http, policy=self._policy, secrets=access.secrets, tap=self.tap)
+        if request.cache == "short" and self._retention != "short":
+            request = msgspec.structs.replace(request, cache=self._retention)
         connection = Connection(line=line, access=access, replay=self._told_before())
         try:
             deltas = import_module(module).stream(request, connection)

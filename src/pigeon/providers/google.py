@@ -24,6 +24,8 @@ _BUDGETS = {
     "pro": {"minimal": 128, "low": 2048, "medium": 8192, "high": 32768},
 }
 _LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "HIGH", "max": "HIGH"}
+_GEMINI = re.compile(r"gemini-(?:live-)?(?:(\d+)|[a-z-]*\blatest\b)")
+_NEWEST = 3
 _BAD_ID = re.compile(r"[^A-Za-z0-9_.:-]")
 _DYNAMIC = -1
 
@@ -81,9 +83,9 @@ def call_id(text: str) -> str:
 
 
 def generation(model_id: str) -> int:
-    """Which Gemini this is; 0 for anything else."""
-    found = re.search(r"gemini-(?:live-)?(\d+)", model_id.lower())
-    return int(found[1]) if found else 0
+    """Which Gemini this is, the newest for a name that moves along; 0 for anything else."""
+    found = _GEMINI.search(model_id.lower())
+    return int(found[1] or _NEWEST) if found else 0
 
 
 def _has_levels(model_id: str) -> bool:
@@ -95,26 +97,34 @@ def _thinking(request: ModelRequest, budgets: dict[str, int]) -> dict[str, Any]:
     if _has_levels(model.id):
         return _by_level(request)
     if request.thinking == "off":
-        return {"thinkingBudget": 0}
+        # Pro cannot be told not to think: its smallest budget comes nearest.
+        return {"thinkingBudget": _BUDGETS["pro"]["minimal"] if _family(model) == "pro" else 0}
     return {"includeThoughts": True, "thinkingBudget": _budget(model, request.thinking, budgets)}
 
 
 def _by_level(request: ModelRequest) -> dict[str, Any]:
-    model = request.model
-    level: str = request.thinking
-    if level == "off":
-        # These models cannot be told not to think: the lowest level they know comes nearest.
-        level = next((known for known in levels_of(model) if known != "off"), "minimal")
-        return {"thinkingLevel": mapped_level(model, level, _LEVELS[level]) or _LEVELS[level]}
-    return {"includeThoughts": True, "thinkingLevel": mapped_level(model, level, _LEVELS[level]) or _LEVELS[level]}
+    level = request.thinking
+    if level != "off":
+        return {"includeThoughts": True, "thinkingLevel": _level(request.model, level)}
+    # These models cannot be told not to think: the lowest level they know comes nearest.
+    lowest = next((known for known in levels_of(request.model) if known != "off"), "minimal")
+    return {"thinkingLevel": _level(request.model, lowest)}
+
+
+def _level(model: Model, level: str) -> str:
+    return (mapped_level(model, level, None) or _LEVELS[level]).upper()
 
 
 def _budget(model: Model, level: str, own: dict[str, int]) -> int:
     known = level if level in ("minimal", "low", "medium", "high") else "high"
     if known in own:
         return own[known]
-    if generation(model.id) == 2:
-        for family, table in _BUDGETS.items():
-            if family in model.id:
-                return table[known]
-    return _DYNAMIC
+    family = _family(model)
+    return _BUDGETS[family][known] if family else _DYNAMIC
+
+
+def _family(model: Model) -> str:
+    """Which budgets the model takes; nothing if that is not known."""
+    if generation(model.id) != 2:
+        return ""
+    return next((family for family in _BUDGETS if family in model.id), "")

@@ -6,14 +6,17 @@ import re
 from typing import Any
 
 from pigeon.providers.handover import is_same_model
+from pigeon.providers.result_text import result_text
 from pigeon.wire.base import Absent
-from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, UserBlock, text_of
+from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, UserBlock
 from pigeon.wire.inference import ModelMessage
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
 
 IMAGES_LEAD = "Images returned by the tools above:"
 IMAGE_NOTE = "(see attached image)"
+# Google's word for a call that these models did not make themselves; without any signature they refuse it.
+FOREIGN_CALL = "skip_thought_signature_validator"
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 Parts = list[dict[str, Any]]
 
@@ -27,6 +30,7 @@ class _Contents:
     def __init__(self, model: Model, generation: int) -> None:
         self._model = model
         self._nested_images = generation >= 3
+        self._signed_calls = generation >= 3
         self._with_ids = generation >= 3 or model.id.startswith(("claude-", "gpt-oss-"))
 
     def of(self, history: list[ModelMessage]) -> list[dict[str, Any]]:
@@ -79,10 +83,12 @@ class _Contents:
                 worth = True
             if worth:
                 parts.append(part)
+        if self._signed_calls:
+            _sign_first_call(parts)
         return parts
 
     def _response(self, message: ToolResultMessage) -> dict[str, Any]:
-        text = text_of(message.content)
+        text = result_text(message.content)
         images = _images(message.content)
         if images and not text.strip():
             text = IMAGE_NOTE
@@ -95,6 +101,13 @@ class _Contents:
         if images and self._nested_images:
             response["parts"] = [_image(block) for block in images]
         return {"functionResponse": response}
+
+
+def _sign_first_call(parts: Parts) -> None:
+    """Of calls that were made together only the first one has a signature, and that one must have it."""
+    call = next((part for part in parts if "functionCall" in part), None)
+    if call is not None:
+        call.setdefault("thoughtSignature", FOREIGN_CALL)
 
 
 def _flush(out: list[dict[str, Any]], images: list[ImageContent]) -> None:

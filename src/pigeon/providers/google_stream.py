@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct
 
-from pigeon.providers.assembly import Assembly, counted, decoded
+from pigeon.providers.assembly import Assembly, counted
 from pigeon.providers.errors import StreamBroken, from_event
 from pigeon.providers.exchange import truncated
+from pigeon.providers.reading import decoded
 from pigeon.system.ids import request_id
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
@@ -19,12 +20,14 @@ _REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "IMAGE_SAFETY"
 
 
 class _Call(Struct):
+    needed: ClassVar = ("name", "args")
     name: str = ""
     args: dict[str, Any] | None = None
     id: str | None = None
 
 
 class _Part(Struct, rename="camel"):
+    needed: ClassVar = ("text", "function_call")
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
@@ -32,10 +35,12 @@ class _Part(Struct, rename="camel"):
 
 
 class _Content(Struct):
+    needed: ClassVar = ("parts",)
     parts: list[_Part] | None = None
 
 
 class _Candidate(Struct, rename="camel"):
+    needed: ClassVar = ("content",)
     content: _Content | None = None
     finish_reason: str | None = None
     finish_message: str | None = None
@@ -54,6 +59,7 @@ class _Feedback(Struct, rename="camel"):
 
 
 class _Chunk(Struct, rename="camel"):
+    needed: ClassVar = ("candidates",)
     candidates: list[_Candidate] | None = None
     usage_metadata: _Usage | None = None
     prompt_feedback: _Feedback | None = None
@@ -81,7 +87,7 @@ class GoogleStream(Assembly):
     def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
         """One chunk."""
         chunk = decoded(_decoder, _Chunk, data, "A chunk of the answer")
-        if chunk.error is not None:
+        if chunk.error:
             raise StreamBroken(_error(chunk.error, data))
         self.named(out, chunk.response_id, chunk.model_version, self._model)
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:

@@ -1,13 +1,14 @@
 """History in a form that the next model accepts, whoever wrote it.
 
 Run before each conversion to a wire format. Thinking of another model becomes plain text, its signatures go, call ids
-are rewritten to what the API takes without two calls ever sharing one, every call has exactly one result right behind
-it, and failed answers stay out.
+are rewritten to what the API takes without two calls ever sharing one, names that no API takes are rewritten too, every
+call has exactly one result right behind it, failed answers stay out, and there is always something to answer.
 """
 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 
 from pigeon.wire.base import ABSENT, Absent
@@ -19,8 +20,13 @@ from pigeon.wire.model import Model
 NO_RESULT = "No result provided"
 USER_IMAGE = "[An image was attached here; this model cannot see images]"
 TOOL_IMAGE = "[The tool returned an image; this model cannot see images]"
+NOTHING_SAID = "(empty message)"
+NAMELESS = "unknown"
+LONGEST_NAME = 64
 
 Normalise = Callable[[str], str]
+_is_legal = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}").fullmatch
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def handed_over(messages: list[ModelMessage], model: Model, ids: CallIds) -> list[ModelMessage]:
@@ -39,7 +45,46 @@ def handed_over(messages: list[ModelMessage], model: Model, ids: CallIds) -> lis
             at = end
     if not sees:
         out = [_blind_result(message) if isinstance(message, ToolResultMessage) else message for message in out]
+    _leave_no_silence(out)
     return out
+
+
+def speaks(message: ModelMessage) -> bool:
+    """True for an answer that becomes at least one item in every API."""
+    if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
+        return False
+    return any(
+        isinstance(block, ToolCall) or (isinstance(block, TextContent) and bool(block.text.strip()))
+        for block in message.content
+    )
+
+
+def _leave_no_silence(messages: list[ModelMessage]) -> None:
+    """Blank messages are left out by every API. Where nothing else was said between two answers, or at the end, there
+    would be nothing to answer: one of them gets a text."""
+    blank: int | None = None
+    said = False
+    for at, message in enumerate(messages):
+        if speaks(message):
+            _speak_up(messages, None if said else blank)
+            blank, said = None, False
+        elif isinstance(message, UserMessage) and _is_blank(message):
+            blank = at
+        elif not isinstance(message, AssistantMessage):
+            said = True
+    _speak_up(messages, None if said else blank)
+
+
+def _speak_up(messages: list[ModelMessage], at: int | None) -> None:
+    if at is not None:
+        messages[at] = UserMessage(content=NOTHING_SAID, timestamp=messages[at].timestamp)
+
+
+def _is_blank(message: UserMessage) -> bool:
+    content = message.content
+    if isinstance(content, str):
+        return not content or content.isspace()
+    return all(isinstance(block, TextContent) and (not block.text or block.text.isspace()) for block in content)
 
 
 def _turn_end(messages: list[ModelMessage], at: int) -> int:
@@ -93,10 +138,16 @@ def _block(block: AssistantBlock, same: bool, ids: CallIds, renamed: dict[str, s
         return None
     new = ids.new(block.id, same)
     renamed[block.id] = new
-    if same and new == block.id:
+    name = tool_name(block.name)
+    if same and new == block.id and name is block.name:
         return block
     signature = block.thought_signature if same else ABSENT
-    return ToolCall(id=new, name=block.name, arguments=block.arguments, thought_signature=signature)
+    return ToolCall(id=new, name=name, arguments=block.arguments, thought_signature=signature)
+
+
+def tool_name(name: str) -> str:
+    """The very same name if every API takes it; else one that they take, for a tool that a model made up."""
+    return name if _is_legal(name) else _ILLEGAL.sub("_", name)[:LONGEST_NAME] or NAMELESS
 
 
 def _thinking(block: ThinkingContent, same: bool) -> AssistantBlock | None:
@@ -160,11 +211,12 @@ def _with_blocks(answer: AssistantMessage, blocks: list[AssistantBlock]) -> Assi
 
 
 def _renamed(result: ToolResultMessage, call_id: str) -> ToolResultMessage:
-    if result.tool_call_id == call_id:
+    name = tool_name(result.tool_name)
+    if result.tool_call_id == call_id and name is result.tool_name:
         return result
     return ToolResultMessage(
         tool_call_id=call_id,
-        tool_name=result.tool_name,
+        tool_name=name,
         content=result.content,
         is_error=result.is_error,
         timestamp=result.timestamp,

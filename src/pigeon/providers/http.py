@@ -9,31 +9,22 @@ authentication flows are not for model servers, and cost a third of the time to 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    import ssl
+from pigeon.providers.routes import KEPT_CONNECTIONS, Way, address_of, new_pool, way_to
 
+if TYPE_CHECKING:
     import httpcore2
 
 CONNECT_TIMEOUT_S = 15.0
 TIDY_AFTER_S = 0.01
+REUSE_PATIENCE_S = 0.03
 DRAIN_SECONDS = 1.0
 DRAIN_BYTES = 64 * 1024
 MAX_ERROR_BYTES = 256 * 1024
-KEPT_CONNECTIONS = 20
-KEPT_SECONDS = 60.0
-_Way = tuple[bool, str | None]
-_URL_SIGNS = "/%:@!$&'()*+,;=~?"
-_PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-
-
-class InvalidURL(ValueError):
-    """A base URL that no request can be sent to."""
 
 
 class Outgoing(Struct, frozen=True):
@@ -123,19 +114,19 @@ class Incoming:
 
 
 class Http:
-    """Sends requests; closed once, at the end of the process."""
+    """Sends requests; closed once, at the end of the process. `proxy` is for when the environment names none."""
 
     def __init__(
-        self, *, user_agent: str = "pigeon", connect_timeout_s: float = CONNECT_TIMEOUT_S, proxy: str | None = None
+        self, *, user_agent: str = "pigeon", connect_timeout_s: float = CONNECT_TIMEOUT_S, proxy: str = ""
     ) -> None:
         self._always = {"user-agent": user_agent, "accept-encoding": "identity"}
         # Silence is watched over by the reader of the stream, who alone knows what content is.
         self._patience = {"timeout": {"connect": connect_timeout_s, "read": None, "write": None, "pool": None}}
         self._proxy = proxy
-        self._pools: dict[_Way, httpcore2.AsyncConnectionPool] = {}
-        self._making: dict[_Way, asyncio.Task[httpcore2.AsyncConnectionPool]] = {}
+        self._pools: dict[Way, httpcore2.AsyncConnectionPool] = {}
+        self._making: dict[Way, asyncio.Task[httpcore2.AsyncConnectionPool]] = {}
         self._addresses: dict[str, httpcore2.URL] = {}
-        self._ways: dict[str, _Way] = {}
+        self._ways: dict[str, Way] = {}
         self._read: list[Incoming] = []
         self._background: set[asyncio.Task[None]] = set()
 
@@ -146,15 +137,13 @@ class Http:
     async def send(self, request: Outgoing) -> Incoming:
         """Post the request and return when the headers of the answer are there."""
         if self._read:
-            self._tidy_up()
-            # What came already is read in one step.
-            await asyncio.sleep(0)
+            await self._tidied_up(request.url)
         pool = await self._pool(request.url)
         import httpcore2
 
         address = self._addresses.get(request.url)
         if address is None:
-            address = self._addresses[request.url] = _address(request.url)
+            address = self._addresses[request.url] = address_of(request.url)
         outgoing = httpcore2.Request(
             b"POST",
             address,
@@ -162,7 +151,7 @@ class Http:
             content=request.body,
             extensions=self._patience,
         )
-        return Incoming(await pool.handle_async_request(outgoing), self)
+        return Incoming(await _answer(pool, outgoing), self)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -170,6 +159,9 @@ class Http:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        answers, self._read = self._read, []
+        for answer in answers:
+            await answer.drop()
         for pool in self._pools.values():
             await pool.aclose()
         self._pools.clear()
@@ -179,6 +171,14 @@ class Http:
         if not self._read:
             asyncio.get_running_loop().call_later(TIDY_AFTER_S, self._tidy_up)
         self._read.append(answer)
+
+    async def _tidied_up(self, url: str) -> None:
+        """What came already is read in one step; for a connection that was dear to make, wait a little for the rest."""
+        self._tidy_up()
+        if url.startswith("https:"):
+            await asyncio.wait(self._background, timeout=REUSE_PATIENCE_S)
+        else:
+            await asyncio.sleep(0)
 
     def _tidy_up(self) -> None:
         answers, self._read = self._read, []
@@ -190,7 +190,7 @@ class Http:
     async def _pool(self, url: str) -> httpcore2.AsyncConnectionPool:
         way = self._ways.get(url)
         if way is None:
-            way = self._ways[url] = (not url.startswith("http:"), self._proxy or _proxy_for(url))
+            way = self._ways[url] = way_to(url, self._proxy)
         pool = self._pools.get(way)
         if pool is not None:
             return pool
@@ -204,70 +204,24 @@ class Http:
             if making.done():
                 self._making.pop(way, None)
 
-    async def _make(self, way: _Way) -> httpcore2.AsyncConnectionPool:
-        pool = await asyncio.to_thread(_new_pool, *way)
+    async def _make(self, way: Way) -> httpcore2.AsyncConnectionPool:
+        pool = await asyncio.to_thread(new_pool, way)
         self._pools[way] = pool
         return pool
 
 
-def _proxy_for(url: str) -> str | None:
-    """What the environment says for this URL, exceptions included."""
-    if not any(os.environ.get(name) or os.environ.get(name.lower()) for name in _PROXY_VARIABLES):
-        return None
-    from urllib.parse import urlsplit
-    from urllib.request import getproxies, proxy_bypass
+async def _answer(pool: httpcore2.AsyncConnectionPool, outgoing: httpcore2.Request) -> httpcore2.Response:
+    """Send, and send again where a kept connection turns out to be closed: nobody has seen the request then."""
+    from pigeon.providers.network import StaleConnection
 
-    parts = urlsplit(url)
-    proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    return None if not proxy or proxy_bypass(parts.netloc) else proxy
-
-
-def _new_pool(secure: bool, proxy: str | None) -> httpcore2.AsyncConnectionPool:
-    import httpcore2
-
-    from pigeon.providers.network import Network
-
-    certificates = httpcore2.default_ssl_context() if secure or proxy is not None else None
-    return httpcore2.AsyncConnectionPool(
-        ssl_context=certificates,
-        proxy=None if proxy is None else _proxy_at(proxy, certificates),
-        max_connections=None,
-        max_keepalive_connections=KEPT_CONNECTIONS,
-        keepalive_expiry=KEPT_SECONDS,
-        network_backend=Network(),
-    )
-
-
-def _proxy_at(url: str, certificates: ssl.SSLContext | None) -> httpcore2.Proxy:
-    from urllib.parse import unquote, urlsplit
-
-    import httpcore2
-
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
-    secure = parts.scheme == "https"
-    return httpcore2.Proxy(_address(parts.geturl()), auth=auth, ssl_context=certificates if secure else None)
-
-
-def _address(url: str) -> httpcore2.URL:
-    """The URL in ASCII: international names in their wire form, other letters of the path escaped."""
-    from urllib.parse import quote, urlsplit
-
-    import httpcore2
-
-    try:
-        parts = urlsplit(url)
-        host = (parts.hostname or "").encode("ascii" if url.isascii() else "idna")
-        port = parts.port
-    except ValueError as error:
-        raise InvalidURL(f"{url}: {error}") from None
-    if not host:
-        raise InvalidURL(f"{url} names no host")
-    target = quote(parts.path or "/", safe=_URL_SIGNS) + (
-        f"?{quote(parts.query, safe=_URL_SIGNS)}" if parts.query else ""
-    )
-    return httpcore2.URL(scheme=parts.scheme, host=host, port=port, target=target)
+    tries = 0
+    while True:
+        try:
+            return await pool.handle_async_request(outgoing)
+        except StaleConnection:
+            tries += 1
+            if tries > KEPT_CONNECTIONS:
+                raise
 
 
 def _lines(address: httpcore2.URL, headers: dict[str, str], length: int) -> list[tuple[bytes, bytes]]:

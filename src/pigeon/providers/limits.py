@@ -87,6 +87,12 @@ def thinking_budget(level: str, own: Mapping[str, int]) -> int:
     return own.get("high", BUDGETS["high"])
 
 
+def thinking_share(level: str, own: Mapping[str, int], cap: int) -> int:
+    """Tokens for thinking out of an answer of at most `cap` tokens, 0 for any length; 0 if there is room for none."""
+    budget = thinking_budget(level, own)
+    return min(budget, max(0, cap - ANSWER_TOKENS)) if cap else budget
+
+
 def split_budget(request: ModelRequest, own: Mapping[str, int]) -> tuple[int, int]:
     """(output tokens, thinking tokens of them) for providers that count both together."""
     model: Model = request.model

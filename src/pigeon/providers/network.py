@@ -20,6 +20,10 @@ READ_AHEAD_BYTES = 256 * 1024
 SECOND_ADDRESS_AFTER_S = 0.25
 
 
+class StaleConnection(httpcore2.ReadError):
+    """A connection that had served before was closed by the server, before a byte of the new answer came."""
+
+
 class Network(httpcore2.AsyncNetworkBackend):
     """Opens connections for the library's pool."""
 
@@ -40,9 +44,10 @@ class Network(httpcore2.AsyncNetworkBackend):
                     _Arrivals, host, port, local_addr=local, happy_eyeballs_delay=SECOND_ADDRESS_AFTER_S
                 )
         except TimeoutError:
-            raise httpcore2.ConnectTimeout(f"{host}:{port} did not answer within {timeout:g} s") from None
+            within = "" if timeout is None else f" within {timeout:g} s"
+            raise httpcore2.ConnectTimeout(f"{host}:{port} did not answer{within}") from None
         except (OSError, UnicodeError) as error:
-            raise httpcore2.ConnectError(str(error)) from error
+            raise httpcore2.ConnectError(f"{host}:{port}: {error}") from error
         stream = _Stream(arrivals)
         for option in socket_options or ():
             stream.get_extra_info("socket").setsockopt(*option)
@@ -126,12 +131,15 @@ class _Stream(httpcore2.AsyncNetworkStream):
     def __init__(self, arrivals: _Arrivals) -> None:
         self._arrivals = arrivals
         self._held: list[bytes] = []
+        self._served = False
+        self._silent_since_served = False
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """The next bytes; nothing at the end. What was held back is sent first."""
         if self._held:
             self._arrivals.transport.write(b"".join(self._held))
             self._held.clear()
+            self._silent_since_served = self._served
         if not self._arrivals.waiting:
             try:
                 async with asyncio.timeout(timeout):
@@ -139,7 +147,11 @@ class _Stream(httpcore2.AsyncNetworkStream):
             except TimeoutError:
                 raise httpcore2.ReadTimeout(f"nothing came within {timeout:g} s") from None
         chunk = self._arrivals.take(max_bytes)
-        if not chunk and self._arrivals.error is not None:
+        if chunk:
+            self._served, self._silent_since_served = True, False
+        elif self._silent_since_served:
+            raise StaleConnection(str(self._arrivals.error or "the server closed the connection"))
+        elif self._arrivals.error is not None:
             raise httpcore2.ReadError(str(self._arrivals.error)) from self._arrivals.error
         return chunk
 
@@ -168,7 +180,8 @@ class _Stream(httpcore2.AsyncNetworkStream):
             raise httpcore2.ConnectTimeout(f"{server_hostname} did not finish the TLS handshake in time") from None
         except (OSError, ValueError) as error:
             await self.aclose()
-            raise httpcore2.ConnectError(str(error)) from error
+            reason = str(error) or "the connection was closed during the TLS handshake"
+            raise httpcore2.ConnectError(f"{server_hostname}: {reason}") from error
         if transport is None:
             raise httpcore2.ConnectError(f"{server_hostname} closed the connection during the TLS handshake")
         arrivals.transport = transport
@@ -178,7 +191,9 @@ class _Stream(httpcore2.AsyncNetworkStream):
         """What the pool asks about a connection."""
         transport = self._arrivals.transport
         if info == "is_readable":
-            return self._arrivals.waiting or _readable(transport.get_extra_info("socket"))
+            # A server that answered early may never read the rest of that request, nor anything behind it.
+            unsent = transport.get_write_buffer_size() > 0
+            return unsent or self._arrivals.waiting or _readable(transport.get_extra_info("socket"))
         names = {"client_addr": "sockname", "server_addr": "peername"}
         return transport.get_extra_info(names.get(info, info))
 

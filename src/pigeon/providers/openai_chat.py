@@ -49,6 +49,8 @@ def affinity_headers(session_id: str, style: str) -> dict[str, str]:
     """The headers that bring a session back to the same machine."""
     if style == "openrouter":
         return {"x-session-id": session_id}
+    if style == "mistral":
+        return {"x-affinity": session_id}
     headers = {"x-client-request-id": session_id, "x-session-affinity": session_id}
     if style != "openai-nosession":
         headers["session_id"] = session_id
@@ -61,10 +63,11 @@ def body_of(
     """The JSON body."""
     model = request.model
     normalise = short_call_id if compat.short_call_ids else call_id
+    prompt = instructions(request, compat)
     history = conversation(request, replay, normalise, lambda messages, _: chat_messages(messages, compat))
     body: dict[str, Any] = {
         "model": model.id,
-        "messages": [*instructions(request, compat), *history],
+        "messages": [*prompt, *history],
         "stream": True,
     }
     if compat.supports_usage_in_streaming:
@@ -82,13 +85,15 @@ def body_of(
         # Some proxies refuse a history with calls unless the list is there; OpenAI itself refuses an empty one.
         body["tools"] = []
     body.update(_cache_fields(request, compat))
-    body.update(thinking_fields(request, compat, budgets))
+    if compat.vllm_priority is not None:
+        body["priority"] = compat.vllm_priority
+    body.update(thinking_fields(request, compat, budgets, cap))
     if compat.open_router_routing:
         body["provider"] = compat.open_router_routing
     if compat.vercel_gateway_routing:
         body["providerOptions"] = {"gateway": compat.vercel_gateway_routing}
     if compat.cache_control_format == "anthropic" and request.cache != "none":
-        _mark_for_cache(body)
+        _mark_for_cache(prompt, history, body.get("tools"))
     if not isinstance(model.sampling_params, Absent):
         body.update(model.sampling_params)
     return body
@@ -127,7 +132,7 @@ def _tools(tools: list[ToolSpec], compat: ChatCompat) -> list[dict[str, Any]]:
 
 def _cache_fields(request: ModelRequest, compat: ChatCompat) -> dict[str, Any]:
     long = request.cache == "long" and compat.supports_long_cache_retention
-    if request.cache == "none" or not request.session_id or not (compat.is_openai or long):
+    if request.cache == "none" or not request.session_id or not (compat.takes_cache_key or long):
         return {}
     fields: dict[str, Any] = {"prompt_cache_key": request.session_id[:CACHE_KEY_CHARS]}
     if long:
@@ -135,20 +140,17 @@ def _cache_fields(request: ModelRequest, compat: ChatCompat) -> dict[str, Any]:
     return fields
 
 
-def _mark_for_cache(body: dict[str, Any]) -> None:
+def _mark_for_cache(prompt: list[dict[str, Any]], history: list[Any], tools: list[dict[str, Any]] | None) -> None:
     """Cache marks as the Messages API has them: instructions, last tool, end of the conversation."""
-    messages = body["messages"]
-    marked = [messages[0]] if messages and messages[0]["role"] in ("system", "developer") else []
-    last = next((message for message in reversed(messages) if _has_text(message)), None)
-    if last is not None and last not in marked:
-        marked.append(last)
-    for message in marked:
+    # Finished JSON comes before the last chunk of the conversation, and that chunk always has a text.
+    end = next((item for item in reversed(history) if isinstance(item, dict) and _has_text(item)), None)
+    for message in [*prompt, *([] if end is None else [end])]:
         if isinstance(message["content"], str):
             message["content"] = [{"type": "text", "text": message["content"]}]
         text = next(part for part in reversed(message["content"]) if part["type"] == "text")
         text["cache_control"] = {"type": "ephemeral"}
-    if body.get("tools"):
-        body["tools"][-1]["cache_control"] = {"type": "ephemeral"}
+    if tools:
+        tools[-1]["cache_control"] = {"type": "ephemeral"}
 
 
 def _has_text(message: dict[str, Any]) -> bool:

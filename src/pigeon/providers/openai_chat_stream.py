@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct
 
-from pigeon.providers.assembly import Assembly, counted, decoded
-from pigeon.providers.errors import StreamBroken, from_event
+from pigeon.providers.assembly import Assembly, counted
+from pigeon.providers.chat_calls import CallPiece, Calls, Growing
+from pigeon.providers.errors import StreamBroken, from_event, message_of
 from pigeon.providers.exchange import truncated
-from pigeon.system.ids import request_id
+from pigeon.providers.reading import decoded
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
 from pigeon.wire.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
@@ -44,28 +45,19 @@ class _Usage(Struct):
     completion_tokens_details: _OutputDetails | None = None
 
 
-class _Function(Struct):
-    name: str | None = None
-    arguments: Any = None
-
-
-class _Call(Struct):
-    index: int | None = None
-    id: str | None = None
-    function: _Function | None = None
-
-
 class _Change(Struct):
+    needed: ClassVar = ("refusal", "tool_calls")
     content: Any = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_text: str | None = None
     reasoning_details: list[dict[str, Any]] | None = None
     refusal: str | None = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[CallPiece] | None = None
 
 
 class _Choice(Struct):
+    needed: ClassVar = ("delta", "message")
     delta: _Change | None = None
     message: _Change | None = None
     finish_reason: str | None = None
@@ -73,6 +65,7 @@ class _Choice(Struct):
 
 
 class _Chunk(Struct):
+    needed: ClassVar = ("choices",)
     id: str | None = None
     model: str | None = None
     choices: list[_Choice] | None = None
@@ -81,19 +74,6 @@ class _Chunk(Struct):
 
 
 _decoder = msgspec.json.Decoder(_Chunk)
-
-
-class _Growing:
-    """One tool call; it is announced when its name is known."""
-
-    __slots__ = ("call_id", "held", "index", "name", "slot")
-
-    def __init__(self, slot: int | None, call_id: str) -> None:
-        self.slot = slot
-        self.call_id = call_id
-        self.name = ""
-        self.index = -1
-        self.held: list[str] = []
 
 
 class ChatStream(Assembly):
@@ -107,7 +87,7 @@ class ChatStream(Assembly):
         self._thinking = -1
         self._field = ""
         self._details: list[dict[str, Any]] = []
-        self._calls: list[_Growing] = []
+        self._calls = Calls()
         self._reason: str | None = None
 
     def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
@@ -116,7 +96,7 @@ class ChatStream(Assembly):
             self.done = True
             return
         chunk = decoded(_decoder, _Chunk, data, "A chunk of the answer")
-        if chunk.error is not None or name == b"error":
+        if chunk.error or name == b"error":
             raise StreamBroken(_error(chunk.error, data))
         self.named(out, chunk.id, chunk.model, self._model)
         usage = chunk.usage
@@ -141,37 +121,67 @@ class ChatStream(Assembly):
             out.append(BlockClosed(self._thinking, signature or ABSENT))
         if self._text >= 0:
             out.append(BlockClosed(self._text))
-        for call in self._calls:
+        for call in self._calls.all:
             if call.index < 0:
                 self._announce(call, out)
             out.append(BlockClosed(call.index))
         reason = self._reason
         if reason is None:
-            return self.ended("toolUse" if self._calls else "stop")
+            return self.ended("toolUse" if self._calls.all else "stop")
         if reason not in _STOPS:
             return self.ended("error", _stopped(reason))
         stop = _STOPS[reason]
-        return self.ended("toolUse" if stop == "stop" and self._calls else stop)
+        return self.ended("toolUse" if stop == "stop" and self._calls.all else stop)
 
     def _grow(self, change: _Change, out: list[Delta]) -> None:
+        if change.reasoning_content or change.reasoning or change.reasoning_text or change.reasoning_details:
+            self._reason_about(change, out)
         content = change.content
         if content:
-            text = content if type(content) is str else _text_in(content)
-            if text:
-                if self._text < 0:
-                    self._text = self.open(out, "text")
-                out.append(BlockGrew(self._text, text))
-        if change.reasoning_content or change.reasoning or change.reasoning_text or change.reasoning_details:
-            self._think(change, out)
+            if type(content) is not str:
+                self._take_parts(content, out)
+            elif self._text < 0:
+                self._say(content, out)
+            else:
+                out.append(BlockGrew(self._text, content))
         if change.refusal:
-            if self._text < 0:
-                self._text = self.open(out, "text")
-            out.append(BlockGrew(self._text, change.refusal))
+            self._say(change.refusal, out)
         if change.tool_calls:
-            for call in change.tool_calls:
-                self._call(call, out)
+            pieces = change.tool_calls
+            if len(pieces) == 1:
+                self._call(self._calls.of(pieces[0]), pieces[0], out)
+            else:
+                taken: list[Growing] = []
+                for place, piece in enumerate(pieces):
+                    taken.append(self._calls.of(piece, place, taken))
+                    self._call(taken[-1], piece, out)
 
-    def _think(self, change: _Change, out: list[Delta]) -> None:
+    def _say(self, text: str, out: list[Delta]) -> None:
+        if self._text < 0:
+            self._text = self.open(out, "text")
+        out.append(BlockGrew(self._text, text))
+
+    def _think(self, text: str, field: str, out: list[Delta]) -> None:
+        if self._thinking < 0:
+            self._thinking = self.open(out, "thinking")
+            self._field = field
+        if text:
+            out.append(BlockGrew(self._thinking, text))
+
+    def _take_parts(self, content: Any, out: list[Delta]) -> None:
+        """Content in parts, as Mistral's models send it when they think."""
+        for part in content if isinstance(content, list) else [content]:
+            thoughts = part.get("thinking") if isinstance(part, dict) and part.get("type") == "thinking" else None
+            if thoughts:
+                thought = thoughts if isinstance(thoughts, str) else _text_in(thoughts)
+                if thought:
+                    self._think(thought, "content", out)
+                continue
+            text = part if isinstance(part, str) else _text_in([part])
+            if text:
+                self._say(text, out)
+
+    def _reason_about(self, change: _Change, out: list[Delta]) -> None:
         text, name = change.reasoning_content, "reasoning_content"
         if not text:
             text, name = change.reasoning, "reasoning"
@@ -181,17 +191,12 @@ class ChatStream(Assembly):
             _merge(self._details, detail)
         if not text:
             text, name = _text_in(change.reasoning_details or []), "reasoning_details"
-        if self._thinking < 0:
-            self._thinking = self.open(out, "thinking")
-            self._field = name
-        if text:
+        if self._thinking < 0 or not text:
+            self._think(text, name, out)
+        else:
             out.append(BlockGrew(self._thinking, text))
 
-    def _call(self, piece: _Call, out: list[Delta]) -> None:
-        call = self._matching(piece)
-        if call is None:
-            call = _Growing(piece.index, piece.id or f"call_{request_id()}")
-            self._calls.append(call)
+    def _call(self, call: Growing, piece: CallPiece, out: list[Delta]) -> None:
         function = piece.function
         if function is None:
             return
@@ -201,21 +206,13 @@ class ChatStream(Assembly):
         arguments = function.arguments
         if arguments:
             text = arguments if type(arguments) is str else codec.encode(arguments).decode()
+            call.unread.append(text)
             if call.index < 0:
                 call.held.append(text)
             else:
                 out.append(BlockGrew(call.index, text))
 
-    def _matching(self, piece: _Call) -> _Growing | None:
-        """The call that a piece belongs to; some servers give every call the index 0, or none at all."""
-        for call in reversed(self._calls):
-            if piece.index is not None and call.slot == piece.index:
-                return call if not piece.id or piece.id == call.call_id else None
-            if piece.index is None and piece.id and piece.id == call.call_id:
-                return call
-        return self._calls[-1] if piece.index is None and not piece.id and self._calls else None
-
-    def _announce(self, call: _Growing, out: list[Delta]) -> None:
+    def _announce(self, call: Growing, out: list[Delta]) -> None:
         call.index = self.open(out, "toolCall", call.call_id, call.name)
         if call.held:
             out.append(BlockGrew(call.index, "".join(call.held)))
@@ -258,8 +255,7 @@ def _merge(details: list[dict[str, Any]], detail: dict[str, Any]) -> None:
 
 
 def _error(error: Any, data: bytes) -> Failure:
-    said = error.get("message") if isinstance(error, dict) else error
-    return from_event(error, said if isinstance(said, str) and said else data.decode("utf-8", "replace"))
+    return from_event(error, message_of(error) or data.decode("utf-8", "replace"))
 
 
 def _stopped(reason: str) -> Failure:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
+GLOB_SIGNS = "*?["
 _DATED = re.compile(r"-\d{8}$")
 
 
@@ -124,7 +125,7 @@ def scope_of(patterns: Iterable[str], models: Sequence[Model]) -> tuple[list[Sco
 
 
 def _entries(pattern: str, models: Sequence[Model]) -> tuple[list[Scoped], str | None]:
-    if any(sign in pattern for sign in "*?["):
+    if any(sign in pattern for sign in GLOB_SIGNS):
         text, level = split_level(pattern)
         glob = glob_regex(text)
         found = [model for model in models if glob.fullmatch(model.reference) or glob.fullmatch(model.id)]

@@ -105,13 +105,6 @@ class ModelRegistry:
         """Use this key for the provider from now on, in this process only."""
         self._runtime[provider] = key
 
-    def replace_entries(self, entries: Mapping[str, Mapping[str, Any]], problems: Iterable[str] = ()) -> None:
-        """Take `models.json` as it is now."""
-        self._entries = dict(entries)
-        self._given_problems = list(problems)
-        self._composed.clear()
-        self._problems.clear()
-
     def put_entry(self, provider: str, entry: Mapping[str, Any] | None) -> None:
         """Add or replace one provider in the form of `models.json`; none takes it out."""
         self._entries = {name: value for name, value in self._entries.items() if name != provider}

@@ -14,10 +14,8 @@ from typing import Any
 from msgspec import Raw
 
 from pigeon.providers.exchange import encoded
-from pigeon.providers.handover import CallIds, Normalise, handed_over
-from pigeon.wire.content import TextContent, ToolCall
+from pigeon.providers.handover import CallIds, Normalise, handed_over, speaks
 from pigeon.wire.inference import ModelMessage, ModelRequest
-from pigeon.wire.messages import AssistantMessage
 from pigeon.wire.model import Model
 
 Convert = Callable[[list[ModelMessage], int], list[dict[str, Any]]]
@@ -54,38 +52,40 @@ class Replay:
         while at < len(messages):
             end = _chunk_end(messages, at)
             chunk = messages[at:end]
-            handed = handed_over(chunk, request.model, self._ids)
-            items = convert(handed, told)
-            used = self._ids.taken()
-            if end < len(messages):
-                finished = [Raw(encoded(item)) for item in items]
+            finished: list[Raw] | None = None
+            try:
+                handed = handed_over(chunk, request.model, self._ids)
+                items = convert(handed, told)
+                if end < len(messages):
+                    finished = [Raw(encoded(item)) for item in items]
+            finally:
+                used = self._ids.taken()
+                if finished is None:
+                    self._ids.give_back(used)
+            if finished is not None:
                 self._chunks.append(_Chunk(chunk, len(handed), finished, used))
-                out.extend(finished)
-            else:
-                self._ids.give_back(used)
-                out.extend(items)
+            out.extend(items if finished is None else finished)
             told += len(handed)
             at = end
         return out
 
     def _kept(self, messages: list[ModelMessage]) -> int:
         """Let go of chunks that are no longer how the conversation begins; where the rest begins."""
-        at = 0
-        for index, chunk in enumerate(self._chunks):
+        at = kept = 0
+        for chunk in self._chunks:
             end = at + len(chunk.messages)
             # One more must follow: the last chunk may still grow, or be marked.
             if end >= len(messages) or not all(map(operator.is_, chunk.messages, messages[at:end])):
-                return self._forget(index, at)
+                break
             at = end
+            kept += 1
         # A chunk ends where the next one begins, which it may no longer do.
-        if self._chunks and not _speaks(messages[at]):
-            return self._forget(len(self._chunks) - 1, at - len(self._chunks[-1].messages))
-        return at
-
-    def _forget(self, index: int, at: int) -> int:
-        for chunk in self._chunks[index:]:
+        if kept and not speaks(messages[at]):
+            kept -= 1
+            at -= len(self._chunks[kept].messages)
+        for chunk in self._chunks[kept:]:
             self._ids.give_back(chunk.call_ids)
-        del self._chunks[index:]
+        del self._chunks[kept:]
         return at
 
 
@@ -98,16 +98,6 @@ def conversation(request: ModelRequest, replay: Replay | None, normalise: Normal
 
 def _chunk_end(messages: list[ModelMessage], at: int) -> int:
     at += 1
-    while at < len(messages) and not _speaks(messages[at]):
+    while at < len(messages) and not speaks(messages[at]):
         at += 1
     return at
-
-
-def _speaks(message: ModelMessage) -> bool:
-    """An answer that becomes at least one item in every API."""
-    if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
-        return False
-    return any(
-        isinstance(block, ToolCall) or (isinstance(block, TextContent) and bool(block.text.strip()))
-        for block in message.content
-    )

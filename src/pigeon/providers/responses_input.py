@@ -6,9 +6,10 @@ import hashlib
 from typing import Any
 
 from pigeon.providers.handover import is_same_model
+from pigeon.providers.result_text import result_text
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
-from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock, text_of
+from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.inference import ModelMessage
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
@@ -60,7 +61,7 @@ def _output(message: ToolResultMessage) -> dict[str, Any]:
     if any(isinstance(block, ImageContent) for block in message.content):
         output = _user_content(message.content)
     else:
-        output = text_of(message.content) or NO_OUTPUT
+        output = result_text(message.content) or NO_OUTPUT
     return {"type": "function_call_output", "call_id": message.tool_call_id.split("|")[0], "output": output}
 
 

@@ -157,7 +157,7 @@ def _take(fold: Fold, delta: Delta) -> None:
     elif isinstance(delta, BlockClosed):
         fold.closed(delta)
     elif isinstance(delta, Metered):
-        fold.metered(delta.usage)
+        fold.metered(delta)
     elif isinstance(delta, Named):
         fold.named(delta)
 

@@ -85,9 +85,10 @@ class BlockClosed(Struct):
 
 
 class Metered(Struct):
-    """Token counts so far (prices are filled in by the loop)."""
+    """Token counts so far; the loop fills in prices, times `rate` where the provider served at another."""
 
     usage: Usage
+    rate: float = 1
 
 
 class Finished(Struct):

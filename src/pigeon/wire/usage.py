@@ -64,8 +64,8 @@ def zero_usage() -> Usage:
     return Usage(cost=Cost())
 
 
-def priced(usage: Usage, prices: ModelCost) -> Usage:
-    """The same counts with `totalTokens` and cost filled in."""
+def priced(usage: Usage, prices: ModelCost, rate: float = 1) -> Usage:
+    """The same counts with `totalTokens` and cost filled in; `rate` is what a service tier makes of all prices."""
     prompt = usage.input + usage.cache_read + usage.cache_write
     rates: ModelCost | CostTier = prices
     if not isinstance(prices.tiers, Absent):
@@ -74,10 +74,10 @@ def priced(usage: Usage, prices: ModelCost) -> Usage:
                 rates = tier
     long_writes = 0 if isinstance(usage.cache_write_1h, Absent) else usage.cache_write_1h
     parts = (
-        usage.input * rates.input / 1e6,
-        usage.output * rates.output / 1e6,
-        usage.cache_read * rates.cache_read / 1e6,
-        ((usage.cache_write - long_writes) * rates.cache_write + long_writes * rates.input * 2) / 1e6,
+        usage.input * rates.input / 1e6 * rate,
+        usage.output * rates.output / 1e6 * rate,
+        usage.cache_read * rates.cache_read / 1e6 * rate,
+        ((usage.cache_write - long_writes) * rates.cache_write + long_writes * rates.input * 2) / 1e6 * rate,
     )
     cost = Cost(
         input=plain_number(parts[0]),

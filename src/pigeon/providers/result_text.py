@@ -1,0 +1,10 @@
+"""What a tool said, for APIs that take it as one text."""
+
+from __future__ import annotations
+
+from pigeon.wire.content import TextContent, UserBlock
+
+
+def result_text(blocks: list[UserBlock]) -> str:
+    """The texts of a tool result, each on lines of its own."""
+    return "\n".join(block.text for block in blocks if isinstance(block, TextContent) and block.text)
