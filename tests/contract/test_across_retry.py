@@ -95,3 +95,35 @@ def test_abort_retry_cancels_the_pause(start: Start, server: ModelServer, dialec
     assert agent.ask("get_state")["isStreaming"] is False
     server.answers("fine")
     assert text_of(answers(agent.run("y"))[-1]) == "fine"
+
+
+@proves("abort_retry.order", dialects=("pi", "pi-latest"))
+@in_each("pi", "pi-latest")
+def test_the_end_of_a_cancelled_retry_is_told_before_the_answer(
+    start: Start, server: ModelServer, dialect: str
+) -> None:
+    agent = start(dialect=dialect, settings=SLOW)
+    server.fails(503, "not now")
+    agent.ask("prompt", message="x")
+    agent.wait_event("auto_retry_start")
+    mark = agent.mark()
+    agent.send({"id": "a", "type": "abort_retry"}, {"id": "b", "type": "abort_retry"})
+    agent.wait_event("agent_settled", mark)
+    told = [word for word in story(agent.since(mark)) if word != "entry_appended"]
+    assert told[:2] == ["auto_retry_end", "response:abort_retry"]
+    assert sorted(told[2:]) == ["agent_settled", "response:abort_retry"]
+
+
+@proves("auto_retry.jitter")
+def test_the_pause_is_a_little_off(start: Start, server: ModelServer) -> None:
+    agent = start(settings=SLOW)
+    pauses = set()
+    for _ in range(4):
+        server.fails(503, "not now")
+        mark = agent.mark()
+        agent.ask("prompt", message="x")
+        pauses.add(agent.wait_event("auto_retry_start", mark)["delayMs"])
+        agent.ask("abort_retry")
+        agent.wait_event("agent_settled", mark)
+    assert len(pauses) > 1
+    assert all(40_000 <= pause <= 60_000 for pause in pauses)

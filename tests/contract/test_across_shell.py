@@ -109,6 +109,7 @@ def test_abort_bash_ends_the_command(spoken: RpcProcess) -> None:
     assert "before" in result["output"]
 
 
+@proves("abort_bash.preflight", dialects=("pi", "omp", "xcsh"))
 @in_each("pi", "omp", "xcsh")
 def test_abort_bash_in_the_same_write_reaches_a_command_that_has_not_started(spoken: RpcProcess) -> None:
     spoken.send({"id": "b", "type": "bash", "command": "touch begun; sleep 600"}, {"id": "a", "type": "abort_bash"})

@@ -170,6 +170,17 @@ def test_a_wrong_argument_is_refused_by_the_name_of_its_field(agent: RpcProcess)
     assert (state["isStreaming"], state["messageCount"], state["pendingMessageCount"]) == (False, 0, 0)
 
 
+@proves("error.allowed")
+def test_a_wrong_word_is_refused_with_the_words_that_are_taken(agent: RpcProcess) -> None:
+    modes = '"mode": invalid enum value \'some\' (allowed: "all", "one-at-a-time")'
+    assert modes in agent.refused("set_steering_mode", mode="some")
+    assert modes in agent.refused("set_follow_up_mode", mode="some")
+    assert '(allowed: "immediate", "wait")' in agent.refused("set_interrupt_mode", mode=1)
+    assert '"minimal", "off", "xhigh")' in agent.refused("set_thinking_level")
+    assert '(allowed: "image")' in agent.refused("prompt", message="x", images=[{"type": "picture"}])
+    assert "allowed" not in agent.refused("bash")
+
+
 @proves("response.once", "prompt.ack_once")
 def test_each_of_many_commands_is_answered_exactly_once(agent: RpcProcess) -> None:
     agent.send(*({"id": number, "type": "get_state" if number % 3 else "nope"} for number in range(500)))

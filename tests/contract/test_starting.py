@@ -116,6 +116,21 @@ def test_no_flag_of_the_family_is_refused_or_complained_about(desk: Desk, server
     assert "fake-1" in listed.stdout
 
 
+@proves("start.list_problems")
+def test_the_list_of_models_says_what_is_wrong_with_the_file(desk: Desk) -> None:
+    desk.configure()
+    (desk.agent / "models.json").write_text("{broken")
+    listed = subprocess.run(
+        [*called(desk, "pigeon"), "--list-models"],
+        env=desk.environment(),
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert "models.json" in listed.stderr
+
+
 @proves("xcsh/start.at_file", "xcsh/start.at_file_control", dialects=("xcsh",))
 @in_each("xcsh")
 def test_file_arguments_are_refused_by_xcsh_too(start: Start, dialect: str) -> None:
@@ -166,3 +181,25 @@ def test_json_mode_runs_one_prompt_prints_its_events_and_ends(desk: Desk, server
         word for word in expected if word != "tool_execution_update"
     ]
     assert said_in(server.requests[0])[-1] == ("user", "list the files")
+
+
+@proves("start.unknown_tool")
+def test_a_tool_that_does_not_exist_is_reported_with_those_that_do(start: Start, server: ModelServer) -> None:
+    agent = start("--tools", "read,raed,bash")
+    asked = server.answers("hi")
+    agent.run("x")
+    assert [tool["name"] for tool in asked.request["tools"]] == ["read", "bash"]
+    [warning] = agent.stderr.splitlines()
+    assert warning.startswith('Warning: --tools: there is no tool "raed" (known: bash, edit, find, grep, ls, read, ')
+
+
+@proves("start.unknown_tool")
+def test_tools_of_extensions_are_known_from_the_start(start: Start, desk: Desk) -> None:
+    path = desk.work / "mine.py"
+    path.write_text(
+        "from pigeon.extensions import Extension\n\next = Extension('mine')\n\n"
+        '@ext.tool\ndef measure(path: str) -> str:\n    "Measure a file."\n    return path\n'
+    )
+    agent = start("--tools", "read,measure", "-e", str(path))
+    agent.ask("get_state")
+    assert agent.stderr == ""

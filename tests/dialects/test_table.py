@@ -162,6 +162,11 @@ def test_default_interrupt_mode(name: str, cell: str) -> None:
     assert speaker(name).default_interrupt_mode == cell
 
 
+@cells(pi=True, pi_latest=False)
+def test_data_that_is_no_image(name: str, cell: bool) -> None:
+    assert speaker(name).keeps_unreadable_images is cell
+
+
 @cells(pi=([OK], [NO]), companion=([], [{"type": "error", "error": "busy"}]))
 def test_responses(name: str, cell: tuple[list[Record], list[Record]]) -> None:
     dialect = speaker(name)

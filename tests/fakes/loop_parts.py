@@ -154,6 +154,9 @@ class Owner:
     def watch(self) -> Watch | None:
         return self.watches.pop(0) if self.watches else None
 
+    async def ready(self, message: Spoken) -> Spoken:
+        return message
+
     async def final(self, message: Message) -> Message:
         return message
 

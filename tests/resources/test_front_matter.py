@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.resources.front_matter import read_front_matter, split_front_matter, text_in
+from pigeon.resources.front_matter import read_front_matter, text_in
+
+
+def parts_of(text: str) -> tuple[dict[str, Any], str]:
+    parts = read_front_matter(text)
+    return parts.head, parts.body
 
 
 def test_head_and_body_are_told_apart() -> None:
-    assert split_front_matter("---\nname: x\n---\nbody\n---\nmore") == ({"name": "x"}, "body\n---\nmore")
-    assert split_front_matter("\ufeff---\r\nname: x\r\n---\r\nbody\r\n") == ({"name": "x"}, "body\n")
-    assert split_front_matter("--- \nname: x\n---  ") == ({"name": "x"}, "")
-    assert split_front_matter("---\n---\nbody") == ({}, "body")
+    assert parts_of("---\nname: x\n---\nbody\n---\nmore") == ({"name": "x"}, "body\n---\nmore")
+    assert parts_of("\ufeff---\r\nname: x\r\n---\r\nbody\r\n") == ({"name": "x"}, "body\n")
+    assert parts_of("--- \nname: x\n---  ") == ({"name": "x"}, "")
+    assert parts_of("---\n---\nbody") == ({}, "body")
 
 
 @pytest.mark.parametrize(
@@ -25,13 +32,11 @@ def test_a_text_without_a_head_is_all_body(text: str) -> None:
 
 
 def test_a_fence_inside_of_a_value_is_not_the_end() -> None:
-    assert split_front_matter("---\nname: a---b\ntext: ---c\n---\nbody")[0] == {"name": "a---b", "text": "---c"}
+    assert parts_of("---\nname: a---b\ntext: ---c\n---\nbody")[0] == {"name": "a---b", "text": "---c"}
 
 
 def test_only_true_and_false_are_truth_values_and_numbers_and_dates_are_texts() -> None:
-    head, _ = split_front_matter(
-        "---\na: yes\nb: no\nc: on\nd: true\ne: False\nf: 2026-01-01\ng: 1.10\nh: 007\ni: 7\nj:\n---\n"
-    )
+    head, _ = parts_of("---\na: yes\nb: no\nc: on\nd: true\ne: False\nf: 2026-01-01\ng: 1.10\nh: 007\ni: 7\nj:\n---\n")
     assert head == {
         "a": "yes", "b": "no", "c": "on", "d": True, "e": False, "f": "2026-01-01", "g": "1.10", "h": "007", "i": "7",
         "j": None,

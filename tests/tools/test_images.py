@@ -162,3 +162,30 @@ def test_without_pillow_small_images_still_work(monkeypatch: pytest.MonkeyPatch)
     data = encoded_before = b"\x89PNG\r\n\x1a\n" + b"x" * 10
     assert fitted(data, "image/png", Profile()).data == encoded_before
     assert fitted(data, "image/bmp", Profile()).data is None
+
+
+def test_sixteen_bits_of_grey_keep_their_shades_when_scaled() -> None:
+    shades = [0, 64 * 256, 128 * 256, 255 * 256]
+    image = Image.new("I;16", (4, 1))
+    for place, shade in enumerate(shades):
+        image.putpixel((place, 0), shade)
+    out = io.BytesIO()
+    image.resize((4000, 10), Image.Resampling.NEAREST).save(out, "PNG")
+    made = fitted(out.getvalue(), "image/png", Profile())
+    with Image.open(io.BytesIO(made.data or b"")) as shown:
+        grey = shown.convert("L")
+        assert [grey.getpixel((place, 2)) for place in (250, 750, 1250, 1750)] == pytest.approx(
+            [0, 64, 128, 255], abs=2
+        )
+
+
+async def test_an_image_that_is_cut_off_is_left_out_with_a_note(tmp_path: Path) -> None:
+    (tmp_path / "x.png").write_bytes(noise(30, 20)[:200])
+    outcome = await call(ReadTool(str(tmp_path)), path="x.png")
+    assert "Image omitted" in text_of(outcome)
+    assert images_of(outcome) == []
+
+
+def test_the_factor_is_that_of_the_side_that_shrank() -> None:
+    made = fitted(encoded("PNG", (1, 30000)), "image/png", Profile())
+    assert "Multiply coordinates by 15.00" in made.hints[0]

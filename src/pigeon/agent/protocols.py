@@ -134,6 +134,10 @@ class Conduct(Protocol):
         """Somebody who may cut the next answer; asked once per answer."""
         ...
 
+    async def ready(self, message: Spoken) -> Spoken:
+        """The message as models take it; asked right before its `message_start`."""
+        ...
+
     async def final(self, message: Message) -> Message:
         """The message as it goes on record; asked right before its `message_end`."""
         ...

@@ -122,7 +122,8 @@ class Run:
         await self._feed.delivered(item)
         await self._say(item.message)
 
-    async def _say(self, message: Spoken) -> None:
+    async def _say(self, given: Spoken) -> None:
+        message = await self._conduct.ready(given)
         await self._publish(MessageStart(message=message))
         final = await self._conduct.final(message)
         self._added.append(final)

@@ -20,7 +20,7 @@ from pigeon.cli.models import Choice, choose, gateway_of, registry_of
 from pigeon.cli.permissions import permission_gate
 from pigeon.cli.reports import Reports
 from pigeon.cli.sessions import journal_of, shelf_of
-from pigeon.cli.tools import Bench, ready_for_commands, share_plan, stop_children
+from pigeon.cli.tools import Bench, ready_for_commands, share_plan, stop_children, unknown_tools
 from pigeon.config.layers import Layers
 from pigeon.config.paths import agent_dir
 from pigeon.providers.gateway import Gateway, Streamer
@@ -75,7 +75,7 @@ class Composer:
         extended = await Extending(options, self._layers, self._folder, self._cwd).extend()
         settings = self._layers.settings
         registry = registry_of(self._folder, os.environ)
-        gateway = gateway_of(registry, settings)
+        gateway = gateway_of(registry, settings, os.environ)
         self._take_providers(extended, registry, gateway)
         choice = choose(options, settings, registry)
         shelf = shelf_of(options, settings, self._folder, self._cwd, os.environ, self._reports)
@@ -91,7 +91,13 @@ class Composer:
         life = _Life(session, registry, gateway, extended, resources, self._reports)
         return Composed(
             session=session,
-            problems=[*self._layers.problems, *registry.problems(), *choice.problems, *extended.problems],
+            problems=[
+                *self._layers.problems,
+                *registry.problems(),
+                *choice.problems,
+                *extended.problems,
+                *unknown_tools(options, session.toolset),
+            ],
             known_flags=extended.runner.known_flags() if extended.runner else set(),
             drains=lambda: options.drain or _is_demo(session),
             started=life.started,
@@ -135,6 +141,7 @@ class Composer:
             scoped=choice.scoped,
             model_is_explicit=choice.explicit,
             toolset=bench.toolset,
+            pictures=bench.pictures,
             expander=resources.expander(),
             system_prompt=lambda cwd: resources.system_prompt(cwd, *bench.toolset.described()),
             now=clock.now_ms,

@@ -38,6 +38,7 @@ def run_rpc(options: Options) -> int:
 
 async def _serve(options: Options, dialect: Dialect, descriptors: tuple[int, int], cap: int) -> int:
     composed = await Composer(options).compose(dialect.default_interrupt_mode)
+    composed.session.work.conduct.keeps_unreadable_images = dialect.keeps_unreadable_images
     unknown = [option for option in options.unknown if _flag_name(option) not in composed.known_flags]
     for problem in [*(f"unknown option {option} is ignored" for option in unknown), *composed.problems]:
         print(f"Warning: {problem}", file=sys.stderr)  # noqa: T201

@@ -17,6 +17,7 @@ from pigeon.session.toolset import Toolset
 from pigeon.system.artifacts import Artifacts
 from pigeon.system.shell import Workplace, find_shell
 from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, workplace
+from pigeon.tools.prompt_images import PromptImages
 from pigeon.tools.todo import TodoTool
 from pigeon.wire.base import Absent, or_else
 
@@ -28,6 +29,7 @@ class Bench:
         self._settings = settings
         self._session = session
         self.place = self._place(cwd)
+        self.pictures = PromptImages(self._resizes)
         tools = self._tools()
         if not (options.no_tools or options.no_builtin_tools):
             tools["todo"] = TodoTool()
@@ -54,7 +56,10 @@ class Bench:
         return workplace(cwd, shell=shell, environment=self._environment, artifacts=Artifacts(self._artifacts))
 
     def _tools(self) -> dict[str, Tool]:
-        return dict(built_in_tools(self.place, resize_images=lambda: self._settings.images.auto_resize))
+        return dict(built_in_tools(self.place, resize_images=self._resizes))
+
+    def _resizes(self) -> bool:
+        return self._settings.images.auto_resize
 
     def _artifacts(self) -> str | None:
         session = self._session()
@@ -83,6 +88,15 @@ class Bench:
             "PI_REASONING_LEVEL": session.models.level,
         }
         return {name: value for name, value in known.items() if value}
+
+
+def unknown_tools(options: Options, toolset: Toolset) -> list[str]:
+    """What to say of names that no tool has; those of the host's tools come later and need not be given."""
+    if not options.tools:
+        return []
+    known = sorted(tool.spec.name for tool in toolset.every())
+    unknown = [name for name in _names(options.tools) if name not in known]
+    return [f'--tools: there is no tool "{name}" (known: {", ".join(known)})' for name in unknown]
 
 
 def share_plan(options: Options, toolset: Toolset, todos: Todos) -> None:

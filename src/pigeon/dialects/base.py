@@ -44,6 +44,7 @@ class Dialect:
     name: ClassVar[DialectName] = "pi"
     default_interrupt_mode: ClassVar[InterruptMode] = "immediate"
     provisional_stop: ClassVar[str] = "stop"
+    keeps_unreadable_images: ClassVar[bool] = True
 
     def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = False) -> None:
         self.version = version

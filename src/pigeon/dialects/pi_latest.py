@@ -18,6 +18,7 @@ class PiLatest(Dialect):
     name: ClassVar[DialectName] = "pi-latest"
     default_interrupt_mode: ClassVar[InterruptMode] = "wait"
     provisional_stop: ClassVar[str] = "pending"
+    keeps_unreadable_images: ClassVar[bool] = False
 
     def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = True) -> None:
         super().__init__(version, emit_title, deltas=True)

@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec import Struct
 
-FENCE = "---"
 LONGEST_HEAD = 65_536
 DEEPEST = 1_000
 _TYPES = (
@@ -39,12 +38,6 @@ def read_front_matter(text: str) -> FrontMatter:
         return FrontMatter({}, text)
     head, problem = _parsed(found[1] or "")
     return FrontMatter(head, text[found.end() :], problem)
-
-
-def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The same for who does not care about problems."""
-    parts = read_front_matter(text)
-    return parts.head, parts.body
 
 
 def text_in(head: dict[str, Any], key: str) -> str:

@@ -10,6 +10,7 @@ from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
 from pigeon.session.compaction import Compaction
 from pigeon.session.parts import Parts
+from pigeon.session.pictures import has_images, ready_to_send
 from pigeon.session.reminders import Reminders
 from pigeon.session.retry import Retry
 from pigeon.session.rules import StreamRules
@@ -46,6 +47,7 @@ class Conduct:
         self.mode: ToolMode = "ordered"
         self.prompt_of_run: str | None = None
         self.scope: Scope | None = None
+        self.keeps_unreadable_images = True
 
     async def request(self) -> ModelRequest:
         """The next request."""
@@ -70,6 +72,12 @@ class Conduct:
     def watch(self) -> Watch | None:
         """The stream rules, if there are any."""
         return self.rules.watch() if self.rules is not None else None
+
+    async def ready(self, message: Spoken) -> Spoken:
+        """Images are made so that the model takes them."""
+        if not has_images(message):
+            return message
+        return await ready_to_send(message, self._parts.pictures, self.keeps_unreadable_images, self.scope)
 
     async def final(self, message: Message) -> Message:
         """Extensions may change a message before it goes on record, unless that takes longer than the run."""

@@ -10,6 +10,7 @@ from pigeon.agent.protocols import Gate, Provider
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.journal import Journal
 from pigeon.session.model_choice import ModelSource, ScopedModel
+from pigeon.session.pictures import AsGiven, Pictures
 from pigeon.session.prompting import Expander
 from pigeon.session.shelf import Shelf
 from pigeon.session.toolset import Toolset
@@ -42,6 +43,7 @@ class Parts(Struct, kw_only=True):
     write_page: Callable[[str, str, list[bytes], list[bytes]], None]
     rules: Callable[[str], list[Rule]] = _no_rules
     hooks: Hooks = NoHooks()
+    pictures: Pictures = AsGiven()
     model_is_explicit: bool = False
     scoped: Sequence[ScopedModel] = ()
     gate: Gate | None = None

@@ -45,7 +45,7 @@ class Work:
         self._queue = queue
         self.locale = ""
         self.activity = Activity()
-        self.retry = Retry(lambda: current.journal, bus.publish)
+        self.retry = Retry(lambda: current.journal, bus.publish, bus.post)
         self.summariser = Summariser(parts.provider, bus.publish)
         self.compaction = Compaction(lambda: current.journal, models, self.summariser, bus.publish, parts.hooks)
         self.navigation = Navigation(lambda: current.journal, models, self.summariser)

@@ -130,17 +130,6 @@ def end_within(text: str, size: int) -> str:
     return raw[start:].decode("utf-8", "surrogatepass")
 
 
-def start_within(text: str, size: int) -> str:
-    """The start of a text that fits in `size` bytes, cut between characters."""
-    raw = text[:size].encode("utf-8", "surrogatepass")
-    if len(raw) <= size:
-        return text[:size]
-    end = size
-    while end and raw[end] & 0xC0 == 0x80:
-        end -= 1
-    return raw[:end].decode("utf-8", "surrogatepass")
-
-
 def _split(text: str, most: int) -> list[str]:
     lines = text.split("\n", most)
     if len(lines) > most or not lines[-1]:

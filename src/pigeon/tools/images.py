@@ -63,7 +63,12 @@ def fitted(data: bytes, mime: str, profile: Profile | None = None) -> Fitted:
     except ImportError:
         return _unchecked(data, mime, profile, "Pillow is not installed")
     except Exception as error:  # a decoder may raise anything on a broken file
-        return Fitted(None, mime, (f"[Image omitted: it could not be decoded ({type(error).__name__}: {error}).]",))
+        return Fitted(None, mime, (f"[Image omitted: it could not be decoded ({_reason(error)}).]",))
+
+
+def _reason(error: Exception) -> str:
+    name = type(error).__name__
+    return "the format is not known" if name == "UnidentifiedImageError" else f"{name}: {error}"
 
 
 def _unchecked(data: bytes, mime: str, profile: Profile | None, reason: str) -> Fitted:
@@ -83,6 +88,8 @@ def _fitted(data: bytes, mime: str, profile: Profile | None) -> Fitted:
             width <= profile.width and height <= profile.height and _encoded_size(data) <= profile.encoded_bytes
         )
         if small and mime in SENT_AS_IS:
+            if width * height <= MOST_PIXELS:
+                image.load()  # a provider refuses one that is cut off, and with it every request after
             return Fitted(data, mime)
         if profile is not None:
             image.draft(None, (profile.width, profile.height))  # a JPEG need not be unpacked in full
@@ -98,9 +105,10 @@ def _fitted(data: bytes, mime: str, profile: Profile | None) -> Fitted:
     if mime not in SENT_AS_IS:
         hints.append(f"[Image converted from {mime} to {new_mime}.]")
     if size != original:
+        factor = max(original[0] / size[0], original[1] / size[1])
         hints.append(
             f"[Image: original {original[0]}x{original[1]}, displayed at {size[0]}x{size[1]}. "
-            f"Multiply coordinates by {original[0] / size[0]:.2f} to map to original image.]"
+            f"Multiply coordinates by {factor:.2f} to map to original image.]"
         )
     return Fitted(encoded, new_mime, tuple(hints))
 
@@ -108,6 +116,8 @@ def _fitted(data: bytes, mime: str, profile: Profile | None) -> Fitted:
 def _plain(image: Image) -> Image:
     if image.mode in ("RGB", "RGBA", "L"):
         return image
+    if image.mode.startswith("I"):  # 16 bits of grey, which a conversion would cut off at 255
+        return image.convert("I").point(lambda grey: grey * (1 / 256)).convert("L")
     transparent = "transparency" in image.info or image.mode in ("LA", "PA", "La", "RGBa")
     return image.convert("RGBA" if transparent else "RGB")
 

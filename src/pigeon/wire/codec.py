@@ -100,7 +100,7 @@ def convert(value: Any, type: type[_T]) -> _T:
     try:
         return msgspec.convert(value, type, strict=True)
     except msgspec.ValidationError as error:
-        raise BadRecord(_named(str(error))) from None
+        raise BadRecord(_named(str(error), type)) from None
     except RecursionError:
         raise BadRecord("the value is nested too deeply") from None
 
@@ -110,17 +110,36 @@ def to_plain(record: Any) -> Any:
     return msgspec.to_builtins(record, str_keys=True)
 
 
-def _named(reason: str) -> str:
+def _named(reason: str, type: type[Any]) -> str:
     """`Expected ... - at $.x` as a sentence that begins with the field."""
     text, _, place = reason.partition(" - at `")
     path = place.rstrip("`").removeprefix("$").removeprefix(".")
     missing = re.fullmatch(r"Object missing required field `(.+)`", text)
     if missing:
         path = f"{path}.{missing[1]}" if path else missing[1]
-        return f'Missing or invalid field "{path}": it is required'
+        return f'Missing or invalid field "{path}": it is required{_words(type, path)}'
     if path:
-        return f'Missing or invalid field "{path}": {_lowered(text)}'
+        return f'Missing or invalid field "{path}": {_lowered(text)}{_words(type, path)}'
     return f"Invalid record: {_lowered(text)}"
+
+
+def _words(type: type[Any], path: str) -> str:
+    """The words that a field takes, if it takes only some."""
+    from msgspec import inspect
+
+    found = [inspect.type_info(type)]
+    for step in re.sub(r"\[[^]]*\]", ".[]", path).split("."):
+        found = [inner for one in found for inner in _inside(one, step)]
+    words = [word for one in found for word in (one.values if isinstance(one, inspect.LiteralType) else ())]
+    return f" (allowed: {', '.join(json.dumps(word) for word in words)})" if words else ""
+
+
+def _inside(type: Any, step: str) -> list[Any]:
+    """What may stand in a field of a record, or in a list; the members of a union one by one."""
+    inner = getattr(type, "item_type", None) if step == "[]" else None
+    for field in getattr(type, "fields", ()):
+        inner = field.type if field.encode_name == step else inner
+    return [] if inner is None else list(getattr(inner, "types", (inner,)))
 
 
 _TYPE_NAMES = {"str": "a string", "int": "an integer", "float": "a number", "bool": "true or false", "null": "null"}

@@ -80,19 +80,26 @@ def _from_data_url(url: str, where: str) -> ImageContent:
     return _checked(data, head[len("data:") : -len(";base64")].split(";")[0], where)
 
 
-def _checked(data: str, mime: str | Absent, where: str) -> ImageContent:
+def _checked(data: str, mime: str | Absent, where: str, field: str = "data") -> ImageContent:
     if isinstance(mime, Absent) or not mime:
         raise BadRecord(f'Missing field "{where}.mimeType" (for example "image/png")')
     try:
-        binascii.a2b_base64(data)
+        empty = not binascii.a2b_base64(data)
     except (binascii.Error, ValueError):
-        raise BadRecord(f'Field "{where}.data" is not valid base64') from None
-    return ImageContent(data=data, mime_type=mime)
+        raise BadRecord(f'Field "{where}.{field}" is not valid base64') from None
+    if empty:
+        raise BadRecord(f'Field "{where}.{field}" is empty: send the bytes of the image as base64')
+    return ImageContent(data=_in_one_line(data), mime_type=mime)
+
+
+def _in_one_line(data: str) -> str:
+    """Some encoders break lines, which providers do not take."""
+    return "".join(data.split()) if any(map(data.__contains__, " \n\r\t")) else data
 
 
 def _attachment_blocks(attachment: Attachment, where: str) -> list[UserBlock]:
     if attachment.type == "image":
-        return [_checked(attachment.content, attachment.mime_type, where)]
+        return [_checked(attachment.content, attachment.mime_type, where, "content")]
     if isinstance(attachment.extracted_text, Absent) or not attachment.extracted_text:
         return []
     return [TextContent(text=f"\n\n[Document: {attachment.file_name}]\n{attachment.extracted_text}")]

@@ -27,6 +27,7 @@ def hello(cmd: Hello, talk: Talk) -> Welcome:
     outbox.turn_to(after, "seq" in wanted)
     if conduct.interrupt_mode == before.default_interrupt_mode:
         conduct.interrupt_mode = after.default_interrupt_mode
+    conduct.keeps_unreadable_images = after.keeps_unreadable_images
     features: list[Feature] = []
     if after.deltas:
         features.append("deltas")

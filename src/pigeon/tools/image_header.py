@@ -1,0 +1,80 @@
+"""What the first bytes of an image tell: its true type and its size, without decoding anything."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+_FOREIGN = (
+    (b"II*\0", "image/tiff"),
+    (b"MM\0*", "image/tiff"),
+    (b"\0\0\1\0", "image/x-icon"),
+    (b"\0\0\0\x0cjP  \r\n\x87\n", "image/jp2"),
+)
+_BRANDS = {b"avif": "image/avif", b"avis": "image/avif", b"heic": "image/heic", b"heix": "image/heic"}
+_NO_FRAME = (0xC4, 0xC8, 0xCC)
+
+
+class Header(Struct, frozen=True):
+    """The type of an image; no size if the given bytes end before it."""
+
+    mime: str
+    size: tuple[int, int] | None = None
+
+
+def header_of(head: bytes) -> Header | None:
+    """The header of anything that is known to be an image, also of what models do not take; else nothing."""
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return Header("image/png", _png(head))
+    if head.startswith(b"\xff\xd8\xff"):
+        return Header("image/jpeg", _jpeg(head))
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return Header("image/gif", _sized(_little(head, 6, 2), _little(head, 8, 2)))
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return Header("image/webp", _webp(head))
+    if head.startswith(b"BM") and head[6:10] == b"\0\0\0\0" and head[14:15] in (b"\x0c", b"(", b"8", b"l", b"|"):
+        return Header("image/bmp")
+    if head[4:8] == b"ftyp" and head[8:12] in _BRANDS:
+        return Header(_BRANDS[head[8:12]])
+    return next((Header(mime) for start, mime in _FOREIGN if head.startswith(start)), None)
+
+
+def _png(head: bytes) -> tuple[int, int] | None:
+    if head[12:16] != b"IHDR" or len(head) < 24:
+        return None
+    return _sized(int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big"))
+
+
+def _jpeg(head: bytes) -> tuple[int, int] | None:
+    """The size is in the first frame segment, behind any number of others, each of which says how long it is."""
+    at = 2
+    while at + 9 <= len(head) and head[at] == 0xFF:
+        kind = head[at + 1]
+        if kind == 0xFF:
+            at += 1
+        elif 0xC0 <= kind <= 0xCF and kind not in _NO_FRAME:
+            return _sized(int.from_bytes(head[at + 7 : at + 9], "big"), int.from_bytes(head[at + 5 : at + 7], "big"))
+        else:
+            at += 2 + int.from_bytes(head[at + 2 : at + 4], "big")
+    return None
+
+
+def _webp(head: bytes) -> tuple[int, int] | None:
+    kind = head[12:16]
+    if len(head) < 30:
+        return None
+    if kind == b"VP8X":
+        return _little(head, 24, 3) + 1, _little(head, 27, 3) + 1
+    if kind == b"VP8L" and head[20] == 0x2F:
+        bits = _little(head, 21, 4)
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if kind == b"VP8 " and head[23:26] == b"\x9d\x01\x2a":
+        return _sized(_little(head, 26, 2) & 0x3FFF, _little(head, 28, 2) & 0x3FFF)
+    return None
+
+
+def _little(head: bytes, at: int, width: int) -> int:
+    return int.from_bytes(head[at : at + width], "little")
+
+
+def _sized(width: int, height: int) -> tuple[int, int] | None:
+    return (width, height) if width and height else None
