@@ -86,6 +86,84 @@ def test_a_failed_replacement_leaves_the_old_file_and_no_other(tmp_path: Path, m
     assert path.read_text() == "old"
 
 
+@pytest.mark.parametrize("name", ["\u5b57" * 85, "\U0001f600" * 63, "x" * 255, "\u00e9" * 127])
+def test_a_name_may_be_as_long_as_the_file_system_lets_it_be(tmp_path: Path, name: str) -> None:
+    replace_file(str(tmp_path / name), b"new")
+    replace_file(str(tmp_path / name), b"newer")
+    assert os.listdir(tmp_path) == [name]
+    assert (tmp_path / name).read_bytes() == b"newer"
+
+
+@pytest.fixture
+def two_names(tmp_path: Path) -> Path:
+    (tmp_path / "x").write_bytes(b"the old content, which is long")
+    os.link(tmp_path / "x", tmp_path / "y")
+    return tmp_path / "x"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=60), st.binary(max_size=60))
+def test_a_file_with_several_names_gets_exactly_the_new_content(two_names: Path, old: bytes, new: bytes) -> None:
+    two_names.write_bytes(old)
+    replace_file(str(two_names), new)
+    assert two_names.read_bytes() == two_names.with_name("y").read_bytes() == new
+
+
+def no_space_for(monkeypatch: pytest.MonkeyPatch, failing: range) -> None:
+    """Let these writes fail, counted from 0; every write takes a few bytes only."""
+    write = os.pwrite
+    count = iter(range(1000))
+
+    def few_bytes(descriptor: int, data: memoryview, at: int) -> int:
+        if next(count) in failing:
+            raise OSError(errno.ENOSPC, "no space")
+        return write(descriptor, data[:4], at)
+
+    monkeypatch.setattr(os, "pwrite", few_bytes)
+
+
+@pytest.mark.parametrize(("new", "fails_at"), [(b"new", 0), (b"new" * 5, 2), (b"much longer" * 5, 1), (b"new" * 50, 9)])
+def test_a_failed_write_in_place_puts_the_old_content_back(
+    two_names: Path, monkeypatch: pytest.MonkeyPatch, new: bytes, fails_at: int
+) -> None:
+    before = two_names.read_bytes()
+    no_space_for(monkeypatch, range(fails_at, fails_at + 1))
+    with pytest.raises(OSError, match="no space") as caught:
+        replace_file(str(two_names), new)
+    monkeypatch.undo()
+    assert two_names.read_bytes() == before
+    assert error_text(caught.value, "open", "/x").endswith("open '/x'. The file still has its old content.")
+
+
+def test_without_room_for_the_new_content_nothing_is_written_in_place(
+    two_names: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = two_names.read_bytes()
+
+    def half_of_it(descriptor: int, _: int, size: int) -> None:
+        os.ftruncate(descriptor, size // 2)
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "posix_fallocate", half_of_it)
+    with pytest.raises(OSError, match="no space"):
+        replace_file(str(two_names), b"z" * 1_000_000)
+    assert two_names.read_bytes() == before
+
+
+def test_what_cannot_be_put_back_is_saved_and_the_error_says_where(
+    two_names: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = two_names.read_bytes()
+    (tmp_path / "saved").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "saved"))
+    no_space_for(monkeypatch, range(1, 3))
+    with pytest.raises(OSError, match="no space") as caught:
+        replace_file(str(two_names), b"new content")
+    (saved,) = (tmp_path / "saved").iterdir()
+    assert saved.read_bytes() == before
+    assert error_text(caught.value, "open", "/x").endswith(f". The file is damaged: its old content is in {saved}.")
+
+
 def test_a_file_over_the_limit_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * 11)
     with pytest.raises(OSError, match="too large") as error:

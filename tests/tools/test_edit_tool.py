@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
@@ -121,6 +122,17 @@ def test_line_ends_stay_and_new_lines_end_as_their_neighbours() -> None:
     assert replaced(b"one\rtwo\r", ("one\ntwo", "one\n2")) == b"one\r2\r"
 
 
+def test_lone_carriage_returns_do_not_make_the_line_ends_of_a_file_that_has_others() -> None:
+    assert replaced(b"bar 10%\r20%\nfoo\n", ("bar", "title\nbar")) == b"title\nbar 10%\r20%\nfoo\n"
+    assert replaced(b"bar 10%\r20%\r\nfoo\r\n", ("bar", "title\nbar")) == b"title\r\nbar 10%\r20%\r\nfoo\r\n"
+    assert replaced(b"one\rtwo\r", ("two", "2\n3")) == b"one\r2\r3\r"
+
+
+def test_a_new_line_behind_a_lone_carriage_return_is_a_line_of_its_own() -> None:
+    assert replaced(b"10%\r20%\nend\n", ("20%", "\n20%")) == b"10%\r\r\n20%\nend\n"
+    assert replaced(b"10%\rab\nend\n", ("a", "\nA"), ("b", "\nB")) == b"10%\r\r\nA\nB\nend\n"
+
+
 def test_shared_lines_of_old_and_new_keep_their_own_bytes() -> None:
     assert replaced("say “hi”  \nold\nbye\n".encode(), ('say "hi"\nold\n', 'say "hi"\nnew\n')) == (
         "say “hi”  \nnew\nbye\n".encode()
@@ -155,6 +167,52 @@ def test_text_that_no_file_can_hold_is_replaced() -> None:
     assert replaced(b"a", ("a", "\ud800")) == "\ufffd".encode()
     with pytest.raises(ToolFailed):
         replaced(b"\xe9", ("\udce9", "e"))
+
+
+def test_a_number_that_was_not_counted_to_its_end_is_a_least_number() -> None:
+    with pytest.raises(ToolFailed, match="Found at least 1000 occurrences"):
+        replaced(b"a" * 5000, ("a", "b"))
+    with pytest.raises(ToolFailed, match="Found 999 occurrences"):
+        replaced(b"a" * 999, ("a", "b"))
+
+
+@pytest.mark.parametrize("line", ["line {}", "same"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_edits_that_are_far_apart_are_shown_apart_however_big_they_are(line: str, end: str) -> None:
+    lines = [line.format(n) for n in range(3000)]
+    lines[10] = "ten"
+    lines[2600:2810] = [f"old {n}" for n in range(210)]
+    block = "\n".join(lines[2600:2810])
+    pairs = [("ten\n", "TEN\nand\n"), (block, "\n".join(f"new {n}" for n in range(300)))]
+    edits = [{"oldText": old, "newText": new} for old, new in pairs]
+    _, changes = edited_file((end.join(lines) + end).encode(), edits, "f")
+    shown = changes.listing.split("\n")
+    assert sum(row[0] == "-" for row in shown) == 211
+    assert sum(row[0] == "+" for row in shown) == 302
+    assert changes.patch.count("@@ -") == 2
+
+
+async def test_the_difference_of_one_huge_line_is_short(edit: EditTool, tmp_path: Path) -> None:
+    (tmp_path / "min.js").write_text("var a=1;" + "x" * 3_000_000)
+    outcome = await call(edit, path="min.js", oldText="a=1", newText="a=2")
+    assert len(outcome.details["diff"]) < 5000
+    assert "patch" not in outcome.details
+
+
+async def test_the_error_of_a_failed_write_in_place_says_that_the_old_content_is_there(
+    edit: EditTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x").write_text("a")
+    os.link(tmp_path / "x", tmp_path / "y")
+
+    def no_space(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "posix_fallocate", no_space)
+    assert (await failure(edit, path="x", oldText="a", newText="b" * 100_000)).text == (
+        "Could not edit file: x. Error code: ENOSPC. The file still has its old content."
+    )
+    assert (tmp_path / "y").read_text() == "a"
 
 
 def test_a_huge_change_does_not_take_long() -> None:

@@ -10,6 +10,8 @@ import stat
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
+from pigeon.system.in_place import overwrite
+
 _T = TypeVar("_T")
 _TEXTS = {
     errno.ENOENT: "no such file or directory",
@@ -47,7 +49,12 @@ def error_text(error: OSError, deed: str, path: str) -> str:
     if isinstance(error, NotRegular):
         return str(error)
     reason = _TEXTS.get(error.errno or 0) or (error.strerror or "input/output error").lower()
-    return f"{error_code(error)}: {reason}, {deed} '{path}'"
+    return ". ".join([f"{error_code(error)}: {reason}, {deed} '{path}'", *notes_of(error)])
+
+
+def notes_of(error: OSError) -> list[str]:
+    """What a failed write said about the old content of the file."""
+    return getattr(error, "__notes__", [])
 
 
 def open_regular(path: str) -> int:
@@ -98,19 +105,21 @@ def replace_file(path: str, data: bytes, mode: int | None = None, durable: bool 
     if before is not None:
         check_regular(before.st_mode, path)
         if before.st_nlink > 1 or not os.access(target, os.W_OK):
-            _overwrite(target, data)
+            overwrite(target, data)
             return
     try:
         _swap(target, data, before, mode, durable)
     except OSError as error:
         if before is None or error.errno not in _NO_SWAP:
             raise
-        _overwrite(target, data)
+        overwrite(target, data)
 
 
 def _swap(target: str, data: bytes, before: os.stat_result | None, mode: int | None, durable: bool) -> None:
     folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(6).hex()}.tmp")
+    # File systems count the bytes of a name, not its characters.
+    start = os.fsencode(name)[:100].decode("utf-8", "ignore")
+    temporary = os.path.join(folder, f".{start}.{os.urandom(6).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o666 if mode is None else mode)
     try:
@@ -134,13 +143,6 @@ def _keep_owner(descriptor: int, before: os.stat_result) -> None:
     now = os.fstat(descriptor)
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
         os.fchown(descriptor, before.st_uid, before.st_gid)
-
-
-def _overwrite(target: str, data: bytes) -> None:
-    with open(os.open(target, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC), "wb", buffering=0) as file:
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view) :]
 
 
 # --- one writer at a time ---------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar
 
-from pigeon.system.files import NotRegular, error_code, finished_in_thread, read_whole, replace_file, turn_on
+from pigeon.system.files import NotRegular, error_code, finished_in_thread, notes_of, read_whole, replace_file, turn_on
 from pigeon.tools.base import BaseTool, Running, text_outcome
 from pigeon.tools.paths import resolved
 from pigeon.wire import codec
@@ -94,7 +94,8 @@ class EditTool(BaseTool):
             except NotRegular as error:
                 raise ToolFailed(f"Could not edit file: {path}. {error}") from error
             except OSError as error:
-                raise ToolFailed(f"Could not edit file: {path}. Error code: {error_code(error)}.") from error
+                text = " ".join([f"Could not edit file: {path}. Error code: {error_code(error)}.", *notes_of(error)])
+                raise ToolFailed(text) from error
             run.scope.check()
         details: dict[str, Json] = {"diff": changes.listing}
         if changes.patch is not None:

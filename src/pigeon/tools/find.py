@@ -1,8 +1,10 @@
-"""find: paths that match a glob, listed by ripgrep."""
+"""find: paths that match a glob; ripgrep lists the files, and what it does not list is looked for behind it."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -19,7 +21,7 @@ _LIMITS = Limits(lines=1 << 40, bytes=MAX_BYTES)
 
 
 class FindTool(BaseTool):
-    """Lists files, and the directories that lead to files; what .gitignore names is left out."""
+    """Lists files, directories and links, which it does not follow; what .gitignore names is left out."""
 
     name = "find"
     label = "find"
@@ -47,18 +49,26 @@ class FindTool(BaseTool):
     async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
         """List what matches."""
         folder = resolved_for_reading(str(arguments.get("path") or "."), self._cwd)
-        if not _is_folder(folder):
-            raise ToolFailed(f"Path not found: {folder}")
+        _check_folder(folder)
         limit = whole_number(arguments, "limit", DEFAULT_LIMIT)
         paths = _Paths(_test(str(arguments["pattern"]), folder), limit)
+        deadline = time.monotonic() + self._time_box
         ended = await ripgrep(["--files", "--null"], folder, run.scope, paths.take, self._time_box)
         if ended.code == 2 and ended.complaint and not paths.found:
             raise ToolFailed(ended.complaint.removeprefix("rg: "))
-        return _outcome(paths, limit, self._time_box if ended.out_of_time else None)
+
+        def stopped() -> bool:
+            return run.scope.cancelled or time.monotonic() > deadline
+
+        if not paths.full and not ended.out_of_time:
+            await run.scope.wait(asyncio.to_thread(paths.complete, folder, stopped))
+        out_of_time = ended.out_of_time or (not paths.full and stopped())
+        return _outcome(paths, limit, self._time_box if out_of_time else None)
 
 
-def _is_folder(path: str) -> bool:
-    return os.path.isdir(path)
+def _check_folder(path: str) -> None:
+    if not os.path.isdir(path):
+        raise ToolFailed(f"{'Not a directory' if os.path.exists(path) else 'Path not found'}: {path}")
 
 
 def _test(pattern: str, folder: str) -> Callable[[str], bool]:
@@ -78,18 +88,31 @@ class _Paths:
         self._matches = matches
         self._limit = limit
         self._folders: set[str] = {""}
+        self._size = 0
         self.found: list[str] = []
         self.limited = False
-        self.size = 0
+
+    @property
+    def full(self) -> bool:
+        return self.limited or self._size > 2 * MAX_BYTES
 
     def take(self, buffer: bytearray) -> bool:
         *paths, rest = bytes(buffer).split(b"\0")
         buffer[:] = rest
         for raw in paths:
-            path = raw.decode("utf-8", "replace").removeprefix("./")
+            path = os.fsdecode(raw).removeprefix("./")
             if self._add_folders(path.rpartition("/")[0]) or self._add(path, path):
                 return True
         return False
+
+    def complete(self, root: str, stopped: Callable[[], bool]) -> None:
+        """Add what ripgrep has no eyes for, in its order."""
+        from pigeon.tools.unlisted import unlisted
+
+        for path, is_folder in unlisted(root, self._folders, self._matches, stopped):
+            if self._add(path, f"{path}/" if is_folder else path):
+                break
+        self.found.sort(key=lambda shown: shown.removesuffix("/").split("/"))
 
     def _add_folders(self, folder: str) -> bool:
         if folder in self._folders:
@@ -105,9 +128,9 @@ class _Paths:
         if len(self.found) == self._limit:
             self.limited = True
             return True
-        self.found.append(shown)
-        self.size += len(shown)
-        return self.size > 2 * MAX_BYTES
+        self.found.append(os.fsencode(shown).decode("utf-8", "replace"))
+        self._size += len(shown)
+        return self.full
 
 
 def _outcome(paths: _Paths, limit: int, out_of_time: float | None) -> ToolOutcome:

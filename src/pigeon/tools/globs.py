@@ -18,14 +18,46 @@ _ANY_NAMES = "(?:[^/]+/)*?"
 
 def matcher(pattern: str) -> Callable[[str], bool]:
     """A test for paths with forward slashes: a pattern without a slash is tried on the last name only."""
-    if not pattern or len(pattern) > LONGEST:
-        raise ToolFailed(f"Invalid pattern: it must have between 1 and {LONGEST} characters.")
     whole_path = "/" in pattern
     if whole_path and not pattern.startswith(("/", "**/")):
         pattern = f"**/{pattern}"
-    flags = re.DOTALL if any(character.isupper() for character in pattern) else re.DOTALL | re.IGNORECASE
+    any_case = not any(character.isupper() for character in pattern)
+    return _test(pattern, whole_path, re.IGNORECASE if any_case else re.NOFLAG)
+
+
+def rooted_matcher(pattern: str) -> Callable[[str], bool]:
+    """The same, but case counts, a pattern with a slash is the whole path, and with a slash at its end all below it."""
+    whole_path = "/" in pattern
+    rooted = pattern.removeprefix("./").removeprefix("/")
+    return _test(f"{rooted}**" if rooted.endswith("/") else rooted, whole_path, re.NOFLAG)
+
+
+def path_expression(pattern: str) -> str:
+    """A regular expression for the whole of a path; `{a,b}` has no meaning in it.
+
+    It is made of atomic steps: the first way to get past a wildcard is as good as any.
+    """
+    blocks: list[list[str]] = [[]]
+    for name in pattern.split("/"):
+        if name == "**":
+            blocks.append([])
+        else:
+            blocks[-1].append(_name(name))
+    if len(blocks) == 1:
+        return "/".join(blocks[0])
+    first, *middle, last = blocks
+    expression = "".join(f"{name}/" for name in first)
+    for block in middle:
+        if block:
+            expression += f"(?>{_ANY_NAMES}{''.join(f'{name}/' for name in block)})"
+    return expression + (_ANY_NAMES + "/".join(last) if last else ".+")
+
+
+def _test(pattern: str, whole_path: bool, case: re.RegexFlag) -> Callable[[str], bool]:
+    if not pattern or len(pattern) > LONGEST:
+        raise ToolFailed(f"Invalid pattern: it must have between 1 and {LONGEST} characters.")
     try:
-        tests = [re.compile(_path(one), flags).fullmatch for one in _alternatives(pattern)]
+        tests = [re.compile(path_expression(one), re.DOTALL | case).fullmatch for one in _alternatives(pattern)]
     except re.error as error:
         raise ToolFailed(f"Invalid pattern: {pattern} ({error})") from error
 
@@ -74,24 +106,6 @@ def _brace(pattern: str) -> tuple[int, int, list[str]] | None:
                 ends = [*cuts[1:], at]
                 return start, at + 1, [pattern[a + 1 : b] for a, b in zip(cuts, ends, strict=True)]
     return None
-
-
-def _path(pattern: str) -> str:
-    """A regular expression of atomic steps: the first way to get past a wildcard is as good as any."""
-    blocks: list[list[str]] = [[]]
-    for name in pattern.split("/"):
-        if name == "**":
-            blocks.append([])
-        else:
-            blocks[-1].append(_name(name))
-    if len(blocks) == 1:
-        return "/".join(blocks[0])
-    first, *middle, last = blocks
-    expression = "".join(f"{name}/" for name in first)
-    for block in middle:
-        if block:
-            expression += f"(?>{_ANY_NAMES}{''.join(f'{name}/' for name in block)})"
-    return expression + (_ANY_NAMES + "/".join(last) if last else ".+")
 
 
 def _name(pattern: str) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from typing import ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 
+from pigeon.system.files import error_text, open_regular
 from pigeon.system.truncation import MAX_BYTES, Limits, head_of, human_size
 from pigeon.tools.base import BaseTool, Running, text_outcome, whole_number
 from pigeon.tools.paths import resolved_for_reading
@@ -15,9 +18,14 @@ from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 
+if TYPE_CHECKING:
+    from pigeon.tools.hits import Hits
+
 DEFAULT_LIMIT = 100
 LINE_WIDTH = 500
 MOST_CONTEXT = 200
+_LOOKED_AT = 1 << 16
+_NAMED = 3
 _LIMITS = Limits(lines=1 << 40, bytes=MAX_BYTES)
 
 
@@ -53,24 +61,55 @@ class GrepTool(BaseTool):
 
     async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
         """Search; a pattern that ripgrep refuses is an error with its reason."""
+        from pigeon.tools.hits import Hits
+
+        for name in ("pattern", "glob"):
+            _check_text(name, str(arguments.get(name) or ""))
         target = resolved_for_reading(str(arguments.get("path") or "."), self._cwd)
-        folder, name = _place(target)
-        hits = _Hits(whole_number(arguments, "limit", DEFAULT_LIMIT))
-        ended = await ripgrep([*_options(arguments), "--", name], folder, run.scope, hits.take, self._time_box)
+        place = await run.scope.wait(asyncio.to_thread(_place, target))
+        choice, wanted = ([], None) if place.is_file else _chosen_by(str(arguments.get("glob") or ""))
+        hits = Hits(whole_number(arguments, "limit", DEFAULT_LIMIT), LINE_WIDTH, 2 * MAX_BYTES, wanted)
+        options = [*_options(arguments), *choice, *(["--text"] if place.is_file else [])]
+        ended = await ripgrep([*options, "--", place.name], place.folder, run.scope, hits.take, self._time_box)
         if ended.code == 2 and ended.complaint and not hits.lines:
-            raise ToolFailed(ended.complaint.removeprefix("rg: "))
-        return _outcome(hits, ended, self._time_box)
+            raise ToolFailed(_reason(ended.complaint))
+        return _outcome(hits, [*_stops(ended, self._time_box), *_remarks(place, hits)])
 
 
-def _place(target: str) -> tuple[str, str]:
+class _Place(Struct, frozen=True):
+    """Where ripgrep is started, and what it is told to search there."""
+
+    folder: str
+    name: str = "."
+    is_file: bool = False
+    is_binary: bool = False
+
+
+def _place(target: str) -> _Place:
     if os.path.isdir(target):
-        return target, "."
+        return _Place(target)
     if not os.path.lexists(target):
         raise ToolFailed(f"Path not found: {target}")
     if not os.path.isfile(target):
         raise ToolFailed(f"Not a regular file: {target}")
+    try:
+        descriptor = open_regular(target)
+        with open(descriptor, "rb", buffering=0) as file:
+            start = file.read(_LOOKED_AT) or b""
+    except OSError as error:
+        raise ToolFailed(error_text(error, "open", target)) from error
     folder, name = os.path.split(target)
-    return folder, name
+    # Ripgrep reads UTF-16 by its byte order mark.
+    return _Place(folder, name, True, b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")))
+
+
+def _check_text(name: str, value: str) -> None:
+    if "\0" in value:
+        raise ToolFailed(f"Invalid {name}: it contains a NUL character. In a regular expression write \\x00.")
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        raise ToolFailed(f"Invalid {name}: it contains half of a surrogate pair.") from None
 
 
 def _options(arguments: dict[str, Json]) -> list[str]:
@@ -83,58 +122,55 @@ def _options(arguments: dict[str, Json]) -> list[str]:
         options.append("--ignore-case")
     if arguments.get("context"):
         options.append(f"--context={min(MOST_CONTEXT, whole_number(arguments, 'context', 1))}")
-    if glob := str(arguments.get("glob") or ""):
-        # A plain --glob would bring back what .gitignore leaves out; a file type does not.
-        by_name = "/" not in glob and not glob.startswith("!")
-        options += [f"--type-add=wanted:{glob}", "--type=wanted"] if by_name else [f"--glob={glob}"]
     return options
 
 
-class _Hits(Struct):
-    """Takes ripgrep's records `path NUL number :|- text` until there is enough."""
+def _chosen_by(glob: str) -> tuple[list[str], Callable[[str], bool] | None]:
+    """How a glob chooses files: options for ripgrep, and a test for the paths if they do not say all of it.
 
-    limit: int
-    lines: list[str] = field(default_factory=list)
-    matches: int = 0
-    size: int = 0
-    cut: bool = False
-    limited: bool = False
+    A plain `--glob` would bring back what .gitignore leaves out, a file type does not; but a type knows names only, and
+    its definition takes no colon.
+    """
+    from pigeon.tools.globs import rooted_matcher
 
-    def take(self, buffer: bytearray) -> bool:
-        while True:
-            nul = buffer.find(0)
-            end = buffer.find(b"\n", nul)
-            if nul < 0 or end < 0:
-                return False
-            path = bytes(buffer[:nul]).decode("utf-8", "replace").removeprefix("./")
-            record = bytes(buffer[nul + 1 : end])
-            if self._add(path, record):
-                return True
-            del buffer[: end + 1]
-
-    def _add(self, path: str, record: bytes) -> bool:
-        digits = len(record) - len(record.lstrip(b"0123456789"))
-        number, mark = record[:digits].decode(), record[digits : digits + 1].decode()
-        text = record[digits + 1 :].decode("utf-8", "replace").rstrip("\r")
-        if mark == ":":
-            if self.matches == self.limit:
-                self.limited = True
-                return True
-            self.matches += 1
-        if len(text) > LINE_WIDTH:
-            text = f"{text[:LINE_WIDTH]}... [truncated]"
-            self.cut = True
-        line = f"{path}{mark}{number}{mark} {text}"
-        self.lines.append(line)
-        self.size += len(line)
-        return self.size > 2 * MAX_BYTES
+    if not glob:
+        return [], None
+    if glob.startswith("!"):
+        return [f"--glob={glob}"], None
+    if "/" not in glob and ":" not in glob:
+        return [f"--type-add=wanted:{glob}", "--type=wanted"], None
+    # Without a preprocessor its glob has no effect, but an invalid one is refused.
+    options = [f"--pre-glob={glob}"]
+    name = glob.rpartition("/")[2]
+    if name and name.count("{") == name.count("}") and ":" not in name:
+        options += [f"--type-add=wanted:{name}", "--type=wanted"]
+    return options, rooted_matcher(glob)
 
 
-def _outcome(hits: _Hits, ended: Ended, time_box: float) -> ToolOutcome:
+def _reason(complaint: str) -> str:
+    """What ripgrep complains about, without advice to use options that nobody can pass here."""
+    reason, _, advice = complaint.removeprefix("rg: ").partition("\n\nConsider enabling ")
+    return f"{reason}. Lines are searched one by one." if advice.startswith("multiline") else reason
+
+
+def _stops(ended: Ended, time_box: float) -> list[str]:
+    if ended.out_of_time:
+        return [f"Search stopped after {time_box:g} seconds. Search a smaller directory for all matches"]
+    return ["Some files or directories could not be read"] if ended.code == 2 else []
+
+
+def _remarks(place: _Place, hits: Hits) -> list[str]:
+    if place.is_binary:
+        return [f"{place.name} is a binary file and was searched as text"]
+    if not hits.stopped_in:
+        return []
+    names = ", ".join(hits.stopped_in[:_NAMED]) + (", ..." if len(hits.stopped_in) > _NAMED else "")
+    return [f"Binary files searched only up to their first NUL byte: {names}. Search one by its path to see all of it"]
+
+
+def _outcome(hits: Hits, remarks: list[str]) -> ToolOutcome:
     notices: list[str] = []
     details: dict[str, Json] = {}
-    if not hits.lines and not ended.out_of_time:
-        return text_outcome("No matches found")
     shown = head_of("\n".join(hits.lines), _LIMITS)
     if hits.limited:
         notices.append(f"{hits.limit} matches limit reached. Use limit={hits.limit * 2} for more, or refine pattern")
@@ -145,7 +181,6 @@ def _outcome(hits: _Hits, ended: Ended, time_box: float) -> ToolOutcome:
     if hits.cut:
         notices.append(f"Some lines truncated to {LINE_WIDTH} chars. Use read tool to see full lines")
         details["linesTruncated"] = True
-    if ended.out_of_time:
-        notices.append(f"Search stopped after {time_box:g} seconds. Search a smaller directory for all matches")
+    notices += remarks
     text = shown.text or "No matches found"
     return text_outcome(text + (f"\n\n[{'. '.join(notices)}]" if notices else ""), details or ABSENT)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 FUZZY_AT_MOST = 4 << 20
+MOST_OCCURRENCES = 1000
 _LOOKALIKES = {
     **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b"), "'"),
     **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f"), '"'),
@@ -155,8 +156,8 @@ def plain_newlines(text: str) -> str:
     return _LINE_ENDS.sub("\n", text) if "\r" in text else text
 
 
-def occurrences(text: str, wanted: str, at_most: int = 1000) -> list[int]:
-    """Every place where `wanted` begins."""
+def occurrences(text: str, wanted: str, at_most: int = MOST_OCCURRENCES) -> list[int]:
+    """Every place where `wanted` begins, or the first ones if there are more than anyone needs to know."""
     found: list[int] = []
     at = text.find(wanted)
     while at >= 0 and len(found) < at_most:
@@ -167,14 +168,18 @@ def occurrences(text: str, wanted: str, at_most: int = 1000) -> list[int]:
 
 def shared_lines(old: str, new: str) -> tuple[int, int]:
     """How many characters of whole lines both texts have in common at their start and at their end."""
-    start = _shared(old, new, lambda a, b, n: a[:n] == b[:n])
-    start = old.rfind("\n", 0, start) + 1
+    start = old.rfind("\n", 0, shared_start(old, new)) + 1
     rest_old, rest_new = old[start:], new[start:]
     end = _shared(rest_old, rest_new, lambda a, b, n: n == 0 or a[-n:] == b[-n:])
     if end:
         newline = rest_old.find("\n", len(rest_old) - end)
         end = len(rest_old) - newline if newline >= 0 else 0
     return start, end
+
+
+def shared_start(first: str, second: str) -> int:
+    """How many characters both texts have in common at their start."""
+    return _shared(first, second, lambda a, b, n: a[:n] == b[:n])
 
 
 def _shared(first: str, second: str, equal: Callable[[str, str, int], bool]) -> int:

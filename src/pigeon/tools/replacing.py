@@ -8,13 +8,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from pigeon.system.truncation import lines_in
+from pigeon.tools.changed_lines import Change
 from pigeon.tools.diff import Difference, difference
-from pigeon.tools.matching import Span, Text, look_alike, plain_newlines, shared_lines
+from pigeon.tools.matching import MOST_OCCURRENCES, Span, Text, look_alike, plain_newlines, shared_lines
 from pigeon.tools.write import encoded
 from pigeon.wire.errors import ToolFailed
 
 _BOM = "\ufeff"
-_LINE_END = re.compile("\r\n|\r|\n")
+_LINE_FEED = re.compile("\r?\n")
 
 
 class _Replacement(Struct, frozen=True):
@@ -40,18 +42,49 @@ def edited_file(data: bytes, edits: list[dict[str, Any]], path: str) -> tuple[by
                 f"edits[{first.index}] and edits[{second.index}] overlap in {path}. "
                 "Merge them into one edit or choose texts that lie apart."
             )
-    parts: list[str] = []
-    at = 0
-    for replacement in found:
-        parts += (text.original[at : replacement.span.start], replacement.text)
-        at = replacement.span.end
-    result = "".join([*parts, text.original[at:]])
+    result = _replaced(text.original, found)
     if result == text.original:
         raise ToolFailed(
             f"No changes made to {path}. The replacement produces identical content; the text may already be as wanted."
         )
-    changes = difference(_readable(text.plain), _readable(plain_newlines(result)), path)
+    known = _touched_lines(text.original, result, found)
+    changes = difference(_readable(text.plain), _readable(plain_newlines(result)), path, known)
     return (mark + result).encode("utf-8", "surrogateescape"), changes
+
+
+def _replaced(original: str, found: list[_Replacement]) -> str:
+    parts: list[str] = []
+    at = 0
+    for replacement in found:
+        parts.append(original[at : replacement.span.start])
+        before = next((part for part in reversed(parts) if part), "")
+        # Behind a lone carriage return a new line feed alone would be the second half of one line end.
+        joins = before.endswith("\r") and replacement.text.startswith("\n")
+        parts.append(f"\r{replacement.text}" if joins else replacement.text)
+        at = replacement.span.end
+    return "".join([*parts, original[at:]])
+
+
+def _touched_lines(original: str, result: str, found: list[_Replacement]) -> list[Change]:
+    """The lines that edits touch, before and after; none if lone carriage returns make it unsure what a line is."""
+    if original.count("\r") != original.count("\r\n"):
+        return []
+    old_lines, new_lines = lines_in(original), lines_in(result)
+    stretches: list[Change] = []
+    at = first = grown = 0
+    for replacement in found:
+        span = replacement.span
+        first += original.count("\n", at, span.start)
+        at = span.start
+        old_start, new_start = first, first + grown
+        taken = original.count("\n", span.start, span.end)
+        grown += replacement.text.count("\n") - taken
+        if stretches and old_start <= stretches[-1].old_end:
+            last = stretches.pop()
+            old_start, new_start = last.old_start, last.new_start
+        behind = first + taken + 1
+        stretches.append(Change(old_start, min(behind, old_lines), new_start, min(behind + grown, new_lines)))
+    return stretches
 
 
 class _Finder:
@@ -91,17 +124,21 @@ class _Finder:
         return _Replacement(match, span, text if ending == "\n" else text.replace("\n", ending), index)
 
     def _line_end(self, match: Span) -> str:
-        """How lines end there: within the match, else behind it, else anywhere in the file."""
+        """How lines end there: within the match, else behind it, else anywhere in the file.
+
+        A lone carriage return ends lines only where nothing else does; elsewhere it is part of some program's output.
+        """
         original = self._text.original
         if "\r" not in original:
             return "\n"
-        ends = _LINE_END.search(original, match.start) or _LINE_END.search(original)
-        return ends.group() if ends else "\n"
+        ends = _LINE_FEED.search(original, match.start) or _LINE_FEED.search(original)
+        return ends.group() if ends else "\r"
 
     def _must_be_one(self, places: list[int], what: str) -> None:
         if len(places) > 1:
+            number = f"at least {len(places)}" if len(places) == MOST_OCCURRENCES else f"{len(places)}"
             raise ToolFailed(
-                f"Found {len(places)} occurrences of {what} in {self._path}. "
+                f"Found {number} occurrences of {what} in {self._path}. "
                 "The text must be unique: add lines around it until it is."
             )
 

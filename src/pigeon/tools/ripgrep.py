@@ -20,7 +20,6 @@ _COMMON = (
     "--no-config",
     "--no-messages",
     "--hidden",
-    "--no-require-git",
     "--color=never",
     "--sort=path",
     "--glob=!.git",
@@ -43,7 +42,9 @@ async def ripgrep(
     scope.check()
     program = rg_path()
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    process = await start([program, *_COMMON, *arguments], cwd=cwd, env=environment)
+    # In a repository the rules of the folders around it do not count; outside, every folder's rules do.
+    rules = () if in_repository(cwd) else ("--no-require-git",)
+    process = await start([program, *_COMMON, *rules, *arguments], cwd=cwd, env=environment)
     forget = scope.on_cancel(process.kill)
     try:
         stopped, out_of_time, rest = await _pumped(process, consume, time.monotonic() + time_box)
@@ -76,6 +77,16 @@ async def _pumped(
         del buffer[_LONGEST_REST:]
         if not chunk:
             return False, False, buffer
+
+
+def in_repository(folder: str) -> bool:
+    """Whether a directory belongs to a git repository."""
+    folder = os.path.realpath(folder)
+    while not os.path.exists(os.path.join(folder, ".git")):
+        folder, below = os.path.dirname(folder), folder
+        if folder == below:
+            return False
+    return True
 
 
 _found: str | None = None

@@ -1,0 +1,71 @@
+"""The matches that ripgrep prints, taken from its output as it comes, until there are enough."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+# Ripgrep tells about binary files between its records, in a line that has no NUL behind the path.
+_REMARK = re.compile(rb"([^\0]*?): (?:WARNING: stopped searching b|b)inary file [^\0\n]*byte around offset \d+\)\n")
+
+
+class Hits(Struct):
+    """Takes records `path NUL number :|- text` of files that are wanted, until the limits are reached."""
+
+    limit: int
+    width: int
+    most_characters: int
+    wanted: Callable[[str], bool] | None = None
+    lines: list[str] = field(default_factory=list)
+    stopped_in: list[str] = field(default_factory=list)
+    matches: int = 0
+    size: int = 0
+    cut: bool = False
+    limited: bool = False
+    _raw: bytes = b""
+    _path: str = ""
+    _skipped: bool = False
+
+    def take(self, buffer: bytearray) -> bool:
+        """Take every complete record off the buffer; true once there is enough."""
+        while True:
+            nul = buffer.find(0)
+            newline = buffer.find(b"\n")
+            if newline >= 0 and not 0 <= nul < newline and (remark := _REMARK.match(buffer)):
+                self._enter(remark.group(1))
+                if not self._skipped:
+                    self.stopped_in.append(self._path)
+                del buffer[: remark.end()]
+                continue
+            end = buffer.find(b"\n", nul)
+            if nul < 0 or end < 0:
+                return False
+            self._enter(bytes(buffer[:nul]))
+            if not self._skipped and self._add(bytes(buffer[nul + 1 : end])):
+                return True
+            del buffer[: end + 1]
+
+    def _enter(self, raw: bytes) -> None:
+        if raw != self._raw:
+            self._raw = raw
+            self._path = raw.decode("utf-8", "replace").removeprefix("./")
+            self._skipped = self.wanted is not None and not self.wanted(self._path)
+
+    def _add(self, record: bytes) -> bool:
+        digits = len(record) - len(record.lstrip(b"0123456789"))
+        number, mark = record[:digits].decode(), record[digits : digits + 1].decode()
+        text = record[digits + 1 :].decode("utf-8", "replace").rstrip("\r").replace("\0", "\ufffd")
+        if mark == ":":
+            if self.matches == self.limit:
+                self.limited = True
+                return True
+            self.matches += 1
+        if len(text) > self.width:
+            text = f"{text[: self.width]}... [truncated]"
+            self.cut = True
+        line = f"{self._path}{mark}{number}{mark} {text}"
+        self.lines.append(line)
+        self.size += len(line)
+        return self.size > self.most_characters

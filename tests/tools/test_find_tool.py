@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fakes.project_tree import make_project
+from fakes.tool_runs import call, failure, text
+from pigeon.system import processes
+from pigeon.tools.find import FindTool
+from pigeon.tools.unlisted import unlisted
+from pigeon.wire.base import ABSENT
+
+
+@pytest.fixture(autouse=True)
+async def nothing_left() -> AsyncIterator[None]:
+    yield
+    assert await processes.kill_everything()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path)
+
+
+@pytest.fixture
+def find(project: Path) -> FindTool:
+    return FindTool(str(project))
+
+
+async def test_files_are_found_by_name(find: FindTool) -> None:
+    outcome = await call(find, pattern="*.py")
+    assert outcome.content[0].text.split("\n") == [".hidden/x.py", "src/a.py", "src/deep/b.py"]
+    assert outcome.details is ABSENT
+
+
+async def test_directories_are_found_too(find: FindTool) -> None:
+    assert await text(find, pattern="deep") == "src/deep/"
+    assert await text(find, pattern="src/**") == "src/a.py\nsrc/deep/\nsrc/deep/b.py\nsrc/deep/c.ts"
+
+
+async def test_patterns_with_a_slash_match_the_path(find: FindTool, project: Path) -> None:
+    assert await text(find, pattern="deep/*.ts") == "src/deep/c.ts"
+    assert await text(find, pattern="**/*.md") == "README.md"
+    assert await text(find, pattern=f"{project}/src/*.py") == "src/a.py"
+
+
+async def test_what_gitignore_names_is_not_found(find: FindTool) -> None:
+    assert await text(find, pattern="out.py") == "No files found matching pattern"
+    assert await text(find, pattern="*.log") == "No files found matching pattern"
+
+
+async def test_links_and_empty_directories_are_found(find: FindTool, project: Path) -> None:
+    (project / "CLAUDE.md").symlink_to("README.md")
+    (project / "src/dangling.md").symlink_to("nowhere")
+    (project / "src/folder-link").symlink_to("deep")
+    (project / "src/empty/inner").mkdir(parents=True)
+    (project / "logs").mkdir()
+    (project / "logs/only.log").write_text("ignored")
+    os.mkfifo(project / "pipe")
+    assert await text(find, pattern="*.md") == "CLAUDE.md\nREADME.md\nsrc/dangling.md"
+    assert await text(find, pattern="{inner,empty,logs,pipe,folder-link}") == (
+        "logs/\npipe\nsrc/empty/\nsrc/empty/inner/\nsrc/folder-link"
+    )
+    assert await text(find, pattern="src/*") == ("src/a.py\nsrc/dangling.md\nsrc/deep/\nsrc/empty/\nsrc/folder-link")
+
+
+async def test_links_and_empty_directories_that_are_ignored_are_not_found(find: FindTool, project: Path) -> None:
+    (project / "link.log").symlink_to("README.md")
+    (project / "build/link").symlink_to("out.py")
+    (project / "src/build").mkdir()
+    (project / ".git/empty").mkdir()
+    (project / "src/.ignore").write_text("deep/link\n")
+    (project / "src/deep/link").symlink_to("b.py")
+    assert await text(find, pattern="{link*,build,empty,.git}") == "No files found matching pattern"
+
+
+async def test_links_in_a_circle_are_listed_and_not_followed(find: FindTool, project: Path) -> None:
+    (project / "src/up").symlink_to("..")
+    (project / "src/self").symlink_to("self")
+    (project / "src/deep/here").symlink_to(".")
+    assert await text(find, pattern="{up,self,here}") == "src/deep/here\nsrc/self\nsrc/up"
+
+
+async def test_links_count_for_the_limit(find: FindTool, project: Path) -> None:
+    (project / "a.md").symlink_to("README.md")
+    outcome = await call(find, pattern="*.md", limit=1)
+    assert outcome.details == {"resultLimitReached": 1}
+    assert await text(find, pattern="*.md", limit=2) == "README.md\na.md"
+
+
+async def test_names_that_are_no_text_are_found_with_what_is_below(find: FindTool, project: Path) -> None:
+    odd = os.fsencode(project) + b"/caf\xe9"
+    os.mkdir(odd)
+    os.symlink(b"x", odd + b"/link")
+    os.close(os.open(odd + b"/file", os.O_CREAT | os.O_WRONLY))
+    assert await text(find, pattern="caf*/**") == "caf\ufffd/file\ncaf\ufffd/link"
+
+
+async def test_an_aborted_or_endless_look_for_links_ends(project: Path) -> None:
+    outcome = await text(FindTool(str(project), time_box=0.0), pattern="*")
+    assert outcome.endswith("[Search stopped after 0 seconds. Search a smaller directory for all results]")
+    assert list(unlisted(str(project), set(), lambda _: True, lambda: True)) == []
+
+
+async def test_another_directory_can_be_searched(find: FindTool, project: Path) -> None:
+    assert await text(find, pattern="*.ts", path="src") == "deep/c.ts"
+    assert (await failure(find, pattern="*", path="gone")).text == f"Path not found: {project}/gone"
+    assert (await failure(find, pattern="*", path="README.md")).text == f"Not a directory: {project}/README.md"
+
+
+async def test_the_number_of_results_is_limited(find: FindTool) -> None:
+    outcome = await call(find, pattern="*.py", limit=1)
+    assert outcome.content[0].text == (
+        ".hidden/x.py\n\n[1 results limit reached. Use limit=2 for more, or refine pattern]"
+    )
+    assert outcome.details == {"resultLimitReached": 1}
