@@ -162,3 +162,22 @@ def test_an_aborted_compaction_says_so_with_a_null_result(start: Start, server: 
     assert ended == {"type": "auto_compaction_end", "result": None, "aborted": True, "willRetry": False}
     asked.wait_dropped()
     assert story(agent.since(mark)).count("agent_end") == 1
+
+
+@proves("compaction.silent_overflow")
+def test_a_model_that_had_no_room_to_answer_is_asked_again_after_compaction(start: Start, server: ModelServer) -> None:
+    agent = start(settings=KEEPS)
+    for message in ("one", "two"):
+        server.answers(f"answer {message}")
+        agent.run(f"{message} {LONG}")
+    window = agent.ask("get_state")["model"]["contextWindow"]
+    server.answers(stop="max_tokens", usage={"input_tokens": window, "output_tokens": 0})
+    server.answers("THE SUMMARY")
+    again = server.answers("with room")
+    mark = agent.mark()
+    agent.run("three")
+    full, last = answers(agent.since(mark))
+    assert (full["stopReason"], text_of(last)) == ("error", "with room")
+    assert "no room" in full["errorMessage"]
+    assert agent.wait_event("compaction_start", mark)["reason"] == "overflow"
+    assert context(again).endswith("three")

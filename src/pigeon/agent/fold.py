@@ -22,6 +22,8 @@ from pigeon.wire.model import Model
 from pigeon.wire.partial_json import parse_arguments
 from pigeon.wire.usage import Usage, priced, zero_usage
 
+NEARLY_ALL = 0.99
+
 
 class _Block:
     __slots__ = ("done", "kind", "opened", "parts")
@@ -112,6 +114,12 @@ class Fold:
     def metered(self, counts: Metered) -> None:
         """Take the provider's counts, with this model's prices."""
         self.usage = priced(counts.usage, self._model.cost, counts.rate)
+
+    @property
+    def filled_by_prompt(self) -> bool:
+        """True if nothing was said because the prompt has taken the whole context."""
+        usage, window = self.usage, self._model.context_window
+        return window > 0 and usage.output == 0 and usage.input + usage.cache_read >= NEARLY_ALL * window
 
     def message(self, stop: StopReason, finished: Finished | None = None, error: str | None = None) -> AssistantMessage:
         """The message as far as it is complete."""

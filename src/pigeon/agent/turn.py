@@ -77,6 +77,8 @@ class Answer:
             finished = Finished(stop="error", failure=_unexpected(error))
         if finished is None:
             finished = Finished(stop="error", failure=_truncated())
+        elif finished.stop == "length" and self._fold.filled_by_prompt:
+            finished = Finished(stop="error", failure=_no_room(), raw_stop=finished.raw_stop)
         if scope.cancelled and finished.stop == "error":
             finished = Finished(stop="aborted", failure=Failure(message=ABORT_TEXT))
         return await self._finish(finished)
@@ -149,6 +151,11 @@ async def _closed(deltas: AsyncIterator[Delta]) -> None:
 
 def _unexpected(error: Exception) -> Failure:
     return Failure(message=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+
+def _no_room() -> Failure:
+    text = "The conversation fills the model's context: there was no room for an answer"
+    return Failure(message=text, code="context_full", overflow=True)
 
 
 def _truncated() -> Failure:
