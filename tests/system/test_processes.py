@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from fakes.tool_runs import processes_with, until, zombies_of
-from pigeon.system import keepers, processes
+from pigeon.system import keeper_pool, processes
 from pigeon.system.direct import start_direct
-from pigeon.system.nursery import children_of
+from pigeon.system.nursery import scanned_children
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="keepers are for Linux")
 SHELL = "/bin/bash"
@@ -58,6 +58,11 @@ async def started_tree(marker: str) -> processes.Process:
     return process
 
 
+def helpers() -> list[int]:
+    """Our own children: commands are never among them."""
+    return scanned_children()(os.getpid())
+
+
 def agent_process(program: str, argument: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", program, argument], stdout=subprocess.PIPE)
 
@@ -87,6 +92,30 @@ async def test_directory_and_environment_are_what_was_asked_for(tmp_path: Path) 
     place.mkdir()
     code, output = await run('pwd; echo "$ODD"', str(place), {"PATH": os.environ["PATH"], "ODD": "ü\udcfe"})
     assert (code, output) == (0, os.fsencode(place) + b"\n\xc3\xbc\xfe\n")
+
+
+async def test_an_environment_that_changed_is_seen_by_the_next_command() -> None:
+    for value in ("one", "one", "two", "one"):
+        assert (await run('echo "$ODD"', env={"ODD": value}))[1] == f"{value}\n".encode()
+    env = {"ODD": "three"}
+    assert (await run('echo "$ODD"', env=env))[1] == b"three\n"
+    env["ODD"] = "four"
+    assert (await run('echo "$ODD"', env=env))[1] == b"four\n"
+
+
+async def test_a_large_environment_arrives_whole() -> None:
+    env = {f"V{number}": f"{number}" * 100_000 for number in range(8)}
+    code, output = await run('echo "${#V0} ${#V7}"; [[ $V3 == *333 ]]', env=env)
+    assert (code, output) == (0, b"100000 100000\n")
+
+
+async def test_more_output_than_a_pipe_holds_arrives_whole() -> None:
+    code, output = await run("head -c 3000000 /dev/zero; echo end")
+    assert (code, len(output), output[-4:]) == (0, 3_000_004, b"end\n")
+
+
+async def test_a_command_that_closed_its_output_is_waited_for() -> None:
+    assert await run("exec >&- 2>&-; sleep 0.05; exit 4") == (4, b"")
 
 
 @linux
@@ -136,6 +165,43 @@ async def test_reading_gives_up_when_its_time_is_over() -> None:
 
 
 @linux
+async def test_a_command_that_is_killed_before_it_began_never_runs(tmp_path: Path) -> None:
+    processes_at_once = [
+        await processes.start([SHELL, "-c", f"echo > {tmp_path}/{number}"], cwd="/", env=dict(os.environ))
+        for number in range(3)
+    ]
+    for process in processes_at_once:
+        process.kill()
+        assert await process.read() == b""
+        assert await process.wait() == 137
+        assert await process.gone(0)
+        process.close()
+    assert await run("ls", cwd=str(tmp_path)) == (0, b"")
+
+
+@linux
+async def test_commands_that_wait_for_a_helper_that_dies_get_another() -> None:
+    first = asyncio.gather(*(run(f"echo {number}") for number in range(5)))
+    await asyncio.sleep(0)
+    (helper,) = helpers()
+    os.kill(helper, signal.SIGKILL)
+    assert await first == [(0, f"{number}\n".encode()) for number in range(5)]
+
+
+@linux
+async def test_a_helper_that_cannot_run_here_is_told_and_then_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper_pool, "_BOOT", "raise SystemExit(1)")
+    monkeypatch.setattr(keeper_pool, "_unable", False)
+    process = await processes.start([SHELL, "-c", "true"], cwd="/", env={})
+    assert await process.read() == b""
+    with pytest.raises(BlockingIOError):
+        await process.wait()
+    process.close()
+    assert await run("echo direct") == (0, b"direct\n")
+    assert helpers() == []
+
+
+@linux
 async def test_killing_takes_everything_along(marker: str) -> None:
     process = await started_tree(marker)
     process.kill()
@@ -165,17 +231,23 @@ async def test_killing_everything_leaves_nothing_and_no_zombies(marker: str) -> 
     assert await processes.kill_everything(2)
     assert processes_with(marker) == []
     assert zombies_of(os.getpid()) == []
-    assert keepers.children_left() == []
+    assert helpers() == []
     process.close()
 
 
 @linux
-async def test_it_can_be_done_without_an_event_loop(marker: str) -> None:
-    process = await started_tree(marker)
-    assert processes.kill_everything_now(2)
-    assert processes_with(marker) == []
-    assert await process.wait() == 137
-    process.close()
+def test_a_program_that_just_ends_has_killed_everything_by_then(marker: str) -> None:
+    program = (
+        "import asyncio, os, sys\n"
+        "from pigeon.system import processes\n"
+        "async def main():\n"
+        "    p = await processes.start(['/bin/bash', '-c', sys.argv[1]], cwd='/', env=dict(os.environ))\n"
+        "    await p.read()\n"
+        "asyncio.run(main())\n"
+    )
+    with agent_process(program, tree(marker)) as agent:
+        assert agent.wait(10) == 0
+        assert processes_with(marker) == []
 
 
 @linux
@@ -184,7 +256,7 @@ async def test_after_a_kill_no_helper_stays_behind(marker: str) -> None:
     process.kill()
     assert await process.gone(2)
     process.close()
-    assert await asyncio.to_thread(until, lambda: keepers.children_left() == [], 2)
+    assert await asyncio.to_thread(until, lambda: helpers() == [], 2)
 
 
 @linux
@@ -198,7 +270,7 @@ async def test_orphans_are_reaped_while_the_command_runs() -> None:
 @linux
 async def test_commands_work_again_after_the_helper_was_killed(marker: str) -> None:
     process = await started_tree(marker)
-    for pid in keepers.children_left():
+    for pid in helpers():
         os.kill(pid, signal.SIGKILL)
     assert (await run("echo again"))[1] == b"again\n"
     process.kill()
@@ -236,8 +308,8 @@ async def test_many_commands_at_once() -> None:
 @linux
 async def test_few_helpers_wait_after_many_commands() -> None:
     await asyncio.gather(*(run("true") for _ in range(20)))
-    (nursery,) = keepers.children_left()
-    assert await asyncio.to_thread(until, lambda: len(children_of(nursery)) <= 5)
+    (nursery,) = helpers()
+    assert await asyncio.to_thread(until, lambda: 1 <= len(scanned_children()(nursery)) <= 5)
 
 
 async def test_systems_without_keepers_run_commands_too(marker: str) -> None:

@@ -1,18 +1,22 @@
 """The program that every command is a descendant of, so that none outlives us.
 
-It is started once per process, with the first command, as `python -I -S`, and imports nothing of pigeon. It forks
-keepers and always has one free. A keeper takes one command at a time, and is the reaper of everything below it,
-whatever session or parent those processes chose. During a command it is tied to the agent by a socket, the leash: when
-the leash is pulled or torn (because the agent was killed), the keeper kills all that is below it. What the leash says:
-the agent sends one request (a length, then a marshalled `argv, cwd, env`), later any byte to have everything killed;
-the keeper answers in lines, `p<pid>`, `e<errno>` when the program could not be started, `x<exit code or minus signal>`,
-and hangs up once nothing is left. Then it is free for the next command.
+It is started once per process, with the first command, as `python -I -S`, and imports nothing of pigeon. The agent
+sends it one end of a socket, a leash, for each keeper it wants, and the nursery forks that keeper. A keeper takes one
+command after the other, and is the reaper of everything below it, whatever session or parent those processes chose.
+When the leash is pulled or torn (because the agent was killed), the keeper kills all that is below it. The nursery
+continues keepers that were stopped, kills what a dead keeper left, and, when the agent hangs up, kills all that the
+keepers do not. What the leash says, in packets: the keeper's first is `k<pid>`. The agent sends a request (a marshalled
+`argv, cwd, env` in packets `+part` and a last `=part` that carries the output; no `env` is the one before), later
+perhaps `!` to have everything killed. The keeper answers `e<errno>` when the program could not be started,
+`x<exit code or minus signal>` when it ended and left children, `g` when those are gone; `X` is both at once. After
+`e`, `g` or `X` it is free.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import marshal
 import os
@@ -23,194 +27,201 @@ import sys
 import time
 from collections.abc import Callable
 
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-GIVE_UP_AFTER = 30.0
 MSG_CMSG_CLOEXEC = 0x40000000
 FD_SIZE = 4
-AGENT_GONE = 3
-MOST_FREE = 4
-TAKEN = b"t"
-FREE = b"f"
-IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTTOU)
+LONGEST_PACKET = 32 * 1024
+GIVE_UP_AFTER = 30.0
+KEEPERS_TAKE = 0.5
+IGNORED = (
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGPIPE, signal.SIGTTOU, signal.SIGTTIN, signal.SIGTSTP),
+)
+DEFAULT_IN_COMMANDS = (*IGNORED, signal.SIGXFSZ)
 
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-class Wake:
-    """A descriptor that becomes readable when a child ends."""
-
-    def __init__(self) -> None:
-        self.read_end, self._write_end = os.pipe()
-        os.set_blocking(self.read_end, False)
-        os.set_blocking(self._write_end, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
-
-    def clear(self) -> None:
-        """Forget what woke us."""
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self.read_end, 512):
-                pass
-
-    def close(self) -> None:
-        """Give it back before a fork makes its own."""
-        signal.set_wakeup_fd(-1)
-        os.close(self.read_end)
-        os.close(self._write_end)
-
-
-class Office:
-    """Where keepers wait: a few seats, and a pipe that tells the nursery who is free."""
-
-    def __init__(self, control: socket.socket, news: int, seats: int, give_seat: int) -> None:
-        self.control = control
-        self._news = news
-        self._seats = seats
-        self._give_seat = give_seat
-
-    def sit(self, again: bool = False) -> bool:
-        """Wait for work if a seat is free; the nursery counts those whom it forked by itself."""
-        try:
-            os.read(self._seats, 1)
-        except BlockingIOError:
-            return False
-        if again:
-            os.write(self._news, FREE)
-        return True
-
-    def stand_up(self) -> None:
-        """Go to work."""
-        os.write(self._give_seat, b"s")
-        os.write(self._news, TAKEN)
+Request = tuple[list[bytes], bytes, dict[bytes, bytes]]
 
 
 def main(control_descriptor: int) -> None:
-    """Have a keeper free at all times; leave when the agent hangs up and nothing is left."""
+    """Fork keepers; leave when the agent hangs up and nothing is left."""
     gc.disable()
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     os.set_inheritable(control_descriptor, False)
     control = socket.socket(fileno=control_descriptor)
-    news, tell_news = os.pipe()
-    seats, give_seat = os.pipe()
-    os.set_blocking(seats, False)
-    os.write(give_seat, b"s" * MOST_FREE)
-    office = Office(control, tell_news, seats, give_seat)
-    wake = Wake()
+    children = child_signals()
     poll = select.poll()
-    poll.register(news, select.POLLIN)
-    poll.register(wake.read_end, select.POLLIN)
+    poll.register(control, select.POLLIN)
+    poll.register(children, select.POLLIN)
     keepers: set[int] = set()
-    free = 0
+    strays = False
     while True:
-        if free <= 0:
-            keepers.add(fork_keeper(office, wake))
-            free += 1
-        ready = dict(poll.poll())
-        if news in ready:
-            heard = os.read(news, 4096)
-            free += heard.count(FREE) - heard.count(TAKEN)
-        if wake.read_end in ready:
-            wake.clear()
-            ended = {pid: os.waitstatus_to_exitcode(status) for pid, status in reaped() if pid in keepers}
-            keepers.difference_update(ended)
-            if AGENT_GONE in ended.values():
+        ready = dict(poll.poll(20 if strays else None))
+        if control_descriptor in ready:
+            packet, leash = received(control)
+            if not packet:
                 break
-            if any(ended.values()):
-                # A keeper was killed; what it kept is ours now. Whether it was free is unknown, so count on none.
-                kill_pass(keepers)
-                free = 0
-    kill_below(wake, keepers)
+            if leash is not None and (keeper := fork_keeper(leash, control, children)):
+                keepers.add(keeper)
+        if children in ready:
+            forget_signals(children)
+            for pid, status in changed(os.WUNTRACED)[0]:
+                if pid in keepers and os.WIFSTOPPED(status):
+                    os.kill(pid, signal.SIGCONT)
+                elif pid in keepers:
+                    keepers.remove(pid)
+                    strays = strays or status != 0
+        if strays:
+            # A keeper was killed; what it kept is ours now.
+            strays = kill_pass(os.getpid(), keepers)
+    kill_below(children, keepers)
     os._exit(0)
 
 
-def fork_keeper(office: Office, wake: Wake) -> int:
-    """The pid of a new keeper, which takes one command after the other as long as there is a seat to wait on."""
-    pid = os.fork()
-    if pid:
-        return pid
+def adopt_orphans() -> None:
+    """Become the parent of what loses its own below us; and if we are stopped when ours dies, go on."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
+
+
+def child_signals() -> int:
+    """A descriptor that is readable when a child has ended or stopped; each process that holds it sees its own."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    mask = (ctypes.c_ulong * 16)(1 << (signal.SIGCHLD - 1))
+    descriptor: int = _libc.signalfd(-1, ctypes.byref(mask), os.O_NONBLOCK | os.O_CLOEXEC)
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "signalfd")
+    return descriptor
+
+
+def forget_signals(children: int) -> None:
+    """Make that descriptor wait for the next."""
+    with contextlib.suppress(BlockingIOError):
+        os.read(children, 512)
+
+
+def fork_keeper(leash: int, control: socket.socket, children: int) -> int:
+    """The pid of a new keeper, which takes commands until its leash is torn; 0 if the system has no room for it."""
     try:
-        wake.close()
-        _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        own = Wake()
-        seated = office.sit()
-        while seated:
-            descriptors = received(office.control)
-            if descriptors is None:
-                os._exit(AGENT_GONE)
-            office.stand_up()
-            with socket.socket(fileno=descriptors[0]) as leash:
-                keep(leash, descriptors[1], own)
-                os.chdir("/")
-                seated = office.sit(again=True)
+        pid = os.fork()
+    except OSError:
+        pid = -1
+    if pid:
+        os.close(leash)
+        return max(pid, 0)
+    try:
+        control.close()
+        adopt_orphans()
+        with socket.socket(fileno=leash) as line:
+            Keeper(line, children).serve()
         os._exit(0)
     finally:
         os._exit(1)
 
 
-def received(control: socket.socket) -> tuple[int, int] | None:
-    """The leash and the output of the next command, or nothing when the agent is gone."""
-    data, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(2 * FD_SIZE), MSG_CMSG_CLOEXEC)
-    if not data or not ancillary:
-        return None
-    packed = ancillary[0][2]
-    return int.from_bytes(packed[:FD_SIZE], sys.byteorder), int.from_bytes(packed[FD_SIZE : 2 * FD_SIZE], sys.byteorder)
+def received(line: socket.socket) -> tuple[bytes, int | None]:
+    """The next packet, and the descriptor that came with it; no bytes when the agent is gone."""
+    data, ancillary, _, _ = line.recvmsg(LONGEST_PACKET, socket.CMSG_SPACE(FD_SIZE), MSG_CMSG_CLOEXEC)
+    return data, int.from_bytes(ancillary[0][2][:FD_SIZE], sys.byteorder) if ancillary else None
 
 
-def keep(leash: socket.socket, output: int, wake: Wake) -> None:
-    """Run one command and stay until everything it started is gone."""
-    request = read_request(leash)
-    try:
-        if request is None:
+class Keeper:
+    """Runs one command at a time and stays until everything that it started is gone."""
+
+    def __init__(self, leash: socket.socket, children: int) -> None:
+        self._leash = leash
+        self._children = children
+        self._poll = select.poll()
+        self._poll.register(leash, select.POLLIN)
+        self._poll.register(children, select.POLLIN)
+        self._env: dict[bytes, bytes] = {}
+        self._shell = 0
+        self._exit_code: int | None = None
+
+    def serve(self) -> None:
+        """Take commands until the agent is gone."""
+        if not self._tell(b"k%d" % os.getpid()):
             return
-        shell = start(request, output)
-    except OSError as error:
-        tell(leash, b"e%d\n" % (error.errno or 1))
-        return
-    finally:
-        os.close(output)
-    tell(leash, b"p%d\n" % shell)
+        parts = b""
+        while True:
+            packet, output = received(self._leash)
+            if not packet:
+                # The agent is gone: a nursery that was stopped has work to do.
+                with contextlib.suppress(OSError):
+                    os.kill(os.getppid(), signal.SIGCONT)
+                return
+            if packet[:1] in b"+=":
+                parts += packet[1:]
+            if packet[:1] == b"=":
+                self._keep(parts, output)
+                forget_signals(self._children)
+                os.chdir("/")
+                parts = b""
 
-    def ended(pid: int, status: int) -> None:
-        if pid == shell:
-            tell(leash, b"x%d\n" % os.waitstatus_to_exitcode(status))
-
-    poll = select.poll()
-    poll.register(leash, select.POLLIN)
-    poll.register(wake.read_end, select.POLLIN)
-    while has_children():
-        ready = dict(poll.poll())
-        if wake.read_end in ready:
-            wake.clear()
-            for pid, status in reaped():
-                ended(pid, status)
-        if leash.fileno() in ready:
-            kill_below(wake, set(), ended)
+    def _keep(self, request: bytes, output: int | None) -> None:
+        argv, cwd, env = marshal.loads(request)
+        if env is not None:
+            self._env = env
+        self._exit_code = None
+        if output is None:
+            # There was no room for a descriptor.
+            self._tell(b"e%d" % errno.EMFILE)
             return
+        try:
+            self._shell = start((argv, cwd, self._env), output)
+        except OSError as error:
+            self._tell(b"e%d" % (error.errno or 1))
+            return
+        finally:
+            os.close(output)
+        exit_told = self._wait_for_all()
+        self._tell(b"g" if exit_told else self._last_words())
+
+    def _last_words(self) -> bytes:
+        return b"g" if self._exit_code is None else b"X%d" % self._exit_code
+
+    def _wait_for_all(self) -> bool:
+        """Returns when nothing is left; true if the exit code was told meanwhile."""
+        told = False
+        while True:
+            ready = self._poll.poll()
+            if len(ready) > 1 or ready[0][0] != self._children:
+                self._leash.recv(LONGEST_PACKET)
+                kill_below(self._children, set(), self._note)
+                return told
+            left = self._look()
+            if left:
+                # Who ended while we looked is seen by the second look or by the next poll.
+                forget_signals(self._children)
+                left = self._look()
+            if not left:
+                return told
+            if self._exit_code is not None and not told:
+                told = self._tell(b"x%d" % self._exit_code)
+
+    def _look(self) -> bool:
+        ended, left = changed()
+        for pid, status in ended:
+            self._note(pid, status)
+        return left
+
+    def _note(self, pid: int, status: int) -> None:
+        if pid == self._shell:
+            self._exit_code = os.waitstatus_to_exitcode(status)
+            self._shell = 0
+
+    def _tell(self, packet: bytes) -> bool:
+        try:
+            self._leash.send(packet)
+        except OSError:
+            return False
+        return True
 
 
-def read_request(leash: socket.socket) -> tuple[list[bytes], bytes, dict[bytes, bytes]] | None:
-    """What to run; nothing if the agent went away meanwhile."""
-    head = _exactly(leash, 4)
-    body = _exactly(leash, int.from_bytes(head, "big")) if head else None
-    if body is None:
-        return None
-    argv, cwd, env = marshal.loads(body)
-    return argv, cwd, env
-
-
-def _exactly(leash: socket.socket, size: int) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < size:
-        part = leash.recv(size - len(parts))
-        if not part:
-            return None
-        parts += part
-    return bytes(parts)
-
-
-def start(request: tuple[list[bytes], bytes, dict[bytes, bytes]], output: int) -> int:
+def start(request: Request, output: int) -> int:
     """Run it in a session of its own, with only descriptors 0, 1 and 2; `OSError` if that fails."""
     argv, cwd, env = request
     os.chdir(cwd)
@@ -218,80 +229,74 @@ def start(request: tuple[list[bytes], bytes, dict[bytes, bytes]], output: int) -
         argv[0],
         argv,
         env,
-        file_actions=[
+        file_actions=(
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, output, 1),
             (os.POSIX_SPAWN_DUP2, output, 2),
-        ],
+        ),
         setsid=True,
-        setsigdef=(*IGNORED, signal.SIGXFSZ),
+        setsigmask=(),
+        setsigdef=DEFAULT_IN_COMMANDS,
     )
 
 
-def tell(leash: socket.socket, line: bytes) -> None:
-    """Say it, if anybody still listens."""
-    with contextlib.suppress(OSError):
-        leash.sendall(line)
+def changed(also: int = 0) -> tuple[list[tuple[int, int]], bool]:
+    """The children that have ended, taken off the process table, and whether others are left."""
+    found: list[tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG | also)
+        except ChildProcessError:
+            return found, False
+        if pid == 0:
+            return found, True
+        found.append((pid, status))
 
 
-def reaped() -> list[tuple[int, int]]:
-    """The children that have ended, taken off the process table."""
-    ended: list[tuple[int, int]] = []
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                break
-            ended.append((pid, status))
-    return ended
-
-
-def has_children() -> bool:
-    """True while a child is left, alive or not yet reaped."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
-
-
-def kill_below(wake: Wake, spared: set[int], on_end: Callable[[int, int], None] | None = None) -> None:
-    """Kill every descendant until none is left; the spared children end by themselves and are waited for."""
-    deadline = time.monotonic() + GIVE_UP_AFTER
+def kill_below(children: int, keepers: set[int], on_end: Callable[[int, int], None] | None = None) -> None:
+    """Kill every descendant until none is left; keepers among them have a moment to do their part themselves."""
+    began = time.monotonic()
     pause = 5
     poll = select.poll()
-    poll.register(wake.read_end, select.POLLIN)
-    while has_children():
-        kill_pass(spared)
-        poll.poll(pause)
-        wake.clear()
-        for pid, status in reaped():
-            spared.discard(pid)
+    poll.register(children, select.POLLIN)
+    while True:
+        ended, left = changed()
+        for pid, status in ended:
+            keepers.discard(pid)
             if on_end is not None:
                 on_end(pid, status)
-        pause = min(pause * 2, 100)
-        if not spared and time.monotonic() > deadline:
+        if not left or time.monotonic() - began > GIVE_UP_AFTER:
             return
+        if keepers and time.monotonic() - began > KEEPERS_TAKE:
+            keepers = set()
+        for keeper in keepers:
+            os.kill(keeper, signal.SIGCONT)
+        kill_pass(os.getpid(), keepers)
+        poll.poll(pause)
+        forget_signals(children)
+        pause = min(pause * 2, 100)
 
 
-def kill_pass(spared: set[int]) -> None:
-    """Kill what is below us right now, without the spared children and what is below them."""
-    for pid in descendants(os.getpid(), spared):
+def kill_pass(root: int, spared: set[int]) -> bool:
+    """Kill what is below `root` right now, but not the spared children and what is below them; false if nothing is."""
+    found = descendants(root, spared)
+    for pid in found:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
+    return bool(found)
 
 
 def descendants(root: int, spared: set[int]) -> list[int]:
     """Everything below `root`, without the spared children and what is below them."""
-    found: list[int] = []
+    found: dict[int, None] = {}
     frontier = [root]
     children = children_of if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else scanned_children()
     while frontier:
         for child in children(frontier.pop()):
             if child not in spared and child not in found:
-                found.append(child)
+                found[child] = None
                 frontier.append(child)
-    return found
+    return list(found)
 
 
 def children_of(pid: int) -> list[int]:

@@ -40,7 +40,7 @@ class Process(Protocol):
 async def start(argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> Process:
     """Run a program (an absolute path and its arguments) in `cwd` with exactly `env`."""
     if sys.platform.startswith("linux"):
-        from pigeon.system.keepers import start_kept
+        from pigeon.system.kept_process import start_kept
 
         kept = start_kept(argv, cwd, env)
         if kept is not None:
@@ -51,28 +51,19 @@ async def start(argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> Pro
 
 
 def warm_up() -> None:
-    """Prepare for a first command that is soon to come, so that it need not wait."""
+    """Prepare for a first command that is soon to come, so that it need not wait; in a running event loop."""
     if sys.platform.startswith("linux"):
-        from pigeon.system.keepers import open_nursery
+        from pigeon.system.keeper_pool import open_nursery
 
-        open_nursery()
+        if (nursery := open_nursery()) is not None:
+            nursery.stock()
 
 
 async def kill_everything(timeout: float = 2.0) -> bool:
     """Kill every command and all that was left running in the background; true if nothing is left."""
     done = True
-    if keepers := sys.modules.get("pigeon.system.keepers"):
-        done = await keepers.kill_kept(timeout)
+    if pool := sys.modules.get("pigeon.system.keeper_pool"):
+        done = await pool.kill_kept(timeout)
     if direct := sys.modules.get("pigeon.system.direct"):
         done = await direct.kill_direct(timeout) and done
-    return done
-
-
-def kill_everything_now(timeout: float = 1.0) -> bool:
-    """The same for a moment without an event loop: returns when nothing is left, or the time is over."""
-    done = True
-    if keepers := sys.modules.get("pigeon.system.keepers"):
-        done = keepers.kill_kept_now(timeout)
-    if direct := sys.modules.get("pigeon.system.direct"):
-        direct.kill_direct_now()
     return done
