@@ -88,7 +88,21 @@ def test_what_is_known_is_extended_to_the_same_as_anew(story: list[Any]) -> None
             assert [line.id for line in current.shown.lines] == [line.id for line in anew.lines]
         if number % 2:
             assert current.context == anew.messages()
+        if number % 5 == 0:
+            assert current.said == model_messages(anew.messages())
     assert current.context == context_of(journal.branch)
+    assert current.said == model_messages(current.context)
+
+
+def test_what_was_said_is_the_very_same_each_time() -> None:
+    journal = empty()
+    current = Current(journal)
+    take(journal, ("bash", "ls"))
+    take(journal, ("user", "hello"))
+    first = current.said
+    take(journal, ("answer", "hi", [], "stop"))
+    assert all(one is other for one, other in zip(first, current.said, strict=False))
+    assert len(current.said) == len(first) + 1
 
 
 @settings(max_examples=50)

@@ -22,11 +22,11 @@ Convert = Callable[[list[ModelMessage], int], list[dict[str, Any]]]
 
 
 class _Chunk:
-    """Messages, how many there were after the handover, what they became, and the call ids used for them."""
+    """How many messages, how many of them after the handover, how many items, and the call ids used for them."""
 
     __slots__ = ("call_ids", "items", "messages", "told")
 
-    def __init__(self, messages: list[ModelMessage], told: int, items: list[Raw], call_ids: list[str]) -> None:
+    def __init__(self, messages: int, told: int, items: int, call_ids: list[str]) -> None:
         self.messages = messages
         self.told = told
         self.items = items
@@ -38,55 +38,64 @@ class Replay:
 
     def __init__(self) -> None:
         self._model: Model | None = None
-        self._chunks: list[_Chunk] = []
-        self._ids = CallIds(str)
+        self._forget_all(str)
 
     def items(self, request: ModelRequest, normalise: Normalise, convert: Convert) -> list[Any]:
         """What the API gets; the last chunk as objects that may still be changed, all before it as finished JSON."""
         if request.model is not self._model:
-            self._model, self._chunks, self._ids = request.model, [], CallIds(normalise)
+            self._model = request.model
+            self._forget_all(normalise)
         messages = request.messages
-        at = self._kept(messages)
-        out: list[Any] = [item for chunk in self._chunks for item in chunk.items]
-        told = sum(chunk.told for chunk in self._chunks)
+        self._forget_what_changed(messages)
+        at = len(self._known)
+        last: list[Any] = []
         while at < len(messages):
             end = _chunk_end(messages, at)
-            chunk = messages[at:end]
-            finished: list[Raw] | None = None
-            try:
-                handed = handed_over(chunk, request.model, self._ids)
-                items = convert(handed, told)
-                if end < len(messages):
-                    finished = [Raw(encoded(item)) for item in items]
-            finally:
-                used = self._ids.taken()
-                if finished is None:
-                    self._ids.give_back(used)
-            if finished is not None:
-                self._chunks.append(_Chunk(chunk, len(handed), finished, used))
-            out.extend(items if finished is None else finished)
-            told += len(handed)
+            last = self._converted(messages[at:end], request.model, convert, is_last=end == len(messages))
             at = end
-        return out
+        return [*self._items, *last]
 
-    def _kept(self, messages: list[ModelMessage]) -> int:
-        """Let go of chunks that are no longer how the conversation begins; where the rest begins."""
-        at = kept = 0
-        for chunk in self._chunks:
-            end = at + len(chunk.messages)
-            # One more must follow: the last chunk may still grow, or be marked.
-            if end >= len(messages) or not all(map(operator.is_, chunk.messages, messages[at:end])):
-                break
-            at = end
-            kept += 1
-        # A chunk ends where the next one begins, which it may no longer do.
-        if kept and not speaks(messages[at]):
-            kept -= 1
-            at -= len(self._chunks[kept].messages)
-        for chunk in self._chunks[kept:]:
+    def _converted(
+        self, messages: list[ModelMessage], model: Model, convert: Convert, is_last: bool
+    ) -> list[dict[str, Any]]:
+        """What a chunk becomes; remembered unless it is the last, which may still grow, or be marked."""
+        finished: list[Raw] | None = None
+        try:
+            handed = handed_over(messages, model, self._ids)
+            items = convert(handed, self._told)
+            if not is_last:
+                finished = [Raw(encoded(item)) for item in items]
+        finally:
+            used = self._ids.taken()
+            if finished is None:
+                self._ids.give_back(used)
+        if finished is not None:
+            self._chunks.append(_Chunk(len(messages), len(handed), len(finished), used))
+            self._known += messages
+            self._items += finished
+            self._told += len(handed)
+        return items
+
+    def _forget_all(self, normalise: Normalise) -> None:
+        self._chunks: list[_Chunk] = []
+        self._known: list[ModelMessage] = []
+        self._items: list[Raw] = []
+        self._told = 0
+        self._ids = CallIds(normalise)
+
+    def _forget_what_changed(self, messages: list[ModelMessage]) -> None:
+        """Let go of chunks that are no longer how the conversation begins, or that would no longer end there."""
+        known = self._known
+        same = len(known)
+        if len(messages) <= same or not all(map(operator.is_, known, messages)):
+            pairs = enumerate(zip(known, messages, strict=False))
+            same = next((at for at, (one, other) in pairs if one is not other), min(same, len(messages)))
+        while self._chunks and not (len(known) <= same and len(known) < len(messages) and speaks(messages[len(known)])):
+            chunk = self._chunks.pop()
+            del known[len(known) - chunk.messages :]
+            del self._items[len(self._items) - chunk.items :]
+            self._told -= chunk.told
             self._ids.give_back(chunk.call_ids)
-        del self._chunks[kept:]
-        return at
 
 
 def conversation(request: ModelRequest, replay: Replay | None, normalise: Normalise, convert: Convert) -> list[Any]:

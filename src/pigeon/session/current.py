@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pigeon.session.context import Shown, shown_of, speaks
+from pigeon.session.context import Shown, model_messages, shown_of, speaks
 from pigeon.session.journal import Journal
 from pigeon.wire.entries import CustomMessageEntry
 from pigeon.wire.events import MessageEnd, Outbound
+from pigeon.wire.inference import ModelMessage
 from pigeon.wire.messages import CustomMessage, Message
 
 _CHANGES_WHAT_WAS = ("compaction", "context_edit")
@@ -23,6 +24,7 @@ class Current:
         self._shown = Shown([], {})
         self._parsed = 0
         self._context: list[Message] = []
+        self._said: list[ModelMessage] = []
         self._known: tuple[Journal | None, tuple[int, int], int] = (None, (0, 0), 0)
 
     @property
@@ -39,7 +41,7 @@ class Current:
             return self._shown
         fresh = branch[length:] if of is journal and version[1] == journal.version[1] else None
         if fresh is None or any(line.type in _CHANGES_WHAT_WAS for line in fresh):
-            self._shown, self._context, self._parsed = shown_of(branch), [], 0
+            self._shown, self._context, self._said, self._parsed = shown_of(branch), [], [], 0
         else:
             self._shown.lines.extend(line for line in fresh if speaks(line))
         self._known = (journal, journal.version, len(branch))
@@ -49,9 +51,18 @@ class Current:
     def context(self) -> list[Message]:
         """The messages that the model would see now; do not change the list."""
         shown = self.shown
-        self._context.extend(shown.messages(self._parsed))
-        self._parsed = len(shown.lines)
+        if self._parsed < len(shown.lines):
+            fresh = shown.messages(self._parsed)
+            self._context.extend(fresh)
+            self._said.extend(model_messages(fresh))
+            self._parsed = len(shown.lines)
         return self._context
+
+    @property
+    def said(self) -> list[ModelMessage]:
+        """The same in the roles that models know: the very same objects each time, so that others can tell."""
+        _ = self.context
+        return list(self._said)
 
     def turn_to(self, journal: Journal) -> None:
         """Let go of one journal and take another."""

@@ -131,7 +131,8 @@ class Work:
 
     async def _request(self) -> ModelRequest:
         context = self._current.context
-        messages = model_messages(await self.conduct.unless_stopped(self._parts.hooks.context(context), context))
+        given = await self.conduct.unless_stopped(self._parts.hooks.context(context), context)
+        messages = self._current.said if given is context else model_messages(given)
         return ModelRequest(
             model=self._model(),
             system_prompt=self.conduct.prompt_of_run or self.system_prompt(),
