@@ -40,6 +40,11 @@ def version(program: list[str], desk: Desk) -> str:
     return done.stdout
 
 
+def list_models(desk: Desk) -> subprocess.CompletedProcess[str]:
+    command = [*called(desk, "pigeon"), "--list-models"]
+    return subprocess.run(command, env=desk.environment(), capture_output=True, text=True, timeout=20, check=True)
+
+
 @proves("dialect.by_name", "dialect.by_env", "dialect.by_flag", dialects=("pi", "omp", "xcsh"))
 @pytest.mark.parametrize(
     ("name", "args", "env", "spoken"),
@@ -105,14 +110,7 @@ def test_no_flag_of_the_family_is_refused_or_complained_about(desk: Desk, server
             assert agent.ask("get_state")["sessionId"], client
         assert agent.stderr == "", client
         assert not [record for record in agent.records if record["type"] != "response"], client
-    listed = subprocess.run(
-        [*called(desk, "pigeon"), "--list-models"],
-        env=desk.environment(),
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=True,
-    )
+    listed = list_models(desk)
     assert "fake-1" in listed.stdout
 
 
@@ -120,14 +118,7 @@ def test_no_flag_of_the_family_is_refused_or_complained_about(desk: Desk, server
 def test_the_list_of_models_says_what_is_wrong_with_the_file(desk: Desk) -> None:
     desk.configure()
     (desk.agent / "models.json").write_text("{broken")
-    listed = subprocess.run(
-        [*called(desk, "pigeon"), "--list-models"],
-        env=desk.environment(),
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=True,
-    )
+    listed = list_models(desk)
     assert "models.json" in listed.stderr
 
 

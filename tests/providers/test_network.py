@@ -13,7 +13,7 @@ from typing import Any
 import httpcore2
 import pytest
 
-from fakes.bare_server import BareServer, reply, whole
+from fakes.bare_server import BareServer, Peer, reply, whole
 from pigeon.providers import network
 from pigeon.providers.errors import from_exception
 from pigeon.providers.http import Http, Incoming, Outgoing
@@ -47,6 +47,16 @@ async def server() -> AsyncIterator[BareServer]:
 
 def asking(http: Http, server: BareServer, body: bytes = b"{}") -> asyncio.Task[Incoming]:
     return asyncio.ensure_future(http.send(Outgoing(f"{server.url}/v1", {"x-a": "b"}, body)))
+
+
+async def served(http: Http, server: BareServer, body: bytes) -> Peer:
+    """The server's end of a new connection, on which one request was answered."""
+    task = asking(http, server)
+    peer = await server.accept()
+    await peer.request()
+    await peer.send(reply(body))
+    assert await whole(await task) == body
+    return peer
 
 
 async def several_turns() -> None:
@@ -100,37 +110,21 @@ async def test_two_requests_in_a_row_use_one_connection(http: Http, server: Bare
 async def test_a_connection_that_was_closed_while_idle_is_not_used_again(
     http: Http, server: BareServer, reset: bool
 ) -> None:
-    task = asking(http, server)
-    peer = await server.accept()
-    await peer.request()
-    await peer.send(reply(b"one"))
-    assert await whole(await task) == b"one"
+    peer = await served(http, server, b"one")
     # The event loop has not seen it yet when the next request is sent.
     peer.close(reset=reset)
-    task = asking(http, server)
-    peer = await server.accept()
-    await peer.request()
-    await peer.send(reply(b"two"))
-    assert await whole(await task) == b"two"
+    peer = await served(http, server, b"two")
     # This time it has.
     peer.close(reset=reset)
     await several_turns()
-    task = asking(http, server)
-    peer = await server.accept()
-    await peer.request()
-    await peer.send(reply(b"three"))
-    assert await whole(await task) == b"three"
+    peer = await served(http, server, b"three")
 
 
 @pytest.mark.parametrize("reset", [False, True])
 async def test_a_request_that_met_a_closing_connection_is_sent_again_on_a_new_one(
     http: Http, server: BareServer, reset: bool
 ) -> None:
-    task = asking(http, server)
-    peer = await server.accept()
-    await peer.request()
-    await peer.send(reply(b"one"))
-    assert await whole(await task) == b"one"
+    peer = await served(http, server, b"one")
     task = asking(http, server)
     await peer.request()
     peer.close(reset=reset)
@@ -151,11 +145,7 @@ async def test_a_new_connection_that_is_closed_is_an_error(http: Http, server: B
 
 
 async def test_an_answer_that_has_begun_is_not_asked_for_again(http: Http, server: BareServer) -> None:
-    task = asking(http, server)
-    peer = await server.accept()
-    await peer.request()
-    await peer.send(reply(b"one"))
-    assert await whole(await task) == b"one"
+    peer = await served(http, server, b"one")
     task = asking(http, server)
     await peer.request()
     await peer.send(b"HTTP/1.1 ")
@@ -166,18 +156,10 @@ async def test_an_answer_that_has_begun_is_not_asked_for_again(http: Http, serve
 
 
 async def test_a_connection_on_which_something_came_unasked_is_not_used_again(http: Http, server: BareServer) -> None:
-    task = asking(http, server)
-    peer = await server.accept()
-    await peer.request()
-    await peer.send(reply(b"one"))
-    assert await whole(await task) == b"one"
+    peer = await served(http, server, b"one")
     await peer.send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
     await several_turns()
-    task = asking(http, server)
-    peer = await server.accept()
-    await peer.request()
-    await peer.send(reply(b"two"))
-    assert await whole(await task) == b"two"
+    peer = await served(http, server, b"two")
 
 
 @pytest.mark.parametrize("reads_first", [True, False])
@@ -203,11 +185,7 @@ async def test_a_connection_that_still_owes_a_part_of_its_request_is_not_used_ag
     peer = await server.accept()
     await peer.send(reply(b"too much", status=413))
     assert await whole(await task) == b"too much"
-    task = asking(http, server)
-    peer = await server.accept()
-    await peer.request()
-    await peer.send(reply(b"two"))
-    assert await whole(await task) == b"two"
+    peer = await served(http, server, b"two")
 
 
 async def test_a_big_body_arrives_whole_at_a_server_that_reads_late(http: Http, server: BareServer) -> None:
