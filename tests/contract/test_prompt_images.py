@@ -165,3 +165,21 @@ def test_an_empty_prompt_is_a_request_with_a_message(agent: RpcProcess, server: 
     agent.run(" ")
     assert [message["role"] for message in first.request["messages"]] == ["user"]
     assert [message["role"] for message in second.request["messages"]] == ["user", "assistant", "user"]
+
+
+@proves("tool_result.images_fit")
+def test_a_large_image_of_a_host_tool_is_scaled_and_odd_bytes_are_kept(agent: RpcProcess, server: ModelServer) -> None:
+    tool = {"name": "camera", "label": "Camera", "description": "Takes a picture", "parameters": {"type": "object"}}
+    agent.ask("set_host_tools", tools=[tool])
+    server.answers(Call("camera", {}, id="toolu_1"))
+    asked = server.answers("nice")
+    agent.ask("prompt", message="smile")
+    (frame,) = agent.wait_count("host_tool_call", 1)
+    result = {"content": [{"type": "text", "text": "click"}, image((4000, 1000)), FAKE]}
+    agent.send({"type": "host_tool_result", "id": frame["id"], "result": result})
+    agent.wait_end()
+    (returned,) = asked.wait_arrived()["messages"][-1]["content"]
+    words, large, odd = returned["content"]
+    assert words["text"].startswith("click\n\n[Image: original 4000x1000, displayed at 2000x500.")
+    assert size_of(large["source"]["data"]) == (2000, 500)
+    assert odd["source"]["data"] == FAKE["data"]

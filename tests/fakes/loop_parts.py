@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from fakes.model_requests import a_model, a_request
-from pigeon.agent.protocols import Spoken, Tool, ToolMode, ToolRun, Watch
+from pigeon.agent.protocols import SendableT, Spoken, Tool, ToolMode, ToolRun, Watch
 from pigeon.agent.scope import Scope
 from pigeon.wire import codec
 from pigeon.wire.content import TextContent, ToolCall, text_of
@@ -154,7 +154,7 @@ class Owner:
     def watch(self) -> Watch | None:
         return self.watches.pop(0) if self.watches else None
 
-    async def ready(self, message: Spoken) -> Spoken:
+    async def ready(self, message: SendableT) -> SendableT:
         return message
 
     async def final(self, message: Message) -> Message:

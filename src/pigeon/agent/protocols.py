@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from pigeon.agent.scope import Scope
 from pigeon.wire.base import Json
 from pigeon.wire.content import ToolCall
 from pigeon.wire.events import Outbound, StreamEvent, ToolOutcome
 from pigeon.wire.inference import Delta, Failure, ModelRequest, ToolSpec
-from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, UserMessage
+from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
 
 Publish = Callable[[Outbound], Awaitable[None]]
 ToolMode = Literal["ordered", "parallel", "sequential"]
 Spoken = UserMessage | CustomMessage
+Sendable = Spoken | ToolResultMessage
+SendableT = TypeVar("SendableT", bound=Sendable)
 
 
 class Provider(Protocol):
@@ -134,7 +136,7 @@ class Conduct(Protocol):
         """Somebody who may cut the next answer; asked once per answer."""
         ...
 
-    async def ready(self, message: Spoken) -> Spoken:
+    async def ready(self, message: SendableT) -> SendableT:
         """The message as models take it; asked right before its `message_start`."""
         ...
 

@@ -182,6 +182,7 @@ class ToolBatch:
             timestamp=self._now(),
             usage=outcome.usage,
         )
+        message = await self._conduct.ready(message)
         await self._publish(MessageStart(message=message))
         final = await self._conduct.final(message)
         message = final if isinstance(final, ToolResultMessage) else message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from pigeon.agent.protocols import Spoken, Tool, ToolMode, Watch
+from pigeon.agent.protocols import SendableT, Spoken, Tool, ToolMode, Watch
 from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
 from pigeon.session.compaction import Compaction
@@ -17,7 +17,7 @@ from pigeon.session.rules import StreamRules
 from pigeon.wire.commands import InterruptMode
 from pigeon.wire.errors import Aborted
 from pigeon.wire.inference import Failure, ModelRequest
-from pigeon.wire.messages import AssistantMessage, Message
+from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 from pigeon.wire.model import Model
 
 _T = TypeVar("_T")
@@ -73,11 +73,12 @@ class Conduct:
         """The stream rules, if there are any."""
         return self.rules.watch() if self.rules is not None else None
 
-    async def ready(self, message: Spoken) -> Spoken:
-        """Images are made so that the model takes them."""
+    async def ready(self, message: SendableT) -> SendableT:
+        """Images are made so that the model takes them; what a tool returned is kept where nobody can tell."""
         if not has_images(message):
             return message
-        return await ready_to_send(message, self._parts.pictures, self.keeps_unreadable_images, self.scope)
+        keeps = self.keeps_unreadable_images or isinstance(message, ToolResultMessage)
+        return await ready_to_send(message, self._parts.pictures, keeps, self.scope)
 
     async def final(self, message: Message) -> Message:
         """Extensions may change a message before it goes on record, unless that takes longer than the run."""

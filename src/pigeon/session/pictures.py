@@ -9,7 +9,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from pigeon.agent.protocols import Spoken
+from pigeon.agent.protocols import Sendable, SendableT
 from pigeon.agent.scope import Scope
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.errors import Aborted
@@ -67,12 +67,14 @@ class _Kept:
         self.readable = True
 
 
-def has_images(message: Spoken) -> bool:
+def has_images(message: Sendable) -> bool:
     """True if there is an image to look at."""
     return not isinstance(message.content, str) and any(isinstance(block, ImageContent) for block in message.content)
 
 
-async def ready_to_send(message: Spoken, pictures: Pictures, keeps_unreadable: bool, scope: Scope | None) -> Spoken:
+async def ready_to_send(
+    message: SendableT, pictures: Pictures, keeps_unreadable: bool, scope: Scope | None
+) -> SendableT:
     """The message with images that models take, and notes behind its text for those that were changed or left out.
 
     Data that is no image goes on as it is if `keeps_unreadable`. The very same message if there was nothing to do.
