@@ -122,6 +122,26 @@ def test_the_list_of_models_says_what_is_wrong_with_the_file(desk: Desk) -> None
     assert "models.json" in listed.stderr
 
 
+@proves("start.json_problems")
+def test_one_prompt_at_the_command_line_says_what_is_wrong_too(desk: Desk) -> None:
+    desk.configure()
+    (desk.agent / "models.json").write_text("{broken")
+    command = [*called(desk, "pigeon"), "--mode", "json", "--model", "demo", "--no-session", "--frobnicate", "hello"]
+    ran = subprocess.run(
+        command,
+        env=desk.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+        cwd=desk.work,
+    )
+    assert "models.json" in ran.stderr
+    assert "--frobnicate" in ran.stderr
+    assert "agent_end" in ran.stdout
+
+
 @proves("xcsh/start.at_file", "xcsh/start.at_file_control", dialects=("xcsh",))
 @in_each("xcsh")
 def test_file_arguments_are_refused_by_xcsh_too(start: Start, dialect: str) -> None:

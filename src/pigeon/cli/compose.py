@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -56,6 +57,15 @@ class Composed(Struct):
     warm: Callable[[], Awaitable[None]]
     leaving: Callable[[], Awaitable[None]]
     stop: Callable[[], Awaitable[None]]
+
+    def tell_problems(self, options: Options) -> None:
+        """Say on stderr what is wrong with options and files."""
+        flags = {option: option.lstrip("-").partition("=")[0] for option in options.unknown}
+        unknown = [
+            f"unknown option {option} is ignored" for option, name in flags.items() if name not in self.known_flags
+        ]
+        for problem in [*unknown, *self.problems]:
+            print(f"Warning: {problem}", file=sys.stderr)  # noqa: T201
 
 
 class Composer:

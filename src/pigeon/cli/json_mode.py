@@ -41,6 +41,8 @@ def run_json(options: Options) -> int:
 
 async def _play(options: Options, dialect: Dialect, output: int, prompts: list[str]) -> int:
     composed = await Composer(options).compose(dialect.default_interrupt_mode)
+    composed.session.work.conduct.keeps_unreadable_images = dialect.keeps_unreadable_images
+    composed.tell_problems(options)
     gc.freeze()
     gc.enable()
     shutdown = Shutdown()

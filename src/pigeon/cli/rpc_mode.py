@@ -39,17 +39,11 @@ def run_rpc(options: Options) -> int:
 async def _serve(options: Options, dialect: Dialect, descriptors: tuple[int, int], cap: int) -> int:
     composed = await Composer(options).compose(dialect.default_interrupt_mode)
     composed.session.work.conduct.keeps_unreadable_images = dialect.keeps_unreadable_images
-    unknown = [option for option in options.unknown if _flag_name(option) not in composed.known_flags]
-    for problem in [*(f"unknown option {option} is ignored" for option in unknown), *composed.problems]:
-        print(f"Warning: {problem}", file=sys.stderr)  # noqa: T201
+    composed.tell_problems(options)
     gc.freeze()
     gc.enable()
     host = Host(composed.session, dialect, descriptors, composed.drains, composed.warm, cap)
     return await host.serve(composed.started, composed.leaving, composed.stop)
-
-
-def _flag_name(option: str) -> str:
-    return option.lstrip("-").partition("=")[0]
 
 
 def _record_cap(asked: str | None) -> int:
