@@ -144,6 +144,12 @@ async def test_an_address_that_is_none_is_an_error_that_shows_it(
     assert (failure.code, failure.retryable) == ("bad_url", False)
 
 
+async def test_an_address_that_is_none_is_shown_without_its_password(client: Http) -> None:
+    with pytest.raises(InvalidURL, match=r"models\.example:port") as caught:
+        await client.send(to("http://me:word@models.example:port/v1"))
+    assert "word" not in str(caught.value)
+
+
 async def test_another_scheme_than_http_is_refused(client: Http) -> None:
     failure = await failure_of(client, to("ftp://models.example/v1"))
     assert (failure.code, failure.retryable) == ("bad_url", False)

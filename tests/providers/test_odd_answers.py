@@ -331,3 +331,23 @@ def test_deltas_without_an_item_are_told_at_once_and_once(rest: list[Event]) -> 
 def test_odd_items_at_the_end_are_left_out() -> None:
     odd: list[Any] = [None, 5, {"type": ["message"]}, {"type": "message", "content": "x"}, MESSAGE]
     assert play("responses", completed(*odd)).texts == ["", "late"]
+
+
+def test_half_a_pair_of_surrogates_in_arguments_that_come_whole_does_not_lose_the_answer() -> None:
+    block = {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "echo \ud83d"}}
+    told = play(
+        "anthropic",
+        {"type": "message_start", "message": {"id": "m"}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+        {"type": "message_stop"},
+    )
+    assert told.end.stop == "toolUse"
+    assert told.texts[0].startswith('{"command":"echo ')
+
+
+def test_done_without_a_status_is_completed() -> None:
+    item = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "hi"}]}
+    told = play("responses", {"type": "response.done", "response": {"id": "r", "output": [item]}})
+    assert (told.texts, told.end.stop) == (["hi"], "stop")

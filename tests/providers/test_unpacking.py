@@ -99,6 +99,15 @@ async def test_a_bomb_comes_in_pieces_of_bounded_size(how: str, pack: Any) -> No
     assert sum(sizes) == 20 * PIECE_BYTES
 
 
+@pytest.mark.parametrize(
+    "behind", [b"\n", b"\0" * 512, gzip.compress(b"more", mtime=0)], ids=["line", "padding", "another"]
+)
+async def test_a_long_piece_with_something_behind_its_end_comes_to_an_end(behind: bytes) -> None:
+    packed = gzip.compress(bytes(3 * PIECE_BYTES)) + behind
+    sizes = [len(piece) async for piece in unpacked(given_in([packed]), "gzip")]
+    assert sum(sizes) in (3 * PIECE_BYTES, 3 * PIECE_BYTES + len(b"more"))
+
+
 @pytest.mark.parametrize(("how", "pack"), PACKED, ids=KINDS)
 @given(body=BODIES, at=st.integers(2, 10_000))
 async def test_nothing_that_came_is_held_back(how: str, pack: Any, body: bytes, at: int) -> None:

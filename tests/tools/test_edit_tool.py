@@ -145,6 +145,14 @@ def test_look_alikes_are_found_when_nothing_is_equal() -> None:
     assert replaced("e\u0301clair\n".encode(), ("\u00e9clair", "cake")) == b"cake\n"
 
 
+@pytest.mark.parametrize("content", ["if abc:\n", "total = value_old\n"])
+def test_a_space_at_the_end_is_not_overlooked_within_a_word(content: str) -> None:
+    old = "if a " if content.startswith("if") else "total = value "
+    with pytest.raises(ToolFailed):
+        replaced(content.encode(), (old, "x "))
+    assert replaced(b"if a\n", ("if a ", "if b")) == b"if b\n"
+
+
 def test_a_match_within_a_ligature_keeps_the_other_half() -> None:
     assert replaced("\ufb01ne\n".encode(), ("ine", "INE")) == b"fINE\n"
 

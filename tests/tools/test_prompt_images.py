@@ -78,6 +78,14 @@ def test_an_ordinary_image_is_the_very_same_at_once(form: str, mime: str) -> Non
     assert picture.notes == ()
 
 
+@pytest.mark.parametrize(("form", "mime"), TAKEN[:3])
+def test_an_image_that_is_cut_off_is_not_taken_for_a_good_one(form: str, mime: str) -> None:
+    whole = encoded(form, (300, 300))
+    image = image_of(whole[: len(whole) * 2 // 3], mime)
+    assert PromptImages().at_once(image) is None
+    assert PromptImages().fitted(image).image is None
+
+
 def test_nothing_is_loaded_for_an_ordinary_image() -> None:
     data = image_of(encoded("PNG")).data
     code = (

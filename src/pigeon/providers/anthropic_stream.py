@@ -12,6 +12,7 @@ from pigeon.providers.errors import StreamBroken, code_of, from_event
 from pigeon.providers.exchange import truncated
 from pigeon.providers.reading import decoded
 from pigeon.system.ids import request_id
+from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
 from pigeon.wire.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
 from pigeon.wire.messages import StopReason
@@ -199,7 +200,7 @@ class AnthropicStream(Assembly):
             return
         if block.input and not block.grown:
             # Some servers send the arguments whole, with the start of the block.
-            out.append(BlockGrew(block.index, msgspec.json.encode(block.input).decode()))
+            out.append(BlockGrew(block.index, codec.encode(block.input).decode()))
         out.append(BlockClosed(block.index, block.signature or ABSENT, block.redacted))
 
     def _unplaced(self, index: int) -> _Open | None:

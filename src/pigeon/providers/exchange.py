@@ -116,7 +116,8 @@ class _Body:
         self._events += len(events)
         try:
             for name, data in events:
-                take(name, data, out)
+                if data:
+                    take(name, data, out)
         except StreamBroken as broken:
             self._failed = broken
         return out

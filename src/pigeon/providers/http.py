@@ -211,7 +211,10 @@ class Http:
 
 
 async def _answer(pool: httpcore2.AsyncConnectionPool, outgoing: httpcore2.Request) -> httpcore2.Response:
-    """Send, and send again where a kept connection turns out to be closed: nobody has seen the request then."""
+    """Send, and send again where a kept connection is closed without a byte of an answer.
+
+    The server may have read the request before; to ask a model twice does no harm. Every kept connection may be old.
+    """
     from pigeon.providers.network import StaleConnection
 
     tries = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 
 from pigeon.wire import codec
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent
@@ -32,11 +33,11 @@ def estimated_context(request: ModelRequest) -> int:
 
 def _last_billed(messages: list[ModelMessage]) -> int:
     """The last answer with counts that still hold: none after which older history was replaced by something newer."""
-    stamps = [message.timestamp for message in messages]
+    newest = [0, *accumulate((message.timestamp for message in messages), max)]
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         counted = isinstance(message, AssistantMessage) and _counts(message)
-        if counted and message.timestamp >= max(stamps[:index], default=0):
+        if counted and message.timestamp >= newest[index]:
             return index
     return -1
 

@@ -128,7 +128,7 @@ class ResponsesStream(Assembly):
         self._seal(response, out)
         for place in list(self._items):
             out.append(BlockClosed(self._items.pop(place).index))
-        status = response.status or self._kind.removeprefix("response.")
+        status = response.status or self._kind.removeprefix("response.").replace("done", "completed")
         self.raw_stop = status
         if status == "completed":
             return self.ended("toolUse" if "function_call" in self._kinds else "stop")

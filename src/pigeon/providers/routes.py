@@ -104,6 +104,12 @@ def _proxy_at(url: str, certificates: ssl.SSLContext | None) -> httpcore2.Proxy:
     return httpcore2.Proxy(address, auth=auth, ssl_context=certificates if secure else None)
 
 
+def _without_person(url: str) -> str:
+    """What may be shown of a URL that cannot be read: not the user and the password in it."""
+    scheme, slashes, rest = url.partition("://")
+    return f"{scheme}{slashes}{rest.rpartition('@')[2]}" if slashes else url.rpartition("@")[2]
+
+
 def address_of(url: str) -> httpcore2.URL:
     """The URL in ASCII: international names in their wire form, other letters of the path escaped."""
     from urllib.parse import quote, urlsplit
@@ -118,7 +124,7 @@ def address_of(url: str) -> httpcore2.URL:
             f"?{quote(parts.query, safe=_URL_SIGNS)}" if parts.query else ""
         )
     except ValueError as error:
-        raise InvalidURL(f"{url}: {error}") from None
+        raise InvalidURL(f"{_without_person(url)}: {error}") from None
     if not host:
-        raise InvalidURL(f"{url} names no host")
+        raise InvalidURL(f"{_without_person(url)} names no host")
     return httpcore2.URL(scheme=parts.scheme, host=host, port=port, target=target)

@@ -63,7 +63,8 @@ class _Packed:
 
     def _inflated(self, machine: zlib._Decompress, rest: bytes) -> Iterator[bytes]:
         full = False
-        while rest or full:
+        # Bytes behind the end stay in the tail for ever.
+        while (rest or full) and not machine.eof:
             try:
                 piece = machine.decompress(rest, PIECE_BYTES)
             except zlib.error as error:

@@ -61,7 +61,13 @@ class Text:
         simplified = look_alike(old)
         if not simplified.strip() or len(self.plain) > FUZZY_AT_MOST:
             return [], simplified
-        return occurrences(self._form().text, simplified), simplified
+        text = self._form().text
+        places = occurrences(text, simplified)
+        if old[-1:].isspace() and not simplified[-1:].isspace():
+            # The space at its end was left out of the comparison, but a word must still end there.
+            ends = ((at, at + len(simplified)) for at in places)
+            places = [at for at, end in ends if not text[end : end + 1].strip()]
+        return places, simplified
 
     def exact_span(self, start: int, end: int) -> Span:
         """A stretch of `plain` in the original."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pigeon.tools.images import Profile
 
 HEAD_CHARS = 128 << 10
+TAIL_CHARS = 32
+_ENDS = {"image/png": b"IEND\xaeB`\x82", "image/jpeg": b"\xff\xd9", "image/gif": b";"}
 NOT_AN_IMAGE = "[Image omitted: the data is no image that can be read.]"
 
 
@@ -56,7 +58,7 @@ class PromptImages:
             header.size[0] > profile.width or header.size[1] > profile.height or len(image.data) > profile.encoded_bytes
         ):
             return None
-        return Picture(_of_type(image, header.mime))
+        return Picture(_of_type(image, header.mime)) if _is_whole(image.data, header.mime) else None
 
     def fitted(self, image: ImageContent) -> Picture:
         """The answer for every image; decoding may take seconds, so call it in a thread."""
@@ -81,6 +83,19 @@ class PromptImages:
         from pigeon.tools.images import Profile
 
         return Profile() if self._resize() else None
+
+
+def _is_whole(data: str, mime: str) -> bool:
+    """True if the last bytes are those of a complete image; false where only decoding can tell."""
+    end = _ENDS.get(mime)
+    if end is None:
+        return True
+    text = data.rstrip("=")
+    tail = text[len(text) - len(text) % 4 - TAIL_CHARS :] if len(text) > 2 * TAIL_CHARS else text
+    try:
+        return binascii.a2b_base64(tail + "=" * (-len(tail) % 4)).endswith(end)
+    except ValueError:
+        return False
 
 
 def _of_type(image: ImageContent, mime: str) -> ImageContent:

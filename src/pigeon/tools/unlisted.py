@@ -8,6 +8,8 @@ from contextlib import suppress
 
 from pigeon.tools.ignoring import Ignored
 
+LOOK_EVERY = 256
+
 
 def unlisted(
     root: str, folders: set[str], matches: Callable[[str], bool], stopped: Callable[[], bool]
@@ -20,7 +22,9 @@ def unlisted(
     waiting = [""]
     while waiting and not stopped():
         folder = waiting.pop()
-        for entry in _entries(f"{root}/{folder}"):
+        for number, entry in enumerate(_entries(f"{root}/{folder}")):
+            if number % LOOK_EVERY == LOOK_EVERY - 1 and stopped():
+                return
             path = f"{folder}/{entry.name}" if folder else entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
             if entry.name == ".git" or (not is_folder and entry.is_file(follow_symlinks=False)):

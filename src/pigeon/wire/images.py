@@ -16,6 +16,8 @@ from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import Attachment
 
+_URL_SAFE = str.maketrans("-_", "+/")
+
 
 class ImageSource(Record, kw_only=True):
     """Where the bytes are, in the form of the forks' documents."""
@@ -83,6 +85,8 @@ def _from_data_url(url: str, where: str) -> ImageContent:
 def _checked(data: str, mime: str | Absent, where: str, field: str = "data") -> ImageContent:
     if isinstance(mime, Absent) or not mime:
         raise BadRecord(f'Missing field "{where}.mimeType" (for example "image/png")')
+    if "-" in data or "_" in data:
+        data = data.translate(_URL_SAFE)
     try:
         empty = not binascii.a2b_base64(data)
     except (binascii.Error, ValueError):
