@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -139,6 +140,45 @@ async def test_a_program_that_is_not_there_is_an_error() -> None:
 async def test_a_command_cannot_hold_a_nul() -> None:
     with pytest.raises(ValueError, match="NUL"):
         await processes.start([SHELL, "-c", "a\0b"], cwd="/", env={})
+
+
+@linux
+async def test_a_command_that_is_too_long_is_refused_at_once() -> None:
+    with pytest.raises(OSError, match=os.strerror(errno.E2BIG)):
+        await run("#" * (20 << 20))
+
+
+async def test_names_that_no_variable_can_have_are_left_out() -> None:
+    assert await run("echo $OK", env={"": "x", "A=B": "c", "OK": "1"}) == (0, b"1\n")
+
+
+@linux
+async def test_commands_get_the_limits_that_we_were_given() -> None:
+    await run("true")
+    assert keeper_pool._files > 0
+    assert await run("ulimit -n") == (0, b"%d\n" % keeper_pool._files)
+
+
+FEW_DESCRIPTORS = """
+import asyncio, os, resource
+from pigeon.system import processes
+resource.setrlimit(resource.RLIMIT_NOFILE, (120, 120))
+async def one():
+    process = await processes.start(["/bin/sh", "-c", "sleep 0.2; echo x"], cwd="/", env=dict(os.environ))
+    output = await process.read()
+    code = await process.wait()
+    process.close()
+    return code, output
+async def main():
+    assert await asyncio.gather(*(one() for _ in range(36))) == [(0, b"x\\n")] * 36
+    assert await processes.kill_everything()
+asyncio.run(main())
+"""
+
+
+@linux
+def test_more_commands_than_there_are_descriptors_for_wait_for_each_other() -> None:
+    subprocess.run([sys.executable, "-c", FEW_DESCRIPTORS], check=True, timeout=30)
 
 
 async def test_a_background_child_does_not_hold_the_call_open() -> None:

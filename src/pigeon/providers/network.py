@@ -38,10 +38,12 @@ class Network(httpcore2.AsyncNetworkBackend):
         """A connection to the first address that answers."""
         loop = asyncio.get_running_loop()
         local = None if local_address is None else (local_address, 0)
+        # An address needs no race between several; and a race that is cancelled may leave a socket to the collector.
+        race = None if ":" in host or host[-1:].isdigit() else SECOND_ADDRESS_AFTER_S
         try:
             async with asyncio.timeout(timeout):
                 _, arrivals = await loop.create_connection(
-                    _Arrivals, host, port, local_addr=local, happy_eyeballs_delay=SECOND_ADDRESS_AFTER_S
+                    _Arrivals, host, port, local_addr=local, happy_eyeballs_delay=race
                 )
         except TimeoutError:
             within = "" if timeout is None else f" within {timeout:g} s"

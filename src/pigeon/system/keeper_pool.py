@@ -20,6 +20,7 @@ from pigeon.system.secrecy import close_to_others
 MOST_FREE = 4
 MOST_TRIES = 3
 END_WITHIN = 1.0
+MOST_FILES = 65536
 # The folder is not among the arguments, so that looking for our name in the process table does not find the nursery.
 _BOOT = "import os, sys; sys.path.append(os.environ.pop('WHERE')); import nursery; nursery.main(int(sys.argv[1]))"
 
@@ -50,6 +51,8 @@ class Nursery:
         self._unborn: Keeper | None = None
         self._works = False
         self._ended: asyncio.Future[None] | None = None
+        self._nudging: asyncio.TimerHandle | None = None
+        self._trouble: OSError | None = None
         self.waiting: deque[Job] = deque()
         _nurseries.add(self)
 
@@ -76,13 +79,13 @@ class Nursery:
     def stock(self) -> None:
         """See that a keeper is free or will be born; one at a time, because others may be free before."""
         self._watch()
-        if self._free or self._unborn is not None:
-            return
-        self._unborn = self._forked()
-        if self._unborn is not None:
+        if not self._free and self._unborn is None:
+            self._unborn = self._forked()
+            if self._unborn is None:
+                self._move()
+                return
             self._unborn.watch()
-        else:
-            self._move()
+        self._nudge()
 
     def take(self, keeper: Keeper, close_if_unused: bool) -> None:
         """A keeper is free: it gets what waits, else it waits; a few of those are kept."""
@@ -114,15 +117,27 @@ class Nursery:
         if close_if_unused and not _busy:
             self.release()
 
+    def _nudge(self) -> None:
+        """While something waits for a keeper to be born, see that nobody keeps the program stopped."""
+        if self._nudging is not None:
+            self._nudging.cancel()
+            self._nudging = None
+        if self.waiting and self._control.fileno() >= 0:
+            self.wake()
+            self._nudging = asyncio.get_running_loop().call_later(PATIENCE, self._nudge)
+
     def _move(self) -> None:
         """No keeper came: ask once more for what waits, here or where it works better."""
+        if _busy and self._trouble is not None and self._trouble.errno in _PASSING:
+            # Too many at once: the keepers that are busy now will take what waits.
+            return
         jobs = list(self.waiting)
         self.waiting.clear()
         for job in jobs:
             job.tries += 1
             nursery = open_nursery() if job.tries < MOST_TRIES else None
             if nursery is None:
-                job.cancel(OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
+                job.cancel(self._trouble or OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
             else:
                 nursery.queue(job)
 
@@ -200,16 +215,19 @@ class Nursery:
             self._ended.set_result(None)
 
     def _forked(self) -> Keeper | None:
+        self._trouble = None
         self.wake()
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        except OSError:
+        except OSError as error:
+            self._trouble = error
             return None
         ours.setblocking(False)
         try:
             socket.send_fds(self._control, [b"k"], [theirs.fileno()])
         except OSError as error:
             ours.close()
+            self._trouble = error
             if isinstance(error, ConnectionError):
                 self.release()
             return None
@@ -221,6 +239,8 @@ class Nursery:
 _nursery: Nursery | None = None
 _unable = False
 _registered = False
+_files = 0
+_PASSING = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _nurseries: set[Nursery] = set()
 _busy: set[Keeper] = set()
 
@@ -235,8 +255,11 @@ def open_nursery() -> Nursery | None:
             atexit.register(_end_now)
             _registered = True
         close_to_others()
-        _nursery = _start_nursery()
-        _unable = _nursery is None
+        try:
+            _nursery = _start_nursery()
+            _unable = _nursery is None
+        except OSError as error:
+            _unable = error.errno not in _PASSING
     return _nursery
 
 
@@ -244,6 +267,7 @@ def _start_nursery() -> Nursery | None:
     folder = os.path.dirname(__file__)
     if not sys.executable or not os.path.isfile(os.path.join(folder, "nursery.py")):
         return None
+    files = _more_descriptors()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     library_path = os.environ.get("LD_LIBRARY_PATH")
@@ -256,14 +280,28 @@ def _start_nursery() -> Nursery | None:
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
             cwd="/",
-            env={"WHERE": folder} | ({"LD_LIBRARY_PATH": library_path} if library_path else {}),
+            env={"WHERE": folder, "FILES": str(files)} | ({"LD_LIBRARY_PATH": library_path} if library_path else {}),
         )
     except OSError:
         ours.close()
-        return None
+        raise
     finally:
         theirs.close()
     return Nursery(program, ours)
+
+
+def _more_descriptors() -> int:
+    """Take as many descriptors as we may, since a command needs four; what commands get is as it was before."""
+    global _files
+    if _files == 0:
+        import resource
+
+        _files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(most, MOST_FILES)
+        if 0 <= _files < wanted:
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    return _files
 
 
 def drop(ward: Ward, tidy: bool = True) -> None:

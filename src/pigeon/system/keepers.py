@@ -130,11 +130,11 @@ class Keeper:
         self._home.forget(self, self._last_one)
 
     def _send(self, body: bytes, output: int) -> None:
-        while len(body) > PART:
-            self._send_packet(b"+" + body[:PART])
-            body = body[PART:]
+        last = (len(body) - 1) // PART * PART
+        for at in range(0, last, PART):
+            self._send_packet(b"+" + body[at : at + PART])
         descriptors = (socket.SOL_SOCKET, socket.SCM_RIGHTS, output.to_bytes(4, sys.byteorder))
-        self._send_packet(b"=" + body, [descriptors])
+        self._send_packet(b"=" + body[last:], [descriptors])
 
     def _send_packet(self, packet: bytes, ancillary: list[tuple[int, int, bytes]] | tuple[()] = ()) -> None:
         try:

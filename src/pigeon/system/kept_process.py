@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from pigeon.system.keeper_pool import Job, drop, open_nursery
 from pigeon.system.keepers import Command, Keeper
 
 PIPE_GRACE = 0.1
+LONGEST_ARGUMENT = 128 * 1024
 PIPE = 64 * 1024
 WIDE_PIPE = 256 * 1024
 _F_SETPIPE_SZ = 1031
@@ -40,6 +42,8 @@ def _command(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Command:
     arguments = [_bytes(argument) for argument in argv]
     if b"\0" in b"".join(arguments):
         raise ValueError("a command cannot contain a NUL character")
+    if any(len(argument) >= LONGEST_ARGUMENT for argument in arguments):
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
     return Command(arguments, _bytes(cwd), _encoded(env))
 
 
@@ -55,7 +59,8 @@ def _encoded(env: Mapping[str, str]) -> dict[bytes, bytes]:
     """The environment as the system has it; the same object as long as it stays the same."""
     global _last_env, _last_encoded
     if env != _last_env:
-        _last_encoded = {_bytes(name): _bytes(value) for name, value in env.items()}
+        # Names that nobody can set may still be inherited; no program is started with them.
+        _last_encoded = {_bytes(name): _bytes(value) for name, value in env.items() if name and "=" not in name}
         _last_env = dict(env)
     return _last_encoded
 

@@ -20,6 +20,7 @@ import errno
 import gc
 import marshal
 import os
+import resource
 import select
 import signal
 import socket
@@ -50,6 +51,7 @@ def main(control_descriptor: int) -> None:
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     adopt_orphans()
+    limit_descriptors(int(os.environ.pop("FILES", "0")))
     os.set_inheritable(control_descriptor, False)
     control = socket.socket(fileno=control_descriptor)
     children = child_signals()
@@ -79,6 +81,13 @@ def main(control_descriptor: int) -> None:
             strays = kill_pass(os.getpid(), keepers)
     kill_below(children, keepers)
     os._exit(0)
+
+
+def limit_descriptors(most: int) -> None:
+    """Commands may have as many descriptors as the agent was given, not as many as it took."""
+    with contextlib.suppress(OSError, ValueError):
+        if most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 def adopt_orphans() -> None:
@@ -145,7 +154,7 @@ class Keeper:
         """Take commands until the agent is gone."""
         if not self._tell(b"k%d" % os.getpid()):
             return
-        parts = b""
+        parts: list[bytes] = []
         while True:
             packet, output = received(self._leash)
             if not packet:
@@ -154,12 +163,12 @@ class Keeper:
                     os.kill(os.getppid(), signal.SIGCONT)
                 return
             if packet[:1] in b"+=":
-                parts += packet[1:]
+                parts.append(packet[1:])
             if packet[:1] == b"=":
-                self._keep(parts, output)
+                self._keep(b"".join(parts), output)
                 forget_signals(self._children)
                 os.chdir("/")
-                parts = b""
+                parts.clear()
 
     def _keep(self, request: bytes, output: int | None) -> None:
         argv, cwd, env = marshal.loads(request)
@@ -172,8 +181,8 @@ class Keeper:
             return
         try:
             self._shell = start((argv, cwd, self._env), output)
-        except OSError as error:
-            self._tell(b"e%d" % (error.errno or 1))
+        except (OSError, ValueError) as error:
+            self._tell(b"e%d" % (getattr(error, "errno", None) or errno.EINVAL))
             return
         finally:
             os.close(output)
