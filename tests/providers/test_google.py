@@ -22,9 +22,10 @@ from fakes.model_requests import (
     told,
 )
 from pigeon.providers import google
-from pigeon.providers.google_contents import FOREIGN_CALL, IMAGE_NOTE, IMAGES_LEAD
+from pigeon.providers.google_contents import FOREIGN_CALL
 from pigeon.providers.handover import TOOL_IMAGE
 from pigeon.providers.http import Http
+from pigeon.providers.result_text import IMAGE_NOTE, IMAGES_LEAD
 from pigeon.wire.base import ABSENT
 from pigeon.wire.model import Model
 

@@ -22,9 +22,10 @@ from fakes.model_requests import (
     told,
 )
 from pigeon.providers import openai_chat
-from pigeon.providers.chat_messages import BRIDGE, IMAGES_FOLLOW, IMAGES_LEAD, NO_OUTPUT
+from pigeon.providers.chat_messages import BRIDGE
 from pigeon.providers.compat import chat_compat
 from pigeon.providers.http import Http
+from pigeon.providers.result_text import IMAGE_NOTE, IMAGES_LEAD, NO_OUTPUT
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent
 from pigeon.wire.inference import ModelRequest
@@ -277,7 +278,7 @@ def test_a_whole_conversation_is_converted() -> None:
             ],
         },
         {"role": "tool", "tool_call_id": "c1", "content": "out"},
-        {"role": "tool", "tool_call_id": "c2", "content": IMAGES_FOLLOW},
+        {"role": "tool", "tool_call_id": "c2", "content": IMAGE_NOTE},
         {"role": "user", "content": [{"type": "text", "text": IMAGES_LEAD}, image, image]},
         {"role": "user", "content": "and\nthen?"},
     ]

@@ -12,6 +12,7 @@ from pigeon.providers.exchange import encoded, exchange
 from pigeon.providers.http import Outgoing
 from pigeon.providers.limits import output_cap, split_budget
 from pigeon.providers.replay import Replay, conversation
+from pigeon.providers.result_text import IMAGE_NOTE, result_text
 from pigeon.wire.base import Absent
 from pigeon.wire.content import AssistantBlock, ImageContent, TextContent, ThinkingContent, UserBlock
 from pigeon.wire.inference import Delta, ModelMessage, ModelRequest, ToolSpec
@@ -21,7 +22,6 @@ VERSION = "2023-06-01"
 INTERLEAVED = "interleaved-thinking-2025-05-14"
 FINE_GRAINED = "fine-grained-tool-streaming-2025-05-14"
 FALLBACK_MAX_TOKENS = 8192
-IMAGE_NOTE = "(see attached image)"
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
 _BAD_ID = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -216,7 +216,7 @@ def _result(message: ToolResultMessage) -> dict[str, Any]:
         if not texts:
             content.insert(0, {"type": "text", "text": IMAGE_NOTE})
     else:
-        content = "\n".join(block.text for block in message.content if isinstance(block, TextContent))
+        content = result_text(message.content)
     return {
         "type": "tool_result",
         "tool_use_id": message.tool_call_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pigeon.providers.compat import ChatCompat
-from pigeon.providers.result_text import result_text
+from pigeon.providers.result_text import IMAGE_NOTE, IMAGES_LEAD, NO_OUTPUT, result_text
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock
@@ -14,9 +14,6 @@ from pigeon.wire.inference import ModelMessage, ModelRequest
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
-NO_OUTPUT = "(no output)"
-IMAGES_FOLLOW = "(see attached image)"
-IMAGES_LEAD = "Images returned by the tools above:"
 BRIDGE = "The tool results are in."
 
 
@@ -87,7 +84,7 @@ def _result(message: ToolResultMessage, compat: ChatCompat) -> dict[str, Any]:
     text = result_text(message.content)
     if not text.strip():
         has_image = any(isinstance(block, ImageContent) for block in message.content)
-        text = IMAGES_FOLLOW if has_image else NO_OUTPUT
+        text = IMAGE_NOTE if has_image else NO_OUTPUT
     out: dict[str, Any] = {"role": "tool", "tool_call_id": message.tool_call_id, "content": text}
     if compat.requires_tool_result_name:
         out["name"] = message.tool_name

@@ -6,15 +6,13 @@ import re
 from typing import Any
 
 from pigeon.providers.handover import is_same_model
-from pigeon.providers.result_text import result_text
+from pigeon.providers.result_text import IMAGE_NOTE, IMAGES_LEAD, result_text
 from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, UserBlock
 from pigeon.wire.inference import ModelMessage
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
 
-IMAGES_LEAD = "Images returned by the tools above:"
-IMAGE_NOTE = "(see attached image)"
 # Google's word for a call that these models did not make themselves; without any signature they refuse it.
 FOREIGN_CALL = "skip_thought_signature_validator"
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")

@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 from pigeon.providers.handover import is_same_model
-from pigeon.providers.result_text import result_text
+from pigeon.providers.result_text import NO_OUTPUT, result_text
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock
@@ -15,7 +15,6 @@ from pigeon.wire.inference import ModelMessage
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
 
-NO_OUTPUT = "(no output)"
 ITEM_ID_CHARS = 64
 Items = list[dict[str, Any]]
 

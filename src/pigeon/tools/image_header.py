@@ -25,7 +25,7 @@ def header_of(head: bytes) -> Header | None:
     """The header of anything that is known to be an image, also of what models do not take; else nothing."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return Header("image/png", _png(head))
-    if head.startswith(b"\xff\xd8\xff"):
+    if head.startswith(b"\xff\xd8\xff") and head[3:4] != b"\xf7":
         return Header("image/jpeg", _jpeg(head))
     if head.startswith((b"GIF87a", b"GIF89a")):
         return Header("image/gif", _sized(_little(head, 6, 2), _little(head, 8, 2)))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pigeon.tools.image_header import header_of
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -43,17 +45,11 @@ class Fitted(Struct, frozen=True):
 
 def image_type(head: bytes) -> str | None:
     """The mime type that the first bytes of a file tell; nothing if they are no still image that models take."""
-    if head.startswith(b"\xff\xd8\xff"):
-        return None if head[3:4] == b"\xf7" else "image/jpeg"
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return None if b"acTL" in head.partition(b"IDAT")[0] else "image/png"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return "image/webp"
-    if head.startswith(b"BM") and len(head) >= 26 and head[6:10] == b"\0\0\0\0" and head[14] in (12, 40, 56, 108, 124):
-        return "image/bmp"
-    return None
+    header = header_of(head)
+    if header is None or header.mime not in (*SENT_AS_IS, "image/bmp"):
+        return None
+    moves = header.mime == "image/png" and b"acTL" in head.partition(b"IDAT")[0]
+    return None if moves else header.mime
 
 
 def fitted(data: bytes, mime: str, profile: Profile | None = None) -> Fitted:
