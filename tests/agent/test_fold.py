@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fakes.model_requests import a_model
 from pigeon.agent.fold import Fold
+from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Metered, Named
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall
 from pigeon.wire.events import (
@@ -24,7 +25,6 @@ from pigeon.wire.events import (
     ToolcallEnd,
     ToolcallStart,
 )
-from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Metered, Named
 from pigeon.wire.usage import Cost, ModelCost, Usage
 
 JSON_OBJECTS = st.dictionaries(st.text(max_size=4), st.none() | st.integers() | st.text(max_size=8), max_size=3)

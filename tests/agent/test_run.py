@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fakes.loop_parts import AnyTool, Heard, Owner, Played, Queues, calls, fails, outcome, says
-from pigeon.agent.protocols import ToolRun
+from pigeon.agent.inference import BlockGrew, BlockOpened, Finished
+from pigeon.agent.interfaces import ToolRun
 from pigeon.agent.run import Run, RunResult
 from pigeon.agent.scope import Scope
 from pigeon.agent.turn import ABORT_TEXT, CUT_TEXT
@@ -25,7 +26,6 @@ from pigeon.wire.events import (
     TtsrTriggered,
     TurnEnd,
 )
-from pigeon.wire.inference import BlockGrew, BlockOpened, Finished
 from pigeon.wire.messages import AssistantMessage, UserMessage
 
 TOOL_TURN = calls(("tool", {}))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.loop_parts import AnyTool, Heard, Owner, Queues, called, outcome
-from pigeon.agent.protocols import Gate, ToolMode, ToolRun
+from pigeon.agent.interfaces import Gate, ToolMode, ToolRun
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import CUT_OFF, SKIPPED, ToolBatch, grouped
 from pigeon.wire.content import ToolCall, text_of

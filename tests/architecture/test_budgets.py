@@ -22,11 +22,11 @@ LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 WIDE_CLASSES: dict[str, str] = {}
 MANY_IMPORTS: dict[str, str] = {
-    "pigeon.cli.compose": "the one place that puts the pieces together",
-    "pigeon.cli.models": "puts registry, keys and gateway together",
-    "pigeon.cli.tools": "puts tools, shell and environment together",
+    "pigeon.app.build": "the one place that puts the pieces together",
+    "pigeon.app.models": "puts registry, keys and gateway together",
+    "pigeon.app.tools": "puts tools, shell and environment together",
     "pigeon.session.session": "the facade that holds every part",
-    "pigeon.session.work": "puts the engine of a session together",
+    "pigeon.session.engine": "puts the engine of a session together",
 }
 
 NAMES = sorted(modules())

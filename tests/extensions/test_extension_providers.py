@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fakes.extension_port import Stage, a_model
-from pigeon.wire.inference import BlockGrew, BlockOpened, Finished, ModelRequest
+from pigeon.agent.inference import BlockGrew, BlockOpened, Finished, ModelRequest
 
 REQUEST = ModelRequest(model=a_model("parrot", "echo"), system_prompt="", messages=[], tools=[])
 

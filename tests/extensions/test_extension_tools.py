@@ -10,8 +10,8 @@ import pytest
 
 from fakes.extension_port import Stage
 from pigeon.agent.scope import Scope
-from pigeon.extensions.context import ToolContext
-from pigeon.extensions.tool_def import split_docstring, tool_def
+from pigeon.extensions.public.context import ToolContext
+from pigeon.extensions.public.tool_def import split_docstring, tool_def
 from pigeon.wire.errors import Aborted, ToolFailed
 from pigeon.wire.events import ToolOutcome
 

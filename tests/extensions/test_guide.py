@@ -10,9 +10,9 @@ import pytest
 
 from fakes.extension_port import Stage
 from fakes.source_tree import ROOT
-from pigeon.extensions import events
-from pigeon.extensions.api import CAPABILITIES
-from pigeon.extensions.discovery import Source
+from pigeon.extensions.public import events
+from pigeon.extensions.public.api import CAPABILITIES
+from pigeon.extensions.runtime.discovery import Source
 from pigeon.guard.rules import rules_of
 from pigeon.guard.trust import RESOURCES
 

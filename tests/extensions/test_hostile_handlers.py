@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from fakes.extension_port import Stage
-from pigeon.extensions import workshop
+from pigeon.extensions.runtime import extension_thread
 from pigeon.session.hooks import Input
 from pigeon.wire import events as w
 from pigeon.wire.content import ToolCall
@@ -307,8 +307,8 @@ async def test_threads_end_with_the_runner(stage: Stage) -> None:
 async def test_an_extension_that_holds_its_thread_up_in_a_call_without_limit_is_found_out(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workshop, "PULSE_SECONDS", 0.02)
-    monkeypatch.setattr(workshop, "ANSWERS_PULSE_WITHIN", 0.1)
+    monkeypatch.setattr(extension_thread, "PULSE_SECONDS", 0.02)
+    monkeypatch.setattr(extension_thread, "ANSWERS_PULSE_WITHIN", 0.1)
     await stage.load(
         "loop",
         """

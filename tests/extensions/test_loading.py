@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fakes.extension_port import Stage
-from pigeon.extensions import loader
-from pigeon.extensions.discovery import Source, named, project_sources, user_sources
+from pigeon.extensions.runtime import loading
+from pigeon.extensions.runtime.discovery import Source, named, project_sources, user_sources
 from pigeon.session.hooks import Input
 from pigeon.wire.errors import StartupError
 
@@ -95,7 +95,7 @@ async def test_a_module_that_cannot_be_loaded_leaves_nothing_behind(stage: Stage
 
 
 async def test_a_module_that_hangs_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "LOAD_SECONDS", 0.1)
+    monkeypatch.setattr(loading, "LOAD_SECONDS", 0.1)
     await stage.load("bad", "while True: pass")
     stage.bind()
     assert "took longer" in stage.errors()[0][2]
@@ -173,6 +173,8 @@ def test_looking_for_extensions_imports_nothing_else_of_them() -> None:
     import subprocess
     import sys
 
-    code = "import pigeon.cli.extend, sys; print(*sorted(m for m in sys.modules if m.startswith('pigeon.extensions')))"
+    code = (
+        "import pigeon.app.extensions, sys; print(*sorted(m for m in sys.modules if m.startswith('pigeon.extensions')))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["pigeon.extensions", "pigeon.extensions.discovery"]
+    assert done.stdout.split() == ["pigeon.extensions", "pigeon.extensions.runtime.discovery"]

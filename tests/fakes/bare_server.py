@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 
-from pigeon.providers.http import Incoming
+from pigeon.providers.http.client import Incoming
 
 PATIENCE = 10.0
 

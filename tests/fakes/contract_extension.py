@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pigeon.extensions import Cancel, CommandContext, Context, Extension
-from pigeon.extensions.events import SessionBeforeFork, SessionBeforeSwitch, TurnStart
+from pigeon.extensions.public.events import SessionBeforeFork, SessionBeforeSwitch, TurnStart
 
 ext = Extension("contract")
 

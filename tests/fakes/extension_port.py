@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pigeon.agent.arguments import checked_arguments
-from pigeon.extensions.discovery import Source
-from pigeon.extensions.port import ExecResult, SessionFacts, SessionPort
+from pigeon.extensions.adapters.session_port import ExecResult, SessionFacts, SessionPort
 from pigeon.extensions.runner import Runner
-from pigeon.session.dialogs import Dialogs
+from pigeon.extensions.runtime.discovery import Source
+from pigeon.session.host.dialogs import Dialogs
 from pigeon.system import ids
 from pigeon.wire.answers import ContextUsage, SlashCommand
 from pigeon.wire.commands import ExtensionUiResponse

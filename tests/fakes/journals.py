@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fakes.model_requests import answered, returned, said
 from fakes.shelves import NOW
-from pigeon.session.journal import Journal, new_header
+from pigeon.session.history.journal import Journal, new_header
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.entries import (

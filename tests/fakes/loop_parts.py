@@ -7,12 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from fakes.model_requests import a_model, a_request
-from pigeon.agent.protocols import SendableT, Spoken, Tool, ToolMode, ToolRun, Watch
-from pigeon.agent.scope import Scope
-from pigeon.wire import codec
-from pigeon.wire.content import TextContent, ToolCall, text_of
-from pigeon.wire.events import Event, MessageEnd, MessageStart, MessageUpdate, Outbound, ToolOutcome
-from pigeon.wire.inference import (
+from pigeon.agent.inference import (
     BlockClosed,
     BlockGrew,
     BlockOpened,
@@ -22,6 +17,11 @@ from pigeon.wire.inference import (
     ModelRequest,
     ToolSpec,
 )
+from pigeon.agent.interfaces import SendableT, Spoken, Tool, ToolMode, ToolRun, Watch
+from pigeon.agent.scope import Scope
+from pigeon.wire import codec
+from pigeon.wire.content import TextContent, ToolCall, text_of
+from pigeon.wire.events import Event, MessageEnd, MessageStart, MessageUpdate, Outbound, ToolOutcome
 from pigeon.wire.messages import AssistantMessage, Message, StopReason, UserMessage
 from pigeon.wire.model import Model
 from pigeon.wire.usage import zero_usage

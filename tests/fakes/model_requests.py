@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pigeon.providers.access import Access, Connection
-from pigeon.providers.http import Http
-from pigeon.providers.line import Line, Policy
-from pigeon.wire.base import ABSENT
-from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall
-from pigeon.wire.inference import (
+from pigeon.agent.inference import (
     BlockClosed,
     BlockGrew,
     BlockOpened,
@@ -21,6 +16,11 @@ from pigeon.wire.inference import (
     Named,
     ToolSpec,
 )
+from pigeon.providers.access import Access, Connection
+from pigeon.providers.connection import Line, Policy
+from pigeon.providers.http.client import Http
+from pigeon.wire.base import ABSENT
+from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
 from pigeon.wire.usage import Cost, ModelCost, Usage

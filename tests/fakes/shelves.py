@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pigeon.session.journal import Journal
-from pigeon.session.shelf import Shelf
-from pigeon.session.store import Opener, SessionStore
+from pigeon.session.history.journal import Journal
+from pigeon.session.history.repository import Shelf
+from pigeon.session.history.session_file import Opener, SessionStore
 from pigeon.system.append_file import AppendFile
 from pigeon.wire.content import TextContent
 from pigeon.wire.messages import UserMessage

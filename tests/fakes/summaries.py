@@ -9,16 +9,25 @@ from typing import Any
 from fakes.journals import empty
 from fakes.model_requests import a_model, answered, returned
 from fakes.shelves import user
+from pigeon.agent.inference import (
+    BlockClosed,
+    BlockGrew,
+    BlockOpened,
+    Delta,
+    Failure,
+    Finished,
+    Metered,
+    ModelRequest,
+)
 from pigeon.agent.scope import Scope
-from pigeon.session.compaction import Compaction, CompactionPolicy
+from pigeon.session.compaction.compaction import Compaction, CompactionPolicy
+from pigeon.session.compaction.summarizer import Summariser
 from pigeon.session.hooks import NoHooks
 from pigeon.session.navigation import Navigation
 from pigeon.session.retry import RetryPolicy
-from pigeon.session.summaries import Summariser
 from pigeon.wire.content import TextContent, ToolCall, text_of
 from pigeon.wire.entries import CompactionEntry
 from pigeon.wire.events import CompactionEnd, Outbound
-from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Delta, Failure, Finished, Metered, ModelRequest
 from pigeon.wire.messages import StopReason
 from pigeon.wire.model import Model
 from pigeon.wire.usage import Cost, Usage

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from fakes.shelves import OLD, RECORDED, TestShelf, raws, user
-from pigeon.session import shelf as shelf_module
-from pigeon.session import store as store_module
-from pigeon.session.journal import Journal
-from pigeon.session.loading import load_session
-from pigeon.session.store import SessionInUse
+from pigeon.session.history import repository as shelf_module
+from pigeon.session.history import session_file as store_module
+from pigeon.session.history.journal import Journal
+from pigeon.session.history.reading import load_session
+from pigeon.session.history.session_file import SessionInUse
 from pigeon.system.append_file import AppendFile
 from pigeon.wire.entries import ModelChange, SessionInfo
 

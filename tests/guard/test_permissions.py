@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.guard.chain import chain
+from pigeon.guard.gate_chain import chain
 from pigeon.guard.permissions import ALWAYS, DENY, ONCE, OPTIONS, PermissionGate
 from pigeon.guard.rules import Rules, places, rules_of, ruling
 from pigeon.wire.content import ToolCall

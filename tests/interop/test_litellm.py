@@ -24,7 +24,7 @@ import pytest
 from fakes.http_server import HttpServer, Reply, sse
 from fakes.model_requests import Told, a_model, a_request, answered, called, connection, returned, said, told
 from pigeon.providers.gateway import ADAPTERS
-from pigeon.providers.http import Http
+from pigeon.providers.http.client import Http
 
 VERSION = "1.106.0"
 MASTER = "sk-master-1234"

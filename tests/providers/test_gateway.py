@@ -9,11 +9,11 @@ import pytest
 
 from fakes.http_server import Hold, HttpServer, Reply, plain, sse
 from fakes.model_requests import a_model, a_request, told
+from pigeon.agent.inference import Delta, Finished, ModelRequest
 from pigeon.providers.access import Access
 from pigeon.providers.gateway import ADAPTERS, Gateway
-from pigeon.providers.http import Http
+from pigeon.providers.http.client import Http
 from pigeon.providers.registry import NoKey
-from pigeon.wire.inference import Delta, Finished, ModelRequest
 from pigeon.wire.model import Model
 
 CHUNKS = sse({"id": "c", "choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}, "[DONE]")
@@ -103,7 +103,7 @@ def test_nothing_heavy_is_loaded_before_the_first_request() -> None:
         "import sys\n"
         "import pigeon.providers.gateway, pigeon.providers.registry, pigeon.providers.catalog.built_in\n"
         "import pigeon.config.models_file, pigeon.config.auth_file\n"
-        "heavy = {'httpcore2', 'anyio', 'email', 'yaml', 'http.client', 'pigeon.providers.anthropic'}\n"
+        "heavy = {'httpcore2', 'anyio', 'email', 'yaml', 'http.client', 'pigeon.providers.anthropic.adapter'}\n"
         "heavy &= set(sys.modules)\n"
         "sys.exit(', '.join(sorted(heavy)) or 0)\n"
     )

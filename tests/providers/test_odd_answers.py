@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.model_requests import Told
-from pigeon.providers.anthropic_stream import AnthropicStream
+from pigeon.agent.inference import Delta
+from pigeon.providers.anthropic.stream import AnthropicStream
 from pigeon.providers.errors import StreamBroken
-from pigeon.providers.google_stream import GoogleStream
-from pigeon.providers.openai_chat_stream import ChatStream
-from pigeon.providers.openai_responses_stream import ResponsesStream
+from pigeon.providers.google.stream import GoogleStream
+from pigeon.providers.openai_chat.stream import ChatStream
+from pigeon.providers.openai_responses.stream import ResponsesStream
 from pigeon.wire.base import ABSENT
-from pigeon.wire.inference import Delta
 
 Event = dict[str, Any]
 STREAMS: dict[str, Any] = {

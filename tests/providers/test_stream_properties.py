@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.model_requests import Told
-from pigeon.providers.anthropic_stream import AnthropicStream
+from pigeon.agent.inference import Delta
+from pigeon.providers.anthropic.stream import AnthropicStream
 from pigeon.providers.errors import StreamBroken
-from pigeon.providers.google_stream import GoogleStream
-from pigeon.providers.openai_chat_stream import ChatStream
-from pigeon.providers.openai_responses_stream import ResponsesStream
-from pigeon.wire.inference import Delta
+from pigeon.providers.google.stream import GoogleStream
+from pigeon.providers.openai_chat.stream import ChatStream
+from pigeon.providers.openai_responses.stream import ResponsesStream
 
 words = st.sampled_from(["", "a", "b", "hello", "stop", "bash", "{}", '{"x":', "1}", "\ud83d"])
 small = st.integers(-1, 3)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pigeon.resources.load import ResourceOptions, Resources
+from pigeon.resources.resources import ResourceOptions, Resources
 
 
 class Town:

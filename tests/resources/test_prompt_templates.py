@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.resources.prompts import split_arguments, substituted
+from pigeon.resources.prompt_templates import split_arguments, substituted
 
 
 def test_a_call_stands_for_the_text_with_its_arguments(town) -> None:

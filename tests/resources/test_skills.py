@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.resources.load import Resources
+from pigeon.resources.resources import Resources
 
 TOOLS = [("read", "Read files")]
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pigeon.resources.load import ResourceOptions, Resources
+from pigeon.resources.resources import ResourceOptions, Resources
 from pigeon.resources.system_prompt import SHELL_EXPLORES
 
 TOOLS = [("read", "Read files"), ("bash", "Run commands"), ("quiet", "")]
@@ -155,7 +155,8 @@ def test_nothing_is_read_before_it_is_asked_for(town, monkeypatch: pytest.Monkey
 
 def test_the_entry_brings_neither_yaml_nor_anything_else_that_is_heavy() -> None:
     code = (
-        "import sys; from pigeon.resources.load import Resources; Resources('/a', '/b', True).expander().expand('hi');"
+        "import sys; from pigeon.resources.resources import Resources;"
+        "Resources('/a', '/b', True).expander().expand('hi');"
         "print([n for n in ('yaml', 'glob', 'fnmatch', 'pigeon.resources.skills') if n in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

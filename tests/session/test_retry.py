@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.journals import empty
+from pigeon.agent.inference import Failure
 from pigeon.agent.scope import Scope
 from pigeon.session.retry import CANCELLED, Retry, RetryPolicy
 from pigeon.wire.events import AutoRetryEnd, AutoRetryStart
-from pigeon.wire.inference import Failure
 
 BUSY = Failure(message="busy", retryable=True)
 

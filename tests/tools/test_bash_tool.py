@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fakes.tool_runs import FakeRun, call, failure, text
-from pigeon.system import processes
-from pigeon.system.artifacts import Artifacts
+from pigeon.system.process import start
+from pigeon.system.shell.artifacts import Artifacts
 from pigeon.tools.bash import BashTool
 from pigeon.tools.catalog import workplace
 from pigeon.wire.base import ABSENT
@@ -20,7 +20,7 @@ from pigeon.wire.events import ToolOutcome
 @pytest.fixture(autouse=True)
 async def nothing_left() -> AsyncIterator[None]:
     yield
-    assert await processes.kill_everything()
+    assert await start.kill_everything()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pigeon.agent.protocols import Tool
+from pigeon.agent.interfaces import Tool
 from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, workplace
 
 

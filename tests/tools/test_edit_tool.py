@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fakes.tool_runs import FakeRun, call, failure, text
 from pigeon.tools.edit import EditTool
-from pigeon.tools.replacing import edited_file
+from pigeon.tools.editing.replacing import edited_file
 from pigeon.wire.errors import Aborted, ToolFailed
 
 

@@ -8,16 +8,16 @@ import pytest
 
 from fakes.project_tree import make_project
 from fakes.tool_runs import call, failure, text
-from pigeon.system import processes
+from pigeon.system.process import start
 from pigeon.tools.find import FindTool
-from pigeon.tools.unlisted import unlisted
+from pigeon.tools.searching.unlisted_files import unlisted
 from pigeon.wire.base import ABSENT
 
 
 @pytest.fixture(autouse=True)
 async def nothing_left() -> AsyncIterator[None]:
     yield
-    assert await processes.kill_everything()
+    assert await start.kill_everything()
 
 
 @pytest.fixture

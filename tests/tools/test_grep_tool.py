@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from fakes.project_tree import make_project
 from fakes.tool_runs import FakeRun, call, failure, text
-from pigeon.system import processes
+from pigeon.system.process import start
 from pigeon.tools import grep as grep_module
-from pigeon.tools import ripgrep
 from pigeon.tools.grep import GrepTool
-from pigeon.tools.hits import Hits
+from pigeon.tools.searching import ripgrep
+from pigeon.tools.searching.matches import Hits
 from pigeon.wire.base import ABSENT
 from pigeon.wire.errors import Aborted
 
@@ -24,7 +24,7 @@ from pigeon.wire.errors import Aborted
 @pytest.fixture(autouse=True)
 async def nothing_left() -> AsyncIterator[None]:
     yield
-    assert await processes.kill_everything()
+    assert await start.kill_everything()
 
 
 @pytest.fixture

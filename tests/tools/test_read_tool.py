@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fakes.tool_runs import FakeRun, call, failure, text
-from pigeon.system.truncation import MAX_BYTES, size_of
-from pigeon.tools.lines import lines_of
+from pigeon.system.shell.truncation import MAX_BYTES, size_of
+from pigeon.tools.line_reading import lines_of
 from pigeon.tools.read import ReadTool
 from pigeon.tools.write import WriteTool
 from pigeon.wire.base import ABSENT

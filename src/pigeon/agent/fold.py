@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Metered, Named
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import AssistantBlock, TextContent, ThinkingContent, ToolCall
 from pigeon.wire.events import (
@@ -16,7 +17,6 @@ from pigeon.wire.events import (
     ToolcallEnd,
     ToolcallStart,
 )
-from pigeon.wire.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Metered, Named
 from pigeon.wire.messages import AssistantMessage, StopReason
 from pigeon.wire.model import Model
 from pigeon.wire.partial_json import parse_arguments

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pigeon.agent.fold import Fold
-from pigeon.agent.protocols import Conduct, Feed, Gate, Provider, Publish, Queued, Spoken
+from pigeon.agent.inference import Failure
+from pigeon.agent.interfaces import Conduct, Feed, Gate, Provider, Publish, Queued, Spoken
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import ToolBatch
 from pigeon.agent.turn import Answer
 from pigeon.wire.events import AgentEnd, AgentStart, MessageEnd, MessageStart, TurnEnd, TurnStart
-from pigeon.wire.inference import Failure
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Set
 
 from pigeon.agent.arguments import checked_arguments
-from pigeon.agent.protocols import Conduct, Feed, Gate, Publish, Tool, ToolMode
+from pigeon.agent.interfaces import Conduct, Feed, Gate, Publish, Tool, ToolMode
 from pigeon.agent.scope import Scope
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent, ToolCall

@@ -6,11 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from pigeon.agent.fold import Fold
-from pigeon.agent.protocols import Provider, Publish, Watch
-from pigeon.agent.scope import Scope
-from pigeon.wire.errors import Aborted
-from pigeon.wire.events import MessageEnd, MessageStart, MessageUpdate, StreamEvent
-from pigeon.wire.inference import (
+from pigeon.agent.inference import (
     BlockClosed,
     BlockGrew,
     BlockOpened,
@@ -21,6 +17,10 @@ from pigeon.wire.inference import (
     ModelRequest,
     Named,
 )
+from pigeon.agent.interfaces import Provider, Publish, Watch
+from pigeon.agent.scope import Scope
+from pigeon.wire.errors import Aborted
+from pigeon.wire.events import MessageEnd, MessageStart, MessageUpdate, StreamEvent
 from pigeon.wire.messages import AssistantMessage, Message
 
 ABORT_TEXT = "Request was aborted"

@@ -12,8 +12,8 @@ import os
 import sys
 
 from pigeon import __version__
+from pigeon.app.build import Composed, Composer
 from pigeon.cli.args import Options
-from pigeon.cli.compose import Composed, Composer
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.rpc.outbox import Outbox

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
+from pigeon.app.models import registry_of
 from pigeon.cli.args import Options
-from pigeon.cli.models import registry_of
 from pigeon.config.paths import agent_dir
 
 
 def run_list_models(options: Options) -> int:
     """Print the table."""
-    from pigeon.providers.choice import model_table
+    from pigeon.providers.default_model import model_table
 
     registry = registry_of(agent_dir(os.environ), os.environ)
     print(model_table(registry.available(), options.list_models))  # noqa: T201

@@ -48,7 +48,7 @@ def _run(arguments: list[str]) -> int:
 
         return run_list_models(options)
     if options.export:
-        from pigeon.cli.export_page import run_export
+        from pigeon.app.export_page import run_export
 
         return run_export(options.export)
     if options.mode == "json":

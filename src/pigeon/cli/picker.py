@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pigeon.session.catalog import listed
+from pigeon.session.history.listing import listed
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import or_else
 from pigeon.wire.errors import StartupError

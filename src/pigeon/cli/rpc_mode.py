@@ -9,8 +9,8 @@ import signal
 import sys
 
 from pigeon import __version__
+from pigeon.app.build import Composer
 from pigeon.cli.args import Options
-from pigeon.cli.compose import Composer
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.rpc.host import Host

@@ -16,15 +16,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pigeon.extensions.api import Extension as Extension
-    from pigeon.extensions.api import Flag as Flag
-    from pigeon.extensions.context import CommandContext as CommandContext
-    from pigeon.extensions.context import Context as Context
-    from pigeon.extensions.context import ToolContext as ToolContext
-    from pigeon.extensions.events import *  # noqa: F403
-    from pigeon.extensions.provider import Call as Call
-    from pigeon.extensions.provider import Think as Think
-    from pigeon.extensions.results import *  # noqa: F403
+    from pigeon.extensions.public.api import Extension as Extension
+    from pigeon.extensions.public.api import Flag as Flag
+    from pigeon.extensions.public.context import CommandContext as CommandContext
+    from pigeon.extensions.public.context import Context as Context
+    from pigeon.extensions.public.context import ToolContext as ToolContext
+    from pigeon.extensions.public.events import *  # noqa: F403
+    from pigeon.extensions.public.provider import Call as Call
+    from pigeon.extensions.public.provider import Think as Think
+    from pigeon.extensions.public.results import *  # noqa: F403
 
 _HOMES = {
     "api": "Extension Flag",
@@ -46,4 +46,4 @@ def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"pigeon.extensions has no {name!r}")
-    return getattr(import_module(f"pigeon.extensions.{home}"), name)
+    return getattr(import_module(f"pigeon.extensions.public.{home}"), name)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from pigeon.providers.line import Line
+from pigeon.providers.connection import Line
 from pigeon.wire.base import Absent
 from pigeon.wire.model import Model
 
 if TYPE_CHECKING:
-    from pigeon.providers.replay import Replay
+    from pigeon.providers.history.cache import Replay
 
 
 class Access(Struct, frozen=True):

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from pigeon.agent.inference import Failure
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
-from pigeon.wire.inference import Failure
 
 LONG_WAIT_MS = 60_000
 MAX_BODY_CHARS = 4000

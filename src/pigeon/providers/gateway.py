@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from pigeon.agent.inference import CacheRetention, Delta, Failure, Finished, ModelRequest
 from pigeon.providers.access import Access, Connection
-from pigeon.providers.http import Http
-from pigeon.providers.line import Line, Policy, Tap
+from pigeon.providers.connection import Line, Policy, Tap
+from pigeon.providers.http.client import Http
 from pigeon.providers.registry import NoKey
-from pigeon.wire.inference import CacheRetention, Delta, Failure, Finished, ModelRequest
 from pigeon.wire.model import Model
 
 if TYPE_CHECKING:
-    from pigeon.providers.replay import Replay
+    from pigeon.providers.history.cache import Replay
 
 ADAPTERS = {
-    "anthropic-messages": "pigeon.providers.anthropic",
-    "openai-completions": "pigeon.providers.openai_chat",
-    "openai-responses": "pigeon.providers.openai_responses",
-    "azure-openai-responses": "pigeon.providers.openai_responses",
-    "google-generative-ai": "pigeon.providers.google",
+    "anthropic-messages": "pigeon.providers.anthropic.adapter",
+    "openai-completions": "pigeon.providers.openai_chat.adapter",
+    "openai-responses": "pigeon.providers.openai_responses.adapter",
+    "azure-openai-responses": "pigeon.providers.openai_responses.adapter",
+    "google-generative-ai": "pigeon.providers.google.adapter",
 }
 
 
@@ -122,7 +122,7 @@ class Gateway:
 
     def _told_before(self) -> Replay:
         if self._replay is None:
-            from pigeon.providers.replay import Replay
+            from pigeon.providers.history.cache import Replay
 
             self._replay = Replay()
         return self._replay

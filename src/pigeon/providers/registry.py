@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from pigeon.providers.access import Access
 from pigeon.providers.catalog.known import KNOWN
-from pigeon.providers.compose import Composed, Headers, Unusable, composed
+from pigeon.providers.custom_models import Composed, Headers, Unusable, composed
 from pigeon.system.clock import now_ms
 from pigeon.wire.model import Model
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pigeon.wire.answers import SlashCommand
 
 if TYPE_CHECKING:
-    from pigeon.resources.prompts import Templates
+    from pigeon.resources.prompt_templates import Templates
     from pigeon.resources.skills import Skills
 
 SKILL_PREFIX = "/skill:"

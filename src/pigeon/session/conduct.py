@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from pigeon.agent.protocols import SendableT, Spoken, Tool, ToolMode, Watch
+from pigeon.agent.inference import Failure, ModelRequest
+from pigeon.agent.interfaces import SendableT, Spoken, Tool, ToolMode, Watch
 from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
-from pigeon.session.compaction import Compaction
-from pigeon.session.parts import Parts
-from pigeon.session.pictures import has_images, ready_to_send
-from pigeon.session.reminders import Reminders
+from pigeon.session.compaction.compaction import Compaction
+from pigeon.session.context.images import has_images, ready_to_send
+from pigeon.session.dependencies import Parts
 from pigeon.session.retry import Retry
-from pigeon.session.rules import StreamRules
+from pigeon.session.steering.reminders import Reminders
+from pigeon.session.steering.stream_rules import StreamRules
 from pigeon.wire.commands import InterruptMode
 from pigeon.wire.errors import Aborted
-from pigeon.wire.inference import Failure, ModelRequest
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 from pigeon.wire.model import Model
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from pigeon.agent.protocols import Spoken
+from pigeon.agent.interfaces import Spoken
 from pigeon.session.activity import Activity
 from pigeon.session.bus import Bus
 from pigeon.session.queue import MessageQueue

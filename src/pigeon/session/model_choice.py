@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
+from pigeon.session.history.entry_line import Kept
+from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import Hooks
-from pigeon.session.journal import Journal
-from pigeon.session.kept import Kept
 from pigeon.wire.answers import CycledModel
 from pigeon.wire.entries import ModelChange, ThinkingLevelChange
 from pigeon.wire.errors import Refusal

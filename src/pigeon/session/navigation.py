@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pigeon.agent.scope import Scope
-from pigeon.session.context import context_of
-from pigeon.session.journal import Journal
-from pigeon.session.kept import Kept
+from pigeon.session.compaction.summarizer import Ask, Summariser
+from pigeon.session.compaction.transcript import TouchedFiles
+from pigeon.session.context.model_context import context_of
+from pigeon.session.context.size import estimated_tokens
+from pigeon.session.history.entry_line import Kept
+from pigeon.session.history.journal import Journal
 from pigeon.session.model_choice import ModelChoice
-from pigeon.session.summaries import Ask, Summariser
-from pigeon.session.tokens import estimated_tokens
-from pigeon.session.transcript import TouchedFiles
 from pigeon.wire.answers import Navigated
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import text_of

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
-from pigeon.agent.protocols import Spoken
+from pigeon.agent.interfaces import Spoken
 from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
 from pigeon.session.hooks import Hooks, Input, NoHooks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from pigeon.agent.protocols import Queued, Spoken
+from pigeon.agent.interfaces import Queued, Spoken
 from pigeon.system import ids
 from pigeon.wire.commands import QueueMode
 from pigeon.wire.content import text_of

@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from pigeon.agent.protocols import Publish
+from pigeon.agent.inference import Failure
+from pigeon.agent.interfaces import Publish
 from pigeon.agent.scope import Scope
-from pigeon.session.journal import Journal
+from pigeon.session.history.journal import Journal
 from pigeon.wire.entries import ContextEdit
 from pigeon.wire.errors import Aborted
 from pigeon.wire.events import AutoRetryEnd, AutoRetryStart, EntryAppended, Outbound
-from pigeon.wire.inference import Failure
 
 CANCELLED = "Retry cancelled"
 JITTER = 0.2

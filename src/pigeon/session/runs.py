@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from pigeon.agent.protocols import Spoken
+from pigeon.agent.inference import Failure
+from pigeon.agent.interfaces import Spoken
 from pigeon.agent.run import Run, RunResult
 from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
 from pigeon.session.bus import Bus
-from pigeon.session.compaction import Compaction
+from pigeon.session.compaction.compaction import Compaction
 from pigeon.session.conduct import Conduct
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.queue import MessageQueue
 from pigeon.session.retry import Retry
 from pigeon.wire.events import AgentSettled
-from pigeon.wire.inference import Failure
 from pigeon.wire.messages import CustomMessage
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 
 from pigeon.session.bus import Bus
-from pigeon.session.context import Shown
-from pigeon.session.current import Current
-from pigeon.session.dialogs import Dialogs
-from pigeon.session.host_tools import HostTools
+from pigeon.session.context.conversation import Current
+from pigeon.session.context.model_context import Shown
+from pigeon.session.dependencies import Parts
+from pigeon.session.engine import Work
+from pigeon.session.history.journal import Journal
+from pigeon.session.host.dialogs import Dialogs
+from pigeon.session.host.host_shell import UserShell
+from pigeon.session.host.host_tools import HostTools
 from pigeon.session.interjections import Interjections
-from pigeon.session.journal import Journal
 from pigeon.session.model_choice import ModelChoice
-from pigeon.session.parts import Parts
 from pigeon.session.prompting import Prompting
 from pigeon.session.queue import MessageQueue
+from pigeon.session.steering.todos import Todos
 from pigeon.session.switching import Reason, Switching
-from pigeon.session.todos import Todos
-from pigeon.session.user_shell import UserShell
-from pigeon.session.work import Work
 from pigeon.system import ids
 from pigeon.wire.messages import Message
 

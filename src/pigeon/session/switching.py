@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Protocol
 
-from pigeon.session.journal import Journal
-from pigeon.session.kept import Kept, kept_from_line
-from pigeon.session.parts import Parts
+from pigeon.session.dependencies import Parts
+from pigeon.session.history.entry_line import Kept, kept_from_line
+from pigeon.session.history.journal import Journal
 from pigeon.wire import codec
 from pigeon.wire.answers import ForkMessage
 from pigeon.wire.base import ABSENT, Absent

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pigeon.agent.protocols import Tool
-from pigeon.wire.inference import ToolSpec
+from pigeon.agent.inference import ToolSpec
+from pigeon.agent.interfaces import Tool
 
 
 class Toolset:

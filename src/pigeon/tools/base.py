@@ -6,11 +6,11 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from pigeon.agent.inference import ToolSpec
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
-from pigeon.wire.inference import ToolSpec
 
 _T = TypeVar("_T")
 

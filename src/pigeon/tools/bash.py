@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
-from pigeon.system.shell import LONGEST_TIMEOUT, ShellMissing, ShellResult, Workplace, run_shell
-from pigeon.system.truncation import MAX_BYTES, MAX_LINES, Shown, human_size
+from pigeon.system.shell.shell import LONGEST_TIMEOUT, ShellMissing, ShellResult, Workplace, run_shell
+from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, human_size
 from pigeon.tools.base import BaseTool, Running, text_outcome
 from pigeon.wire.base import Json
 from pigeon.wire.content import TextContent
@@ -14,7 +14,7 @@ from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 
 if TYPE_CHECKING:
-    from pigeon.system.capture import Capture
+    from pigeon.system.shell.output import Capture
 
 
 class BashTool(BaseTool):

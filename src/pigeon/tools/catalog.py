@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from pigeon.system.artifacts import Artifacts
-from pigeon.system.shell import Shell, Workplace, find_shell
+from pigeon.system.shell.artifacts import Artifacts
+from pigeon.system.shell.shell import Shell, Workplace, find_shell
 from pigeon.tools.base import BaseTool
 from pigeon.tools.bash import BashTool
 from pigeon.tools.edit import EditTool

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any, ClassVar
 
 from pigeon.system.files import NotRegular, error_code, finished_in_thread, notes_of, read_whole, replace_file, turn_on
+from pigeon.system.paths import resolved
 from pigeon.tools.base import BaseTool, Running, text_outcome
-from pigeon.tools.paths import resolved
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import ToolFailed
@@ -79,7 +79,7 @@ class EditTool(BaseTool):
 
     async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
         """Replace; nothing is written unless every edit fits."""
-        from pigeon.tools.replacing import edited_file
+        from pigeon.tools.editing.replacing import edited_file
 
         path = str(arguments["path"])
         target = resolved(path, self._cwd)

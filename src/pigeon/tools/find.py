@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from typing import ClassVar
 
-from pigeon.system.truncation import MAX_BYTES, Limits, head_of, human_size
+from pigeon.system.paths import resolved_for_reading
+from pigeon.system.shell.truncation import MAX_BYTES, Limits, head_of, human_size
 from pigeon.tools.base import BaseTool, Running, text_outcome, whole_number
-from pigeon.tools.paths import resolved_for_reading
-from pigeon.tools.ripgrep import TIME_BOX, ripgrep
+from pigeon.tools.searching.ripgrep import TIME_BOX, ripgrep
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -72,7 +72,7 @@ def _check_folder(path: str) -> None:
 
 
 def _test(pattern: str, folder: str) -> Callable[[str], bool]:
-    from pigeon.tools.globs import matcher
+    from pigeon.system.globs import matcher
 
     matches = matcher(pattern)
     if pattern.startswith("/"):
@@ -107,7 +107,7 @@ class _Paths:
 
     def complete(self, root: str, stopped: Callable[[], bool]) -> None:
         """Add what ripgrep has no eyes for, in its order."""
-        from pigeon.tools.unlisted import unlisted
+        from pigeon.tools.searching.unlisted_files import unlisted
 
         for path, is_folder in unlisted(root, self._folders, self._matches, stopped):
             if self._add(path, f"{path}/" if is_folder else path):

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, ClassVar
 from msgspec import Struct
 
 from pigeon.system.files import error_text, open_regular
-from pigeon.system.truncation import MAX_BYTES, Limits, head_of, human_size
+from pigeon.system.paths import resolved_for_reading
+from pigeon.system.shell.truncation import MAX_BYTES, Limits, head_of, human_size
 from pigeon.tools.base import BaseTool, Running, text_outcome, whole_number
-from pigeon.tools.paths import resolved_for_reading
-from pigeon.tools.ripgrep import TIME_BOX, Ended, ripgrep
+from pigeon.tools.searching.ripgrep import TIME_BOX, Ended, ripgrep
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 
 if TYPE_CHECKING:
-    from pigeon.tools.hits import Hits
+    from pigeon.tools.searching.matches import Hits
 
 DEFAULT_LIMIT = 100
 LINE_WIDTH = 500
@@ -61,7 +61,7 @@ class GrepTool(BaseTool):
 
     async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
         """Search; a pattern that ripgrep refuses is an error with its reason."""
-        from pigeon.tools.hits import Hits
+        from pigeon.tools.searching.matches import Hits
 
         for name in ("pattern", "glob"):
             _check_text(name, str(arguments.get(name) or ""))
@@ -131,7 +131,7 @@ def _chosen_by(glob: str) -> tuple[list[str], Callable[[str], bool] | None]:
     A plain `--glob` would bring back what .gitignore leaves out, a file type does not; but a type knows names only, and
     its definition takes no colon.
     """
-    from pigeon.tools.globs import rooted_matcher
+    from pigeon.system.globs import rooted_matcher
 
     if not glob:
         return [], None

@@ -7,9 +7,9 @@ import os
 from typing import ClassVar
 
 from pigeon.system.files import error_text
-from pigeon.system.truncation import MAX_BYTES, Limits, head_of, human_size
+from pigeon.system.paths import resolved_for_reading
+from pigeon.system.shell.truncation import MAX_BYTES, Limits, head_of, human_size
 from pigeon.tools.base import BaseTool, Running, text_outcome, whole_number
-from pigeon.tools.paths import resolved_for_reading
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome

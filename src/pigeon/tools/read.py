@@ -8,17 +8,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from pigeon.system.files import error_text, open_regular, read_whole
-from pigeon.system.truncation import MAX_BYTES, MAX_LINES, Shown, head_of, human_size
+from pigeon.system.paths import resolved_for_reading
+from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, head_of, human_size
 from pigeon.tools.base import BaseTool, Running, text_outcome, whole_number
-from pigeon.tools.paths import resolved_for_reading
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 
 if TYPE_CHECKING:
-    from pigeon.tools.images import Fitted
-    from pigeon.tools.lines import Slice
+    from pigeon.tools.images.resizing import Fitted
+    from pigeon.tools.line_reading import Slice
 
 BIGGEST_IMAGE = 64 << 20
 
@@ -57,7 +57,7 @@ class ReadTool(BaseTool):
 
     async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
         """Read it; a path that cannot be read is an error with the system's reason."""
-        from pigeon.tools.lines import lines_of
+        from pigeon.tools.line_reading import lines_of
 
         path = str(arguments["path"])
         first = whole_number(arguments, "offset", 1) if arguments.get("offset") else 1
@@ -76,7 +76,7 @@ class ReadTool(BaseTool):
 
 
 def _sniffed(path: str) -> str | None:
-    from pigeon.tools.images import SNIFFED_BYTES, image_type
+    from pigeon.tools.images.resizing import SNIFFED_BYTES, image_type
 
     descriptor = open_regular(path)
     try:
@@ -88,7 +88,7 @@ def _sniffed(path: str) -> str | None:
 
 
 def _image(path: str, kind: str, resize: bool) -> Fitted:
-    from pigeon.tools.images import Profile, fitted
+    from pigeon.tools.images.resizing import Profile, fitted
 
     return fitted(read_whole(path, BIGGEST_IMAGE), kind, Profile() if resize else None)
 

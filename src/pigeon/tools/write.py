@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from pigeon.system.files import error_text, finished_in_thread, replace_file, turn_on
+from pigeon.system.paths import resolved
 from pigeon.tools.base import BaseTool, Running, text_outcome
-from pigeon.tools.paths import resolved
 from pigeon.wire.base import Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome

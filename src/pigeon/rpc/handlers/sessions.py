@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from pigeon.rpc.router import handles
-from pigeon.session import catalog
-from pigeon.session.naming import clean_name
+from pigeon.session.history import listing
+from pigeon.session.history.naming import clean_name
+from pigeon.session.history.tree import raw_entry, tree_of
 from pigeon.session.navigation import Wish
 from pigeon.session.session import Session
 from pigeon.session.switching import fork_messages
-from pigeon.session.tree import raw_entry, tree_of
 from pigeon.wire import answers
 from pigeon.wire import commands as c
 from pigeon.wire.base import ABSENT, Absent
@@ -91,7 +91,7 @@ def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
     if not 1 <= cmd.limit <= MOST_SESSIONS:
         raise Refusal(f'Missing or invalid field "limit": it must be between 1 and {MOST_SESSIONS}')
     folders = s.shelf.folders() if cmd.scope == "all" else [s.shelf.folder]
-    rows, cursor = catalog.listed(folders, None if isinstance(cmd.cursor, Absent) else cmd.cursor, cmd.limit)
+    rows, cursor = listing.listed(folders, None if isinstance(cmd.cursor, Absent) else cmd.cursor, cmd.limit)
     return answers.Sessions(sessions=rows, next_cursor=ABSENT if cursor is None else cursor)
 
 

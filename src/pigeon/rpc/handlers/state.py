@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pigeon.rpc.router import handles
-from pigeon.session.naming import name_of
+from pigeon.session.history.naming import name_of
+from pigeon.session.history.views import context_usage, stats_of
 from pigeon.session.session import Session
-from pigeon.session.stats import context_usage, stats_of
 from pigeon.wire import answers
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import GetCommands, GetLastAssistantText, GetMessages, GetSessionStats, GetState

@@ -1,0 +1,282 @@
+"""Puts a session together from options, settings and files. The only module that knows all the rooms."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from pigeon.agent.interfaces import Gate
+from pigeon.app.apply_settings import apply_settings
+from pigeon.app.built_in import DEMO, Offer
+from pigeon.app.export_page import write_session_page
+from pigeon.app.extensions import Extended, Extending
+from pigeon.app.models import Choice, choose, gateway_of, registry_of
+from pigeon.app.permissions import permission_gate
+from pigeon.app.reports import Reports
+from pigeon.app.sessions import journal_of, shelf_of
+from pigeon.app.tools import Bench, ready_for_commands, share_plan, stop_children, unknown_tools
+from pigeon.cli.args import Options
+from pigeon.config.layers import Layers
+from pigeon.config.paths import agent_dir
+from pigeon.providers.gateway import Gateway, Streamer
+from pigeon.providers.registry import ModelRegistry
+from pigeon.resources.resources import ResourceOptions, Resources
+from pigeon.resources.rule_files import read_rules, rule_folders
+from pigeon.session.dependencies import Parts
+from pigeon.session.history.journal import Journal
+from pigeon.session.history.naming import clean_name
+from pigeon.session.history.repository import Shelf
+from pigeon.session.hooks import NoHooks
+from pigeon.session.session import Session
+from pigeon.system import clock
+from pigeon.system.shell.shell import Workplace
+from pigeon.wire.base import or_else
+from pigeon.wire.commands import InterruptMode
+from pigeon.wire.entries import SessionInfo
+from pigeon.wire.errors import StartupError
+from pigeon.wire.rules import Rule
+
+if TYPE_CHECKING:
+    from pigeon.extensions.runner import Runner
+
+
+class Composed(Struct):
+    """A session, and what its host has to know of it."""
+
+    session: Session
+    problems: list[str]
+    known_flags: set[str]
+    drains: Callable[[], bool]
+    started: Callable[[Callable[[], None]], Awaitable[None]]
+    warm: Callable[[], Awaitable[None]]
+    leaving: Callable[[], Awaitable[None]]
+    stop: Callable[[], Awaitable[None]]
+
+    def tell_problems(self, options: Options) -> None:
+        """Say on stderr what is wrong with options and files."""
+        flags = {option: option.lstrip("-").partition("=")[0] for option in options.unknown}
+        unknown = [
+            f"unknown option {option} is ignored" for option, name in flags.items() if name not in self.known_flags
+        ]
+        for problem in [*unknown, *self.problems]:
+            print(f"Warning: {problem}", file=sys.stderr)  # noqa: T201
+
+
+class Composer:
+    """Collects the pieces in the order in which they need each other."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._folder = agent_dir(os.environ)
+        self._reports = Reports()
+        self._layers = Layers(self._folder)
+        self._cwd = _working_directory(options.cwd)
+        self._session: Session | None = None
+
+    async def compose(self, default_interrupt: InterruptMode) -> Composed:
+        """The session that the options describe."""
+        options = self._options
+        extended = await Extending(options, self._layers, self._folder, self._cwd).extend()
+        settings = self._layers.settings
+        registry = registry_of(self._folder, os.environ)
+        gateway = gateway_of(registry, settings, os.environ)
+        self._take_providers(extended, registry, gateway)
+        choice = choose(options, settings, registry)
+        shelf = shelf_of(options, settings, self._folder, self._cwd, os.environ, self._reports)
+        journal = journal_of(options, shelf, self._cwd)
+        resources = self._resources(journal.cwd, extended.trusted)
+        parts = self._parts(choice, registry, gateway, shelf, journal, resources, extended)
+        session = self._session = Session(parts)
+        apply_settings(settings, session, default_interrupt)
+        session.work.runs.while_running = lambda: ready_for_commands(session.toolset)
+        share_plan(options, session.toolset, session.todos)
+        if options.name and options.name.strip():
+            session.journal.append(SessionInfo, name=clean_name(options.name))
+        life = _Life(session, registry, gateway, extended, resources, self._reports)
+        return Composed(
+            session=session,
+            problems=[
+                *self._layers.problems,
+                *registry.problems(),
+                *choice.problems,
+                *extended.problems,
+                *unknown_tools(options, session.toolset),
+            ],
+            known_flags=extended.runner.known_flags() if extended.runner else set(),
+            drains=lambda: options.drain or _is_demo(session),
+            started=life.started,
+            warm=life.warm,
+            leaving=life.leaving,
+            stop=life.stop,
+        )
+
+    def _parts(
+        self,
+        choice: Choice,
+        registry: ModelRegistry,
+        gateway: Gateway,
+        shelf: Shelf,
+        journal: Journal,
+        resources: Resources,
+        extended: Extended,
+    ) -> Parts:
+        bench = Bench(self._options, self._layers.settings, journal.cwd, lambda: self._session)
+        if extended.runner is not None:
+            bench.add({tool.spec.name: tool for tool in extended.runner.brought.tools()}, self._options)
+        trusts = _Trusts(self._cwd, extended.trusted)
+
+        def moved(cwd: str) -> Workplace:
+            resources.move_to(cwd, trusts(cwd))
+            return bench.move_to(cwd)
+
+        def rules(cwd: str) -> list[Rule]:
+            folders = rule_folders(self._folder, cwd, trusts(cwd))
+            return [] if self._options.no_rules else read_rules(folders, self._reports)
+
+        return Parts(
+            shelf=shelf,
+            journal=journal,
+            place=bench.place,
+            moved=moved,
+            provider=gateway,
+            models=Offer(registry, choice.built_in),
+            model=choice.model,
+            thinking=choice.thinking,
+            scoped=choice.scoped,
+            model_is_explicit=choice.explicit,
+            toolset=bench.toolset,
+            pictures=bench.pictures,
+            expander=resources.expander(),
+            system_prompt=lambda cwd: resources.system_prompt(cwd, *bench.toolset.described()),
+            now=clock.now_ms,
+            report=self._reports,
+            rules=rules,
+            hooks=extended.runner.hooks if extended.runner else NoHooks(),
+            gate=self._gate(extended),
+            write_page=write_session_page,
+            models_file=os.path.join(self._folder, "models.json"),
+        )
+
+    def _gate(self, extended: Extended) -> Gate | None:
+        asked = permission_gate(self._layers, extended.trusted, lambda: self._session)
+        gates = [gate for gate in (asked, extended.runner.gate if extended.runner else None) if gate is not None]
+        if not gates:
+            return None
+        from pigeon.guard.gate_chain import chain
+
+        return chain(gates)
+
+    def _take_providers(self, extended: Extended, registry: ModelRegistry, gateway: Gateway) -> None:
+        if extended.runner is None:
+            return
+        gateway.tap = extended.runner.hooks
+        for bundle in extended.runner.brought.providers():
+            registry.put_entry(bundle.name, bundle.entry)
+            if bundle.streamer is not None:
+                gateway.add(bundle.name, partial(_same, bundle.streamer))
+
+    def _resources(self, cwd: str, trusted: bool) -> Resources:
+        options, settings = self._options, self._layers.settings
+        chosen = ResourceOptions(
+            skills=options.skill,
+            prompt_templates=options.prompt_template,
+            no_skills=options.no_skills,
+            no_prompt_templates=options.no_prompt_templates,
+            no_context_files=options.no_context_files,
+            system_prompt=options.system_prompt,
+            append_system_prompt=options.append_system_prompt,
+            user_skills=or_else(settings.skills, []),
+            user_prompts=or_else(settings.prompts, []),
+        )
+        return Resources(
+            self._folder, cwd, trusted, chosen, report=self._reports, expansion_failed=self._reports.skill_failed
+        )
+
+
+class _Trusts:
+    """The decision holds for the folder it was made for; another folder is not trusted."""
+
+    def __init__(self, cwd: str, trusted: bool) -> None:
+        self._cwd = cwd
+        self._trusted = trusted
+
+    def __call__(self, cwd: str) -> bool:
+        return self._trusted and cwd == self._cwd
+
+
+class _Life:
+    """What happens around a session: it gets a host, it warms up, it ends."""
+
+    def __init__(
+        self,
+        session: Session,
+        registry: ModelRegistry,
+        gateway: Gateway,
+        extended: Extended,
+        resources: Resources,
+        reports: Reports,
+    ) -> None:
+        self._session = session
+        self._registry = registry
+        self._gateway = gateway
+        self._runner = extended.runner
+        self._resources = resources
+        self._reports = reports
+        self._finding: asyncio.Future[None] | None = None
+
+    async def started(self, shutdown: Callable[[], None]) -> None:
+        """There is a host to talk to."""
+        session, runner = self._session, self._runner
+        self._reports.to(session.bus.post)
+        if runner is None:
+            return
+        from pigeon.app.extension_port import port_of
+
+        runner.bind(port_of(session, self._registry, self._gateway, shutdown), session.dialogs, session.bus.post)
+        session.bus.announce(runner.heard, runner.room)
+        session.switching.veto = runner.veto
+        await runner.hooks.session_started("startup")
+        self._finding = asyncio.ensure_future(self._find_resources(runner))
+
+    async def _find_resources(self, runner: Runner) -> None:
+        found = await runner.hooks.resources(self._session.journal.cwd)
+        self._resources.add_paths(found.skills, found.prompts)
+
+    async def warm(self) -> None:
+        """Load what the first request will need."""
+        await self._gateway.warm(self._session.models.model)
+
+    async def leaving(self) -> None:
+        """Say goodbye to extensions while there is still a session to look at."""
+        if self._runner is not None:
+            await self._runner.close()
+
+    async def stop(self) -> None:
+        """End what was started for the session."""
+        await stop_children()
+        await self._gateway.aclose()
+
+
+def _same(streamer: Streamer) -> Streamer:
+    return streamer
+
+
+def _working_directory(asked: str | None) -> str:
+    try:
+        folder = os.path.abspath(os.path.expanduser(asked or os.getcwd()))
+    except FileNotFoundError:
+        raise StartupError("The working directory does not exist any more; name another with --cwd") from None
+    if not os.path.isdir(folder):
+        raise StartupError(f"Not a directory: {folder}")
+    return folder
+
+
+def _is_demo(session: Session) -> bool:
+    """The demo is for trying things out by hand, where stdin ends with the prompt."""
+    return session.models.model is not None and session.models.model.provider == DEMO

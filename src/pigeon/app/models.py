@@ -1,0 +1,148 @@
+"""Models for a session: the registry, the way to them, and which one to begin with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from pigeon.agent.inference import CacheRetention
+from pigeon.app.built_in import DEMO, SCRIPTED, built_in_model, demo, scripted
+from pigeon.cli.args import Options
+from pigeon.config.auth_file import AuthFile
+from pigeon.config.models_file import read_models_file
+from pigeon.config.settings import ProviderRetrySettings, Settings
+from pigeon.config.values import Values
+from pigeon.providers.catalog.built_in import BuiltInCatalog
+from pigeon.providers.connection import Policy
+from pigeon.providers.gateway import Gateway
+from pigeon.providers.http.client import Http
+from pigeon.providers.registry import ModelRegistry
+from pigeon.session.model_choice import ScopedModel
+from pigeon.wire.base import Absent, or_else
+from pigeon.wire.errors import StartupError
+from pigeon.wire.model import LEVELS, Model, ThinkingLevel
+
+
+class Choice(Struct):
+    """What the options and settings come to."""
+
+    model: Model | None
+    thinking: ThinkingLevel
+    explicit: bool
+    built_in: Model | None
+    scoped: list[ScopedModel]
+    problems: list[str]
+
+
+def registry_of(folder: str, environment: Mapping[str, str]) -> ModelRegistry:
+    """All models this user has."""
+    file = read_models_file(os.path.join(folder, "models.json"))
+    auth = AuthFile(os.path.join(folder, "auth.json"))
+    problems = [problem for problem in (file.problem, auth.problem) if problem]
+    return ModelRegistry(
+        catalog=BuiltInCatalog(),
+        entries=file.providers,
+        stored=auth.get,
+        environ=environment,
+        values=Values(environment),
+        problems=problems,
+    )
+
+
+def gateway_of(registry: ModelRegistry, settings: Settings, environment: Mapping[str, str]) -> Gateway:
+    """The way to all models, built-in ones included."""
+    retry = or_else(settings.retry.provider, ProviderRetrySettings())
+    policy = Policy(
+        idle_ms=or_else(retry.timeout_ms, settings.http_idle_timeout_ms),
+        max_retries=retry.max_retries,
+        max_retry_delay_ms=retry.max_retry_delay_ms,
+    )
+    budgets = or_else(settings.thinking_budgets, {})
+    extra = {SCRIPTED: scripted, DEMO: demo}
+    return Gateway(
+        registry,
+        Http(user_agent="pigeon", proxy=or_else(settings.http_proxy, "")),
+        extra=extra,
+        policy=policy,
+        thinking_budgets=budgets or None,
+        retention=_retention(environment),
+    )
+
+
+def _retention(environment: Mapping[str, str]) -> CacheRetention:
+    kinds: dict[str | None, CacheRetention] = {"none": "none", "long": "long"}
+    return kinds.get(environment.get("PIGEON_CACHE_RETENTION") or environment.get("PI_CACHE_RETENTION"), "short")
+
+
+def choose(options: Options, settings: Settings, registry: ModelRegistry) -> Choice:
+    """The model to begin with; raises `StartupError` when one was named that does not exist."""
+    choice = Choice(None, settings.default_thinking_level, False, built_in_model(options), [], [])
+    _scope(choice, options, settings, registry)
+    if choice.built_in is not None:
+        choice.model, choice.explicit = choice.built_in, True
+    elif options.model or options.provider:
+        _named(choice, options, registry)
+    else:
+        _default(choice, settings, registry)
+    if choice.model is not None and not isinstance(settings.model_thinking_levels, Absent) and not choice.explicit:
+        choice.thinking = settings.model_thinking_levels.get(choice.model.reference, choice.thinking)
+    if options.thinking in LEVELS:
+        choice.thinking = options.thinking
+    elif options.thinking:
+        choice.problems.append(f'unknown thinking level "{options.thinking}" is ignored')
+    _use_key(choice, options, registry)
+    return choice
+
+
+def _scope(choice: Choice, options: Options, settings: Settings, registry: ModelRegistry) -> None:
+    patterns = options.models.split(",") if options.models else or_else(settings.enabled_models, [])
+    if patterns:
+        from pigeon.providers.model_patterns import scope_of
+
+        scoped, warnings = scope_of([pattern.strip() for pattern in patterns], registry.available())
+        choice.scoped = [ScopedModel(entry.model, entry.level) for entry in scoped]
+        choice.problems.extend(warnings)
+
+
+def _named(choice: Choice, options: Options, registry: ModelRegistry) -> None:
+    direct = registry.lookup(options.provider, options.model) if options.provider and options.model else None
+    choice.explicit = True
+    if direct is not None:
+        choice.model = direct
+        return
+    from pigeon.providers.default_model import named_model
+
+    try:
+        match = named_model(options.provider, options.model, registry)
+    except StartupError as error:
+        raise StartupError("\n".join([str(error), *registry.problems()])) from None
+    choice.model = match.model
+    choice.thinking = match.level or choice.thinking
+    if match.warning:
+        choice.problems.append(match.warning)
+
+
+def _default(choice: Choice, settings: Settings, registry: ModelRegistry) -> None:
+    preferred = None
+    if not isinstance(settings.default_provider, Absent) and not isinstance(settings.default_model, Absent):
+        preferred = (settings.default_provider, settings.default_model)
+    if choice.scoped:
+        saved = [entry for entry in choice.scoped if (entry.model.provider, entry.model.id) == preferred]
+        chosen = (saved or choice.scoped)[0]
+        choice.model, choice.thinking = chosen.model, chosen.level or choice.thinking
+        return
+    choice.model = registry.find(*preferred) if preferred else None
+    if choice.model is None:
+        from pigeon.providers.default_model import first_usable
+
+        choice.model = first_usable(registry)
+
+
+def _use_key(choice: Choice, options: Options, registry: ModelRegistry) -> None:
+    if not options.api_key:
+        return
+    if choice.model is None:
+        raise StartupError("--api-key requires a model to be specified via --model, --provider/--model, or --models")
+    registry.use_key(choice.model.provider, options.api_key)

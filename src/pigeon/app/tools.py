@@ -1,0 +1,139 @@
+"""Which tools a session has, by options and settings, and where their commands run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from pigeon.agent.interfaces import Tool
+from pigeon.cli.args import Options
+from pigeon.config.settings import Settings
+from pigeon.guard.environment import tool_environment
+from pigeon.providers.catalog.known import key_variables
+from pigeon.session.history.places import artifact_folder
+from pigeon.session.session import Session
+from pigeon.session.steering.todos import Todos
+from pigeon.session.toolset import Toolset
+from pigeon.system.shell.artifacts import Artifacts
+from pigeon.system.shell.shell import Workplace, find_shell
+from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, workplace
+from pigeon.tools.images.prompt_images import PromptImages
+from pigeon.tools.todo import TodoTool
+from pigeon.wire.base import Absent, or_else
+
+
+class Bench:
+    """The tools of one working directory; moving makes them anew for another."""
+
+    def __init__(self, options: Options, settings: Settings, cwd: str, session: Callable[[], Session | None]) -> None:
+        self._settings = settings
+        self._session = session
+        self.place = self._place(cwd)
+        self.pictures = PromptImages(self._resizes)
+        tools = self._tools()
+        if not (options.no_tools or options.no_builtin_tools):
+            tools["todo"] = TodoTool()
+        self.toolset = Toolset(tools, _active(options, settings, list(tools)))
+
+    def add(self, tools: Mapping[str, Tool], options: Options) -> None:
+        """Tools from elsewhere; they take the place of built-in ones of the same name."""
+        self.toolset.replace(dict(tools))
+        allowed = _names(options.tools) if options.tools else list(tools)
+        excluded = _names(options.exclude_tools or "")
+        for name in tools:
+            if name in allowed and name not in excluded and not options.no_tools:
+                self.toolset.offer(name)
+
+    def move_to(self, cwd: str) -> Workplace:
+        """Work in another folder from here on."""
+        self.place = self._place(cwd)
+        self.toolset.replace(self._tools())
+        return self.place
+
+    def _place(self, cwd: str) -> Workplace:
+        settings = self._settings
+        shell = find_shell(or_else(settings.shell_path, None), or_else(settings.shell_command_prefix, ""))
+        return workplace(cwd, shell=shell, environment=self._environment, artifacts=Artifacts(self._artifacts))
+
+    def _tools(self) -> dict[str, Tool]:
+        return dict(built_in_tools(self.place, resize_images=self._resizes))
+
+    def _resizes(self) -> bool:
+        return self._settings.images.auto_resize
+
+    def _artifacts(self) -> str | None:
+        session = self._session()
+        file = session.journal.file if session is not None and session.journal.saved else None
+        return artifact_folder(file) if file else None
+
+    def _environment(self) -> Mapping[str, str]:
+        return tool_environment(
+            os.environ,
+            keep_provider_keys=self._settings.keep_provider_keys,
+            also_secret=key_variables(),
+            session=self._known_to_commands(),
+        )
+
+    def _known_to_commands(self) -> dict[str, str]:
+        """What a command may know of the session it runs in."""
+        session = self._session()
+        if session is None:
+            return {}
+        model = session.models.model
+        known = {
+            "PI_SESSION_ID": session.journal.session_id,
+            "PI_SESSION_FILE": session.journal.file or "",
+            "PI_PROVIDER": model.provider if model else "",
+            "PI_MODEL": model.id if model else "",
+            "PI_REASONING_LEVEL": session.models.level,
+        }
+        return {name: value for name, value in known.items() if value}
+
+
+def unknown_tools(options: Options, toolset: Toolset) -> list[str]:
+    """What to say of names that no tool has; those of the host's tools come later and need not be given."""
+    if not options.tools:
+        return []
+    known = sorted(tool.spec.name for tool in toolset.every())
+    unknown = [name for name in _names(options.tools) if name not in known]
+    return [f'--tools: there is no tool "{name}" (known: {", ".join(known)})' for name in unknown]
+
+
+def share_plan(options: Options, toolset: Toolset, todos: Todos) -> None:
+    """Let the model see the plan as soon as the host has made one, unless the tools were named."""
+    tool = toolset.tool("todo")
+    if isinstance(tool, TodoTool):
+        tool.plan = todos
+        if not options.tools:
+            todos.wanted = lambda: toolset.offer("todo")
+
+
+def _active(options: Options, settings: Settings, known: list[str]) -> list[str]:
+    if options.no_tools or options.no_builtin_tools:
+        return []
+    wanted = list(DEFAULT_TOOLS)
+    if options.tools:
+        wanted = _names(options.tools)
+    elif not isinstance(settings.default_tools, Absent):
+        wanted = settings.default_tools
+    excluded = _names(options.exclude_tools or "")
+    return [name for name in wanted if name in known and name not in excluded]
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def ready_for_commands(toolset: Toolset) -> None:
+    """Start what shell commands need while the model still thinks."""
+    if "bash" in toolset.active():
+        from pigeon.system.process import start
+
+        start.warm_up()
+
+
+async def stop_children() -> None:
+    """End every process that a tool started."""
+    from pigeon.system.process import start
+
+    await start.kill_everything()

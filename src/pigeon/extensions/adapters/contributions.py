@@ -1,0 +1,108 @@
+"""What extensions bring along: tools and providers, at the start and later, and what they tell each other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pigeon.extensions.adapters.session_port import Equipment
+from pigeon.extensions.adapters.tool import ExtensionTool
+from pigeon.extensions.public.failures import ExtensionFailed, text_of_error
+from pigeon.extensions.public.provider import ExtensionStreamer, Provided
+from pigeon.extensions.public.tool_def import ToolDef
+from pigeon.extensions.runtime.dispatcher import Team
+from pigeon.extensions.runtime.loaded_extension import Member
+from pigeon.extensions.runtime.pausable_timeout import INTERCEPTOR_SECONDS, Patience
+
+
+class Bundle:
+    """A provider, ready for the registry: its entry, and who answers if it is no HTTP service."""
+
+    __slots__ = ("entry", "name", "streamer")
+
+    def __init__(self, name: str, entry: dict[str, Any], streamer: ExtensionStreamer | None) -> None:
+        self.name = name
+        self.entry = entry
+        self.streamer = streamer
+
+
+class Brought:
+    """All tools and providers; the first extension that takes a name keeps it."""
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self._equipment: Equipment | None = None
+        self._beside: set[asyncio.Task[None]] = set()
+
+    def bind(self, equipment: Equipment) -> None:
+        """From here on, what comes late is put in place at once."""
+        self._equipment = equipment
+
+    def tools(self) -> list[ExtensionTool]:
+        """The tools of all extensions."""
+        tools: dict[str, ExtensionTool] = {}
+        for member in self._team.members:
+            for definition in member.extension.registry.tools.values():
+                if definition.spec.name in tools:
+                    self._taken(member, "tool", definition.spec.name)
+                else:
+                    tools[definition.spec.name] = ExtensionTool(definition, member)
+        return list(tools.values())
+
+    def providers(self) -> list[Bundle]:
+        """The providers of all extensions."""
+        bundles: dict[str, Bundle] = {}
+        for member in self._team.members:
+            for provider in member.extension.registry.providers.values():
+                if provider.name in bundles:
+                    self._taken(member, "provider", provider.name)
+                else:
+                    bundles[provider.name] = _bundle(member, provider)
+        return list(bundles.values())
+
+    def tool_added(self, member: Member, tool: ToolDef) -> None:
+        """A tool was registered late."""
+        owner = self._owner(tool.spec.name)
+        if owner is not None and owner is not member:
+            self._taken(member, "tool", tool.spec.name)
+        elif self._equipment is not None:
+            self._equipment.add_tool(ExtensionTool(tool, member))
+
+    def provider_added(self, member: Member, provider: Provided) -> None:
+        """A provider was registered late."""
+        if self._equipment is not None:
+            bundle = _bundle(member, provider)
+            self._equipment.add_provider(bundle.name, bundle.entry, bundle.streamer)
+
+    def provider_removed(self, name: str) -> None:
+        """A provider was taken back."""
+        if self._equipment is not None:
+            self._equipment.remove_provider(name)
+
+    def emitted(self, topic: str, data: Any) -> None:
+        """One extension tells the others something; nobody waits for them."""
+        for member in self._team.members:
+            for name, function in list(member.extension.registry.topics):
+                if name == topic:
+                    task = asyncio.ensure_future(self._hand_over(member, topic, function, data))
+                    self._beside.add(task)
+                    task.add_done_callback(self._beside.discard)
+
+    async def _hand_over(self, member: Member, topic: str, function: Any, data: Any) -> None:
+        try:
+            await member.workshop.call(function, (data,), Patience(INTERCEPTOR_SECONDS))
+        except ExtensionFailed as error:
+            self._team.reports(member.source.path, f"topic:{topic}", text_of_error(error))
+
+    def _owner(self, tool: str) -> Member | None:
+        return next((one for one in self._team.members if tool in one.extension.registry.tools), None)
+
+    def _taken(self, member: Member, what: str, name: str) -> None:
+        text = f'the {what} "{name}" is left out: another extension has one of that name'
+        self._team.reports(member.source.path, "load", text)
+
+
+def _bundle(member: Member, provider: Provided) -> Bundle:
+    answers = provider.answer is not None
+    streamer = ExtensionStreamer(provider, member.workshop, member.reach.bridge) if answers else None
+    return Bundle(provider.name, provider.entry, streamer)

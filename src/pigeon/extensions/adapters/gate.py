@@ -1,0 +1,102 @@
+"""Extensions before and after each tool call."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from pigeon.extensions.public.events import ToolCall, ToolResult
+from pigeon.extensions.public.results import Block, Override
+from pigeon.extensions.runtime.dispatcher import Answer, Team
+from pigeon.extensions.runtime.validation import checked, plain
+from pigeon.wire import content as wire
+from pigeon.wire.base import Absent, Json
+from pigeon.wire.errors import ToolFailed
+from pigeon.wire.events import ToolOutcome
+
+Check = Callable[[str, dict[str, Json]], dict[str, Json]]
+
+
+class Blocked(ToolFailed):
+    """An extension does not let a tool run; `terminate` asks for the run to end with this batch."""
+
+    def __init__(self, text: str, terminate: bool = False) -> None:
+        super().__init__(text)
+        self.terminate = terminate
+
+
+class ExtensionGate:
+    """Asks the handlers of `tool_call` and `tool_result`."""
+
+    def __init__(self, team: Team, check: Check) -> None:
+        self._team = team
+        self._check = check
+
+    async def before(self, call: wire.ToolCall, arguments: dict[str, Json]) -> dict[str, Json]:
+        """The arguments as the handlers left them, checked again; raises `Blocked`."""
+        if not self._team.listens(ToolCall):
+            return arguments
+        current = arguments
+        stopped: list[Blocked] = []
+
+        def take(answer: Answer) -> bool:
+            nonlocal current
+            if answer.failure is not None:
+                stopped.append(Blocked(answer.failure))
+            elif isinstance(answer.value, Block):
+                stopped.append(Blocked(str(answer.value.reason), bool(answer.value.terminate)))
+            else:
+                try:
+                    current = plain(answer.event.args, "args")
+                except TypeError as error:
+                    self._team.reports(answer.member.source.path, "tool_call", str(error))
+                    stopped.append(Blocked(str(error)))
+            return bool(stopped)
+
+        await self._team.ask(ToolCall, lambda: ToolCall(call.name, call.id, copy.deepcopy(current)), take, (Block,))
+        if stopped:
+            raise stopped[0]
+        return self._check(call.name, current) if current != arguments else arguments
+
+    async def after(self, call: wire.ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
+        """The outcome as the handlers left it."""
+        if not self._team.listens(ToolResult):
+            return outcome, is_error
+        current, failed = outcome, is_error
+
+        def make() -> ToolResult:
+            shown = copy.deepcopy(current)
+            details = None if isinstance(shown.details, Absent) else shown.details
+            usage = None if isinstance(shown.usage, Absent) else shown.usage
+            arguments = copy.deepcopy(call.arguments)
+            return ToolResult(call.name, call.id, arguments, shown.content, details, failed, usage)
+
+        def take(answer: Answer) -> bool:
+            nonlocal current, failed
+            if isinstance(answer.value, Override):
+                try:
+                    current = overridden(current, answer.value)
+                except TypeError as error:
+                    self._team.reports(answer.member.source.path, "tool_result", str(error))
+                else:
+                    failed = failed if answer.value.is_error is None else bool(answer.value.is_error)
+            return False
+
+        await self._team.ask(ToolResult, make, take, (Override,))
+        return current, failed
+
+
+def overridden(outcome: ToolOutcome, change: Override) -> ToolOutcome:
+    """The outcome with what is given replaced; raises `TypeError` for what cannot be an outcome."""
+    content: Any = outcome.content if change.content is None else change.content
+    if isinstance(content, str):
+        content = [wire.TextContent(text=content)]
+    return checked(
+        ToolOutcome(
+            content=content,
+            details=outcome.details if isinstance(change.details, Absent) else change.details,
+            usage=outcome.usage if isinstance(change.usage, Absent) else change.usage,
+            terminate=outcome.terminate,
+        )
+    )

@@ -1,0 +1,300 @@
+"""The session's hooks, answered by extensions. Whatever goes wrong in one of them is reported and changes nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pigeon.extensions.adapters.commands import ExtensionCommands
+from pigeon.extensions.public import events as e
+from pigeon.extensions.public import results as r
+from pigeon.extensions.public.session_objects import custom_message
+from pigeon.extensions.runtime.dispatcher import Answer, Team
+from pigeon.extensions.runtime.validation import checked, plain
+from pigeon.session import hooks as h
+from pigeon.wire.answers import BashResult, SlashCommand
+from pigeon.wire.base import ABSENT
+from pigeon.wire.content import ImageContent
+from pigeon.wire.errors import Refusal
+from pigeon.wire.messages import CustomMessage, Message
+from pigeon.wire.model import Model
+
+MOST_CONTINUATIONS = 25
+QUIT_SECONDS = 0.5
+LEAVE_SECONDS = 5.0
+
+
+class ExtensionHooks:
+    """Takes part on behalf of all extensions."""
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self._commands = ExtensionCommands(team)
+        self._continued = 0
+        self.ended: list[Message] = []
+
+    def commands(self) -> list[SlashCommand]:
+        """The extensions' slash commands."""
+        return self._commands.listed()
+
+    def has_command(self, text: str) -> bool:
+        """True if `command` would handle this text."""
+        return self._commands.has(text)
+
+    async def command(self, text: str) -> bool:
+        """Run a slash command."""
+        return await self._commands.run(text)
+
+    async def input(self, said: h.Input) -> h.Input | None:
+        """What to go on with; none when an extension handled it."""
+        self._continued = 0
+        current: h.Input | None = said
+
+        def make() -> e.Event:
+            assert current is not None
+            return e.Input(current.text, copy.deepcopy(current.images), current.source, current.behavior)
+
+        def take(answer: Answer) -> bool:
+            nonlocal current
+            value = answer.value
+            if isinstance(value, r.Handled):
+                current = None
+            elif isinstance(value, r.Transform) and current is not None:
+                images = current.images if value.images is None else list(value.images)
+                changed = msgspec.structs.replace(current, text=value.text, images=images)
+                current = self._sure(answer, changed, current)
+            return current is None
+
+        await self._team.ask(e.Input, make, take, (r.Handled, r.Transform))
+        return current
+
+    async def before_agent_start(self, prompt: str, images: list[ImageContent], system_prompt: str) -> h.Opening:
+        """Notes beside the prompt, and a system prompt for this run."""
+        messages: list[CustomMessage] = []
+        shown, forced = system_prompt, None
+
+        def take(answer: Answer) -> bool:
+            nonlocal shown, forced
+            value = answer.value
+            if isinstance(value, r.Begin):
+                messages.extend(self._notes(answer, value.note))
+                if isinstance(value.system_prompt, str):
+                    shown = forced = value.system_prompt
+            return False
+
+        make = lambda: e.BeforeAgentStart(prompt, copy.deepcopy(images), shown)  # noqa: E731
+        await self._team.ask(e.BeforeAgentStart, make, take, (r.Begin,))
+        return h.Opening(messages, forced)
+
+    async def context(self, messages: list[Message]) -> list[Message]:
+        """The messages for one request."""
+        current = messages
+
+        def take(answer: Answer) -> bool:
+            nonlocal current
+            given = answer.value.messages if isinstance(answer.value, r.Messages) else answer.event.messages
+            if answer.failure is None and given != current:
+                current = self._sure_messages(answer, given, current)
+            return False
+
+        await self._team.ask(e.ModelContext, lambda: e.ModelContext(copy.deepcopy(current)), take, (r.Messages,))
+        return current
+
+    async def message_end(self, message: Message) -> Message:
+        """The message to put on record."""
+        current = message
+
+        def take(answer: Answer) -> bool:
+            nonlocal current
+            if isinstance(answer.value, r.Replace):
+                if type(answer.value.value) is type(current):
+                    current = self._sure(answer, answer.value.value, current)
+                else:
+                    self._complain(answer, "message_end can only be answered with a message of the same role")
+            return False
+
+        await self._team.ask(e.MessageEnd, lambda: e.MessageEnd(copy.deepcopy(current)), take, (r.Replace,))
+        self.ended = [*self.ended[-15:], current]
+        return current
+
+    async def user_bash(self, command: str, excluded: bool, cwd: str) -> BashResult | None:
+        """A result instead of a run; raises a `Refusal` when an extension blocks the command."""
+        result: list[BashResult] = []
+
+        def take(answer: Answer) -> bool:
+            if answer.failure is not None:
+                raise Refusal(answer.failure)
+            if isinstance(answer.value, r.Block):
+                raise Refusal(str(answer.value.reason))
+            if isinstance(answer.value, r.BashOutput):
+                result.append(bash_result(answer.value))
+            return bool(result)
+
+        await self._team.ask(e.UserBash, lambda: e.UserBash(command, excluded, cwd), take, (r.Block, r.BashOutput))
+        return result[0] if result else None
+
+    async def before_compact(self, prepared: h.Preparation) -> h.OwnSummary | bool:
+        """The last verdict counts; a cancellation ends the asking."""
+        verdict: h.OwnSummary | bool = True
+
+        def take(answer: Answer) -> bool:
+            nonlocal verdict
+            value = answer.value
+            if isinstance(value, r.Cancel):
+                verdict = False
+            elif isinstance(value, r.Summary):
+                own = h.OwnSummary(value.summary, value.first_kept_entry_id, value.tokens_before, value.details)
+                verdict = self._sure(answer, own, verdict)
+            return verdict is False
+
+        def make() -> e.Event:
+            return e.SessionBeforeCompact(
+                prepared.reason,
+                prepared.first_kept_entry_id,
+                prepared.tokens_before,
+                copy.deepcopy(prepared.messages),
+                copy.deepcopy(prepared.kept_messages),
+                prepared.instructions,
+                prepared.previous_summary,
+                prepared.will_retry,
+            )
+
+        await self._team.ask(e.SessionBeforeCompact, make, take, (r.Cancel, r.Summary))
+        return verdict
+
+    async def before_settle(self, outcome: h.Outcome) -> list[CustomMessage]:
+        """Notes that start one more run, as long as that was not done too often."""
+        notes: list[CustomMessage] = []
+
+        def take(answer: Answer) -> bool:
+            if isinstance(answer.value, r.GoOn):
+                if self._continued >= MOST_CONTINUATIONS:
+                    self._complain(answer, f"the run was continued {MOST_CONTINUATIONS} times already; it ends here")
+                else:
+                    notes.extend(self._notes(answer, answer.value.note))
+            return False
+
+        await self._team.ask(e.AgentBeforeSettle, lambda: e.AgentBeforeSettle(outcome), take, (r.GoOn,))
+        self._continued += bool(notes)
+        return notes
+
+    async def provider_request(self, payload: Any) -> Any:
+        """The body to send."""
+        current = payload
+
+        def take(answer: Answer) -> bool:
+            nonlocal current
+            if isinstance(answer.value, r.Replace):
+                try:
+                    current = plain(answer.value.value, "the payload")
+                except TypeError as error:
+                    self._complain(answer, str(error))
+            return False
+
+        make = lambda: e.BeforeProviderRequest(copy.deepcopy(current))  # noqa: E731
+        await self._team.ask(e.BeforeProviderRequest, make, take, (r.Replace,))
+        return current
+
+    async def provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
+        """The headers to send."""
+        current = headers
+
+        def take(answer: Answer) -> bool:
+            nonlocal current
+            if answer.failure is None:
+                kept = {name: value for name, value in answer.event.headers.items() if value is not None}
+                if all(isinstance(item, str) for pair in kept.items() for item in pair):
+                    current = kept
+                else:
+                    self._complain(answer, "names and values of headers must be strings")
+            return False
+
+        await self._team.ask(e.BeforeProviderHeaders, lambda: e.BeforeProviderHeaders(dict(current)), take)
+        return current
+
+    def provider_responded(self, status: int, headers: Mapping[str, str]) -> None:
+        """A provider began to answer."""
+        if self._team.listens(e.AfterProviderResponse):
+            self._team.tell(e.AfterProviderResponse(status, dict(headers)))
+
+    def model_selected(self, model: Model, previous: Model | None, source: h.ModelSource) -> None:
+        """Another model is in force."""
+        self._team.tell(e.ModelSelect(model, previous, source))
+
+    async def project_trust(self, cwd: str) -> r.Trust | None:
+        """The first yes or no of an extension from outside the project; asked before anything of it is read."""
+        found: list[r.Trust] = []
+
+        def take(answer: Answer) -> bool:
+            if isinstance(answer.value, r.Trust):
+                found.append(answer.value)
+            return bool(found)
+
+        outside = [member for member in self._team.members if member.source.scope != "project"]
+        await self._team.ask(e.ProjectTrust, lambda: e.ProjectTrust(cwd), take, (r.Trust,), outside)
+        return found[0] if found else None
+
+    async def resources(self, cwd: str) -> h.Found:
+        """Further skills and prompts."""
+        found = h.Found([], [])
+
+        def take(answer: Answer) -> bool:
+            if isinstance(answer.value, r.Resources):
+                found.skills.extend(str(path) for path in answer.value.skills)
+                found.prompts.extend(str(path) for path in answer.value.prompts)
+            return False
+
+        await self._team.ask(e.ResourcesDiscover, lambda: e.ResourcesDiscover(cwd), take, (r.Resources,))
+        return found
+
+    async def session_started(self, reason: h.StartReason, previous: str | None = None) -> None:
+        """A conversation is open."""
+        self._team.tell(e.SessionStart(reason, previous))
+
+    async def session_ending(self, reason: h.EndReason, target: str | None = None) -> None:
+        """A conversation is about to be left; extensions get a moment for it."""
+        await self._team.ask_all(e.SessionShutdown(reason, target), QUIT_SECONDS if reason == "quit" else LEAVE_SECONDS)
+
+    def _notes(self, answer: Answer, note: r.Note | str | None) -> list[CustomMessage]:
+        try:
+            return [] if note is None else [custom_message(note)]
+        except (TypeError, AttributeError) as error:
+            self._complain(answer, str(error))
+            return []
+
+    def _sure(self, answer: Answer, value: Any, otherwise: Any) -> Any:
+        try:
+            return checked(value)
+        except TypeError as error:
+            self._complain(answer, str(error))
+            return otherwise
+
+    def _sure_messages(self, answer: Answer, value: Any, otherwise: list[Message]) -> list[Message]:
+        try:
+            return msgspec.convert(plain(value, "messages"), list[Message])
+        except (TypeError, msgspec.ValidationError) as error:
+            self._complain(answer, f"messages: {error}")
+            return otherwise
+
+    def _complain(self, answer: Answer, text: str) -> None:
+        self._team.reports(answer.member.source.path, answer.event.name, text)
+
+
+def bash_result(given: r.BashOutput) -> BashResult:
+    """An extension's output as the answer of `bash`."""
+    output = str(given.output)
+    lines = output.count("\n") + 1 if output else 0
+    size = len(output.encode("utf-8", "replace"))
+    return BashResult(
+        output=output,
+        exit_code=ABSENT if given.exit_code is None else int(given.exit_code),
+        cancelled=False,
+        truncated=False,
+        total_lines=lines,
+        total_bytes=size,
+        output_lines=lines,
+        output_bytes=size,
+    )

@@ -1,0 +1,1 @@
+"""What authors of extensions import; `pigeon.extensions` re-exports it."""

@@ -1,0 +1,181 @@
+"""What a handler gets besides the event: the session and its host, as they are at that moment."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pigeon.extensions.adapters.session_port import ExecResult
+from pigeon.extensions.public.results import ToolOutput
+from pigeon.extensions.public.session_objects import ConversationHandle, ModelsHandle, StateHandle, ToolsHandle
+from pigeon.extensions.public.ui import Ui
+from pigeon.extensions.runtime.pausable_timeout import Patience
+from pigeon.extensions.runtime.session_access import Reach
+from pigeon.extensions.runtime.validation import checked
+from pigeon.wire.answers import ContextUsage, SlashCommand
+from pigeon.wire.events import ToolOutcome
+
+if TYPE_CHECKING:
+    from pigeon.agent.interfaces import ToolRun
+
+_T = TypeVar("_T")
+
+
+class Place:
+    """What stays the same while an extension lives."""
+
+    def __init__(self, name: str, mode: str, cwd: str, trusted: bool, loop: asyncio.AbstractEventLoop) -> None:
+        self.name = name
+        self.mode = mode
+        self.cwd = cwd
+        self.trusted = trusted
+        self.loop = loop
+
+
+class Context:
+    """The session and its host."""
+
+    def __init__(self, reach: Reach, place: Place, patience: Patience | None = None) -> None:
+        self._reach = reach
+        self._place = place
+        self.ui = Ui(reach, patience)
+        self.session = ConversationHandle(reach)
+        self.tools = ToolsHandle(reach)
+        self.models = ModelsHandle(reach)
+        self.mode = place.mode
+        self.has_ui = place.mode == "rpc"
+
+    @property
+    def cwd(self) -> str:
+        """The working directory of the session."""
+        if self._reach.binding is None:
+            return self._place.cwd
+        return self._reach.call(None, lambda port: port.conversation.facts().cwd)
+
+    @property
+    def project_trusted(self) -> bool:
+        """True if the project's own files were loaded."""
+        return self._place.trusted
+
+    def is_idle(self) -> bool:
+        """True while nothing runs."""
+        return self._reach.call(None, lambda port: port.controls.is_idle())
+
+    def has_pending_messages(self) -> bool:
+        """True while messages are queued."""
+        return self._reach.call(None, lambda port: port.controls.has_pending_messages())
+
+    def abort(self) -> None:
+        """Stop the run, without waiting for it."""
+        self._reach.call("control", lambda port: port.controls.abort())
+
+    def shutdown(self) -> None:
+        """End the process, after the command in progress."""
+        self._reach.call("control", lambda port: port.controls.shutdown())
+
+    def context_usage(self) -> ContextUsage | None:
+        """How full the model's window is."""
+        return self._reach.call(None, lambda port: port.controls.context_usage())
+
+    def system_prompt(self) -> str:
+        """What the model is told about its job."""
+        return self._reach.call(None, lambda port: port.controls.system_prompt())
+
+    def commands(self) -> list[SlashCommand]:
+        """All slash commands."""
+        return self._reach.call(None, lambda port: port.controls.commands())
+
+    async def compact(self, instructions: str | None = None) -> None:
+        """Summarise the history now; raises when that fails."""
+        await self._reach.run("control", lambda port: port.controls.compact(instructions))
+
+    async def exec(
+        self, program: str, args: Sequence[str] = (), *, cwd: str | None = None, timeout: float | None = None
+    ) -> ExecResult:
+        """Run a program without a shell, at most for so many seconds; a program that fails is no exception."""
+        argv = [str(program), *(str(arg) for arg in args)]
+        return await self._reach.run("exec", lambda port: port.equipment.exec(argv, cwd, timeout))
+
+    def state(self, key: str = "state") -> StateHandle:
+        """A value that is kept in the session file, on the active branch."""
+        return StateHandle(self.session, f"{self._place.name}:{key}")
+
+    def wait(self, work: Awaitable[_T] | Coroutine[Any, Any, _T]) -> _T:
+        """For plain functions: wait for something asynchronous, such as a dialog."""
+        if _in_async_code():
+            raise RuntimeError("wait is for plain functions; in an async function use await")
+
+        async def awaited() -> _T:
+            return await work
+
+        return asyncio.run_coroutine_threadsafe(awaited(), self._place.loop).result()
+
+
+class CommandContext(Context):
+    """What a slash command gets: it may also change the conversation."""
+
+    async def wait_for_idle(self) -> None:
+        """Wait until nothing runs."""
+        await self._reach.run(None, lambda port: port.controls.until_idle())
+
+    async def new_session(self, parent: str | None = None) -> bool:
+        """Begin an empty conversation; false if that was vetoed."""
+        return await self._reach.run("sessions", lambda port: port.controls.new_session(parent))
+
+    async def switch_session(self, path: str) -> bool:
+        """Open another conversation; false if that was vetoed."""
+        return await self._reach.run("sessions", lambda port: port.controls.switch_session(str(path)))
+
+    async def fork(self, entry_id: str) -> bool:
+        """Go on before a user message, in a new conversation; false if that was vetoed."""
+        return await self._reach.run("sessions", lambda port: port.controls.fork(str(entry_id)))
+
+
+class ToolContext(Context):
+    """What a tool gets: its call, and a way to show progress."""
+
+    def __init__(self, reach: Reach, place: Place, patience: Patience | None, run: ToolRun) -> None:
+        super().__init__(reach, place, patience)
+        self._run = run
+        self._stopped = threading.Event()
+        self.call_id = run.call_id
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the call shall stop; plain functions look at it, async ones are cancelled."""
+        return self._stopped.is_set()
+
+    def cancel(self) -> None:
+        """Called when the call shall stop."""
+        self._stopped.set()
+
+    async def update(self, progress: str | ToolOutput) -> None:
+        """Show everything there is so far."""
+        outcome = outcome_of(progress)
+        await self._reach.bridge.run(lambda: self._run.update(outcome))
+
+
+def _in_async_code() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def outcome_of(result: Any) -> ToolOutcome:
+    """What a tool returned, as the loop takes it; raises `TypeError` for what cannot be a result."""
+    if result is None:
+        result = ToolOutput("Done.")
+    elif isinstance(result, str):
+        result = ToolOutput(result)
+    if isinstance(result, ToolOutcome):
+        return checked(result)
+    if not isinstance(result, ToolOutput):
+        raise TypeError(f"a tool must return text or ToolOutput, not {type(result).__name__}")
+    outcome = ToolOutcome(content=result.content(), details=result.details)
+    if result.terminate:
+        outcome.terminate = True
+    return checked(outcome)

@@ -1,0 +1,181 @@
+"""A provider of models that an extension brings: an entry as `models.json` has it, and a function that answers if the
+provider is no HTTP service that Pigeon speaks to by itself.
+
+Such a function is an async generator over a request. It yields text as strings, `Think` and `Call`, or the loop's own
+deltas; blocks, ends and failures are put together here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pigeon.agent.inference import (
+    BlockClosed,
+    BlockGrew,
+    BlockKind,
+    BlockOpened,
+    Delta,
+    Failure,
+    Finished,
+    Metered,
+    ModelRequest,
+    Named,
+)
+from pigeon.extensions.public.failures import ExtensionFailed, text_of_error
+from pigeon.extensions.runtime.pausable_timeout import Patience
+from pigeon.wire import codec
+from pigeon.wire.base import Json
+
+if TYPE_CHECKING:
+    from pigeon.extensions.runtime.bridge import Bridge
+    from pigeon.extensions.runtime.extension_thread import Workshop
+
+AHEAD = 16
+NO_URL = "extension://"
+NO_KEY = "extension"
+
+
+@dataclass(frozen=True, slots=True)
+class Think:
+    """A piece of reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The model asks for a tool."""
+
+    tool: str
+    arguments: dict[str, Json]
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Provided:
+    """A provider as an extension declared it."""
+
+    name: str
+    entry: dict[str, Any]
+    answer: Callable[[ModelRequest], AsyncIterator[Any]] | None
+
+
+def provided(
+    name: str,
+    entry: Mapping[str, Any],
+    models: Sequence[Mapping[str, Any] | str] | None,
+    function: Callable[..., Any] | None,
+) -> Provided:
+    """Put a declaration together; raises `ValueError` for what is missing."""
+    answers = function is not None and inspect.isasyncgenfunction(function)
+    if function is not None and not answers:
+        models = function()
+    if not models:
+        raise ValueError(f'the provider "{name}" has no models')
+    listed = [{"id": model} if isinstance(model, str) else dict(model) for model in models]
+    if not all(isinstance(model.get("id"), str) and model["id"] for model in listed):
+        raise ValueError(f'a model of the provider "{name}" has no id')
+    whole = {**entry, "models": listed}
+    if answers:
+        whole = {"baseUrl": NO_URL, "apiKey": NO_KEY, **whole, "api": name}
+    elif not whole.get("api") or not whole.get("baseUrl"):
+        raise ValueError(f'the provider "{name}" needs api and base_url, or an async generator that answers')
+    return Provided(name, codec.decode(codec.encode(whole)), function if answers else None)
+
+
+class ExtensionStreamer:
+    """Answers requests with an extension's generator, which runs in the extension's thread."""
+
+    def __init__(self, provider: Provided, workshop: Workshop, bridge: Bridge) -> None:
+        self._provider = provider
+        self._workshop = workshop
+        self._bridge = bridge
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Begin an answer."""
+        ready: asyncio.Queue[Any] = asyncio.Queue(AHEAD)
+        answer = self._provider.answer
+        assert answer is not None
+
+        async def produce() -> None:
+            async for item in answer(request):
+                await self._bridge.run(functools.partial(ready.put, (item,)))
+
+        async def run() -> None:
+            try:
+                await self._workshop.call(produce, (), Patience(None))
+            except ExtensionFailed as error:
+                await ready.put(Failure(message=str(error), code="extension"))
+            else:
+                await ready.put(None)
+
+        running = asyncio.ensure_future(run())
+        blocks = _Blocks()
+        try:
+            while isinstance(item := await ready.get(), tuple):
+                for delta in blocks.of(item[0]):
+                    yield delta
+                    if isinstance(delta, Finished):
+                        return
+            for delta in blocks.end(item):
+                yield delta
+        finally:
+            running.cancel()
+
+
+class _Blocks:
+    """Puts pieces together to blocks that open, grow and close."""
+
+    def __init__(self) -> None:
+        self._kind: BlockKind | None = None
+        self._index = -1
+        self._calls = 0
+
+    def of(self, item: Any) -> list[Delta]:
+        if isinstance(item, (Named, BlockOpened, BlockGrew, BlockClosed, Metered, Finished)):
+            if isinstance(item, BlockOpened):
+                self._index = item.index
+            return [item]
+        if isinstance(item, str):
+            return self._piece("text", item)
+        if isinstance(item, Think):
+            return self._piece("thinking", item.text)
+        if isinstance(item, Call):
+            return self._call(item)
+        unusable = f"the generator yielded {type(item).__name__}; it may yield strings, Think, Call or deltas"
+        return self.end(Failure(message=unusable, code="extension"))
+
+    def end(self, failure: Failure | None) -> list[Delta]:
+        stop = "error" if failure else "toolUse" if self._calls else "stop"
+        return [*self._closed(), Finished(stop=stop, failure=failure)]  # type: ignore[arg-type]
+
+    def _piece(self, kind: BlockKind, text: str) -> list[Delta]:
+        deltas: list[Delta] = []
+        if self._kind != kind:
+            deltas = [*self._closed(), self._opened(kind)]
+        return [*deltas, BlockGrew(index=self._index, text=text)]
+
+    def _call(self, call: Call) -> list[Delta]:
+        self._calls += 1
+        before = self._closed()
+        try:
+            arguments = codec.encode(call.arguments).decode()
+        except (TypeError, ValueError, RecursionError) as error:
+            return self.end(Failure(message=f"arguments of a call: {text_of_error(error)}", code="extension"))
+        opened = self._opened("toolCall", call.id or f"call_{os.urandom(6).hex()}", call.tool)
+        return [*before, opened, BlockGrew(index=self._index, text=arguments), *self._closed()]
+
+    def _opened(self, kind: BlockKind, call_id: str = "", name: str = "") -> BlockOpened:
+        self._kind = kind
+        self._index += 1
+        return BlockOpened(index=self._index, kind=kind, call_id=call_id, name=name)
+
+    def _closed(self) -> list[Delta]:
+        kind, self._kind = self._kind, None
+        return [] if kind is None else [BlockClosed(index=self._index)]

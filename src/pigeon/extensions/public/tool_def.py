@@ -1,0 +1,193 @@
+"""A function as a tool: its schema from the type hints, its description from the docstring, its arguments as values."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from pigeon.agent.inference import ToolSpec
+
+_SECTION = re.compile(r"^\s*(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?)\s*:\s*(.*)$")
+_ARGUMENT = re.compile(r"^\s*(\w+)\s*(?:\([^)]*\))?\s*:\s*(.+)$")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDef:
+    """A tool as an extension declared it."""
+
+    spec: ToolSpec
+    function: Callable[..., Any]
+    hints: dict[str, Any] | None
+    context_name: str | None
+    reads_only: bool
+    snippet: str
+    guidelines: tuple[str, ...]
+
+    def bound(self, arguments: dict[str, Any], context: Any) -> Callable[[], Any]:
+        """The call to make; raises `msgspec.ValidationError` for arguments that are not what the hints say."""
+        if self.hints is None:
+            values: dict[str, Any] = {}
+            positional: tuple[Any, ...] = (arguments,)
+        else:
+            values = {
+                name: msgspec.convert(arguments[name], hint) for name, hint in self.hints.items() if name in arguments
+            }
+            positional = ()
+        if self.context_name is not None:
+            values[self.context_name] = context
+        return functools.partial(self.function, *positional, **values)
+
+
+def tool_def(
+    function: Callable[..., Any],
+    *,
+    name: str = "",
+    description: str = "",
+    schema: dict[str, Any] | None = None,
+    snippet: str = "",
+    guidelines: Sequence[str] = (),
+    reads_only: bool = False,
+) -> ToolDef:
+    """Read a function; raises `TypeError` or `ValueError` that names what cannot be used."""
+    called = name or function.__name__
+    if not _NAME.fullmatch(called):
+        raise ValueError(f"{called!r} cannot be the name of a tool: letters, digits, _ and - only, at most 64")
+    text, described = split_docstring(inspect.getdoc(function) or "")
+    text = description or text
+    if not text:
+        raise ValueError(f'the tool "{called}" needs a docstring or a description')
+    parameters = dict(inspect.signature(function).parameters)
+    context_name = _context_parameter(parameters, positional=schema is not None)
+    hints: dict[str, Any] | None = None
+    if schema is None:
+        hints = _hints(called, function, parameters, context_name)
+        schema = _schema(called, parameters, hints, described)
+    elif not isinstance(schema, dict) or schema.get("type") != "object":
+        raise TypeError(f'the schema of the tool "{called}" must be a JSON Schema of type object')
+    return ToolDef(
+        spec=ToolSpec(name=called, description=text, parameters=schema),
+        function=function,
+        hints=hints,
+        context_name=context_name,
+        reads_only=reads_only,
+        snippet=snippet or text.partition("\n")[0],
+        guidelines=tuple(guidelines),
+    )
+
+
+def split_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """The description, and what the `Args:` section says of each argument."""
+    prose: list[str] = []
+    arguments: dict[str, str] = {}
+    section, last = "", ""
+    for line in text.splitlines():
+        heading = _SECTION.match(line)
+        if heading:
+            section, rest = heading[1], heading[2]
+            for part in rest.split(";") if section in ("Args", "Arguments", "Parameters") else ():
+                if found := _ARGUMENT.match(part):
+                    arguments[found[1]] = found[2].strip().rstrip(".")
+            continue
+        if not section:
+            prose.append(line)
+        elif section in ("Args", "Arguments", "Parameters") and line.strip():
+            found = _ARGUMENT.match(line)
+            if found:
+                last = found[1]
+                arguments[last] = found[2].strip()
+            elif last:
+                arguments[last] += " " + line.strip()
+    return "\n".join(prose).strip(), arguments
+
+
+def _context_parameter(parameters: dict[str, inspect.Parameter], positional: bool) -> str | None:
+    for index, (name, parameter) in enumerate(parameters.items()):
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise TypeError(f"a tool cannot have the parameter *{name}")
+        hint = parameter.annotation
+        label = hint if isinstance(hint, str) else getattr(hint, "__name__", "")
+        if label.rpartition(".")[2] in ("ToolContext", "Context") or (
+            name == "ctx" and not (positional and index == 0)
+        ):
+            return name
+    return None
+
+
+def _hints(
+    tool: str, function: Callable[..., Any], parameters: dict[str, inspect.Parameter], context_name: str | None
+) -> dict[str, Any]:
+    wanted = [name for name in parameters if name != context_name]
+    annotations = {name: parameters[name].annotation for name in wanted}
+    bare = next((name for name, hint in annotations.items() if hint is inspect.Parameter.empty), None)
+    if bare is not None:
+        raise TypeError(f'parameter "{bare}" of the tool "{tool}" needs a type hint')
+    try:
+        # Only the arguments: the hint of the context may name a type that is imported for type checkers only.
+        stub = types.SimpleNamespace(__annotations__=annotations)
+        found = typing.get_type_hints(stub, getattr(function, "__globals__", {}), include_extras=True)
+    except NameError as error:
+        raise TypeError(f'a type hint of the tool "{tool}" cannot be resolved: {error}') from None
+    return {name: found[name] for name in wanted}
+
+
+def _schema(
+    tool: str, parameters: dict[str, inspect.Parameter], hints: dict[str, Any], described: dict[str, str]
+) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for name, hint in hints.items():
+        default = parameters[name].default
+        properties[name] = _property(tool, name, hint, optional=default is None)
+        if name in described:
+            properties[name]["description"] = described[name]
+        if default is inspect.Parameter.empty:
+            required.append(name)
+        elif isinstance(default, (str, int, float, bool)):
+            properties[name]["default"] = default
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required
+    return schema
+
+
+def _property(tool: str, name: str, hint: Any, optional: bool) -> dict[str, Any]:
+    note = ""
+    if typing.get_origin(hint) is typing.Annotated:
+        note = next((extra for extra in typing.get_args(hint)[1:] if isinstance(extra, str)), "")
+    if optional and typing.get_origin(hint) in (typing.Union, types.UnionType):
+        rest = tuple(one for one in typing.get_args(hint) if one is not type(None))
+        hint = typing.Union.__getitem__(rest) if rest else hint
+    try:
+        (shape,), parts = msgspec.json.schema_components([hint], ref_template="#/$defs/{name}")
+    except TypeError as error:
+        raise TypeError(f'parameter "{name}" of the tool "{tool}" has a type that cannot be used: {error}') from None
+    schema = _inlined(shape, parts, ())
+    return {**schema, "description": note} if note else schema
+
+
+def _inlined(shape: Any, parts: dict[str, Any], above: tuple[str, ...]) -> Any:
+    """The schema without references; one that contains itself is left open there."""
+    if isinstance(shape, list):
+        return [_inlined(item, parts, above) for item in shape]
+    if not isinstance(shape, dict):
+        return shape
+    reference = shape.get("$ref")
+    if isinstance(reference, str):
+        part = reference.rpartition("/")[2]
+        return {} if part in above else _inlined(parts[part], parts, (*above, part))
+    return {
+        key: {name: _inlined(one, parts, above) for name, one in value.items()}
+        if key == "properties"
+        else _inlined(value, parts, above)
+        for key, value in shape.items()
+        if key != "title"
+    }

@@ -1,0 +1,204 @@
+"""`ctx.ui`: questions to the person at the host, and things to show there.
+
+Questions wait; they end with the answer, with their time-out, or when the run is aborted, and then give their default
+(nothing, or no). Everything else is sent and forgotten. What only a terminal can show is accepted and does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from pigeon.extensions.public.results import Placement
+from pigeon.extensions.runtime.pausable_timeout import Patience
+from pigeon.extensions.runtime.session_access import Asks, Reach
+from pigeon.extensions.runtime.validation import checked
+from pigeon.wire.base import ABSENT
+from pigeon.wire.commands import ExtensionUiResponse
+from pigeon.wire.dialogs import (
+    CancelRequest,
+    ConfirmRequest,
+    DialogRequest,
+    EditorRequest,
+    InputRequest,
+    NotifyRequest,
+    SelectRequest,
+    SetEditorTextRequest,
+    SetStatusRequest,
+    SetTitleRequest,
+    SetWidgetRequest,
+)
+
+NO_THEMES = "Theme switching not supported in RPC mode"
+
+
+@dataclass(frozen=True, slots=True)
+class ThemeResult:
+    """Whether another theme is in force."""
+
+    success: bool
+    error: str = ""
+
+
+class TerminalOnly:
+    """What a host without a terminal of ours does not show: accepted, without effect and without a record."""
+
+    async def custom(self, component: Any = None, **options: Any) -> Any:
+        """Nothing is shown and nothing comes back."""
+        return None
+
+    def set_working_message(self, message: str | None = None) -> None:
+        """No effect."""
+
+    def set_working_indicator(self, **options: Any) -> None:
+        """No effect."""
+
+    def set_hidden_thinking_label(self, label: str | None = None) -> None:
+        """No effect."""
+
+    def set_footer(self, footer: Any = None) -> None:
+        """No effect."""
+
+    def set_header(self, header: Any = None) -> None:
+        """No effect."""
+
+    def set_editor_component(self, component: Any = None) -> None:
+        """No effect."""
+
+    def set_autocomplete(self, provider: Any = None) -> None:
+        """No effect."""
+
+    def set_tools_expanded(self, expanded: bool) -> None:
+        """No effect."""
+
+    def tools_expanded(self) -> bool:
+        """Never."""
+        return False
+
+    def editor_text(self) -> str:
+        """Unknown here, so empty."""
+        return ""
+
+    def themes(self) -> list[str]:
+        """There are none."""
+        return []
+
+    def theme(self, name: str | None = None) -> Any:
+        """There is none, by whatever name."""
+        return None
+
+    def set_theme(self, name: Any) -> ThemeResult:
+        """Always fails, and says why."""
+        return ThemeResult(False, NO_THEMES)
+
+
+class Ui(TerminalOnly):
+    """The host, as an extension may ask and tell it; `timeout` is in seconds."""
+
+    def __init__(self, reach: Reach, patience: Patience | None) -> None:
+        self._reach = reach
+        self._patience = patience
+
+    async def select(self, title: str, options: Sequence[str], *, timeout: float | None = None) -> str | None:
+        """One of the options, or any text that the host answered; none without an answer."""
+        wait = _milliseconds(timeout)
+        request = SelectRequest(id="", title=title, options=list(options), timeout=wait or ABSENT)
+        return _text(await self._ask(request, wait))
+
+    async def confirm(self, title: str, message: str = "", *, timeout: float | None = None) -> bool:
+        """Yes or no; no without an answer."""
+        wait = _milliseconds(timeout)
+        answer = await self._ask(ConfirmRequest(id="", title=title, message=message, timeout=wait or ABSENT), wait)
+        return answer is not None and answer.confirmed is not ABSENT and _truth(answer.confirmed)
+
+    async def input(self, title: str, placeholder: str | None = None, *, timeout: float | None = None) -> str | None:
+        """One line of text; none without an answer."""
+        wait = _milliseconds(timeout)
+        shown = ABSENT if placeholder is None else placeholder
+        return _text(await self._ask(InputRequest(id="", title=title, placeholder=shown, timeout=wait or ABSENT), wait))
+
+    async def editor(self, title: str, prefill: str | None = None) -> str | None:
+        """Several lines of text; none without an answer."""
+        return _text(await self._ask(EditorRequest(id="", title=title, prefill=_or_absent(prefill)), None))
+
+    def notify(self, message: str, kind: Literal["info", "warning", "error"] = "info") -> None:
+        """Show a notice."""
+        self._tell(NotifyRequest(id="", message=message, notify_type=kind))
+
+    def set_status(self, key: str, text: str | None = None) -> None:
+        """Set an entry of the status bar; none clears it."""
+        self._tell(SetStatusRequest(id="", status_key=key, status_text=_or_absent(text)))
+
+    def set_widget(self, key: str, lines: Any = None, placement: Placement | None = None) -> None:
+        """Show lines in a widget; none removes it. Anything but lines is for terminals, and ignored."""
+        if lines is not None and not isinstance(lines, (list, tuple)):
+            return
+        shown = ABSENT if lines is None else list(lines)
+        where = ABSENT if placement is None else placement
+        self._tell(SetWidgetRequest(id="", widget_key=key, widget_lines=shown, widget_placement=where))
+
+    def set_title(self, title: str) -> None:
+        """Set the title of the window."""
+        self._tell(SetTitleRequest(id="", title=title))
+
+    def set_editor_text(self, text: str) -> None:
+        """Put text into the input editor."""
+        self._tell(SetEditorTextRequest(id="", text=text))
+
+    def paste_to_editor(self, text: str) -> None:
+        """Put text into the input editor."""
+        self.set_editor_text(text)
+
+    def _tell(self, request: DialogRequest) -> None:
+        dialogs = self._reach.bound("ui").dialogs
+        sure = checked(request)
+        self._reach.bridge.call(lambda: dialogs.tell(lambda id: replace(sure, id=id)))
+
+    async def _ask(self, request: DialogRequest, timeout_ms: int | None) -> ExtensionUiResponse | None:
+        dialogs = self._reach.bound("ui").dialogs
+        sure = checked(request)
+        return await self._reach.bridge.run(lambda: self._asked(dialogs, sure, timeout_ms))
+
+    async def _asked(self, dialogs: Asks, request: DialogRequest, timeout_ms: int | None) -> ExtensionUiResponse | None:
+        """On the protocol's loop: the question itself, with the extension's clock stopped."""
+        sent: list[str] = []
+
+        def make(id: str) -> DialogRequest:
+            sent.append(id)
+            return replace(request, id=id)
+
+        if self._patience is not None:
+            self._patience.pause()
+        try:
+            return await dialogs.ask(make, timeout_ms)
+        except asyncio.CancelledError:
+            if isinstance(request, EditorRequest) and sent:
+                dialogs.tell(lambda id: CancelRequest(id=id, target_id=sent[0]))
+            raise
+        finally:
+            if self._patience is not None:
+                self._patience.resume()
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if not seconds else max(1, int(seconds * 1000))
+
+
+def _or_absent(text: str | None) -> Any:
+    return ABSENT if text is None else text
+
+
+def _text(answer: ExtensionUiResponse | None) -> str | None:
+    value = None if answer is None else answer.value
+    return value if isinstance(value, str) else None
+
+
+def _truth(value: Any) -> bool:
+    """Hosts send true; some send words."""
+    if isinstance(value, str):
+        return value.strip().lower() in ("true", "yes", "y", "1", "on")
+    return bool(value)

@@ -1,0 +1,1 @@
+"""How extensions are found, loaded and run: a thread each, bounded queues, time-outs."""

@@ -1,0 +1,246 @@
+"""One extension's own thread and event loop.
+
+Whatever an extension does there, it does to itself: a loop that never ends, a `time.sleep`, a `sys.exit` hold up or end
+nothing but its own work. Plain functions run in a further thread each, so they may block. Code that does not return in
+its time is interrupted, and if even that is in vain the extension is left alone until it comes back by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import ctypes
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from pigeon.extensions.public.failures import (
+    ExtensionFailed,
+    Interrupted,
+    TookTooLong,
+    Unresponsive,
+    show_traceback,
+    text_of_error,
+)
+from pigeon.extensions.runtime.pausable_timeout import Patience
+
+PULSE_SECONDS = 5.0
+ANSWERS_PULSE_WITHIN = 25.0
+GRACE_SECONDS = 0.5
+INTERRUPTIONS = 5
+CLEANUP_SECONDS = 0.3
+WORKER_GRACE_SECONDS = 1.0
+Ended = concurrent.futures.Future[Any]
+
+
+class Workshop:
+    """Runs an extension's code; `call` is used on the protocol's loop, everything else happens in the thread."""
+
+    def __init__(self, name: str, stray: Callable[[str], None]) -> None:
+        self.name = name
+        self._stray = stray
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_exception_handler(self._strayed)
+        self._thread = threading.Thread(target=self._live, name=f"extension {name}", daemon=True)
+        self._closing = False
+        self._pulse: Ended | None = None
+        self._tending: asyncio.Task[None] | None = None
+        self._background: set[asyncio.Task[Any]] = set()
+        self._thread.start()
+
+    @property
+    def unresponsive(self) -> bool:
+        """True while the thread is known to be held up."""
+        return self._tending is not None and not self._tending.done()
+
+    async def call(self, function: Callable[..., Any], args: tuple[Any, ...], patience: Patience) -> Any:
+        """Call a function of the extension; raises `ExtensionFailed` for whatever goes wrong in it."""
+        if self._closing:
+            raise ExtensionFailed("it was stopped")
+        if self.unresponsive:
+            raise Unresponsive("it is still held up by its own code; nothing was asked of it")
+        expired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        patience.start(lambda: _settle(expired, None, None))
+        running = asyncio.wrap_future(self._submit(self._guarded(function, args)))
+        try:
+            await self._until_done(running, expired, patience)
+        finally:
+            patience.stop()
+            if not running.done():
+                running.cancel()
+        if running.cancelled():
+            raise ExtensionFailed("its work was cancelled")
+        error = running.exception()
+        if isinstance(error, ExtensionFailed):
+            raise error
+        if error is not None:
+            raise ExtensionFailed(text_of_error(error)) from error
+        return running.result()
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Start work in the background; it ends with the workshop. May be called from any thread."""
+
+        def begin() -> None:
+            task = self.loop.create_task(self._watched(work))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+
+        self.loop.call_soon_threadsafe(begin)
+
+    def close(self) -> None:
+        """Cancel everything and let the thread end; a thread that is held up is left behind."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._tending is not None:
+            self._tending.cancel()
+        self.loop.call_soon_threadsafe(self._end)
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the thread to end; true if it did."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    async def _until_done(
+        self, running: asyncio.Future[Any], expired: asyncio.Future[None], patience: Patience
+    ) -> None:
+        asked_at: float | None = None
+        clock = asyncio.get_running_loop().time
+        while not running.done():
+            futures: set[asyncio.Future[Any]] = {running, expired}
+            await asyncio.wait(futures, timeout=PULSE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                return
+            if expired.done():
+                self._tend()
+                raise TookTooLong(f"it took longer than {_seconds(patience.seconds)} and was stopped")
+            if self._answers_pulse() or asked_at is None:
+                asked_at = clock()
+            elif clock() - asked_at > ANSWERS_PULSE_WITHIN:
+                self._tend()
+                raise TookTooLong("it holds its thread up and was stopped")
+
+    def _answers_pulse(self) -> bool:
+        answered = self._pulse is None or self._pulse.done()
+        if answered:
+            self._pulse = self._submit(_nothing())
+        return answered
+
+    def _tend(self) -> None:
+        """Look whether the thread is held up, and free it if it is."""
+        if not self.unresponsive and not self._closing:
+            self._tending = asyncio.get_running_loop().create_task(self._free())
+
+    async def _free(self) -> None:
+        pulse = asyncio.wrap_future(self._submit(_nothing()))
+        for _ in range(INTERRUPTIONS):
+            await asyncio.wait({pulse}, timeout=GRACE_SECONDS)
+            if pulse.done():
+                return
+            interrupt(self._thread)
+        await asyncio.wait({pulse})
+
+    async def _guarded(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        try:
+            if _is_async(function):
+                return await function(*args)
+            result = await self._in_worker(function, args)
+            return await result if inspect.isawaitable(result) else result
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            show_traceback(error)
+            raise ExtensionFailed(text_of_error(error)) from (error if isinstance(error, Exception) else None)
+
+    async def _in_worker(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        done: asyncio.Future[Any] = self.loop.create_future()
+
+        def work() -> None:
+            try:
+                outcome: tuple[Any, BaseException | None] = (function(*args), None)
+            except BaseException as error:
+                show_traceback(error)
+                outcome = (None, ExtensionFailed(text_of_error(error)))
+            self.loop.call_soon_threadsafe(_settle, done, *outcome)
+
+        def guarded_work() -> None:
+            with contextlib.suppress(RuntimeError, Interrupted):  # nobody may be there any more to take the result
+                work()
+
+        thread = threading.Thread(target=guarded_work, name=f"{self._thread.name} worker", daemon=True)
+        thread.start()
+        try:
+            return await done
+        except asyncio.CancelledError:
+            self.loop.call_later(WORKER_GRACE_SECONDS, interrupt, thread)
+            raise
+
+    async def _watched(self, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._stray(text_of_error(error))
+
+    def _strayed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Something failed in a task or callback that nobody waits for."""
+        error = context.get("exception")
+        if not self._closing:
+            self._stray(text_of_error(error) if isinstance(error, BaseException) else str(context.get("message")))
+
+    def _submit(self, work: Coroutine[Any, Any, Any]) -> Ended:
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def _live(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        while not self._closing:
+            try:
+                self.loop.run_forever()
+            except BaseException as error:  # an exit in a stray task ends that task, not the thread
+                self._stray(text_of_error(error))
+        self._finish()
+
+    def _end(self) -> None:
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.call_later(0, self.loop.stop)
+
+    def _finish(self) -> None:
+        try:
+            tasks = asyncio.all_tasks(self.loop)
+            if tasks:
+                self.loop.run_until_complete(asyncio.wait(tasks, timeout=CLEANUP_SECONDS))
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.close()
+        except BaseException:
+            return
+
+
+def interrupt(thread: threading.Thread) -> None:
+    """Raise `Interrupted` in a thread at its next step; code that sits in a C call gets it when that returns."""
+    if thread.ident is not None and thread.is_alive():
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Interrupted))
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if done.done():
+        return
+    if error is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(result)
+
+
+def _seconds(seconds: float | None) -> str:
+    return f"{seconds:g} seconds"
+
+
+async def _nothing() -> None:
+    return None

@@ -1,0 +1,225 @@
+"""`anthropic-messages`: requests to and answers from the Messages API and servers that speak it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
+from pigeon.providers.access import Connection, compat_of, endpoint, mapped_level, merged
+from pigeon.providers.anthropic.stream import AnthropicStream
+from pigeon.providers.history.cache import Replay, conversation
+from pigeon.providers.history.result_text import IMAGE_NOTE, result_text
+from pigeon.providers.http.client import Outgoing
+from pigeon.providers.http.exchange import encoded, exchange
+from pigeon.providers.token_budget import output_cap, split_budget
+from pigeon.wire.base import Absent
+from pigeon.wire.content import AssistantBlock, ImageContent, TextContent, ThinkingContent, UserBlock
+from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
+
+VERSION = "2023-06-01"
+INTERLEAVED = "interleaved-thinking-2025-05-14"
+FINE_GRAINED = "fine-grained-tool-streaming-2025-05-14"
+FALLBACK_MAX_TOKENS = 8192
+_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
+_BAD_ID = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
+    """One answer of the Messages API."""
+    body = body_of(request, connection.access.budgets, connection.replay)
+    outgoing = Outgoing(
+        url=endpoint(request.model.base_url, "v1/messages"),
+        headers=headers_of(request, connection, body),
+        body=encoded(body),
+    )
+    return exchange(connection.line, outgoing, AnthropicStream(request.model.id), "body")
+
+
+def headers_of(request: ModelRequest, connection: Connection, body: dict[str, Any]) -> dict[str, str]:
+    """Authentication, version, and only the betas that this request needs."""
+    access = connection.access
+    compat = compat_of(request.model)
+    headers = {"content-type": "application/json", "accept": "text/event-stream", "anthropic-version": VERSION}
+    if access.bearer:
+        headers["authorization"] = f"Bearer {access.key}"
+    elif access.key:
+        headers["x-api-key"] = access.key
+    betas = []
+    if body.get("thinking", {}).get("type") == "enabled":
+        betas.append(INTERLEAVED)
+    if body.get("tools") and compat.get("supportsEagerToolInputStreaming") is False:
+        betas.append(FINE_GRAINED)
+    if betas:
+        headers["anthropic-beta"] = ",".join(betas)
+    if compat.get("sendSessionAffinityHeaders") and request.session_id and request.cache != "none":
+        name = "x-session-id" if compat.get("sessionAffinityFormat") == "openrouter" else "x-session-affinity"
+        headers[name] = request.session_id
+    return merged(headers, access.headers)
+
+
+def body_of(request: ModelRequest, budgets: dict[str, int], replay: Replay | None = None) -> dict[str, Any]:
+    """The JSON body."""
+    model = request.model
+    compat = compat_of(model)
+    mark = _cache_mark(request, compat)
+    unsigned = bool(compat.get("allowEmptySignature"))
+    messages = conversation(request, replay, call_id, lambda history, _: _messages(history, unsigned))
+    _mark_last(messages, mark)
+    body: dict[str, Any] = {
+        "model": model.id,
+        "messages": messages,
+        "max_tokens": output_cap(request) or FALLBACK_MAX_TOKENS,
+        "stream": True,
+    }
+    if request.system_prompt.strip():
+        body["system"] = [_marked({"type": "text", "text": request.system_prompt}, mark)]
+    if request.tools:
+        body["tools"] = _tools(request.tools, compat, mark)
+    body.update(_thinking(request, compat, budgets))
+    if not isinstance(model.sampling_params, Absent):
+        body.update(model.sampling_params)
+    return body
+
+
+def call_id(text: str) -> str:
+    """A tool call id as this API takes it."""
+    return _BAD_ID.sub("_", text)[:64]
+
+
+def _cache_mark(request: ModelRequest, compat: dict[str, Any]) -> dict[str, str] | None:
+    if request.cache == "none":
+        return None
+    if request.cache == "long" and compat.get("supportsLongCacheRetention", True):
+        return {"type": "ephemeral", "ttl": "1h"}
+    return {"type": "ephemeral"}
+
+
+def _marked(block: dict[str, Any], mark: dict[str, str] | None) -> dict[str, Any]:
+    if mark:
+        block["cache_control"] = mark
+    return block
+
+
+def _mark_last(messages: list[dict[str, Any]], mark: dict[str, str] | None) -> None:
+    """The conversation so far is a cache entry: its end is marked, if it is the user's."""
+    if mark and messages and messages[-1]["role"] == "user":
+        content = messages[-1]["content"]
+        if isinstance(content, str):
+            messages[-1]["content"] = [_marked({"type": "text", "text": content}, mark)]
+        else:
+            _marked(content[-1], mark)
+
+
+def _tools(tools: list[ToolSpec], compat: dict[str, Any], mark: dict[str, str] | None) -> list[dict[str, Any]]:
+    eager = compat.get("supportsEagerToolInputStreaming", True)
+    out = []
+    for tool in tools:
+        schema = {"type": "object", "properties": {}, **tool.parameters}
+        entry: dict[str, Any] = {"name": tool.name, "description": tool.description, "input_schema": schema}
+        if eager:
+            entry["eager_input_streaming"] = True
+        out.append(entry)
+    if compat.get("supportsCacheControlOnTools", True):
+        _marked(out[-1], mark)
+    return out
+
+
+def _thinking(request: ModelRequest, compat: dict[str, Any], budgets: dict[str, int]) -> dict[str, Any]:
+    model = request.model
+    if not model.reasoning:
+        return {}
+    adaptive = bool(compat.get("forceAdaptiveThinking"))
+    if request.thinking == "off":
+        return {} if mapped_level(model, "off", "") is None else {"thinking": {"type": "disabled"}}
+    if adaptive:
+        effort = mapped_level(model, request.thinking, _EFFORTS.get(request.thinking, "high"))
+        return {
+            "thinking": {"type": "adaptive", "display": "summarized"},
+            "output_config": {"effort": effort or "high"},
+        }
+    total, budget = split_budget(request, budgets)
+    if budget < 1024:
+        # Less is refused by the API, and the answer needs what is left.
+        return {"thinking": {"type": "disabled"}}
+    return {
+        "max_tokens": total,
+        "thinking": {"type": "enabled", "budget_tokens": budget, "display": "summarized"},
+    }
+
+
+def _messages(messages: list[ModelMessage], unsigned: bool) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] | None = None
+    for message in messages:
+        if isinstance(message, ToolResultMessage):
+            if results is None:
+                results = []
+                out.append({"role": "user", "content": results})
+            results.append(_result(message))
+            continue
+        results = None
+        if isinstance(message, UserMessage):
+            content = _user_content(message.content)
+            if content:
+                out.append({"role": "user", "content": content})
+        else:
+            blocks = _assistant_blocks(message, unsigned)
+            if blocks:
+                out.append({"role": "assistant", "content": blocks})
+    return out
+
+
+def _user_content(content: str | list[UserBlock]) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content if content.strip() else ""
+    return [_user_block(block) for block in content if isinstance(block, ImageContent) or block.text.strip()]
+
+
+def _user_block(block: UserBlock) -> dict[str, Any]:
+    if isinstance(block, TextContent):
+        return {"type": "text", "text": block.text}
+    return {"type": "image", "source": {"type": "base64", "media_type": block.mime_type, "data": block.data}}
+
+
+def _assistant_blocks(message: AssistantMessage, unsigned: bool) -> list[dict[str, Any]]:
+    blocks = (_assistant_block(block, unsigned) for block in message.content)
+    return [block for block in blocks if block is not None]
+
+
+def _assistant_block(block: AssistantBlock, unsigned: bool) -> dict[str, Any] | None:
+    if isinstance(block, TextContent):
+        return {"type": "text", "text": block.text} if block.text.strip() else None
+    if isinstance(block, ThinkingContent):
+        return _thinking_block(block, unsigned)
+    return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
+
+
+def _thinking_block(block: ThinkingContent, unsigned: bool) -> dict[str, Any] | None:
+    signature = "" if isinstance(block.thinking_signature, Absent) else block.thinking_signature
+    if block.redacted is True:
+        return {"type": "redacted_thinking", "data": signature} if signature else None
+    if signature or unsigned:
+        return {"type": "thinking", "thinking": block.thinking, "signature": signature}
+    # A stream that was cut off left no signature; the thought is still worth keeping.
+    return {"type": "text", "text": block.thinking} if block.thinking.strip() else None
+
+
+def _result(message: ToolResultMessage) -> dict[str, Any]:
+    content: str | list[dict[str, Any]]
+    texts = [block for block in message.content if isinstance(block, TextContent) and block.text.strip()]
+    if any(isinstance(block, ImageContent) for block in message.content):
+        content = [
+            _user_block(block) for block in message.content if isinstance(block, ImageContent) or block.text.strip()
+        ]
+        if not texts:
+            content.insert(0, {"type": "text", "text": IMAGE_NOTE})
+    else:
+        content = result_text(message.content)
+    return {
+        "type": "tool_result",
+        "tool_use_id": message.tool_call_id,
+        "content": content,
+        "is_error": message.is_error,
+    }

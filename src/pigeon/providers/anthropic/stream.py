@@ -1,0 +1,260 @@
+"""The events of the Messages API, as deltas."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
+from pigeon.providers.errors import StreamBroken, code_of, from_event
+from pigeon.providers.http.exchange import truncated
+from pigeon.providers.stream_translator import Assembly, counted
+from pigeon.providers.tolerant_decode import decoded
+from pigeon.system.ids import request_id
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT
+from pigeon.wire.messages import StopReason
+
+REFUSED = "The model refused to complete the request"
+_STOPS: dict[str, StopReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "max_tokens": "length",
+    "tool_use": "toolUse",
+}
+
+
+class _Creation(Struct):
+    ephemeral_1h_input_tokens: int | None = None
+
+
+class _Usage(Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_creation: _Creation | None = None
+
+
+class _Change(Struct):
+    needed: ClassVar = ("type", "text", "thinking", "partial_json")
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    partial_json: str = ""
+    signature: str = ""
+    stop_reason: str | None = None
+    stop_details: Any = None
+
+
+class _Block(Struct):
+    needed: ClassVar = ("type", "name", "text", "thinking")
+    type: str = ""
+    id: str = ""
+    name: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    data: str = ""
+    input: Any = None
+
+
+class _Message(Struct):
+    needed: ClassVar = ("content",)
+    id: str = ""
+    model: str = ""
+    usage: _Usage | None = None
+    content: list[_Block] | None = None
+    stop_reason: str | None = None
+    error: Any = None
+
+
+class _Event(Struct):
+    needed: ClassVar = ("type", "delta", "content_block")
+    type: str = ""
+    index: int = -1
+    delta: _Change | None = None
+    content_block: _Block | None = None
+    message: _Message | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Event)
+_whole = msgspec.json.Decoder(_Message)
+
+
+class _Open:
+    __slots__ = ("grown", "index", "input", "redacted", "signature")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.signature = ""
+        self.redacted = False
+        self.grown = False
+        self.input: Any = None
+
+
+class AnthropicStream(Assembly):
+    """Translates one answer."""
+
+    def __init__(self, model_id: str) -> None:
+        super().__init__()
+        self._model = model_id
+        self._open: dict[int, _Open] = {}
+        self._next = 0
+        self._counts = [0, 0, 0, 0, 0]
+        self._stop: str | None = None
+        self._details: Any = None
+        self._begun = False
+
+    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
+        """One event."""
+        event = decoded(_decoder, _Event, data, name)
+        kind = event.type or name.decode("utf-8", "replace")
+        if kind == "content_block_delta":
+            block = self._open.get(event.index) or self._unplaced(event.index)
+            if block is not None and event.delta is not None:
+                _grow(block, event.delta, out)
+        elif kind == "content_block_start":
+            if event.content_block is not None:
+                self._start(event.index, event.content_block, out)
+        elif kind == "content_block_stop":
+            self._close(event.index, out)
+        elif kind == "message_start":
+            self._begin(event.message, out)
+        elif kind == "message_delta":
+            self._change(event, out)
+        elif kind == "message_stop":
+            self.done = True
+        elif kind == "error" or event.error:
+            raise StreamBroken(from_event(event.error, data.decode("utf-8", "replace")))
+
+    def whole(self, data: bytes, out: list[Delta]) -> None:
+        """The message that a server sent without streaming."""
+        message = decoded(_whole, _Message, data, "The message")
+        if message.error or message.content is None:
+            raise StreamBroken(from_event(message.error, data.decode("utf-8", "replace")))
+        self._begin(message, out)
+        for index, block in enumerate(message.content):
+            self._start(index, block, out)
+            self._close(index, out)
+        self._stop = message.stop_reason
+        self.raw_stop = message.stop_reason or ABSENT
+
+    def finish(self, out: list[Delta]) -> Finished:
+        """The answer is complete, or it ends in the reason why not."""
+        if not self.done:
+            raise truncated("message_stop" if self._begun else "the message began")
+        for index in list(self._open):
+            self._close(index, out)
+        stop = self._stop
+        if stop is None:
+            raise truncated("a stop reason")
+        if stop in _STOPS:
+            return self.ended(_STOPS[stop])
+        return self.ended("error", _stopped(stop, self._details))
+
+    def _begin(self, message: _Message | None, out: list[Delta]) -> None:
+        self._begun = True
+        if message is None:
+            return
+        self.named(out, message.id, message.model, self._model)
+        self._meter(message.usage, out)
+
+    def _start(self, index: int, block: _Block, out: list[Delta]) -> None:
+        if block.type == "text":
+            opened = _Open(self.open(out, "text"))
+            first = block.text
+        elif block.type == "thinking":
+            opened = _Open(self.open(out, "thinking"))
+            opened.signature = block.signature
+            first = block.thinking
+        elif block.type == "redacted_thinking":
+            opened = _Open(self.open(out, "thinking"))
+            opened.signature = block.data
+            opened.redacted = True
+            first = ""
+        elif block.type == "tool_use":
+            opened = _Open(self.open(out, "toolCall", block.id or f"toolu_{request_id()}", block.name))
+            opened.input = block.input
+            first = ""
+        else:
+            return
+        if index < 0:
+            index = self._next
+        self._next = index + 1
+        self._close(index, out)
+        self._open[index] = opened
+        if first:
+            out.append(BlockGrew(opened.index, first))
+
+    def _close(self, index: int, out: list[Delta]) -> None:
+        if index < 0 and self._open:
+            index = next(reversed(self._open))
+        block = self._open.pop(index, None)
+        if block is None:
+            return
+        if block.input and not block.grown:
+            # Some servers send the arguments whole, with the start of the block.
+            out.append(BlockGrew(block.index, codec.encode(block.input).decode()))
+        out.append(BlockClosed(block.index, block.signature or ABSENT, block.redacted))
+
+    def _unplaced(self, index: int) -> _Open | None:
+        """A delta without an index belongs to the block that was opened last."""
+        return next(reversed(self._open.values()), None) if index < 0 else None
+
+    def _change(self, event: _Event, out: list[Delta]) -> None:
+        if event.delta is not None and event.delta.stop_reason:
+            self._stop = event.delta.stop_reason
+            self.raw_stop = event.delta.stop_reason
+            self._details = event.delta.stop_details
+        self._meter(event.usage, out)
+
+    def _meter(self, usage: _Usage | None, out: list[Delta]) -> None:
+        if usage is None:
+            return
+        long_writes = usage.cache_creation.ephemeral_1h_input_tokens if usage.cache_creation else None
+        fresh = (
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_input_tokens,
+            usage.cache_creation_input_tokens,
+            long_writes,
+        )
+        # Proxies leave counts out or send null; what was known stays.
+        self._counts = [old if new is None else new for old, new in zip(self._counts, fresh, strict=True)]
+        sent, output, read, written, written1h = self._counts
+        out.append(counted(sent=sent, output=output, cache_read=read, cache_write=written, cache_write_1h=written1h))
+
+
+def _grow(block: _Open, change: _Change, out: list[Delta]) -> None:
+    kind = change.type
+    if kind == "text_delta":
+        text = change.text
+    elif kind == "input_json_delta":
+        text = change.partial_json
+        block.grown = block.grown or bool(text)
+    elif kind == "thinking_delta":
+        text = change.thinking
+    elif kind == "signature_delta":
+        block.signature += change.signature
+        return
+    else:
+        return
+    if text:
+        out.append(BlockGrew(block.index, text))
+
+
+def _stopped(reason: str, details: Any) -> Failure:
+    if reason == "refusal":
+        why = details.get("explanation") if isinstance(details, dict) else None
+        return Failure(message=f"{REFUSED}: {why}" if why else REFUSED, code="refusal")
+    if reason == "model_context_window_exceeded":
+        return Failure(message="The answer ran into the end of the context window", code=reason, overflow=True)
+    if reason == "sensitive":
+        return Failure(message="The answer was withheld as sensitive", code=reason)
+    return Failure(message=f"The model stopped for an unknown reason: {reason}", code=code_of({"code": reason}))

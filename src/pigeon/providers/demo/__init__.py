@@ -1,0 +1,1 @@
+"""`demo/guide`: the built-in model that needs no key."""

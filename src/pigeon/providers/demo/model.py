@@ -1,0 +1,131 @@
+"""`demo/guide`: a small model without a network that really uses tools, for first steps and for trying a host.
+
+It understands a handful of plain sentences, calls the tools it is offered, answers with what they gave back, and says
+so when it is asked for anything else. The same conversation always gets the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from pigeon.agent.inference import Delta, Finished, Metered, ModelMessage, ModelRequest, Named
+from pigeon.providers.demo.actions import call_for, deed, need, told
+from pigeon.providers.demo.phrases import About, Doable, Greeting, Unclear, Wish, wishes_of
+from pigeon.providers.scripted.playback import Pieces, played, tokens_of_answer, tokens_of_request
+from pigeon.providers.scripted.script import Block, CallBlock, TextBlock, ThinkingBlock
+from pigeon.wire.content import text_of
+from pigeon.wire.messages import ToolResultMessage, UserMessage
+from pigeon.wire.model import Model
+from pigeon.wire.usage import Cost, ModelCost, Usage
+
+PROVIDER = "demo"
+PACE_MS = 2.0
+PIECE = [3, 11]
+
+EXAMPLES = (
+    "- list the files\n"
+    "- read README.md\n"
+    "- run `python3 --version`\n"
+    "- write hello to notes.txt\n"
+    '- replace "hello" with "goodbye" in notes.txt\n'
+    "- search for TODO in src\n"
+    "- list the files, then read README.md"
+)
+WHO = "I am the demo model that is built into Pigeon: a few rules, no network and no key."
+
+
+class DemoModel:
+    """The guide; `pace_ms` is the time between two pieces of an answer."""
+
+    def __init__(self, pace_ms: float = PACE_MS) -> None:
+        self._pace_ms = pace_ms
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Answer the last message of the user, one tool call at a time."""
+        blocks = answer_to(request)
+        prompt, output = tokens_of_request(request), tokens_of_answer(blocks)
+        seed = len(request.messages)
+        yield Named(f"demo_{seed}")
+        yield Metered(usage=Usage(input=prompt, total_tokens=prompt, cost=Cost()))
+        async for delta in played(blocks, Pieces(PIECE, seed), self._pace_ms, f"demo_{seed}"):
+            yield delta
+        yield Metered(usage=Usage(input=prompt, output=output, total_tokens=prompt + output, cost=Cost()))
+        calls = any(isinstance(block, CallBlock) for block in blocks)
+        yield Finished(stop="toolUse" if calls else "stop")
+
+
+def demo_model() -> Model:
+    """The model record of the guide."""
+    return Model(
+        id="guide",
+        name="Demo guide (no key, no network)",
+        api=PROVIDER,
+        provider=PROVIDER,
+        base_url="",
+        reasoning=True,
+        input=["text"],
+        cost=ModelCost(),
+        context_window=200_000,
+        max_tokens=8_192,
+    )
+
+
+def answer_to(request: ModelRequest) -> list[Block]:
+    """The blocks of the next answer: pure, and the same for the same request."""
+    text, results = _since_user(request.messages)
+    wishes = [wish for wish in wishes_of(text) if isinstance(wish, Doable)]
+    if not wishes:
+        return _with_thought(request, "No tool is needed for this.", [TextBlock(text=_spoken(wishes_of(text)[0]))])
+    done = min(len(results), len(wishes))
+    said = _told_last(wishes, results)
+    failed = bool(results) and results[-1].is_error
+    if failed or done == len(wishes):
+        return _with_thought(request, "That is all I was asked for.", [TextBlock(text=said)])
+    return _next_step(request, wishes[done], said)
+
+
+def _next_step(request: ModelRequest, wish: Doable, said: str) -> list[Block]:
+    lead = f"{said}\n\n" if said else ""
+    call = call_for(wish, {tool.name: tool for tool in request.tools})
+    if call is None:
+        reason = f"I cannot {deed(wish)}: that needs the tool {need(wish)}, and this session does not offer it."
+        return _with_thought(request, "None of my tools can do this.", [TextBlock(text=lead + reason)])
+    thought = f"The user wants me to {deed(wish)}. I will use the tool {call.name}."
+    return _with_thought(request, thought, [TextBlock(text=f"{lead}I will {deed(wish)}."), call])
+
+
+def _told_last(wishes: list[Doable], results: list[ToolResultMessage]) -> str:
+    """The newest result in words; earlier ones were told when they came."""
+    if not results:
+        return ""
+    last = results[-1]
+    wish = wishes[min(len(results), len(wishes)) - 1]
+    return told(wish, text_of(last.content), last.is_error)
+
+
+def _with_thought(request: ModelRequest, thought: str, blocks: list[Block]) -> list[Block]:
+    return blocks if request.thinking == "off" else [ThinkingBlock(thinking=thought), *blocks]
+
+
+def _since_user(messages: list[ModelMessage]) -> tuple[str, list[ToolResultMessage]]:
+    results: list[ToolResultMessage] = []
+    for message in reversed(messages):
+        if isinstance(message, UserMessage):
+            return text_of(message.content), results[::-1]
+        if isinstance(message, ToolResultMessage):
+            results.append(message)
+    return "", results[::-1]
+
+
+def _spoken(wish: Wish) -> str:
+    if isinstance(wish, Greeting):
+        return "You are welcome." if wish.thanks else f"Hello! {WHO} You can ask me, for example:\n\n{EXAMPLES}"
+    if isinstance(wish, About):
+        return f"{WHO} I understand plain sentences like these, and do them with real tools:\n\n{EXAMPLES}"
+    assert isinstance(wish, Unclear)
+    wanted = wish.text if len(wish.text) <= 80 else wish.text[:79] + "…"
+    asked = f'I do not understand "{wanted}"' if wanted else "I was not asked anything"
+    return (
+        f"{asked}. {WHO} I cannot write programs or answer questions; choose a real model for that. "
+        f"What I can do:\n\n{EXAMPLES}"
+    )

@@ -1,0 +1,176 @@
+"""Chunks of the Gemini API, as deltas."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, Delta, Failure, Finished
+from pigeon.providers.errors import StreamBroken, from_event
+from pigeon.providers.http.exchange import truncated
+from pigeon.providers.stream_translator import Assembly, counted
+from pigeon.providers.tolerant_decode import decoded
+from pigeon.system.ids import request_id
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT
+
+_REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "IMAGE_SAFETY"}
+
+
+class _Call(Struct):
+    needed: ClassVar = ("name", "args")
+    name: str = ""
+    args: dict[str, Any] | None = None
+    id: str | None = None
+
+
+class _Part(Struct, rename="camel"):
+    needed: ClassVar = ("text", "function_call")
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: _Call | None = None
+
+
+class _Content(Struct):
+    needed: ClassVar = ("parts",)
+    parts: list[_Part] | None = None
+
+
+class _Candidate(Struct, rename="camel"):
+    needed: ClassVar = ("content",)
+    content: _Content | None = None
+    finish_reason: str | None = None
+    finish_message: str | None = None
+
+
+class _Usage(Struct, rename="camel"):
+    prompt_token_count: int | None = None
+    candidates_token_count: int | None = None
+    cached_content_token_count: int | None = None
+    thoughts_token_count: int | None = None
+
+
+class _Feedback(Struct, rename="camel"):
+    block_reason: str | None = None
+    block_reason_message: str | None = None
+
+
+class _Chunk(Struct, rename="camel"):
+    needed: ClassVar = ("candidates",)
+    candidates: list[_Candidate] | None = None
+    usage_metadata: _Usage | None = None
+    prompt_feedback: _Feedback | None = None
+    response_id: str | None = None
+    model_version: str | None = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Chunk)
+
+
+class GoogleStream(Assembly):
+    """Translates one answer; a block ends where a part of another kind begins."""
+
+    def __init__(self, model_id: str) -> None:
+        super().__init__()
+        self._model = model_id
+        self._kind: BlockKind | None = None
+        self._index = -1
+        self._signature = ""
+        self._call_ids: set[str] = set()
+        self._reason: str | None = None
+        self._why = ""
+
+    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
+        """One chunk."""
+        chunk = decoded(_decoder, _Chunk, data, "A chunk of the answer")
+        if chunk.error:
+            raise StreamBroken(_error(chunk.error, data))
+        self.named(out, chunk.response_id, chunk.model_version, self._model)
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
+            feedback = chunk.prompt_feedback
+            self._reason, self._why = feedback.block_reason, feedback.block_reason_message or ""
+        if chunk.candidates:
+            candidate = chunk.candidates[0]
+            if candidate.content is not None and candidate.content.parts:
+                for part in candidate.content.parts:
+                    self._part(part, out)
+            if candidate.finish_reason:
+                self._reason, self._why = candidate.finish_reason, candidate.finish_message or ""
+        if chunk.usage_metadata is not None:
+            out.append(_counts(chunk.usage_metadata))
+
+    def finish(self, out: list[Delta]) -> Finished:
+        """The answer is complete, or it ends in the reason why not."""
+        reason = self._reason
+        if reason is None:
+            raise truncated("a finish reason")
+        self._close(out)
+        self.raw_stop = reason
+        if reason == "STOP":
+            return self.ended("toolUse" if self._call_ids else "stop")
+        if reason == "MAX_TOKENS":
+            return self.ended("length")
+        return self.ended("error", _stopped(reason, self._why))
+
+    def _part(self, part: _Part, out: list[Delta]) -> None:
+        if part.function_call is not None:
+            self._close(out)
+            self._call(part.function_call, part.thought_signature, out)
+            return
+        if part.text is None:
+            return
+        kind: BlockKind = "thinking" if part.thought else "text"
+        if not part.text and not (part.thought_signature and kind == "text") and kind != self._kind:
+            return
+        if kind != self._kind:
+            self._close(out)
+            self._kind = kind
+            self._index = self.open(out, kind)
+        if part.text:
+            out.append(BlockGrew(self._index, part.text))
+        if part.thought_signature:
+            self._signature = part.thought_signature
+
+    def _call(self, call: _Call, signature: str | None, out: list[Delta]) -> None:
+        call_id = call.id or ""
+        if not call_id or call_id in self._call_ids:
+            call_id = f"{call.name}_{request_id()}"
+        self._call_ids.add(call_id)
+        index = self.open(out, "toolCall", call_id, call.name)
+        out.append(BlockGrew(index, codec.encode(call.args or {}).decode()))
+        out.append(BlockClosed(index, signature or ABSENT))
+
+    def _close(self, out: list[Delta]) -> None:
+        if self._kind is not None:
+            out.append(BlockClosed(self._index, self._signature or ABSENT))
+            self._kind = None
+            self._signature = ""
+
+
+def _counts(usage: _Usage) -> Delta:
+    cached = usage.cached_content_token_count or 0
+    thought = usage.thoughts_token_count or 0
+    return counted(
+        sent=(usage.prompt_token_count or 0) - cached,
+        output=(usage.candidates_token_count or 0) + thought,
+        cache_read=cached,
+        reasoning=thought,
+    )
+
+
+def _error(error: Any, data: bytes) -> Failure:
+    said = error.get("message") if isinstance(error, dict) else None
+    return from_event(error, said if isinstance(said, str) and said else data.decode("utf-8", "replace"))
+
+
+def _stopped(reason: str, why: str) -> Failure:
+    detail = f": {why}" if why else ""
+    if reason in _REFUSALS:
+        return Failure(message=f"The model refused to complete the request ({reason}){detail}", code=reason)
+    if reason in ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"):
+        return Failure(message=f"The model made a tool call that cannot be read ({reason}){detail}", code=reason)
+    return Failure(message=f"The model stopped early ({reason}){detail}", code=reason)

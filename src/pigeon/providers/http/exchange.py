@@ -1,0 +1,228 @@
+"""One request from first byte to last: send, try again before the stream begins, watch, translate.
+
+Whatever happens, the deltas end in exactly one `Finished`; a failure is data in it. Closing the iterator, or cancelling
+the task that reads it, drops the connection at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from pigeon.agent.inference import Delta, Failure
+from pigeon.providers.connection import Line, Tap
+from pigeon.providers.errors import StreamBroken, Style, from_exception, from_response
+from pigeon.providers.http.client import Incoming, Outgoing
+from pigeon.providers.http.sse import MAX_EVENT_BYTES, EventTooLong, SseParser
+from pigeon.providers.http.watchdog import Stalled, Watchdog
+from pigeon.providers.stream_translator import Translator
+from pigeon.wire import codec
+
+HEAD_BYTES = 400
+
+
+async def exchange(line: Line, request: Outgoing, translator: Translator, style: Style) -> AsyncIterator[Delta]:
+    """The deltas of one answer."""
+    watchdog = Watchdog(line.policy.idle_ms / 1000)
+    incoming: Incoming | None = None
+    try:
+        try:
+            incoming = await _opened(line, request, watchdog, style)
+            body = _Body(incoming, watchdog, translator)
+            while (batch := await body.batch()) is not None:
+                for delta in batch:
+                    yield delta
+            rest: list[Delta] = []
+            finished = translator.finish(rest)
+            for delta in rest:
+                yield delta
+            incoming.release()
+            incoming = None
+            yield finished
+        finally:
+            watchdog.stop()
+            if incoming is not None:
+                await incoming.drop()
+    except StreamBroken as broken:
+        yield translator.broken(_clean(broken.failure, line.secrets))
+    except Stalled:
+        yield translator.broken(_silence(line.policy.idle_ms))
+    except EventTooLong as error:
+        yield translator.broken(Failure(message=f"The stream cannot be read: {error}", code="malformed_stream"))
+    except Exception as error:
+        yield translator.broken(_clean(from_exception(error), line.secrets))
+
+
+class _Body:
+    """The body as batches of deltas, one batch for each piece that the network gave."""
+
+    def __init__(self, incoming: Incoming, watchdog: Watchdog, translator: Translator) -> None:
+        self._incoming = incoming
+        self._watchdog = watchdog
+        self._translator = translator
+        self._parser = SseParser()
+        self._head = b""
+        self._events = 0
+        self._failed: StreamBroken | None = None
+
+    async def batch(self) -> list[Delta] | None:
+        """The deltas of the next pieces; None when the stream is over."""
+        if self._incoming.content_type == "application/json" and not self._translator.done:
+            return await self._whole()
+        while self._failed is None and not self._translator.done:
+            chunk = await self._watchdog.wait(self._incoming.chunk())
+            if chunk is None:
+                return self._last_batch()
+            if not self._events and len(self._head) < HEAD_BYTES:
+                self._head += chunk[:HEAD_BYTES]
+            batch = self._translated(self._parser.feed(chunk))
+            if batch:
+                self._watchdog.fed()
+                return batch
+        if self._failed is not None:
+            raise self._failed
+        return None
+
+    async def _whole(self) -> list[Delta]:
+        """Some servers do not stream although they were asked to: the answer is one JSON object."""
+        data = await self._watchdog.wait(self._incoming.text(MAX_EVENT_BYTES))
+        out: list[Delta] = []
+        try:
+            self._translator.whole(data, out)
+        except StreamBroken as broken:
+            if broken.failure.code == "malformed_stream":
+                raise StreamBroken(no_events(data[:HEAD_BYTES], "JSON")) from None
+            raise
+        self._translator.done = True
+        return out
+
+    def _last_batch(self) -> list[Delta] | None:
+        batch = self._translated(self._parser.finish())
+        if batch:
+            return batch
+        if self._failed is not None:
+            raise self._failed
+        if not self._events:
+            raise StreamBroken(no_events(self._head, self._incoming.content_type))
+        return None
+
+    def _translated(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
+        """What came before a break is still told."""
+        out: list[Delta] = []
+        take = self._translator.take
+        self._events += len(events)
+        try:
+            for name, data in events:
+                if data:
+                    take(name, data, out)
+        except StreamBroken as broken:
+            self._failed = broken
+        return out
+
+
+async def _tapped(tap: Tap, request: Outgoing) -> Outgoing:
+    """The request after others had a look at it."""
+    payload = await tap.provider_request(codec.decode(request.body))
+    headers = await tap.provider_headers(dict(request.headers))
+    return Outgoing(url=request.url, headers=headers, body=codec.encode(payload))
+
+
+async def _opened(line: Line, request: Outgoing, watchdog: Watchdog, style: Style) -> Incoming:
+    attempt = 0
+    if line.tap is not None:
+        request = await _tapped(line.tap, request)
+    while True:
+        failure: Failure
+        try:
+            incoming = await watchdog.wait(line.http.send(request))
+        except Stalled:
+            raise
+        except Exception as error:
+            failure = from_exception(error)
+        else:
+            if line.tap is not None:
+                line.tap.provider_responded(incoming.status, incoming.headers)
+            if incoming.ok and incoming.content_type != "text/html":
+                return incoming
+            try:
+                failure = await _refusal(incoming, watchdog, style)
+            finally:
+                await incoming.drop()
+        if attempt >= line.policy.max_retries or not failure.retryable:
+            raise StreamBroken(failure)
+        await asyncio.sleep(_pause(failure, attempt, line.policy.max_retry_delay_ms) / 1000)
+        attempt += 1
+
+
+async def _refusal(incoming: Incoming, watchdog: Watchdog, style: Style) -> Failure:
+    body = await watchdog.wait(incoming.text())
+    if incoming.ok:
+        return no_events(body, incoming.content_type)
+    return from_response(incoming.status, incoming.headers, body, style)
+
+
+def _pause(failure: Failure, attempt: int, cap_ms: int) -> int:
+    import random
+
+    asked = failure.retry_after_ms
+    if asked is None:
+        return int(min(500 * 2**attempt, 8000) * (1 - random.random() / 4))
+    if cap_ms and asked > cap_ms:
+        text = f"{failure.message} (the server asks to wait {asked} ms, more than the {cap_ms} ms allowed)"
+        raise StreamBroken(msgspec.structs.replace(failure, message=text))
+    return asked
+
+
+def no_events(head: bytes, content_type: str) -> Failure:
+    """A success whose body is no event stream: a login page, a proxy's notice, nothing at all."""
+    text = " ".join(head.decode("utf-8", "replace").split())[:200]
+    if not text:
+        return Failure(message="The provider's answer was empty", code="empty_stream", retryable=True)
+    kind = "an HTML page" if text.startswith("<") else f"{content_type or 'something'} that is no event stream"
+    return Failure(message=f"Expected an event stream, got {kind}: {text}", code="not_a_stream", retryable=True)
+
+
+def truncated(what: str) -> StreamBroken:
+    """The stream ended before its final event."""
+    return StreamBroken(Failure(message=f"The stream ended before {what}", code="truncated", retryable=True))
+
+
+def _silence(idle_ms: int) -> Failure:
+    text = f"The provider sent nothing for {idle_ms / 1000:g} s; the request was given up (httpIdleTimeoutMs)"
+    return Failure(message=text, code="idle_timeout", retryable=True)
+
+
+def _clean(failure: Failure, secrets: tuple[str, ...]) -> Failure:
+    message = failure.message
+    for secret in secrets:
+        for form in (secret, secret.strip(), repr(secret)[1:-1]):
+            if len(form) >= 8 and form in message:
+                message = message.replace(form, "***")
+    return failure if message is failure.message else msgspec.structs.replace(failure, message=message)
+
+
+def encoded(body: dict[str, Any]) -> bytes:
+    """The JSON to send; unpaired surrogates, which no provider takes, become U+FFFD."""
+    try:
+        return msgspec.json.encode(body)
+    except (UnicodeEncodeError, OverflowError):
+        import json
+
+        text = json.dumps(_paired(body), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return text.encode("utf-8")
+
+
+def _paired(value: Any) -> Any:
+    if isinstance(value, str):
+        # A pair that was split into two escapes joins again on its way through UTF-16.
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, msgspec.Raw):
+        return codec.decode(bytes(value))
+    if isinstance(value, dict):
+        return {_paired(key): _paired(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_paired(item) for item in value]
+    return value

@@ -1,0 +1,266 @@
+"""Chunks of a chat completion, as deltas."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
+from pigeon.providers.errors import StreamBroken, from_event, message_of
+from pigeon.providers.http.exchange import truncated
+from pigeon.providers.openai_chat.call_matching import CallPiece, Calls, Growing
+from pigeon.providers.stream_translator import Assembly, counted
+from pigeon.providers.tolerant_decode import decoded
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT
+from pigeon.wire.messages import StopReason
+
+_STOPS: dict[str, StopReason] = {
+    "stop": "stop",
+    "end": "stop",
+    "eos": "stop",
+    "length": "length",
+    "tool_calls": "toolUse",
+    "function_call": "toolUse",
+}
+
+
+class _PromptDetails(Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_cache_hit_tokens: int | None = None
+    cached_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _OutputDetails | None = None
+
+
+class _Change(Struct):
+    needed: ClassVar = ("refusal", "tool_calls")
+    content: Any = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_text: str | None = None
+    reasoning_details: list[dict[str, Any]] | None = None
+    refusal: str | None = None
+    tool_calls: list[CallPiece] | None = None
+
+
+class _Choice(Struct):
+    needed: ClassVar = ("delta", "message")
+    delta: _Change | None = None
+    message: _Change | None = None
+    finish_reason: str | None = None
+    usage: _Usage | None = None
+
+
+class _Chunk(Struct):
+    needed: ClassVar = ("choices",)
+    id: str | None = None
+    model: str | None = None
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Chunk)
+
+
+class ChatStream(Assembly):
+    """Translates one answer; blocks stay open to the end, because servers interleave them."""
+
+    def __init__(self, model_id: str, *, needs_finish: bool = True) -> None:
+        super().__init__()
+        self._model = model_id
+        self._needs_finish = needs_finish
+        self._text = -1
+        self._thinking = -1
+        self._field = ""
+        self._details: list[dict[str, Any]] = []
+        self._calls = Calls()
+        self._reason: str | None = None
+
+    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
+        """One chunk."""
+        if data == b"[DONE]":
+            self.done = True
+            return
+        chunk = decoded(_decoder, _Chunk, data, "A chunk of the answer")
+        if chunk.error or name == b"error":
+            raise StreamBroken(_error(chunk.error, data))
+        self.named(out, chunk.id, chunk.model, self._model)
+        usage = chunk.usage
+        if chunk.choices:
+            choice = chunk.choices[0]
+            change = choice.delta or choice.message
+            if change is not None:
+                self._grow(change, out)
+            if choice.finish_reason:
+                self._reason = choice.finish_reason
+                self.raw_stop = choice.finish_reason
+            usage = usage or choice.usage
+        if usage is not None:
+            out.append(_counts(usage))
+
+    def finish(self, out: list[Delta]) -> Finished:
+        """The answer is complete, or it ends in the reason why not."""
+        if self._reason is None and self._needs_finish:
+            raise truncated("a finish reason")
+        if self._thinking >= 0:
+            signature = codec.encode(self._details).decode() if self._details else self._field
+            out.append(BlockClosed(self._thinking, signature or ABSENT))
+        if self._text >= 0:
+            out.append(BlockClosed(self._text))
+        for call in self._calls.all:
+            if call.index < 0:
+                self._announce(call, out)
+            out.append(BlockClosed(call.index))
+        reason = self._reason
+        if reason is None:
+            return self.ended("toolUse" if self._calls.all else "stop")
+        if reason not in _STOPS:
+            return self.ended("error", _stopped(reason))
+        stop = _STOPS[reason]
+        return self.ended("toolUse" if stop == "stop" and self._calls.all else stop)
+
+    def _grow(self, change: _Change, out: list[Delta]) -> None:
+        if change.reasoning_content or change.reasoning or change.reasoning_text or change.reasoning_details:
+            self._reason_about(change, out)
+        content = change.content
+        if content:
+            if type(content) is not str:
+                self._take_parts(content, out)
+            elif self._text < 0:
+                self._say(content, out)
+            else:
+                out.append(BlockGrew(self._text, content))
+        if change.refusal:
+            self._say(change.refusal, out)
+        if change.tool_calls:
+            pieces = change.tool_calls
+            if len(pieces) == 1:
+                self._call(self._calls.of(pieces[0]), pieces[0], out)
+            else:
+                taken: list[Growing] = []
+                for place, piece in enumerate(pieces):
+                    taken.append(self._calls.of(piece, place, taken))
+                    self._call(taken[-1], piece, out)
+
+    def _say(self, text: str, out: list[Delta]) -> None:
+        if self._text < 0:
+            self._text = self.open(out, "text")
+        out.append(BlockGrew(self._text, text))
+
+    def _think(self, text: str, field: str, out: list[Delta]) -> None:
+        if self._thinking < 0:
+            self._thinking = self.open(out, "thinking")
+            self._field = field
+        if text:
+            out.append(BlockGrew(self._thinking, text))
+
+    def _take_parts(self, content: Any, out: list[Delta]) -> None:
+        """Content in parts, as Mistral's models send it when they think."""
+        for part in content if isinstance(content, list) else [content]:
+            thoughts = part.get("thinking") if isinstance(part, dict) and part.get("type") == "thinking" else None
+            if thoughts:
+                thought = thoughts if isinstance(thoughts, str) else _text_in(thoughts)
+                if thought:
+                    self._think(thought, "content", out)
+                continue
+            text = part if isinstance(part, str) else _text_in([part])
+            if text:
+                self._say(text, out)
+
+    def _reason_about(self, change: _Change, out: list[Delta]) -> None:
+        text, name = change.reasoning_content, "reasoning_content"
+        if not text:
+            text, name = change.reasoning, "reasoning"
+        if not text:
+            text, name = change.reasoning_text, "reasoning_text"
+        for detail in change.reasoning_details or ():
+            _merge(self._details, detail)
+        if not text:
+            text, name = _text_in(change.reasoning_details or []), "reasoning_details"
+        if self._thinking < 0 or not text:
+            self._think(text, name, out)
+        else:
+            out.append(BlockGrew(self._thinking, text))
+
+    def _call(self, call: Growing, piece: CallPiece, out: list[Delta]) -> None:
+        function = piece.function
+        if function is None:
+            return
+        if function.name and call.index < 0:
+            call.name = function.name
+            self._announce(call, out)
+        arguments = function.arguments
+        if arguments:
+            text = arguments if type(arguments) is str else codec.encode(arguments).decode()
+            call.unread.append(text)
+            if call.index < 0:
+                call.held.append(text)
+            else:
+                out.append(BlockGrew(call.index, text))
+
+    def _announce(self, call: Growing, out: list[Delta]) -> None:
+        call.index = self.open(out, "toolCall", call.call_id, call.name)
+        if call.held:
+            out.append(BlockGrew(call.index, "".join(call.held)))
+            call.held.clear()
+
+
+def _counts(usage: _Usage) -> Delta:
+    prompt = usage.prompt_tokens_details or _PromptDetails()
+    cached = prompt.cached_tokens or usage.prompt_cache_hit_tokens or usage.cached_tokens or 0
+    written = prompt.cache_write_tokens or 0
+    details = usage.completion_tokens_details
+    return counted(
+        sent=(usage.prompt_tokens or 0) - cached - written,
+        output=usage.completion_tokens or 0,
+        cache_read=cached,
+        cache_write=written,
+        reasoning=(details.reasoning_tokens if details else 0) or 0,
+    )
+
+
+def _text_in(parts: Any) -> str:
+    """Some servers send content as a list of parts."""
+    if not isinstance(parts, list):
+        return ""
+    texts = (part.get("text") or part.get("summary") for part in parts if isinstance(part, dict))
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _merge(details: list[dict[str, Any]], detail: dict[str, Any]) -> None:
+    """Pieces of one reasoning detail become one again; they are replayed as they came."""
+    last = details[-1] if details else None
+    if last is None or any(last.get(key) != detail.get(key) for key in ("type", "index")):
+        details.append(dict(detail))
+        return
+    for key, value in detail.items():
+        if key in ("text", "summary", "data") and isinstance(value, str):
+            last[key] = (last.get(key) or "") + value
+        elif value is not None:
+            last[key] = value
+
+
+def _error(error: Any, data: bytes) -> Failure:
+    return from_event(error, message_of(error) or data.decode("utf-8", "replace"))
+
+
+def _stopped(reason: str) -> Failure:
+    if reason == "content_filter":
+        return Failure(message="The answer was stopped by the provider's content filter", code=reason)
+    if reason in ("network_error", "error"):
+        return Failure(message=f"The provider failed while answering: {reason}", code=reason, retryable=True)
+    return Failure(message=f"The model stopped for an unknown reason: {reason}", code=reason)

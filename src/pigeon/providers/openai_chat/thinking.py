@@ -1,0 +1,157 @@
+"""How much to think, in the words of each kind of chat server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from pigeon.agent.inference import ModelRequest
+from pigeon.providers.access import mapped_level
+from pigeon.providers.openai_chat.compat import ChatCompat
+from pigeon.providers.token_budget import thinking_share
+from pigeon.wire.model import Model
+
+BUDGET_FIELD = "thinking_token_budget"
+
+
+class _Wish(Struct, frozen=True):
+    """What there is to say: the level, and the tokens that thinking may take, 0 for none."""
+
+    model: Model
+    compat: ChatCompat
+    level: str
+    budget: int
+
+    @property
+    def on(self) -> bool:
+        """False if the model is not to think."""
+        return self.level != "off"
+
+    @property
+    def can_be_off(self) -> bool:
+        """False for a model that always thinks."""
+        return mapped_level(self.model, "off", "") is not None
+
+    @property
+    def effort(self) -> str | None:
+        """The level in the model's words; off has one only where the model's map gives it one."""
+        return self.word(self.level if self.on else None)
+
+    def word(self, default: str | None) -> str | None:
+        """What the model's map calls the level, else the default."""
+        return mapped_level(self.model, self.level, default)
+
+    def with_effort(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields, and the effort where the server knows it."""
+        effort = self.effort if self.compat.supports_reasoning_effort else None
+        return {**fields, "reasoning_effort": effort} if effort else fields
+
+
+def thinking_fields(request: ModelRequest, compat: ChatCompat, budgets: dict[str, int], cap: int = 0) -> dict[str, Any]:
+    """The fields to add to a body that asks for at most so many tokens; none for a model that does not reason."""
+    if not request.model.reasoning:
+        return {}
+    level = request.thinking
+    budget = 0 if level == "off" else thinking_share(level, budgets, cap)
+    wish = _Wish(request.model, compat, level, budget)
+    fields = _FORMATS.get(compat.thinking_format, _openai)(wish)
+    field = compat.thinking_token_budget_field or (BUDGET_FIELD if compat.supports_thinking_token_budget else "")
+    return {**fields, field: budget} if field and budget else fields
+
+
+def _openai(wish: _Wish) -> dict[str, Any]:
+    return wish.with_effort({})
+
+
+def _openrouter(wish: _Wish) -> dict[str, Any]:
+    if not wish.on and not wish.can_be_off:
+        return {}
+    return {"reasoning": {"effort": wish.effort or "none"}}
+
+
+def _deepseek(wish: _Wish) -> dict[str, Any]:
+    if wish.on:
+        return wish.with_effort({"thinking": {"type": "enabled"}})
+    return {"thinking": {"type": "disabled"}} if wish.can_be_off else {}
+
+
+def _zai(wish: _Wish) -> dict[str, Any]:
+    if wish.on:
+        return wish.with_effort({"thinking": {"type": "enabled", "clear_thinking": False}})
+    return {"thinking": {"type": "disabled", "clear_thinking": False}} if wish.can_be_off else {}
+
+
+def _qwen(wish: _Wish) -> dict[str, Any]:
+    fields = {"enable_thinking": wish.on}
+    return wish.with_effort(fields) if wish.on else fields
+
+
+def _qwen_template(wish: _Wish) -> dict[str, Any]:
+    return {"chat_template_kwargs": {"enable_thinking": wish.on, "preserve_thinking": True}}
+
+
+def _together(wish: _Wish) -> dict[str, Any]:
+    fields: dict[str, Any] = {"reasoning": {"enabled": wish.on}}
+    return wish.with_effort(fields) if wish.on else fields
+
+
+def _string(wish: _Wish) -> dict[str, Any]:
+    if not wish.on and not wish.can_be_off:
+        return {}
+    return {"thinking": wish.effort or "none"}
+
+
+def _template(wish: _Wish) -> dict[str, Any]:
+    filled = _filled(wish.compat.chat_template_kwargs, wish)
+    return {"chat_template_kwargs": filled} if filled else {}
+
+
+def _baseten(wish: _Wish) -> dict[str, Any]:
+    filled = _filled(wish.compat.chat_template_args, wish)
+    return wish.with_effort({"chat_template_args": filled} if filled else {})
+
+
+def _ant_ling(wish: _Wish) -> dict[str, Any]:
+    effort = wish.word(None) if wish.on else None
+    return {"reasoning": {"effort": effort}} if effort else {}
+
+
+def _mistral(wish: _Wish) -> dict[str, Any]:
+    if wish.model.id.startswith("magistral"):
+        return {"prompt_mode": "reasoning"} if wish.on else {}
+    # Most of these models know only two words; hosted models of others need not know the one for off.
+    default = "high" if wish.on else "none" if wish.model.id.startswith("mistral-") else None
+    effort = wish.word(default) if wish.compat.supports_reasoning_effort else None
+    return {"reasoning_effort": effort} if effort else {}
+
+
+def _filled(wanted: dict[str, Any], wish: _Wish) -> dict[str, Any]:
+    """Template arguments with their variables put in."""
+    budget = wish.budget if wish.budget or not wish.on else None
+    variables = {"thinking.enabled": wish.on, "thinking.effort": wish.effort, "thinking.budget": budget}
+    out: dict[str, Any] = {}
+    for name, value in wanted.items():
+        if not isinstance(value, dict):
+            out[name] = value
+        elif wish.on or not value.get("omitWhenOff"):
+            filled = variables.get(value.get("$var", ""))
+            if filled is not None:
+                out[name] = filled
+    return out
+
+
+_FORMATS: dict[str, Callable[[_Wish], dict[str, Any]]] = {
+    "ant-ling": _ant_ling,
+    "baseten": _baseten,
+    "chat-template": _template,
+    "deepseek": _deepseek,
+    "mistral": _mistral,
+    "openrouter": _openrouter,
+    "qwen": _qwen,
+    "qwen-chat-template": _qwen_template,
+    "string-thinking": _string,
+    "together": _together,
+    "zai": _zai,
+}

@@ -1,0 +1,1 @@
+"""The API `openai-responses`, also as Azure serves it."""

@@ -1,0 +1,328 @@
+"""The events of the Responses API, as deltas."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, Delta, Failure, Finished
+from pigeon.providers.errors import StreamBroken, classified, code_of, from_event, malformed, message_of
+from pigeon.providers.http.exchange import truncated
+from pigeon.providers.stream_translator import Assembly, counted
+from pigeon.providers.tolerant_decode import decoded
+from pigeon.system.ids import request_id
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Absent
+
+_TEXT = ("response.output_text.delta", "response.refusal.delta")
+_THOUGHT = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+_ARGUMENTS = ("response.function_call_arguments.delta",)
+_BLOCKS: dict[str, BlockKind] = {"message": "text", "reasoning": "thinking", "function_call": "toolCall"}
+_DELTAS = {*_TEXT, *_THOUGHT, *_ARGUMENTS}
+_ENDS = {"response.completed", "response.incomplete", "response.failed", "response.done"}
+
+
+class _InputDetails(Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _InputDetails | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class _Response(Struct):
+    id: str | None = None
+    model: str | None = None
+    status: str | None = None
+    usage: _Usage | None = None
+    service_tier: str | None = None
+    error: Any = None
+    incomplete_details: Any = None
+    output: list[dict[str, Any]] | None = None
+
+
+class _Event(Struct):
+    needed: ClassVar = ("type", "item")
+    type: str = ""
+    output_index: int = -1
+    summary_index: int = -1
+    delta: Any = None
+    item: dict[str, Any] | None = None
+    response: _Response | None = None
+    code: Any = None
+    message: str | None = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Event)
+_whole = msgspec.json.Decoder(_Response)
+
+
+class _Item:
+    __slots__ = ("grown", "implied", "index", "kind", "part")
+
+    def __init__(self, index: int, kind: str) -> None:
+        self.index = index
+        self.kind = kind
+        self.grown = False
+        self.implied = False
+        self.part = 0
+
+
+class ResponsesStream(Assembly):
+    """Translates one answer: each output item is a block."""
+
+    def __init__(self, model_id: str) -> None:
+        super().__init__()
+        self._model = model_id
+        self._items: dict[int, _Item] = {}
+        self._places: set[int] = set()
+        self._kinds: set[str] = set()
+        self._unsealed: list[tuple[_Item, dict[str, Any]]] = []
+        self._last: _Response | None = None
+        self._kind = ""
+
+    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
+        """One event."""
+        if data == b"[DONE]":
+            return
+        event = decoded(_decoder, _Event, data, name)
+        kind = event.type or name.decode("utf-8", "replace")
+        if kind in _DELTAS:
+            self._grow(kind, event, out)
+        elif kind == "response.output_item.added":
+            if event.item is not None:
+                self._start(event.output_index, event.item, out)
+        elif kind == "response.output_item.done":
+            if event.item is not None:
+                self._close(event.output_index, event.item, out)
+        elif kind in _ENDS:
+            self._end(kind, event.response, out)
+        elif kind == "response.created":
+            self._begin(event.response, out)
+        elif kind == "error" or (not kind and event.error):
+            raise StreamBroken(_error(event, data))
+
+    def whole(self, data: bytes, out: list[Delta]) -> None:
+        """The response that a server sent without streaming."""
+        response = decoded(_whole, _Response, data, "The response")
+        if response.output is None and not response.error:
+            raise malformed("The response", "it has no output")
+        self._end("response.failed" if response.error else "response.completed", response, out)
+
+    def finish(self, out: list[Delta]) -> Finished:
+        """The answer is complete, or it ends in the reason why not."""
+        response = self._last
+        if response is None:
+            raise truncated("the response was completed")
+        self._seal(response, out)
+        for place in list(self._items):
+            out.append(BlockClosed(self._items.pop(place).index))
+        status = response.status or self._kind.removeprefix("response.").replace("done", "completed")
+        self.raw_stop = status
+        if status == "completed":
+            return self.ended("toolUse" if "function_call" in self._kinds else "stop")
+        if status == "incomplete":
+            details = response.incomplete_details
+            said = details.get("reason") if isinstance(details, dict) else None
+            reason = said if isinstance(said, str) else None
+            if reason == "max_output_tokens":
+                return self.ended("length")
+            return self.ended(
+                "error", Failure(message=f"The answer is incomplete: {reason or 'no reason given'}", code=reason)
+            )
+        return self.ended("error", _failed(response.error, status))
+
+    def _begin(self, response: _Response | None, out: list[Delta]) -> None:
+        if response is not None:
+            self.named(out, response.id, response.model, self._model)
+
+    def _start(self, place: int, item: dict[str, Any], out: list[Delta]) -> _Item | None:
+        """Begin an item where the server says, or else behind the others."""
+        place = self._placed(place)
+        old = self._items.get(place)
+        if old is not None:
+            if old.implied and old.kind == item.get("type"):
+                old.implied = False
+                return old
+            out.append(BlockClosed(self._items.pop(place).index))
+        opened = self._opened(item, out)
+        if opened is not None:
+            self._items[place] = opened
+        return opened
+
+    def _placed(self, place: int) -> int:
+        taken = place if place >= 0 else max(self._places, default=-1) + 1
+        self._places.add(taken)
+        return taken
+
+    def _opened(self, item: dict[str, Any], out: list[Delta]) -> _Item | None:
+        kind = item.get("type")
+        if not isinstance(kind, str) or kind not in _BLOCKS:
+            return None
+        block = _BLOCKS[kind]
+        self._kinds.add(kind)
+        if block != "toolCall":
+            return _Item(self.open(out, block), kind)
+        item_id = item.get("id")
+        call_id = item.get("call_id") or item_id or f"call_{request_id()}"
+        known = f"{call_id}|{item_id}" if item_id else str(call_id)
+        return _Item(self.open(out, block, known, str(item.get("name") or "")), kind)
+
+    def _grow(self, kind: str, event: _Event, out: list[Delta]) -> None:
+        item = self._items.get(event.output_index) or self._unplaced(kind, event, out)
+        text = event.delta
+        if item is None or not text or type(text) is not str:
+            return
+        if kind in _THOUGHT and event.summary_index != item.part and event.summary_index >= 0:
+            item.part = event.summary_index
+            if item.grown:
+                text = "\n\n" + text
+        item.grown = True
+        out.append(BlockGrew(item.index, text))
+
+    def _unplaced(self, kind: str, event: _Event, out: list[Delta]) -> _Item | None:
+        """The item of a delta that says no place, or one where nothing was announced."""
+        if event.output_index in self._places:
+            return None
+        wanted = "message" if kind in _TEXT else "reasoning" if kind in _THOUGHT else "function_call"
+        if event.output_index < 0:
+            for item in reversed(self._items.values()):
+                if item.kind == wanted:
+                    return item
+        if wanted == "function_call" or not event.delta:
+            return None
+        started = self._start(event.output_index, {"type": wanted}, out)
+        if started is not None:
+            started.implied = True
+        return started
+
+    def _close(self, place: int, done: dict[str, Any], out: list[Delta]) -> None:
+        if place < 0:
+            kind = done.get("type")
+            place = next((where for where, item in reversed(self._items.items()) if item.kind == kind), -1)
+        item = self._items.pop(self._placed(place), None) or self._opened(done, out)
+        if item is not None:
+            self._complete(item, done, out)
+
+    def _complete(self, item: _Item, done: dict[str, Any], out: list[Delta]) -> None:
+        if not item.grown:
+            text = _whole_text(item.kind, done)
+            if text:
+                out.append(BlockGrew(item.index, text))
+        if item.kind == "reasoning" and not done.get("encrypted_content") and done.get("id"):
+            # Azure gives the encrypted content only with the completed response.
+            self._unsealed.append((item, done))
+            return
+        out.append(BlockClosed(item.index, _signature(item.kind, done)))
+
+    def _catch_up(self, output: list[dict[str, Any]], out: list[Delta]) -> None:
+        """Tell what came with the end of the response only.
+
+        Ids and places are no help in telling it from what is known, some servers change them: a kind of item counts
+        as new if there was none of it before.
+        """
+        told = set(self._kinds)
+        for place, done in enumerate(output):
+            kind = str(done.get("type"))
+            item = self._items.get(place)
+            if item is not None and item.kind == kind:
+                del self._items[place]
+                self._complete(item, done, out)
+            elif kind == "reasoning" and told and kind not in told:
+                # Behind what it led to, it can be read but not sent back.
+                text = _whole_text("reasoning", done)
+                late = self._opened(done, out) if text else None
+                if late is not None:
+                    out.extend((BlockGrew(late.index, text), BlockClosed(late.index)))
+            elif kind not in told:
+                late = self._opened(done, out)
+                if late is not None:
+                    self._complete(late, done, out)
+
+    def _seal(self, response: _Response, out: list[Delta]) -> None:
+        final = {str(item.get("id")): item for item in response.output or () if item.get("type") == "reasoning"}
+        for item, done in self._unsealed:
+            out.append(BlockClosed(item.index, _signature("reasoning", final.get(str(done["id"]), done))))
+        self._unsealed.clear()
+
+    def _end(self, kind: str, response: _Response | None, out: list[Delta]) -> None:
+        self.done = True
+        self._kind = kind
+        self._last = response or _Response()
+        self._begin(response, out)
+        self._catch_up(self._last.output or [], out)
+        usage = self._last.usage
+        if usage is None:
+            return
+        details = usage.input_tokens_details or _InputDetails()
+        cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
+        thought = usage.output_tokens_details.reasoning_tokens if usage.output_tokens_details else 0
+        out.append(
+            counted(
+                sent=(usage.input_tokens or 0) - cached - written,
+                output=usage.output_tokens or 0,
+                cache_read=cached,
+                cache_write=written,
+                reasoning=thought or 0,
+                rate=_rate(self._last.service_tier, self._model),
+            )
+        )
+
+
+def _rate(tier: str | None, model_id: str) -> float:
+    """What a service tier makes of the price."""
+    if tier == "flex":
+        return 0.5
+    if tier == "priority":
+        return 2.5 if model_id == "gpt-5.5" else 2
+    return 1
+
+
+def _whole_text(kind: str, item: dict[str, Any]) -> str:
+    """The text of an item that came without deltas."""
+    if kind == "function_call":
+        arguments = item.get("arguments") or ""
+        return arguments if isinstance(arguments, str) else codec.encode(arguments).decode()
+    parts = item.get("content") if kind == "message" else item.get("summary") or item.get("content")
+    if not isinstance(parts, list):
+        return ""
+    texts = (part.get("text") or part.get("refusal") for part in parts if isinstance(part, dict))
+    return ("" if kind == "message" else "\n\n").join(text for text in texts if isinstance(text, str))
+
+
+def _signature(kind: str, item: dict[str, Any]) -> str | Absent:
+    """What must be sent back with the block."""
+    if kind == "reasoning":
+        return codec.encode(item).decode()
+    if kind == "message" and item.get("id"):
+        phase = {"phase": item["phase"]} if item.get("phase") else {}
+        return codec.encode({"v": 1, "id": item["id"], **phase}).decode()
+    return ABSENT
+
+
+def _error(event: _Event, data: bytes) -> Failure:
+    error = event.error if isinstance(event.error, dict) else {"code": event.code, "message": event.message}
+    said = message_of(error)
+    code = code_of(error)
+    if said:
+        return from_event(error, f"{code}: {said}" if code else said)
+    return from_event(error, data.decode("utf-8", "replace"))
+
+
+def _failed(error: Any, status: str) -> Failure:
+    code = code_of(error)
+    said = message_of(error)
+    if not said:
+        return Failure(message=f"The response ended as {status}", code=code or status)
+    return classified(f"{code}: {said}" if code else said, code=code)

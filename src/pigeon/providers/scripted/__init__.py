@@ -1,0 +1,1 @@
+"""`scripted/FILE`: a model that answers from a script, for the tests of hosts."""

@@ -1,0 +1,1 @@
+"""Makes room in the context: where to cut, what to leave out, and the summary of the rest."""

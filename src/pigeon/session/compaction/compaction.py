@@ -1,0 +1,267 @@
+"""Makes room in the context: on request, when it is nearly full, and when the provider says it overflowed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from pigeon.agent.interfaces import Publish
+from pigeon.agent.scope import Scope
+from pigeon.session.compaction.cutting import Cut, cut_of
+from pigeon.session.compaction.pruning import prunable, prune
+from pigeon.session.compaction.summarizer import HISTORY, PREFIX, Ask, Summariser, SummaryFailed, added
+from pigeon.session.compaction.transcript import TouchedFiles
+from pigeon.session.context.model_context import context_of
+from pigeon.session.context.size import branch_tokens, estimated_tokens, size_of
+from pigeon.session.history.journal import Journal
+from pigeon.session.hooks import Hooks, OwnSummary, Preparation
+from pigeon.session.model_choice import ModelChoice
+from pigeon.wire.answers import Compacted
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.entries import CompactionEntry
+from pigeon.wire.errors import Aborted, Refusal
+from pigeon.wire.events import CompactionEnd, CompactionReason, CompactionStart, EntryAppended
+from pigeon.wire.model import Model
+from pigeon.wire.usage import Usage
+
+ALREADY = "Already compacted"
+NOTHING = "Nothing to compact (session too small)"
+CANCELLED = "Compaction cancelled"
+NOT_SMALLER = "the conversation would not get smaller"
+TWICE = (
+    "Context overflow recovery failed after one compact-and-retry attempt. Try reducing context or switching to a "
+    "larger-context model."
+)
+_FAILED = {"manual": "Compaction failed", "overflow": "Context overflow recovery failed"}
+
+
+class CompactionPolicy(Struct):
+    """How much room to leave for the answer, and how much of the recent conversation to keep."""
+
+    reserve_tokens: int | None = None
+    keep_tokens: int | None = None
+    per_model: dict[str, dict[str, int]] = {}
+
+    def reserve(self, model: Model) -> int:
+        """Tokens kept free; by default at most a fifth of the window."""
+        own = self.per_model.get(model.reference, {}).get("reserveTokens", self.reserve_tokens)
+        return min(16384, model.context_window // 5) if own is None else min(own, model.context_window // 2)
+
+    def keep(self, model: Model) -> int:
+        """Recent tokens that are not summarised; by default at most 30 % of the window."""
+        own = self.per_model.get(model.reference, {}).get("keepRecentTokens", self.keep_tokens)
+        return min(20000, model.context_window * 3 // 10) if own is None else own
+
+    def threshold(self, model: Model) -> int:
+        """The context size above which room is made."""
+        return model.context_window - self.reserve(model)
+
+
+class Compaction:
+    """Shrinks the conversation of a session."""
+
+    def __init__(
+        self,
+        journal: Callable[[], Journal],
+        models: ModelChoice,
+        summariser: Summariser,
+        publish: Publish,
+        hooks: Hooks,
+    ) -> None:
+        self._journal = journal
+        self._models = models
+        self._summariser = summariser
+        self._publish = publish
+        self._hooks = hooks
+        self._failed_for: str | None = ""
+        self.enabled = True
+        self.policy = CompactionPolicy()
+
+    def due(self) -> bool:
+        """True if the context is nearly full, and making room has not failed since the user last said something."""
+        model = self._models.model
+        if not self.enabled or model is None or model.context_window <= 0:
+            return False
+        branch = self._journal().branch
+        if not branch or branch[-1].type == "compaction":
+            return False
+        return branch_tokens(branch) > self.policy.threshold(model) and self._failed_for != self._last_said()
+
+    async def manual(self, instructions: str | Absent, scope: Scope) -> Compacted:
+        """Because it was asked for; raises with the reason when it cannot be done."""
+        return await self._announced("manual", scope, instructions)
+
+    async def automatic(self, scope: Scope) -> None:
+        """Because the context is nearly full; a failure is told and the session goes on."""
+        model = self._model()
+        if await self._prune(model) or not self._has_something(model):
+            return
+        try:
+            await self._announced("threshold", scope)
+        except (Refusal, Aborted):
+            self._failed_for = "" if scope.cancelled else self._last_said()
+
+    async def recover(self, scope: Scope, hide: Callable[[], Awaitable[None]]) -> bool:
+        """Because the provider said so; true if the request should be tried again."""
+        try:
+            await self._announced("overflow", scope, before=hide)
+        except (Refusal, Aborted):
+            return False
+        return True
+
+    async def overflowed_again(self) -> None:
+        """The one retry overflowed as well."""
+        await self._publish(CompactionEnd(reason="overflow", aborted=False, will_retry=False, error_message=TWICE))
+
+    async def _announced(
+        self,
+        reason: CompactionReason,
+        scope: Scope,
+        instructions: str | Absent = ABSENT,
+        before: Callable[[], Awaitable[None]] | None = None,
+    ) -> Compacted:
+        await self._publish(CompactionStart(reason=reason))
+        try:
+            result = await self._compacted(reason, scope, instructions, before)
+        except Aborted:
+            await self._publish(CompactionEnd(reason=reason, aborted=True, will_retry=False))
+            raise Refusal(CANCELLED) from None
+        except Refusal as error:
+            text = f"{_FAILED.get(reason, 'Auto-compaction failed')}: {error}"
+            await self._publish(CompactionEnd(reason=reason, aborted=False, will_retry=False, error_message=text))
+            raise
+        await self._publish(CompactionEnd(reason=reason, result=result, aborted=False, will_retry=reason == "overflow"))
+        return result
+
+    async def _compacted(
+        self,
+        reason: CompactionReason,
+        scope: Scope,
+        instructions: str | Absent,
+        before: Callable[[], Awaitable[None]] | None,
+    ) -> Compacted:
+        model = self._model()
+        journal = self._journal()
+        if journal.branch and journal.branch[-1].type == "compaction":
+            raise Refusal(ALREADY)
+        tokens_before = branch_tokens(journal.branch)
+        size_before = _estimate(journal)
+        if not self._has_something(model):
+            raise Refusal(NOTHING)
+        if before is not None:
+            await before()
+        cut = self._cut(model)
+        if cut is not None and reason == "overflow" and cut.kept_tokens > self._most_kept(model):
+            await self._shorten(prunable(journal.branch, 0))
+            cut = self._cut(model)
+        if cut is None or cut.empty:
+            raise Refusal(NOTHING)
+        own = await scope.wait(self._own_summary(cut, reason, tokens_before, instructions))
+        summary, usage, files = own or await self._summarised(cut, model, reason, scope, instructions)
+        scope.check()
+        if reason != "manual" and size_of(summary) + cut.kept_tokens >= size_before:
+            raise Refusal(NOT_SMALLER)
+        entry = journal.append(
+            CompactionEntry,
+            summary=summary,
+            first_kept_entry_id=cut.first_kept,
+            tokens_before=tokens_before,
+            details=files,
+            usage=ABSENT if usage is None else usage,
+            from_hook=own is not None,
+        )
+        return Compacted(
+            summary=entry.summary,
+            first_kept_entry_id=entry.first_kept_entry_id,
+            tokens_before=tokens_before,
+            estimated_tokens_after=_estimate(journal),
+            usage=entry.usage,
+            details=files,
+        )
+
+    async def _own_summary(
+        self, cut: Cut, reason: CompactionReason, tokens_before: int, instructions: str | Absent
+    ) -> tuple[str, Usage | None, Json] | None:
+        """A summary that somebody else brings; raises `Aborted` if they say no."""
+        given = await self._hooks.before_compact(
+            Preparation(
+                reason=reason,
+                first_kept_entry_id=cut.first_kept,
+                tokens_before=tokens_before,
+                messages=[*cut.history, *cut.prefix],
+                kept_messages=cut.kept,
+                instructions=None if isinstance(instructions, Absent) else instructions,
+                previous_summary=cut.previous.summary if cut.previous else None,
+                will_retry=reason == "overflow",
+            )
+        )
+        if given is False:
+            raise Aborted(CANCELLED)
+        return (given.summary, None, given.details) if isinstance(given, OwnSummary) else None
+
+    async def _summarised(
+        self, cut: Cut, model: Model, reason: CompactionReason, scope: Scope, instructions: str | Absent
+    ) -> tuple[str, Usage | None, Json]:
+        files = TouchedFiles(cut.previous.details if cut.previous and cut.previous.from_hook is not True else None)
+        files.note([*cut.history, *cut.prefix])
+        ask = Ask(model=model, thinking=self._models.level, scope=scope, about=reason)
+        reserve = self.policy.reserve(model)
+        told = HISTORY if isinstance(instructions, Absent) else f"{HISTORY}\n\nAdditional focus: {instructions}"
+        previous = cut.previous.summary if cut.previous else None
+        summary, usage = previous or "No prior history.", None
+        if cut.history:
+            with _labelled("Summarization failed"):
+                summary, usage = await self._summariser.summary(cut.history, told, ask, reserve * 4 // 5, previous)
+        if cut.prefix:
+            with _labelled("Turn prefix summarization failed"):
+                prefix, more = await self._summariser.summary(cut.prefix, PREFIX, ask, reserve // 2)
+            summary = f"{summary}\n\n---\n\n**Turn Context (split turn):**\n\n{prefix}"
+            usage = more if usage is None else added(usage, more)
+        return summary + files.appendix(), usage, files.details()
+
+    def _model(self) -> Model:
+        if self._models.model is None:
+            raise Refusal("No model selected")
+        return self._models.model
+
+    def _cut(self, model: Model) -> Cut | None:
+        return cut_of(self._journal().branch, self.policy.keep(model), self._most_kept(model))
+
+    def _most_kept(self, model: Model) -> int:
+        return max(self.policy.threshold(model) // 2, 0)
+
+    def _has_something(self, model: Model) -> bool:
+        cut = self._cut(model)
+        return cut is not None and not cut.empty
+
+    async def _prune(self, model: Model) -> bool:
+        """Drop old tool output, if that alone makes enough room; true if it did."""
+        branch = self._journal().branch
+        found = prunable(branch, self.policy.keep(model))
+        saved = sum(tokens for _, _, tokens in found)
+        if not found or branch_tokens(branch) - saved > self.policy.threshold(model):
+            return False
+        await self._shorten(found)
+        return True
+
+    async def _shorten(self, found: list[tuple[str, str, int]]) -> None:
+        for entry in prune(self._journal(), found):
+            await self._publish(EntryAppended(entry=entry))
+
+    def _last_said(self) -> str | None:
+        return next((line.id for line in reversed(self._journal().branch) if line.role == "user"), None)
+
+
+def _estimate(journal: Journal) -> int:
+    return sum(estimated_tokens(message) for message in context_of(journal.branch))
+
+
+@contextmanager
+def _labelled(label: str) -> Iterator[None]:
+    """Say which of the two summaries failed."""
+    try:
+        yield
+    except SummaryFailed as error:
+        raise Refusal(f"{label}: {error}") from None

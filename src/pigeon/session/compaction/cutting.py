@@ -1,0 +1,114 @@
+"""Where to cut a conversation that is too long: pure functions over its entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from pigeon.session.context.model_context import shown_of
+from pigeon.session.context.size import estimated_tokens
+from pigeon.session.history.entry_line import Kept
+from pigeon.wire.entries import CompactionEntry
+from pigeon.wire.messages import (
+    BashExecutionMessage,
+    BranchSummaryMessage,
+    CustomMessage,
+    Message,
+    ToolResultMessage,
+    UserMessage,
+)
+
+_STARTS_A_TURN = (UserMessage, CustomMessage, BashExecutionMessage, BranchSummaryMessage)
+
+
+class Piece(Struct):
+    """An entry of the conversation with what it says and how large that is."""
+
+    line: Kept
+    message: Message
+    tokens: int
+
+
+class Cut(Struct):
+    """What is summarised and what is kept."""
+
+    first_kept: str
+    history: list[Message]
+    prefix: list[Message]
+    kept: list[Message]
+    previous: CompactionEntry | None
+    kept_tokens: int
+
+    @property
+    def empty(self) -> bool:
+        """True if there is nothing to summarise."""
+        return not self.history and not self.prefix
+
+
+def pieces_of(branch: Sequence[Kept]) -> tuple[list[Piece], CompactionEntry | None]:
+    """The conversation since the last summary, and that summary."""
+    previous: CompactionEntry | None = None
+    pieces: list[Piece] = []
+    shown = shown_of(branch)
+    for line in shown.lines:
+        if line.type == "compaction":
+            entry = line.entry
+            previous = entry if isinstance(entry, CompactionEntry) else None
+            continue
+        message = shown.message(line)
+        if message is not None:
+            pieces.append(Piece(line, message, estimated_tokens(message)))
+    return pieces, previous
+
+
+def cut_of(branch: Sequence[Kept], keep_tokens: int, most_kept: int) -> Cut | None:
+    """Keep about this many recent tokens, fewer where one huge message would not leave enough room; none if empty."""
+    pieces, previous = pieces_of(branch)
+    if not pieces:
+        return None
+    keep = keep_tokens
+    while True:
+        at = _cut_index(pieces, keep)
+        kept = sum(piece.tokens for piece in pieces[at:])
+        if kept <= most_kept or keep == 0:
+            break
+        keep //= 2
+    start = _turn_start(pieces, at)
+    return Cut(
+        first_kept=_first_kept(branch, pieces[at].line),
+        history=[piece.message for piece in pieces[:start]],
+        prefix=[piece.message for piece in pieces[start:at]],
+        kept=[piece.message for piece in pieces[at:]],
+        previous=previous,
+        kept_tokens=kept,
+    )
+
+
+def _cut_index(pieces: list[Piece], keep: int) -> int:
+    """The first place to cut at or after the point where enough recent tokens are collected."""
+    valid = [index for index, piece in enumerate(pieces) if not isinstance(piece.message, ToolResultMessage)]
+    if not valid:
+        return 0
+    total = 0
+    for index in range(len(pieces) - 1, -1, -1):
+        total += pieces[index].tokens
+        if total >= keep:
+            return next((place for place in valid if place >= index), valid[-1])
+    return valid[0]
+
+
+def _turn_start(pieces: list[Piece], at: int) -> int:
+    """Where the turn begins that is cut; the cut itself if it falls between turns."""
+    for index in range(at, -1, -1):
+        if isinstance(pieces[index].message, _STARTS_A_TURN):
+            return index
+    return 0
+
+
+def _first_kept(branch: Sequence[Kept], line: Kept) -> str:
+    """The cut moves back over entries that say nothing, so that a model change stays with what follows it."""
+    at = next(index for index, candidate in enumerate(branch) if candidate.id == line.id)
+    while at > 0 and branch[at - 1].type not in ("message", "custom_message", "branch_summary", "compaction"):
+        at -= 1
+    return branch[at].id

@@ -1,0 +1,228 @@
+"""Asks a model for a summary: a request of its own, without tools, tried again like any other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from pigeon.agent.fold import Fold
+from pigeon.agent.inference import (
+    BlockClosed,
+    BlockGrew,
+    BlockOpened,
+    Delta,
+    Failure,
+    Finished,
+    Metered,
+    ModelRequest,
+    Named,
+)
+from pigeon.agent.interfaces import Provider, Publish
+from pigeon.agent.scope import Scope
+from pigeon.session.compaction.transcript import paragraphs_of
+from pigeon.session.context.size import CHARS_PER_TOKEN
+from pigeon.session.retry import RetryPolicy
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.content import TextContent, text_of
+from pigeon.wire.errors import Refusal
+from pigeon.wire.events import (
+    CompactionReason,
+    SummarizationRetryAttemptStart,
+    SummarizationRetryFinished,
+    SummarizationRetryScheduled,
+)
+from pigeon.wire.messages import AssistantMessage, Message, UserMessage
+from pigeon.wire.model import Model, ThinkingLevel
+from pigeon.wire.usage import Cost, Usage
+
+Source = Literal["compaction", "branchSummary"]
+ROLE = (
+    "You summarise conversations between a user and a coding agent so that the agent can go on with the work. "
+    "Write only the summary. Do not continue the conversation and do not answer questions in it."
+)
+HISTORY = """Summarise the conversation above for an agent that will continue it without seeing it.
+Use exactly these sections:
+## Goal
+## Constraints & Preferences
+## Progress
+### Done
+### In Progress
+### Blocked
+## Key Decisions
+## Next Steps
+## Critical Context
+Keep exact names, paths, commands, figures and error texts. Leave out what no longer matters."""
+UPDATE = """The summary in <previous-summary> covers what came before the conversation above. Give the whole summary
+anew, with the same sections: keep what still holds, add what is new, move finished work to Done, drop what was
+superseded."""
+PREFIX = """The conversation above is the first part of a turn whose rest is kept. Summarise this part so that the
+rest can be understood, with these sections:
+## Original Request
+## Progress So Far
+## Context Needed"""
+
+
+class SummaryFailed(Refusal):
+    """No usable summary came back."""
+
+
+class Ask(Struct):
+    """Who is asked, how, and for how long; `about` is told when the request is tried again."""
+
+    model: Model
+    thinking: ThinkingLevel
+    scope: Scope
+    source: Source = "compaction"
+    about: CompactionReason | Absent = ABSENT
+
+
+class Summariser:
+    """Makes summaries with the session's model."""
+
+    def __init__(self, provider: Provider, publish: Publish) -> None:
+        self._provider = provider
+        self._publish = publish
+        self.retries: RetryPolicy | None = RetryPolicy()
+
+    async def summary(
+        self,
+        messages: Sequence[Message],
+        instructions: str,
+        ask: Ask,
+        most_tokens: int,
+        previous: str | None = None,
+    ) -> tuple[str, Usage]:
+        """The summary and what it cost; raises `SummaryFailed`, or `Aborted` when the scope ends."""
+        spent = Usage(cost=Cost())
+        text = previous
+        for chunk in _chunks(messages, ask.model, most_tokens):
+            request = _request(chunk, instructions, text, ask, most_tokens)
+            text, usage = await self._tried(request, ask)
+            spent = added(spent, usage)
+        return text or "", spent
+
+    async def _tried(self, request: ModelRequest, ask: Ask) -> tuple[str, Usage]:
+        attempt = 0
+        while True:
+            answer, failure = await self._answer(request, ask.scope)
+            policy = self.retries
+            if failure is None or not failure.retryable or policy is None or attempt >= policy.max_retries:
+                break
+            delay = min(policy.pause_ms(attempt, failure), policy.max_delay_ms)
+            attempt += 1
+            await self._publish(
+                SummarizationRetryScheduled(
+                    attempt=attempt, max_attempts=policy.max_retries, delay_ms=delay, error_message=failure.message
+                )
+            )
+            await ask.scope.wait(asyncio.sleep(delay / 1000))
+            await self._publish(SummarizationRetryAttemptStart(source=ask.source, reason=ask.about))
+        if attempt:
+            await self._publish(SummarizationRetryFinished())
+        return _checked(answer, failure), answer.usage
+
+    async def _answer(self, request: ModelRequest, scope: Scope) -> tuple[AssistantMessage, Failure | None]:
+        fold = Fold(request.model, 0)
+        finished = Finished(stop="error", failure=Failure(message="the stream ended without an answer"))
+        stream = self._provider.stream(request)
+        try:
+            iterator = stream.__aiter__()
+            while True:
+                delta = await scope.wait(iterator.__anext__())
+                if isinstance(delta, Finished):
+                    finished = delta
+                else:
+                    _take(fold, delta)
+        except StopAsyncIteration:
+            pass
+        except Exception as error:
+            scope.check()
+            finished = Finished(stop="error", failure=Failure(message=f"{type(error).__name__}: {error}"))
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+        fold.close_open()
+        return fold.message(finished.stop, finished), finished.failure
+
+
+def _take(fold: Fold, delta: Delta) -> None:
+    if isinstance(delta, BlockOpened):
+        fold.opened(delta)
+    elif isinstance(delta, BlockGrew):
+        fold.grew(delta)
+    elif isinstance(delta, BlockClosed):
+        fold.closed(delta)
+    elif isinstance(delta, Metered):
+        fold.metered(delta)
+    elif isinstance(delta, Named):
+        fold.named(delta)
+
+
+def _checked(answer: AssistantMessage, failure: Failure | None) -> str:
+    if failure is not None or answer.stop_reason in ("error", "aborted"):
+        raise SummaryFailed(failure.message if failure else "the request was aborted")
+    if answer.stop_reason == "length":
+        raise SummaryFailed("generation hit the token cap and the summary is incomplete")
+    if answer.stop_reason == "toolUse":
+        raise SummaryFailed("the model tried to call a tool instead of summarising")
+    text = text_of(answer.content).strip()
+    if not text:
+        raise SummaryFailed("the model returned an empty summary")
+    return text
+
+
+def _request(
+    paragraphs: list[str], instructions: str, previous: str | None, ask: Ask, most_tokens: int
+) -> ModelRequest:
+    said = "<conversation>\n" + "\n\n".join(paragraphs) + "\n</conversation>"
+    if previous is not None:
+        said += f"\n\n<previous-summary>\n{previous}\n</previous-summary>\n\n{UPDATE}"
+    said += f"\n\n{instructions}"
+    message = UserMessage(content=[TextContent(text=said)], timestamp=0)
+    return ModelRequest(
+        model=ask.model,
+        system_prompt=ROLE,
+        messages=[message],
+        tools=[],
+        thinking=ask.thinking,
+        max_tokens=min(most_tokens, ask.model.max_tokens) if ask.model.max_tokens > 0 else most_tokens,
+        cache="none",
+    )
+
+
+def _chunks(messages: Sequence[Message], model: Model, most_tokens: int) -> list[list[str]]:
+    """The conversation in parts that fit the model's window, so that a summary never overflows itself."""
+    room = max(model.context_window - 2 * most_tokens, model.context_window // 4, 1000) * CHARS_PER_TOKEN
+    chunks: list[list[str]] = [[]]
+    size = 0
+    for message in messages:
+        for paragraph in paragraphs_of(message):
+            if size and size + len(paragraph) > room:
+                chunks.append([])
+                size = 0
+            chunks[-1].append(paragraph[:room])
+            size += len(paragraph)
+    return chunks
+
+
+def added(one: Usage, other: Usage) -> Usage:
+    """Both together."""
+    cost = Cost(
+        input=one.cost.input + other.cost.input,
+        output=one.cost.output + other.cost.output,
+        cache_read=one.cost.cache_read + other.cost.cache_read,
+        cache_write=one.cost.cache_write + other.cost.cache_write,
+        total=one.cost.total + other.cost.total,
+    )
+    return Usage(
+        input=one.input + other.input,
+        output=one.output + other.output,
+        cache_read=one.cache_read + other.cache_read,
+        cache_write=one.cache_write + other.cache_write,
+        total_tokens=one.total_tokens + other.total_tokens,
+        cost=cost,
+    )

@@ -1,0 +1,1 @@
+"""What the model sees: the conversation of the active branch, its size, and its images."""

@@ -1,0 +1,157 @@
+"""Which sessions there are, without reading them whole: the head of a file for who and where, its tail for its name."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from pigeon.session.context.model_context import message_of
+from pigeon.session.history.entry_line import Kept, kept_from_line
+from pigeon.system import clock
+from pigeon.wire import codec
+from pigeon.wire.answers import SessionRow
+from pigeon.wire.base import ABSENT
+from pigeon.wire.content import text_of
+from pigeon.wire.entries import SessionInfo
+from pigeon.wire.errors import BadRecord
+from pigeon.wire.messages import UserMessage
+
+PEEK = 64 * 1024
+PREVIEW = 200
+
+
+def header_of(path: str) -> dict[str, Any] | None:
+    """The header of a session file; none if it is no session."""
+    try:
+        with open(path, "rb") as file:
+            line = file.readline(1024 * 1024)
+        header = codec.decode(line)
+    except (OSError, BadRecord):
+        return None
+    valid = isinstance(header, dict) and header.get("type") == "session" and isinstance(header.get("id"), str)
+    return header if valid else None
+
+
+def session_files(folder: str) -> list[str]:
+    """The session files of one folder, the one that was changed last first."""
+    return [path for _, path in sorted(_dated(folder), reverse=True)]
+
+
+def _dated(folder: str) -> list[tuple[int, str]]:
+    """The session files of one folder and when they were changed; what cannot be looked at is left out."""
+    found: list[tuple[int, str]] = []
+    with suppress(OSError), os.scandir(folder) as items:
+        for item in items:
+            if item.name.endswith(".jsonl"):
+                with suppress(OSError):
+                    about = item.stat()
+                    if stat.S_ISREG(about.st_mode):
+                        found.append((about.st_mtime_ns, item.path))
+    return found
+
+
+def newest(folder: str, cwd: str | None = None) -> str | None:
+    """The session that was changed last, in one working directory if that is given."""
+    for path in session_files(folder):
+        header = header_of(path)
+        if header is not None and (cwd is None or header.get("cwd") == cwd):
+            return path
+    return None
+
+
+def resolve(reference: str, folder: str, everywhere: str) -> tuple[str, bool] | None:
+    """The file of a session id or its beginning, and whether it belongs to this folder."""
+    for exact in (True, False):
+        for path, here in _candidates(folder, everywhere):
+            header = header_of(path)
+            if header is not None and _names(header["id"], reference, exact):
+                return path, here
+    return None
+
+
+def _names(session_id: str, reference: str, exact: bool) -> bool:
+    return session_id == reference if exact else session_id.startswith(reference)
+
+
+def _candidates(folder: str, everywhere: str) -> Iterator[tuple[str, bool]]:
+    for path in session_files(folder):
+        yield path, True
+    for other in _folders(everywhere):
+        if os.path.abspath(other) != os.path.abspath(folder):
+            for path in session_files(other):
+                yield path, False
+
+
+def _folders(everywhere: str) -> list[str]:
+    try:
+        with os.scandir(everywhere) as found:
+            return sorted(item.path for item in found if item.is_dir())
+    except OSError:
+        return []
+
+
+def listed(folders: list[str], cursor: str | None, limit: int) -> tuple[list[SessionRow], str | None]:
+    """A page of sessions, newest first, and where the next page begins."""
+    files = sorted((dated for folder in folders for dated in _dated(folder)), reverse=True)
+    keys = [f"{changed:020d}:{path}" for changed, path in files]
+    start = next((index for index, key in enumerate(keys) if cursor is None or key < cursor), len(keys))
+    rows: list[SessionRow] = []
+    at = start
+    while at < len(files) and len(rows) < limit:
+        row = _row(files[at][1], files[at][0] // 1_000_000)
+        if row is not None:
+            rows.append(row)
+        at += 1
+    return rows, keys[at - 1] if at < len(files) and at > start else None
+
+
+def all_folders(everywhere: str) -> list[str]:
+    """Every working directory's folder."""
+    return _folders(everywhere)
+
+
+def _row(path: str, changed_ms: int) -> SessionRow | None:
+    header = header_of(path)
+    if header is None:
+        return None
+    try:
+        head, tail = _peek(path)
+    except OSError:
+        return None
+    names = [line.entry for line in (*head, *tail) if line.type == "session_info"]
+    name = next((entry.name for entry in reversed(names) if isinstance(entry, SessionInfo)), "")
+    first = next((text for line in head if (text := _said(line))), "")
+    return SessionRow(
+        path=path,
+        id=header["id"],
+        cwd=str(header.get("cwd", "")),
+        created=str(header.get("timestamp", "")),
+        modified=clock.iso(changed_ms),
+        name=name or ABSENT,
+        first_message=first[:PREVIEW] or ABSENT,
+        parent_session=header.get("parentSession") or ABSENT,
+    )
+
+
+def _said(line: Kept) -> str:
+    message = message_of(line) if line.role == "user" else None
+    return text_of(message.content).strip() if isinstance(message, UserMessage) else ""
+
+
+def _peek(path: str) -> tuple[list[Kept], list[Kept]]:
+    """The whole lines in the first and in the last part of a file."""
+    with open(path, "rb") as file:
+        head = file.read(PEEK)
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(len(head), size - PEEK))
+        tail = file.read()
+    cut = size - len(tail) > len(head)
+    head_lines = head.split(b"\n")[1:-1] if len(head) == PEEK else head.split(b"\n")[1:]
+    return _lines(head_lines), _lines(tail.split(b"\n")[1 if cut else 0 :])
+
+
+def _lines(pieces: list[bytes]) -> list[Kept]:
+    return [line for piece in pieces if piece.strip() and (line := kept_from_line(piece)) is not None]

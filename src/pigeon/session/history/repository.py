@@ -1,0 +1,121 @@
+"""Makes journals: new ones, opened ones, copies. Knows the folder, whether anything is kept, and whom to tell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from pigeon.session.history.entry_line import Kept
+from pigeon.session.history.journal import Journal, new_header
+from pigeon.session.history.listing import all_folders
+from pigeon.session.history.places import file_name
+from pigeon.session.history.reading import InvalidSession, Loaded, header_in, load_session
+from pigeon.session.history.repair import answer_dangling_calls
+from pigeon.session.history.session_file import SessionStore
+from pigeon.system import ids
+from pigeon.system.append_file import make_private_folder
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.errors import Refusal
+
+
+class Shelf:
+    """The place where this process keeps its conversations."""
+
+    def __init__(
+        self,
+        folder: str,
+        everywhere: str,
+        persistent: bool,
+        now: Callable[[], int],
+        report: Callable[[str], None],
+    ) -> None:
+        self.folder = folder
+        self.everywhere = everywhere
+        self.persistent = persistent
+        self._now = now
+        self._report = report
+
+    def folders(self) -> list[str]:
+        """Every folder that may hold sessions of this user."""
+        return list(dict.fromkeys([self.folder, *all_folders(self.everywhere)]))
+
+    def new(self, cwd: str, parent: str | Absent = ABSENT, session_id: str | None = None) -> Journal:
+        """An empty conversation; its file comes with the first message."""
+        now = self._now()
+        name = session_id or ids.session_id(now)
+        store = self._store(os.path.join(self.folder, file_name(name, now))) if self.persistent else None
+        return Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now)
+
+    def open(self, path: str, cwd: str, current: Journal | None = None) -> Journal:
+        """The conversation in a file; a missing or empty file becomes a new conversation bound to that path.
+
+        The file of `current` may be opened again: its lock is let go first.
+        """
+        path = os.path.abspath(os.path.expanduser(path))
+        header = header_in(path)
+        if header is None:
+            return self._bound(path, cwd)
+        where = header.get("cwd")
+        where = where if isinstance(where, str) and where else cwd
+        if not os.path.isdir(where):
+            raise Refusal(
+                f"Stored session working directory does not exist: {where}\n"
+                f"Session file: {path}\nCurrent working directory: {cwd}"
+            )
+        if current is not None and self.is_file_of(path, current):
+            current.close()
+        store = self._store(path)
+        store.adopt()
+        try:
+            journal = self._filled(path, where, store)
+        except Refusal:
+            store.close()
+            raise
+        self._moved_to(path)
+        return journal
+
+    def is_file_of(self, path: str, journal: Journal) -> bool:
+        """True if this path is where the journal is kept."""
+        path = os.path.abspath(os.path.expanduser(path))
+        if journal.file is None or path == journal.file:
+            return path == journal.file
+        return os.path.realpath(path) == os.path.realpath(journal.file)
+
+    def copy(self, lines: Iterable[Kept], cwd: str, parent: str | Absent, session_id: str | None = None) -> Journal:
+        """A new conversation with these entries; saved at once if it holds a message."""
+        journal = self.new(cwd, parent, session_id)
+        kept = list(lines)
+        journal.load(Loaded({}, b"", kept, needs_newline=False, rewritten=False))
+        if any(line.type == "message" for line in kept):
+            journal.save_all()
+        return journal
+
+    def _filled(self, path: str, cwd: str, store: SessionStore) -> Journal:
+        """The journal of a file that is ours now: read only here, because until now somebody else may have written."""
+        loaded = load_session(path)
+        if loaded is None:
+            raise InvalidSession(path)
+        journal = Journal(loaded.header["id"], cwd, loaded.header_line, store, self._now)
+        journal.load(loaded)
+        store.mend(loaded.needs_newline, loaded.rewritten, journal.every_line)
+        answer_dangling_calls(journal, self._now())
+        return journal
+
+    def _bound(self, path: str, cwd: str) -> Journal:
+        folder = os.path.dirname(path)
+        try:
+            make_private_folder(folder)
+        except OSError as error:
+            raise Refusal(f"Session folder cannot be made: {folder}: {error.strerror}") from None
+        now = self._now()
+        name = ids.session_id(now)
+        self._moved_to(path)
+        return Journal(name, cwd, new_header(name, now, cwd), self._store(path), self._now)
+
+    def _moved_to(self, path: str) -> None:
+        """Who opens a file keeps sessions, from now on beside it."""
+        self.persistent = True
+        self.folder = os.path.dirname(path)
+
+    def _store(self, path: str) -> SessionStore:
+        return SessionStore(path, self._report)

@@ -1,0 +1,72 @@
+"""Counts, tokens and cost of a conversation: everything that was billed, on every branch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pigeon.session.context.size import branch_tokens
+from pigeon.session.history.entry_line import Kept
+from pigeon.wire.answers import ContextUsage, SessionStats, TokenTotals
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.content import ToolCall
+from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, Entry, MessageEntry, UsageEntry
+from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
+from pigeon.wire.model import Model
+from pigeon.wire.usage import Usage, plain_number
+
+
+def stats_of(session_id: str, file: str | None, lines: Sequence[Kept]) -> SessionStats:
+    """The answer of `get_session_stats`, without the context's usage."""
+    entries = [entry for line in lines if (entry := line.entry) is not None]
+    messages = [entry.message for entry in entries if isinstance(entry, MessageEntry)]
+    answers = [message for message in messages if isinstance(message, AssistantMessage)]
+    spent = [usage for entry in entries if (usage := usage_of(entry)) is not None]
+    tokens = TokenTotals(
+        input=sum(usage.input for usage in spent),
+        output=sum(usage.output for usage in spent),
+        cache_read=sum(usage.cache_read for usage in spent),
+        cache_write=sum(usage.cache_write for usage in spent),
+        total=sum(usage.input + usage.output + usage.cache_read + usage.cache_write for usage in spent),
+    )
+    return SessionStats(
+        session_file=ABSENT if file is None else file,
+        session_id=session_id,
+        user_messages=sum(isinstance(message, UserMessage) for message in messages),
+        assistant_messages=len(answers),
+        tool_calls=sum(isinstance(block, ToolCall) for answer in answers for block in answer.content),
+        tool_results=sum(isinstance(message, ToolResultMessage) for message in messages),
+        total_messages=len(messages),
+        tokens=tokens,
+        cost=plain_number(sum(usage.cost.total for usage in spent)),
+    )
+
+
+def usage_of(entry: Entry) -> Usage | None:
+    """What an entry cost, if it cost anything."""
+    usage: Usage | Absent = ABSENT
+    if isinstance(entry, MessageEntry):
+        if isinstance(entry.message, (AssistantMessage, ToolResultMessage)):
+            usage = entry.message.usage
+    elif isinstance(entry, (CompactionEntry, BranchSummaryEntry, UsageEntry)):
+        usage = entry.usage
+    return None if isinstance(usage, Absent) else usage
+
+
+def context_usage(branch: Sequence[Kept], model: Model | None) -> ContextUsage | Absent:
+    """How full the model's window is; unknown between a compaction and the next answer."""
+    if model is None or model.context_window <= 0:
+        return ABSENT
+    if _just_compacted(branch):
+        return ContextUsage(tokens=None, context_window=model.context_window, percent=None)
+    tokens = branch_tokens(branch)
+    percent = plain_number(tokens * 100 / model.context_window)
+    return ContextUsage(tokens=tokens, context_window=model.context_window, percent=percent)
+
+
+def _just_compacted(branch: Sequence[Kept]) -> bool:
+    for line in reversed(branch):
+        if line.type == "compaction":
+            return True
+        if line.role == "assistant":
+            return False
+    return False

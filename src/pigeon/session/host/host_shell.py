@@ -1,0 +1,119 @@
+"""Shell commands that the host runs: several at once, their output part of the next prompt's context.
+
+A result never comes between a tool call and its answer: what ends while a run is active is put on record when the run
+settles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+
+from pigeon.agent.scope import Scope
+from pigeon.session.activity import Activity
+from pigeon.session.bus import Bus
+from pigeon.session.history.journal import Journal
+from pigeon.session.hooks import Hooks
+from pigeon.system import clock
+from pigeon.system.shell.shell import ShellMissing, ShellResult, Workplace, run_shell
+from pigeon.wire.answers import BashResult
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.errors import Aborted, Refusal
+from pigeon.wire.events import BashExecutionUpdate
+from pigeon.wire.messages import BashExecutionMessage
+
+NOT_RUN = BashResult(
+    output="", cancelled=True, truncated=False, total_lines=0, total_bytes=0, output_lines=0, output_bytes=0
+)
+
+
+class UserShell:
+    """Runs the protocol's `bash` commands."""
+
+    def __init__(
+        self, place: Workplace, bus: Bus, journal: Callable[[], Journal], activity: Activity, hooks: Hooks
+    ) -> None:
+        self.place = place
+        self._bus = bus
+        self._journal = journal
+        self._activity = activity
+        self._hooks = hooks
+        self._running: set[Scope] = set()
+        self._waiting: list[BashExecutionMessage] = []
+
+    def run(self, command: str, excluded: bool, id: Json | Absent) -> Coroutine[None, None, BashResult]:
+        """Run a command to its end; raises a `Refusal` when the shell cannot start.
+
+        From this call on `abort` reaches it, also before anything of it has begun.
+        """
+        scope = Scope()
+        self._running.add(scope)
+        return self._run(command, excluded, id, scope, self._journal())
+
+    async def _run(self, command: str, excluded: bool, id: Json | Absent, scope: Scope, journal: Journal) -> BashResult:
+        try:
+            answer = await self._answer(command, excluded, id, scope)
+        except Aborted:
+            answer = NOT_RUN
+        finally:
+            self._running.discard(scope)
+        self._keep(command, answer, excluded, journal)
+        return answer
+
+    async def _answer(self, command: str, excluded: bool, id: Json | Absent, scope: Scope) -> BashResult:
+        given = await scope.wait(self._hooks.user_bash(command, excluded, self.place.cwd))
+        if given is not None:
+            return given
+        scope.check()
+
+        async def show(delta: str) -> None:
+            await self._bus.publish(BashExecutionUpdate(id=id, delta=delta))
+
+        try:
+            return answer_of(await run_shell(command, self.place, scope=scope, on_output=show))
+        except ShellMissing as error:
+            raise Refusal(str(error)) from None
+
+    def abort(self) -> None:
+        """Kill every running command."""
+        for scope in list(self._running):
+            scope.cancel()
+
+    def settle(self) -> None:
+        """Put on record what ended during the run."""
+        waiting, self._waiting = self._waiting, []
+        for message in waiting:
+            self._journal().append_message(message)
+
+    def _keep(self, command: str, result: BashResult, excluded: bool, journal: Journal) -> None:
+        """Put the command on record, unless the conversation it belongs to was left in the meantime."""
+        if self._journal() is not journal:
+            return
+        message = BashExecutionMessage(
+            command=command,
+            output=result.output,
+            exit_code=result.exit_code,
+            cancelled=result.cancelled,
+            truncated=result.truncated,
+            full_output_path=result.full_output_path,
+            timestamp=clock.now_ms(),
+            exclude_from_context=True if excluded else ABSENT,
+        )
+        self._waiting.append(message)
+        if not self._activity.in_run:
+            self.settle()
+
+
+def answer_of(result: ShellResult) -> BashResult:
+    """The answer of `bash`."""
+    return BashResult(
+        output=result.output,
+        exit_code=ABSENT if result.exit_code is None else result.exit_code,
+        cancelled=result.cancelled,
+        truncated=result.truncated,
+        total_lines=result.total_lines,
+        total_bytes=result.total_bytes,
+        output_lines=result.output_lines,
+        output_bytes=result.output_bytes,
+        full_output_path=result.full_output_path or ABSENT,
+        artifact_id=result.artifact_id or ABSENT,
+    )

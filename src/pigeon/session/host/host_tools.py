@@ -1,0 +1,214 @@
+"""Tools that the host runs: defined by it, called over the wire, answered whenever it likes.
+
+Every call ends in exactly one result: what the host sends, or an error that says why nothing came. A host that forgets
+a call holds up that call and nothing else; `abort` still ends it. Reports for calls that are not open are ignored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pigeon.agent.inference import ToolSpec
+from pigeon.agent.interfaces import Tool, ToolRun
+from pigeon.session.toolset import Toolset
+from pigeon.system import ids
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.content import TextContent, UserBlock
+from pigeon.wire.errors import Aborted, BadRecord, Refusal, ToolFailed
+from pigeon.wire.events import Outbound, ToolOutcome
+from pigeon.wire.host_tools import HostTool, HostToolCall, HostToolCancel, HostToolOutcome
+from pigeon.wire.images import ImageInput, image_block
+
+MOST_UPDATES = 32
+DISCONNECTED = "RPC client disconnected before host tool execution completed"
+FAILED = "Host tool execution failed"
+
+
+class HostTools:
+    """The set that the host lends, and the calls of it that are open."""
+
+    def __init__(
+        self, toolset: Toolset, post: Callable[[Outbound], None], new_id: Callable[[], str] = ids.request_id
+    ) -> None:
+        self._toolset = toolset
+        self._post = post
+        self._new_id = new_id
+        self._open: dict[str, _Call] = {}
+        self._gone = False
+
+    def set(self, definitions: list[HostTool]) -> list[str]:
+        """Replace the whole set, from the next model call on; a refusal leaves the previous one in place."""
+        wanted = [_checked(definition, index) for index, definition in enumerate(definitions)]
+        names = [tool.name for tool in wanted]
+        if len(set(names)) < len(names):
+            raise Refusal("RPC host tool names must be unique")
+        for name in names:
+            if self._toolset.is_taken(name):
+                raise Refusal(f'RPC host tool "{name}" conflicts with an existing tool')
+        tools: dict[str, Tool] = {tool.name: _Lent(tool, self) for tool in wanted}
+        self._toolset.lend(tools, [tool.name for tool in wanted if not tool.hidden])
+        return names
+
+    def update(self, id: Json | Absent, progress: HostToolOutcome) -> None:
+        """The host's progress with a call; shown as the tool's own."""
+        call = self._open.get(id) if isinstance(id, str) else None
+        if call is not None:
+            call.progressed(_outcome(progress))
+
+    def finish(self, id: Json | Absent, result: HostToolOutcome, is_error: bool) -> None:
+        """The host's result of a call."""
+        call = self._open.pop(id, None) if isinstance(id, str) else None
+        if call is not None:
+            outcome = _outcome(result)
+            call.ended(ToolFailed(_error_text(outcome), outcome.details) if is_error else outcome)
+
+    def disconnect(self) -> None:
+        """The host will say nothing more: open calls fail, and so does every later one."""
+        self._gone = True
+        for call in self._open.values():
+            call.ended(ToolFailed(DISCONNECTED))
+        self._open.clear()
+
+    def close(self) -> None:
+        """The session ends; nothing stays open."""
+        self.disconnect()
+
+    async def call(self, name: str, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
+        """Ask the host and wait for its result, showing progress meanwhile."""
+        if run.scope.cancelled:
+            raise ToolFailed(_aborted(name))
+        if self._gone:
+            raise ToolFailed(DISCONNECTED)
+        id = self._new_id()
+        call = self._open[id] = _Call()
+        self._post(HostToolCall(id=id, tool_call_id=run.call_id, tool_name=name, arguments=arguments))
+        try:
+            return await call.followed(run)
+        except Aborted:
+            raise ToolFailed(_aborted(name)) from None
+        finally:
+            if self._open.pop(id, None) is not None:
+                self._post(HostToolCancel(id=self._new_id(), target_id=id))
+
+
+class _Call:
+    """One open call: what the host has reported and nobody has looked at yet."""
+
+    def __init__(self) -> None:
+        self._reports: asyncio.Queue[ToolOutcome | _End] = asyncio.Queue()
+
+    def progressed(self, progress: ToolOutcome) -> None:
+        """Progress holds everything so far, so the oldest may go when a slow reader lets them pile up."""
+        if self._reports.qsize() >= MOST_UPDATES:
+            self._reports.get_nowait()
+        self._reports.put_nowait(progress)
+
+    def ended(self, result: ToolOutcome | ToolFailed) -> None:
+        """The last report."""
+        self._reports.put_nowait(_End(result))
+
+    async def followed(self, run: ToolRun) -> ToolOutcome:
+        """Show progress until the result is there; a result that has come wins over an abort."""
+        while True:
+            try:
+                report = await run.scope.wait(self._reports.get())
+            except Aborted:
+                report = self._last()
+            if isinstance(report, _End):
+                if isinstance(report.result, ToolFailed):
+                    raise report.result
+                return report.result
+            await run.update(report)
+
+    def _last(self) -> _End:
+        while not self._reports.empty():
+            report = self._reports.get_nowait()
+            if isinstance(report, _End):
+                return report
+        raise Aborted
+
+
+class _End:
+    __slots__ = ("result",)
+
+    def __init__(self, result: ToolOutcome | ToolFailed) -> None:
+        self.result = result
+
+
+class _Definition:
+    """A definition that was checked."""
+
+    __slots__ = ("description", "hidden", "label", "name", "parameters", "reads_only")
+
+    def __init__(self, name: str, description: str, parameters: dict[str, Json], tool: HostTool) -> None:
+        self.name = name
+        self.description = description
+        self.parameters = parameters
+        self.label = _trimmed(tool.label) or name
+        self.hidden = tool.hidden is True
+        self.reads_only = tool.read_only is True
+
+
+class _Lent:
+    """A host tool as the loop sees it."""
+
+    def __init__(self, definition: _Definition, owner: HostTools) -> None:
+        self._owner = owner
+        self.label = definition.label
+        self.reads_only = definition.reads_only
+        self.spec = ToolSpec(definition.name, definition.description, definition.parameters)
+
+    def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
+        """As they are."""
+        return arguments
+
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
+        """The host does it."""
+        return await self._owner.call(self.spec.name, arguments, run)
+
+
+def _checked(tool: HostTool, index: int) -> _Definition:
+    name = _trimmed(tool.name)
+    if not name:
+        raise Refusal(f"Host tool at index {index} must provide a non-empty name")
+    description = _trimmed(tool.description)
+    if not description:
+        raise Refusal(f'Host tool "{name}" must provide a non-empty description')
+    if not isinstance(tool.parameters, dict):
+        raise Refusal(f'Host tool "{name}" must provide a JSON Schema object')
+    return _Definition(name, description, tool.parameters, tool)
+
+
+def _trimmed(value: Json | Absent) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _aborted(name: str) -> str:
+    return f'Host tool "{name}" was aborted'
+
+
+def _outcome(given: HostToolOutcome) -> ToolOutcome:
+    details = ABSENT if given.details is None else given.details
+    return ToolOutcome(content=[_block(block) for block in given.content], details=details)
+
+
+def _block(value: Json) -> UserBlock:
+    """A content block; what is neither text nor image is shown to the model as it came."""
+    if isinstance(value, str):
+        return TextContent(text=value)
+    kind = value.get("type") if isinstance(value, dict) else None
+    try:
+        if kind == "text":
+            return codec.convert(value, TextContent)
+        if kind == "image":
+            return image_block(codec.convert(value, ImageInput), "content")
+    except BadRecord:
+        pass
+    return TextContent(text=codec.encode(value).decode())
+
+
+def _error_text(outcome: ToolOutcome) -> str:
+    texts = [block.text for block in outcome.content if isinstance(block, TextContent)]
+    return "\n".join(texts).strip() or FAILED

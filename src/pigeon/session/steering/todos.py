@@ -1,0 +1,164 @@
+"""The plan: phases with tasks that host and model both write.
+
+It lives in memory; what the model wrote is also in the results of its tool, and comes back from there when a
+conversation is opened. A finished task is taken out of the plan some time after it was finished, and that is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+from pigeon.session.history.entry_line import Kept
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.errors import BadRecord
+from pigeon.wire.events import Outbound, TodoAutoClear
+from pigeon.wire.messages import ToolResultMessage
+from pigeon.wire.todos import TodoPhase, TodoPhaseGiven, TodoTask, TodoTaskGiven
+
+_Key = tuple[str | Absent, str | Absent]
+Later = Callable[[float, Callable[[], None]], Callable[[], None]]
+TOOLS = ("todo", "todo_write")
+FINISHED = ("completed", "abandoned")
+CLEAR_DELAY = 60.0
+_MARK = b"todo"
+
+
+def call_later(seconds: float, work: Callable[[], None]) -> Callable[[], None]:
+    """Do something after a while; the returned function takes that back."""
+    return asyncio.get_running_loop().call_later(seconds, work).cancel
+
+
+class Todos:
+    """The plan of one conversation; a negative `clear_delay` keeps finished tasks."""
+
+    def __init__(self, post: Callable[[Outbound], None], later: Later = call_later) -> None:
+        self._post = post
+        self._later = later
+        self._timers: dict[_Key, Callable[[], None]] = {}
+        self.phases: list[TodoPhase] = []
+        self.clear_delay = CLEAR_DELAY
+        self.wanted: Callable[[], None] = _nothing
+
+    def set(self, phases: Sequence[TodoPhaseGiven]) -> list[TodoPhase]:
+        """The host's plan in place of the present one; returns it with everything filled in."""
+        self._stop_timers()
+        self.phases = filled_in(phases)
+        self._start_timers()
+        if self.phases:
+            self.wanted()
+        return self.phases
+
+    def read(self) -> list[TodoPhase]:
+        """The plan; do not change it."""
+        return self.phases
+
+    def write(self, phases: list[TodoPhase]) -> None:
+        """The model's plan; a task that was finished before stays no longer than it would have."""
+        self.phases = phases
+        finished = {key for key, task in _keyed(phases) if task.status in FINISHED}
+        for key in [key for key in self._timers if key not in finished]:
+            self._timers.pop(key)()
+        self._start_timers()
+
+    def open_tasks(self) -> list[TodoTask]:
+        """What is still to do."""
+        return [task for _, task in _keyed(self.phases) if task.status not in FINISHED]
+
+    def enter(self, branch: Iterable[Kept]) -> None:
+        """The plan of another conversation: what its last result of the tool says is still to do."""
+        self.close()
+        self.phases = without_finished(plan_on(branch))
+
+    def close(self) -> None:
+        """No plan, and nothing that would still happen to it."""
+        self._stop_timers()
+        self.phases = []
+
+    def _start_timers(self) -> None:
+        if self.clear_delay < 0:
+            return
+        for key, task in _keyed(self.phases):
+            if task.status in FINISHED and key not in self._timers:
+                self._timers[key] = self._later(self.clear_delay, partial(self._take_out, key))
+
+    def _stop_timers(self) -> None:
+        for cancel in self._timers.values():
+            cancel()
+        self._timers.clear()
+
+    def _take_out(self, key: _Key) -> None:
+        self._timers.pop(key, None)
+        self.phases = _filtered(self.phases, lambda its, task: its != key or task.status not in FINISHED)
+        self._post(TodoAutoClear())
+
+
+def filled_in(given: Sequence[TodoPhaseGiven]) -> list[TodoPhase]:
+    """The same plan with an id for everything and a status for each task; ids that were given stay."""
+    phase_ids = _free_ids("phase", (phase.id for phase in given))
+    task_ids = _free_ids("task", (task.id for phase in given for task in phase.tasks))
+    return [
+        TodoPhase(
+            id=phase.id or next(phase_ids), name=phase.name, tasks=[_filled(task, task_ids) for task in phase.tasks]
+        )
+        for phase in given
+    ]
+
+
+def _filled(task: TodoTaskGiven, free: Iterator[str]) -> TodoTask:
+    return TodoTask(
+        id=task.id or next(free),
+        content=task.content,
+        status=task.status or "pending",
+        notes=ABSENT if task.notes is None else task.notes,
+        details=ABSENT if task.details is None else task.details,
+    )
+
+
+def _free_ids(kind: str, taken: Iterable[str | Absent | None]) -> Iterator[str]:
+    """Ids that nothing has yet, counted up."""
+    known = set(taken)
+    return (id for id in (f"{kind}-{number}" for number in count(1)) if id not in known)
+
+
+def plan_on(branch: Iterable[Kept]) -> list[TodoPhase]:
+    """The plan in the last good result of the todo tool; empty if there is none."""
+    for line in reversed([line for line in branch if line.role == "toolResult" and _MARK in line.raw]):
+        message = line.message
+        if isinstance(message, ToolResultMessage) and message.tool_name in TOOLS and not message.is_error:
+            details = message.details
+            try:
+                return filled_in(codec.convert(_phases_in(details), list[TodoPhaseGiven]))
+            except BadRecord:
+                continue
+    return []
+
+
+def _phases_in(details: Any) -> Any:
+    return details.get("phases") if isinstance(details, dict) else None
+
+
+def without_finished(phases: list[TodoPhase]) -> list[TodoPhase]:
+    """What is still to do, without phases that have nothing left."""
+    return _filtered(phases, lambda key, task: task.status not in FINISHED)
+
+
+def _filtered(phases: list[TodoPhase], keeps: Callable[[_Key, TodoTask], bool]) -> list[TodoPhase]:
+    kept = [
+        TodoPhase(id=phase.id, name=phase.name, tasks=[task for key, task in _keyed([phase]) if keeps(key, task)])
+        for phase in phases
+    ]
+    return [phase for phase in kept if phase.tasks]
+
+
+def _keyed(phases: Iterable[TodoPhase]) -> Iterator[tuple[_Key, TodoTask]]:
+    """Each task with what tells it apart; hosts may number the tasks of each phase anew."""
+    return (((phase.id, task.id), task) for phase in phases for task in phase.tasks)
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,1 @@
+"""Everything that starts or kills a process. Nothing else in Pigeon does."""

@@ -1,0 +1,214 @@
+"""One shell command from start to end: streamed, limited, stoppable, with its full output on disk when it is long."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from pigeon.system.process.start import Process, start
+from pigeon.system.shell.artifacts import Artifacts
+from pigeon.system.shell.truncation import LIMITS, Limits, Shown
+
+if TYPE_CHECKING:
+    from pigeon.system.shell.output import Capture
+
+UPDATE_EVERY = 0.1
+GONE_WITHIN = 1.5
+LONGEST_TIMEOUT = 2_147_483.647
+
+
+class Stoppable(Protocol):
+    """What can tell a command to stop."""
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the command must stop."""
+        ...
+
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call back once at cancellation; the returned function takes that back."""
+        ...
+
+
+class ShellMissing(OSError):
+    """The command could not be started; the text says why."""
+
+
+class Shell(Struct, frozen=True):
+    """Which program runs commands, and what is put on a line before each."""
+
+    path: str = "/bin/bash"
+    prefix: str = ""
+
+    def argv(self, command: str) -> list[str]:
+        """The program and its arguments."""
+        return [self.path, "-c", f"{self.prefix}\n{command}" if self.prefix else command]
+
+
+class ShellResult(Struct, frozen=True):
+    """How a command ended. `exit_code` is absent when it was stopped."""
+
+    output: str
+    exit_code: int | None
+    cancelled: bool
+    timed_out: bool
+    shown: Shown
+    total_lines: int
+    total_bytes: int
+    output_lines: int
+    output_bytes: int
+    full_output_path: str | None
+    artifact_id: str | None
+
+    @property
+    def truncated(self) -> bool:
+        """True if `output` is not all of it."""
+        return self.shown.truncated
+
+
+class Workplace(Struct, frozen=True):
+    """Where commands run and with what; the environment is asked for anew each time."""
+
+    cwd: str
+    shell: Shell
+    environment: Callable[[], Mapping[str, str]]
+    artifacts: Artifacts
+
+
+def find_shell(configured: str | None = None, prefix: str = "") -> Shell:
+    """The configured shell, else bash, else sh."""
+    if configured:
+        return Shell(os.path.expanduser(configured), prefix)
+    if os.path.exists("/bin/bash"):
+        return Shell("/bin/bash", prefix)
+    import shutil
+
+    return Shell(shutil.which("bash") or shutil.which("sh") or "/bin/sh", prefix)
+
+
+async def run_shell(
+    command: str,
+    place: Workplace,
+    *,
+    scope: Stoppable | None = None,
+    timeout: float | None = None,
+    on_output: Callable[[str], Awaitable[None]] | None = None,
+    on_progress: Callable[[Capture], Awaitable[None]] | None = None,
+    limits: Limits = LIMITS,
+) -> ShellResult:
+    """Run it to its end. `on_output` gets each clean piece of text, `on_progress` is called at most every 100 ms."""
+    from pigeon.system.shell.output import Capture
+
+    process = await _started(command, place)
+    capture = Capture(lambda: place.artifacts.create("bash"), limits)
+    stopping = _Stopping(process, scope, timeout)
+    try:
+        await _pump(process, capture, on_output, on_progress)
+        code = await _exit_code(process, place)
+        if stopping.cause is not None:
+            await process.gone(GONE_WITHIN)
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        stopping.disarm()
+        process.close()
+        capture.close()
+    return _result(capture, code, stopping.cause)
+
+
+async def _started(command: str, place: Workplace) -> Process:
+    try:
+        return await start(place.shell.argv(command), cwd=place.cwd, env=place.environment())
+    except (OSError, ValueError) as error:
+        raise _cannot_run(place, error) from error
+
+
+async def _exit_code(process: Process, place: Workplace) -> int:
+    try:
+        return await process.wait()
+    except OSError as error:
+        raise _cannot_run(place, error) from error
+
+
+def _cannot_run(place: Workplace, error: OSError | ValueError) -> ShellMissing:
+    if not os.path.isdir(place.cwd):
+        return ShellMissing(f"Working directory does not exist: {place.cwd}\nCannot execute bash commands.")
+    reason = error.strerror if isinstance(error, OSError) else None
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        reason = "the command is too long for one argument; write it to a file and run that"
+    return ShellMissing(f"Cannot run {place.shell.path}: {reason or error}")
+
+
+class _Stopping:
+    """Kills the command at cancellation or when its time is over, and remembers which it was."""
+
+    def __init__(self, process: Process, scope: Stoppable | None, timeout: float | None) -> None:
+        self._process = process
+        self.cause: str | None = None
+        self._forget = scope.on_cancel(lambda: self._stop("cancelled")) if scope is not None else None
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(timeout, self._stop, "timeout") if timeout is not None else None
+        if scope is not None and scope.cancelled:
+            self._stop("cancelled")
+
+    def _stop(self, cause: str) -> None:
+        if self.cause is None:
+            self.cause = cause
+            self._process.kill()
+
+    def disarm(self) -> None:
+        """The command is over."""
+        if self._forget is not None:
+            self._forget()
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+async def _pump(
+    process: Process,
+    capture: Capture,
+    on_output: Callable[[str], Awaitable[None]] | None,
+    on_progress: Callable[[Capture], Awaitable[None]] | None,
+) -> None:
+    due: float | None = None
+    earliest = 0.0
+    while True:
+        chunk = await process.read(None if due is None else max(0.0, due - time.monotonic()))
+        if chunk is not None:
+            clean = capture.feed(chunk) if chunk else capture.finish()
+            if clean and on_output is not None:
+                await on_output(clean.decode())
+            if not chunk:
+                break
+            if on_progress is not None and due is None:
+                due = max(time.monotonic(), earliest)
+        if on_progress is not None and due is not None and time.monotonic() >= due:
+            await on_progress(capture)
+            due = None
+            earliest = time.monotonic() + UPDATE_EVERY
+    if on_progress is not None and due is not None:
+        await on_progress(capture)
+
+
+def _result(capture: Capture, code: int, cause: str | None) -> ShellResult:
+    shown = capture.shown()
+    return ShellResult(
+        output=shown.text,
+        exit_code=None if cause else code,
+        cancelled=cause == "cancelled",
+        timed_out=cause == "timeout",
+        shown=shown,
+        total_lines=capture.line_breaks + 1 if shown.total_bytes else 0,
+        total_bytes=shown.total_bytes,
+        output_lines=shown.text.count("\n") + 1 if shown.text else 0,
+        output_bytes=shown.output_bytes,
+        full_output_path=capture.full_output_path,
+        artifact_id=capture.artifact_id,
+    )

@@ -1,0 +1,1 @@
+"""How `edit` finds the old text, replaces it, and shows what changed."""

@@ -1,0 +1,163 @@
+"""A file after its edits: the bytes that no edit names stay as they are, whatever encoding or line ends they have."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+from msgspec import Struct
+
+from pigeon.system.shell.truncation import lines_in
+from pigeon.tools.editing.changed_lines import Change
+from pigeon.tools.editing.diff import Difference, difference
+from pigeon.tools.editing.matching import MOST_OCCURRENCES, Span, Text, look_alike, plain_newlines, shared_lines
+from pigeon.tools.write import encoded
+from pigeon.wire.errors import ToolFailed
+
+_BOM = "\ufeff"
+_LINE_FEED = re.compile("\r?\n")
+
+
+class _Replacement(Struct, frozen=True):
+    match: Span
+    span: Span
+    text: str
+    index: int
+
+
+def edited_file(data: bytes, edits: list[dict[str, Any]], path: str) -> tuple[bytes, Difference]:
+    """The bytes after all edits, and how they differ; bytes that no edit names are the same, valid UTF-8 or not."""
+    whole = data.decode("utf-8", "surrogateescape")
+    mark = _BOM if whole.startswith(_BOM) else ""
+    text = Text(whole[len(mark) :])
+    finder = _Finder(text, path, len(edits))
+    found = sorted(
+        (finder.found(index, str(edit["oldText"]), str(edit["newText"])) for index, edit in enumerate(edits)),
+        key=lambda replacement: replacement.match.start,
+    )
+    for first, second in pairwise(found):
+        if second.match.start < first.match.end:
+            raise ToolFailed(
+                f"edits[{first.index}] and edits[{second.index}] overlap in {path}. "
+                "Merge them into one edit or choose texts that lie apart."
+            )
+    result = _replaced(text.original, found)
+    if result == text.original:
+        raise ToolFailed(
+            f"No changes made to {path}. The replacement produces identical content; the text may already be as wanted."
+        )
+    known = _touched_lines(text.original, result, found)
+    changes = difference(_readable(text.plain), _readable(plain_newlines(result)), path, known)
+    return (mark + result).encode("utf-8", "surrogateescape"), changes
+
+
+def _replaced(original: str, found: list[_Replacement]) -> str:
+    parts: list[str] = []
+    at = 0
+    for replacement in found:
+        parts.append(original[at : replacement.span.start])
+        before = next((part for part in reversed(parts) if part), "")
+        # Behind a lone carriage return a new line feed alone would be the second half of one line end.
+        joins = before.endswith("\r") and replacement.text.startswith("\n")
+        parts.append(f"\r{replacement.text}" if joins else replacement.text)
+        at = replacement.span.end
+    return "".join([*parts, original[at:]])
+
+
+def _touched_lines(original: str, result: str, found: list[_Replacement]) -> list[Change]:
+    """The lines that edits touch, before and after; none if lone carriage returns make it unsure what a line is."""
+    if original.count("\r") != original.count("\r\n"):
+        return []
+    old_lines, new_lines = lines_in(original), lines_in(result)
+    stretches: list[Change] = []
+    at = first = grown = 0
+    for replacement in found:
+        span = replacement.span
+        first += original.count("\n", at, span.start)
+        at = span.start
+        old_start, new_start = first, first + grown
+        taken = original.count("\n", span.start, span.end)
+        grown += replacement.text.count("\n") - taken
+        if stretches and old_start <= stretches[-1].old_end:
+            last = stretches.pop()
+            old_start, new_start = last.old_start, last.new_start
+        behind = first + taken + 1
+        stretches.append(Change(old_start, min(behind, old_lines), new_start, min(behind + grown, new_lines)))
+    return stretches
+
+
+class _Finder:
+    """Finds the one place of each edit, or says why there is none."""
+
+    def __init__(self, text: Text, path: str, count: int) -> None:
+        self._text = text
+        self._path = path
+        self._several = count > 1
+
+    def found(self, index: int, old: str, new: str) -> _Replacement:
+        """Where the edit goes and what it puts there."""
+        old, new = plain_newlines(_whole(old)), plain_newlines(_whole(new))
+        what = f"edits[{index}].oldText" if self._several else "oldText"
+        if not old:
+            raise ToolFailed(f"{what} must not be empty in {self._path}. To fill an empty file use write.")
+        start, end = shared_lines(old, new)
+        changed = new[start : len(new) - end]
+        places = self._text.exact(old)
+        if places:
+            self._must_be_one(places, what)
+            at, size = places[0], len(old)
+            match = self._text.exact_span(at, at + size)
+            return self._replacement(index, match, self._text.exact_span(at + start, at + size - end), changed)
+        places, simplified = self._text.fuzzy(old)
+        if not places:
+            raise ToolFailed(self._missing(what))
+        self._must_be_one(places, what)
+        at, size = places[0], len(simplified)
+        match = self._text.fuzzy_span(at, at + size)
+        start, end = len(look_alike(old[:start])), len(look_alike(old[len(old) - end :]) if end else "")
+        return self._replacement(index, match, self._text.fuzzy_span(at + start, at + size - end), changed)
+
+    def _replacement(self, index: int, match: Span, span: Span, changed: str) -> _Replacement:
+        ending = self._line_end(match)
+        text = span.before + changed + span.after
+        return _Replacement(match, span, text if ending == "\n" else text.replace("\n", ending), index)
+
+    def _line_end(self, match: Span) -> str:
+        """How lines end there: within the match, else behind it, else anywhere in the file.
+
+        A lone carriage return ends lines only where nothing else does; elsewhere it is part of some program's output.
+        """
+        original = self._text.original
+        if "\r" not in original:
+            return "\n"
+        ends = _LINE_FEED.search(original, match.start) or _LINE_FEED.search(original)
+        return ends.group() if ends else "\r"
+
+    def _must_be_one(self, places: list[int], what: str) -> None:
+        if len(places) > 1:
+            number = f"at least {len(places)}" if len(places) == MOST_OCCURRENCES else f"{len(places)}"
+            raise ToolFailed(
+                f"Found {number} occurrences of {what} in {self._path}. "
+                "The text must be unique: add lines around it until it is."
+            )
+
+    def _missing(self, what: str) -> str:
+        if self._several:
+            return (
+                f"Could not find {what} in {self._path}. "
+                "The old text must match exactly including all whitespace and newlines."
+            )
+        return (
+            f"Could not find the exact text in {self._path}. "
+            "The old text must match exactly including all whitespace and newlines."
+        )
+
+
+def _whole(text: str) -> str:
+    """Text without half surrogate pairs, which no file can hold."""
+    return encoded(text).decode()
+
+
+def _readable(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,1 @@
+"""Images that models accept: recognised by their first bytes, resized, converted."""

@@ -1,0 +1,103 @@
+"""Images that somebody put into a message, as models take them.
+
+The first bytes decide. An ordinary image is not touched and nothing is loaded for it; one that is too large, or of a
+type that models do not take, is made anew as `read` does it.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from pigeon.wire.content import ImageContent
+
+if TYPE_CHECKING:
+    from pigeon.tools.images.resizing import Profile
+
+HEAD_CHARS = 128 << 10
+TAIL_CHARS = 32
+_ENDS = {"image/png": b"IEND\xaeB`\x82", "image/jpeg": b"\xff\xd9", "image/gif": b";"}
+NOT_AN_IMAGE = "[Image omitted: the data is no image that can be read.]"
+
+
+class Picture(Struct, frozen=True):
+    """What became of an image: none is left if it cannot be sent, and then the notes say why."""
+
+    image: ImageContent | None
+    notes: tuple[str, ...] = ()
+    readable: bool = True
+
+
+class PromptImages:
+    """Makes images sendable; `resize` is asked anew for each."""
+
+    def __init__(self, resize: Callable[[], bool] = lambda: True) -> None:
+        self._resize = resize
+
+    def at_once(self, image: ImageContent) -> Picture | None:
+        """The answer, if the first bytes are enough for one; none if the image has to be decoded."""
+        from pigeon.tools.images.header import header_of
+        from pigeon.tools.images.resizing import SENT_AS_IS
+
+        try:
+            head = binascii.a2b_base64(image.data[:HEAD_CHARS])
+        except ValueError:  # perhaps only because the cut was not where four characters end
+            return None
+        header = header_of(head)
+        if header is None:
+            return Picture(None, (NOT_AN_IMAGE,), readable=False)
+        if header.mime not in SENT_AS_IS:
+            return None
+        if header.size is None:
+            return None if len(image.data) > HEAD_CHARS else Picture(None, (NOT_AN_IMAGE,), readable=False)
+        profile = self._profile()
+        if profile is not None and (
+            header.size[0] > profile.width or header.size[1] > profile.height or len(image.data) > profile.encoded_bytes
+        ):
+            return None
+        return Picture(_of_type(image, header.mime)) if _is_whole(image.data, header.mime) else None
+
+    def fitted(self, image: ImageContent) -> Picture:
+        """The answer for every image; decoding may take seconds, so call it in a thread."""
+        from pigeon.tools.images.header import header_of
+        from pigeon.tools.images.resizing import fitted
+
+        try:
+            data = binascii.a2b_base64(image.data)
+        except ValueError:
+            return Picture(None, (NOT_AN_IMAGE,), readable=False)
+        header = header_of(data)
+        if header is None:
+            return Picture(None, (NOT_AN_IMAGE,), readable=False)
+        made = fitted(data, header.mime, self._profile())
+        if made.data is None:
+            return Picture(None, made.hints, readable=header.size is not None)
+        if made.data is data:
+            return Picture(_of_type(image, header.mime), made.hints)
+        return Picture(ImageContent(data=made.base64(), mime_type=made.mime), made.hints)
+
+    def _profile(self) -> Profile | None:
+        from pigeon.tools.images.resizing import Profile
+
+        return Profile() if self._resize() else None
+
+
+def _is_whole(data: str, mime: str) -> bool:
+    """True if the last bytes are those of a complete image; false where only decoding can tell."""
+    end = _ENDS.get(mime)
+    if end is None:
+        return True
+    text = data.rstrip("=")
+    tail = text[len(text) - len(text) % 4 - TAIL_CHARS :] if len(text) > 2 * TAIL_CHARS else text
+    try:
+        return binascii.a2b_base64(tail + "=" * (-len(tail) % 4)).endswith(end)
+    except ValueError:
+        return False
+
+
+def _of_type(image: ImageContent, mime: str) -> ImageContent:
+    """Models refuse an image that is not of the type it is said to be."""
+    return image if image.mime_type == mime else ImageContent(data=image.data, mime_type=mime)

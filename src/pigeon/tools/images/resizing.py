@@ -1,0 +1,159 @@
+"""Images for the model: told by their first bytes, and made small enough to send."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from pigeon.tools.images.header import header_of
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SNIFFED_BYTES = 4100
+MOST_PIXELS = 64_000_000
+SENT_AS_IS = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_QUALITIES = (80, 85, 70, 55, 40)
+_SHRINK = 0.75
+_ORIENTATION = 0x0112
+_LYING = (5, 6, 7, 8)
+
+
+class Profile(Struct, frozen=True):
+    """What a model takes: sides in pixels, and bytes once it is base64."""
+
+    width: int = 2000
+    height: int = 2000
+    encoded_bytes: int = 4_718_592
+
+
+class Fitted(Struct, frozen=True):
+    """An image that can be sent, and what to tell the model about it; no data if there is no way to send it."""
+
+    data: bytes | None
+    mime: str
+    hints: tuple[str, ...] = ()
+
+    def base64(self) -> str:
+        """The form that content blocks hold."""
+        return base64.b64encode(self.data or b"").decode("ascii")
+
+
+def image_type(head: bytes) -> str | None:
+    """The mime type that the first bytes of a file tell; nothing if they are no still image that models take."""
+    header = header_of(head)
+    if header is None or header.mime not in (*SENT_AS_IS, "image/bmp"):
+        return None
+    moves = header.mime == "image/png" and b"acTL" in head.partition(b"IDAT")[0]
+    return None if moves else header.mime
+
+
+def fitted(data: bytes, mime: str, profile: Profile | None = None) -> Fitted:
+    """The image within the profile: the same bytes if they fit, else scaled and encoded anew. No profile: any size."""
+    try:
+        return _fitted(data, mime, profile)
+    except ImportError:
+        return _unchecked(data, mime, profile, "Pillow is not installed")
+    except Exception as error:  # a decoder may raise anything on a broken file
+        return Fitted(None, mime, (f"[Image omitted: it could not be decoded ({_reason(error)}).]",))
+
+
+def _reason(error: Exception) -> str:
+    name = type(error).__name__
+    return "the format is not known" if name == "UnidentifiedImageError" else f"{name}: {error}"
+
+
+def _unchecked(data: bytes, mime: str, profile: Profile | None, reason: str) -> Fitted:
+    too_big = profile is not None and _encoded_size(data) > profile.encoded_bytes
+    if mime in SENT_AS_IS and not too_big:
+        return Fitted(data, mime)
+    return Fitted(None, mime, (f"[Image omitted: it has to be converted or resized, and {reason}.]",))
+
+
+def _fitted(data: bytes, mime: str, profile: Profile | None) -> Fitted:
+    from PIL import Image, ImageOps
+
+    Image.MAX_IMAGE_PIXELS = None  # the limit below is ours, and no warning goes to stderr
+    with Image.open(io.BytesIO(data)) as image:
+        width, height = image.size
+        small = profile is None or (
+            width <= profile.width and height <= profile.height and _encoded_size(data) <= profile.encoded_bytes
+        )
+        if small and mime in SENT_AS_IS:
+            if width * height <= MOST_PIXELS:
+                image.load()  # a provider refuses one that is cut off, and with it every request after
+            return Fitted(data, mime)
+        if profile is not None:
+            image.draft(None, (profile.width, profile.height))  # a JPEG need not be unpacked in full
+        if image.width * image.height > MOST_PIXELS:
+            return Fitted(None, mime, (f"[Image omitted: {width}x{height} pixels are too many.]",))
+        original = (height, width) if image.getexif().get(_ORIENTATION, 1) in _LYING else (width, height)
+        upright = ImageOps.exif_transpose(image)
+        shrunk = _shrunk(_plain(upright), profile or Profile(width, height, 1 << 40))
+    if shrunk is None:
+        return Fitted(None, mime, ("[Image omitted: it could not be made small enough to send.]",))
+    encoded, new_mime, size = shrunk
+    hints: list[str] = []
+    if mime not in SENT_AS_IS:
+        hints.append(f"[Image converted from {mime} to {new_mime}.]")
+    if size != original:
+        factor = max(original[0] / size[0], original[1] / size[1])
+        hints.append(
+            f"[Image: original {original[0]}x{original[1]}, displayed at {size[0]}x{size[1]}. "
+            f"Multiply coordinates by {factor:.2f} to map to original image.]"
+        )
+    return Fitted(encoded, new_mime, tuple(hints))
+
+
+def _plain(image: Image) -> Image:
+    if image.mode in ("RGB", "RGBA", "L"):
+        return image
+    if image.mode.startswith("I"):  # 16 bits of grey, which a conversion would cut off at 255
+        return image.convert("I").point(lambda grey: grey * (1 / 256)).convert("L")
+    transparent = "transparency" in image.info or image.mode in ("LA", "PA", "La", "RGBa")
+    return image.convert("RGBA" if transparent else "RGB")
+
+
+def _shrunk(image: Image, profile: Profile) -> tuple[bytes, str, tuple[int, int]] | None:
+    """Try PNG, then JPEG at several qualities, then the same with smaller sides, until it fits."""
+    from PIL.Image import Resampling
+
+    factor = min(1.0, profile.width / image.width, profile.height / image.height)
+    while True:
+        size = max(1, round(image.width * factor)), max(1, round(image.height * factor))
+        scaled = image if size == image.size else image.resize(size, Resampling.LANCZOS)
+        for mime, encoded in _encodings(scaled):
+            if _encoded_size(encoded) <= profile.encoded_bytes:
+                return encoded, mime, size
+        if size == (1, 1):
+            return None
+        factor *= _SHRINK
+
+
+def _encodings(image: Image) -> Iterator[tuple[str, bytes]]:
+    png = io.BytesIO()
+    image.save(png, "PNG")
+    yield "image/png", png.getvalue()
+    opaque = _on_white(image)
+    for quality in _QUALITIES:
+        jpeg = io.BytesIO()
+        opaque.save(jpeg, "JPEG", quality=quality)
+        yield "image/jpeg", jpeg.getvalue()
+
+
+def _on_white(image: Image) -> Image:
+    if image.mode != "RGBA":
+        return image
+    from PIL.Image import new
+
+    paper = new("RGB", image.size, "white")
+    paper.paste(image, mask=image.getchannel("A"))
+    return paper
+
+
+def _encoded_size(data: bytes) -> int:
+    return (len(data) + 2) // 3 * 4

@@ -1,0 +1,113 @@
+"""Some lines of a file, read in one pass with flat memory however big the file and its lines are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from pigeon.system.files import open_regular
+from pigeon.system.shell.truncation import LIMITS, Limits
+
+BLOCK = 1 << 20
+COUNT_AT_MOST = 1 << 30
+
+
+class Slice(Struct):
+    """The chosen lines, as far as the limits let them be shown, and how many there are."""
+
+    data: bytes = b""
+    lines: int = 0
+    size: int = 0
+    first_line_size: int = 0
+    total_lines: int = 0
+    total_exact: bool = True
+
+
+class _Scan:
+    """Counts through the file block by block and keeps what was asked for."""
+
+    def __init__(self, first: int, count: int | None, limits: Limits) -> None:
+        self._skip = first - 1
+        self._left = count
+        self._keep = limits.bytes + 4
+        self._kept = bytearray()
+        self._first_line_open = True
+        self._last = b""
+        self._last_chosen = b""
+        self._newlines = 0
+        self._open = True
+        self._lines = 0
+        self.slice = Slice()
+
+    def feed(self, block: bytes) -> None:
+        newlines = block.count(b"\n")
+        self._newlines += newlines
+        self._last = block[-1:]
+        if self._skip:
+            if newlines < self._skip:
+                self._skip -= newlines
+                return
+            block = block[_after(block, self._skip) :]
+            self._skip = 0
+        if self._open and block:
+            self._choose(block)
+
+    def _choose(self, block: bytes) -> None:
+        part = block
+        if self._left is not None:
+            newlines = block.count(b"\n")
+            if newlines >= self._left:
+                end = _after(block, self._left)
+                part = block[:end]
+                self._open = False
+            else:
+                self._left -= newlines
+        chosen = self.slice
+        chosen.size += len(part)
+        self._lines += part.count(b"\n")
+        if self._first_line_open:
+            end = part.find(b"\n")
+            chosen.first_line_size += len(part) if end < 0 else end
+            self._first_line_open = end < 0
+        self._kept += part[: max(0, self._keep - len(self._kept))]
+        self._last_chosen = part[-1:]
+
+    def result(self, exact: bool) -> Slice:
+        chosen = self.slice
+        chosen.data = bytes(self._kept)
+        chosen.lines = self._lines + (1 if chosen.size and self._last_chosen != b"\n" else 0)
+        chosen.total_lines = self._newlines + (1 if self._last and self._last != b"\n" else 0)
+        chosen.total_exact = exact
+        return chosen
+
+
+def lines_of(path: str, first: int, count: int | None, stopped: Callable[[], bool], limits: Limits = LIMITS) -> Slice:
+    """From line `first` on, `count` lines or all; raises `OSError` for what cannot be read."""
+    scan = _Scan(first, count, limits)
+    descriptor = open_regular(path)
+    seen = 0
+    exact = True
+    try:
+        while block := _block(descriptor):
+            scan.feed(block)
+            seen += len(block)
+            if stopped() or (seen > COUNT_AT_MOST and scan.slice.size):
+                exact = False
+                break
+    finally:
+        os.close(descriptor)
+    return scan.result(exact)
+
+
+def _block(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, BLOCK)
+    except BlockingIOError:
+        return b""
+
+
+def _after(block: bytes, newlines: int) -> int:
+    """The position right behind the n-th newline."""
+    return len(block) - len(block.split(b"\n", newlines)[newlines])

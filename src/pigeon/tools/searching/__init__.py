@@ -1,0 +1,1 @@
+"""How `grep` and `find` search: ripgrep, its output, and what it does not list."""

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fakes.http_server import HttpServer, plain
+from fakes.model_requests import a_model, a_request
+from pigeon.app.models import Choice, choose, gateway_of
+from pigeon.cli.args import parse
+from pigeon.config.settings import Settings
+from pigeon.config.values import Values
+from pigeon.providers.registry import ModelRegistry
+from pigeon.wire.errors import StartupError
+from pigeon.wire.model import Model
+
+
+class Catalog:
+    """Two providers of two models each."""
+
+    def providers(self) -> list[str]:
+        return ["anthropic", "openai"]
+
+    def models(self, provider: str) -> list[Model]:
+        ids = {"anthropic": ["claude-a", "claude-b"], "openai": ["gpt-a", "gpt-b"]}.get(provider, [])
+        return [a_model(id=one, name=one, provider=provider, reasoning=True) for one in ids]
+
+
+BOTH = {"ANTHROPIC_API_KEY": "1", "OPENAI_API_KEY": "2"}
+DEFAULT = Settings(default_provider="openai", default_model="gpt-b")
+
+
+def a_registry(environ: dict[str, str], *problems: str) -> ModelRegistry:
+    return ModelRegistry(
+        catalog=Catalog(), entries={}, stored={}.get, environ=environ, values=Values(environ), problems=problems
+    )
+
+
+def chosen(*arguments: str, settings: Settings | None = None, environ: dict[str, str] = BOTH) -> Choice:
+    return choose(parse(list(arguments)), settings or Settings(), a_registry(environ))
+
+
+def reference(choice: Choice) -> str | None:
+    return choice.model.reference if choice.model else None
+
+
+def scope(choice: Choice) -> list[tuple[str, str | None]]:
+    return [(entry.model.reference, entry.level) for entry in choice.scoped]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["--model", "anthropic/claude-b"], "anthropic/claude-b"),
+        (["--provider", "anthropic", "--model", "claude-a"], "anthropic/claude-a"),
+        (["--model", "claude-b", "--models", "gpt-a"], "anthropic/claude-b"),
+        (["--models", "claude-a,gpt-a"], "anthropic/claude-a"),
+        (["--models", "claude-a, gpt-b"], "openai/gpt-b"),
+        (["--models", "claude-*"], "anthropic/claude-a"),
+        ([], "openai/gpt-b"),
+    ],
+)
+def test_a_named_model_comes_before_the_scope_and_the_scope_before_the_settings(
+    arguments: list[str], found: str
+) -> None:
+    assert reference(chosen(*arguments, settings=DEFAULT)) == found
+
+
+def test_the_scope_is_the_option_or_else_the_settings() -> None:
+    settings = Settings(enabled_models=["gpt-a:high", "claude-b"])
+    assert scope(chosen(settings=settings)) == [("openai/gpt-a", "high"), ("anthropic/claude-b", None)]
+    assert scope(chosen("--models", "claude-a", settings=settings)) == [("anthropic/claude-a", None)]
+    assert scope(chosen()) == []
+
+
+def test_a_scope_stays_for_cycling_when_a_model_is_named() -> None:
+    choice = chosen("--model", "claude-b", "--models", "gpt-a,gpt-b")
+    assert [name for name, _ in scope(choice)] == ["openai/gpt-a", "openai/gpt-b"]
+    assert choice.explicit
+
+
+def test_a_pattern_that_matches_nothing_is_told_and_the_others_count() -> None:
+    choice = chosen("--models", "nothing,gpt-a")
+    assert reference(choice) == "openai/gpt-a"
+    assert any("nothing" in problem for problem in choice.problems)
+
+
+def test_a_default_without_a_key_gives_way_to_what_can_be_used() -> None:
+    choice = chosen(settings=DEFAULT, environ={"ANTHROPIC_API_KEY": "1"})
+    assert choice.model is not None
+    assert choice.model.provider == "anthropic"
+
+
+def test_without_any_key_there_is_no_model_and_that_is_no_error() -> None:
+    assert reference(chosen(environ={})) is None
+
+
+def test_a_model_may_be_named_before_it_has_a_key() -> None:
+    assert reference(chosen("--model", "anthropic/claude-a", environ={})) == "anthropic/claude-a"
+
+
+@pytest.mark.parametrize("arguments", [["--model", "nonsense"], ["--provider", "nobody", "--model", "x"]])
+def test_a_name_that_means_nothing_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(StartupError, match="--list-models"):
+        chosen(*arguments)
+
+
+def test_a_name_that_is_not_found_comes_with_what_is_wrong_with_the_files() -> None:
+    with pytest.raises(StartupError, match=r"not found(?s:.*)models.json is broken"):
+        choose(parse(["--model", "a/a1"]), Settings(), a_registry({}, "models.json is broken"))
+
+
+@pytest.mark.parametrize(
+    ("environ", "retention"),
+    [
+        ({}, "short"),
+        ({"PI_CACHE_RETENTION": "long"}, "long"),
+        ({"PI_CACHE_RETENTION": "long", "PIGEON_CACHE_RETENTION": "none"}, "none"),
+        ({"PI_CACHE_RETENTION": "eternal"}, "short"),
+    ],
+)
+async def test_the_environment_says_how_long_providers_keep_a_prompt(environ: dict[str, str], retention: str) -> None:
+    async with HttpServer([plain(400, {})]) as server:
+        model = a_model(provider="anthropic", base_url=server.url)
+        gateway = gateway_of(a_registry(BOTH), Settings(), environ)
+        assert [delta async for delta in gateway.stream(a_request(model))]
+        await gateway.aclose()
+    marks = {"short": {"type": "ephemeral"}, "long": {"type": "ephemeral", "ttl": "1h"}, "none": None}
+    assert server.body["system"][0].get("cache_control") == marks[retention]
+
+
+async def test_the_settings_may_name_a_proxy() -> None:
+    async with HttpServer([plain(400, {})]) as proxy:
+        model = a_model(provider="anthropic", base_url="http://models.invalid")
+        gateway = gateway_of(a_registry(BOTH), Settings(http_proxy=proxy.url), {})
+        assert [delta async for delta in gateway.stream(a_request(model))]
+        await gateway.aclose()
+    assert proxy.requests[0].path == "http://models.invalid/v1/messages"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "level"),
+    [
+        ([], "low"),
+        (["--model", "claude-a"], "low"),
+        (["--model", "claude-a:high"], "high"),
+        (["--model", "claude-a:high", "--thinking", "minimal"], "minimal"),
+        (["--models", "gpt-a:high"], "high"),
+        (["--models", "gpt-a:high", "--thinking", "off"], "off"),
+    ],
+)
+def test_thinking_is_the_option_then_the_name_then_the_settings(arguments: list[str], level: str) -> None:
+    assert chosen(*arguments, settings=Settings(default_thinking_level="low")).thinking == level
+
+
+def test_a_model_has_its_own_level_in_the_settings() -> None:
+    own = Settings(default_provider="openai", default_model="gpt-b", model_thinking_levels={"openai/gpt-b": "high"})
+    assert chosen(settings=own).thinking == "high"
+    assert chosen("--thinking", "low", settings=own).thinking == "low"
+
+
+def test_a_level_that_nobody_knows_is_told_and_ignored() -> None:
+    choice = chosen("--thinking", "hard")
+    assert choice.thinking == "medium"
+    assert choice.problems == ['unknown thinking level "hard" is ignored']
+
+
+def test_a_key_needs_a_model() -> None:
+    with pytest.raises(StartupError, match="--api-key requires a model"):
+        chosen("--api-key", "k", environ={})
+
+
+async def test_a_key_is_for_the_provider_of_the_chosen_model() -> None:
+    registry = a_registry({})
+    choice = choose(parse(["--model", "openai/gpt-a", "--api-key", "k"]), Settings(), registry)
+    assert choice.model is not None
+    assert (await registry.access(choice.model)).key == "k"
+    assert not registry.has_key("anthropic")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "provider"),
+    [
+        (["--model", "demo"], "demo"),
+        (["--provider", "demo"], "demo"),
+        (["--model", "scripted/hello"], "scripted"),
+        (["--provider", "scripted", "--model", "hello"], "scripted"),
+    ],
+)
+def test_built_in_models_need_no_key_and_win(arguments: list[Any], provider: str) -> None:
+    choice = chosen(*arguments, settings=DEFAULT, environ={})
+    assert choice.model is not None
+    assert (choice.model.provider, choice.explicit) == (provider, True)

@@ -1,0 +1,273 @@
+"""A conversation told from memory is the same, byte for byte, as one told anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from fakes.model_requests import BASH, PNG, a_model, a_request, answered, called, returned, said, text, thought
+from pigeon.agent.inference import ModelRequest
+from pigeon.providers.anthropic import adapter as anthropic
+from pigeon.providers.google import adapter as google
+from pigeon.providers.history import cache
+from pigeon.providers.history.cache import Replay
+from pigeon.providers.http.exchange import encoded
+from pigeon.providers.openai_chat import adapter as openai_chat
+from pigeon.providers.openai_chat.compat import chat_compat
+from pigeon.providers.openai_responses import adapter as openai_responses
+from pigeon.wire.messages import AssistantMessage
+from pigeon.wire.model import Model
+
+Body = Callable[[ModelRequest, Replay | None], dict[str, Any]]
+
+
+def to_chat(request: ModelRequest, memory: Replay | None) -> dict[str, Any]:
+    return openai_chat.body_of(request, chat_compat(request.model), {}, memory)
+
+
+BODIES: dict[str, Body] = {
+    "anthropic-messages": lambda request, memory: anthropic.body_of(request, {}, memory),
+    "openai-completions": to_chat,
+    "openai-responses": openai_responses.body_of,
+    "google-generative-ai": lambda request, memory: google.body_of(request, {}, memory),
+}
+PLACES = {"google-generative-ai": "contents", "openai-responses": "input"}
+FLAGS: dict[str, list[dict[str, Any]]] = {
+    "anthropic-messages": [{}, {"allowEmptySignature": True}],
+    "openai-completions": [
+        {},
+        {"requiresAssistantAfterToolResult": True, "requiresToolResultName": True},
+        {"cacheControlFormat": "anthropic", "requiresThinkingAsText": True},
+        {"shortCallIds": True, "requiresReasoningContentOnAssistantMessages": True},
+        {"shortCallIds": True, "thinkingFormat": "mistral"},
+        {"cacheControlFormat": "anthropic", "requiresAssistantAfterToolResult": True, "isOpenai": True},
+    ],
+    "openai-responses": [{}],
+    "google-generative-ai": [{}],
+}
+NAMES = {"google-generative-ai": ("gemini-2.5-pro", "gemini-3-pro")}
+
+
+def models_of(api: str) -> list[Model]:
+    """Every kind of model that the adapter tells a conversation differently to."""
+    ids = NAMES.get(api, ("m-1", "m-2"))
+    seeing = [a_model(api=api, id=name, compat=flags) for flags in FLAGS[api] for name in ids]
+    return [*seeing, a_model(api=api, id=ids[0], input=["text"], reasoning=True)]
+
+
+MODELS = {api: models_of(api) for api in BODIES}
+WORDS = st.sampled_from(["", " \n", "hi", "a\u2028b", "half \ud83d", "\ud83d\ude00", "é" * 3])
+SIGNATURES = st.sampled_from(
+    [None, "", "sig!", "c2ln", "reasoning_content", '[{"type":"x"}]', '{"type":"reasoning","id":"rs"}', '{"id":"i"}']
+)
+IDS = st.sampled_from(["", "a", "a!", "a_", "2_a", "a|fc_1", "a|fc_2", "123456789", "x" * 70, "half \ud83d"])
+ARGUMENTS = st.sampled_from([{}, {"command": "ls"}, {"n": 10**30, "x": 0.5}, {"half \ud83d": ["\ud83d", None]}])
+USER_BLOCKS = st.one_of(st.builds(text, WORDS), st.just(PNG))
+BLOCKS = st.one_of(
+    st.builds(text, WORDS, SIGNATURES),
+    st.builds(thought, WORDS, SIGNATURES, st.booleans()),
+    st.builds(lambda name, signature, arguments: called(name, signature, **arguments), IDS, SIGNATURES, ARGUMENTS),
+)
+USERS = st.one_of(st.builds(said, WORDS), st.builds(said, st.lists(USER_BLOCKS, max_size=3)))
+RESULTS = st.builds(
+    lambda name, blocks, failed: returned(name, *blocks, is_error=failed),
+    IDS,
+    st.lists(USER_BLOCKS, max_size=2),
+    st.booleans(),
+)
+
+
+def answers_of(api: str) -> st.SearchStrategy[Any]:
+    return st.builds(
+        lambda blocks, by, stop: answered(*blocks, by=by, stop_reason=stop),
+        st.lists(BLOCKS, max_size=4),
+        st.sampled_from(MODELS[api]),
+        st.sampled_from(["stop", "toolUse", "length", "stop", "toolUse", "error", "aborted"]),
+    )
+
+
+def messages_of(api: str) -> st.SearchStrategy[Any]:
+    return st.one_of(USERS, answers_of(api), RESULTS, answers_of(api))
+
+
+def steps_of(api: str) -> st.SearchStrategy[list[tuple[str, Any, Any]]]:
+    """How a conversation changes between two requests; most often it grows."""
+    message = messages_of(api)
+    place = st.integers(0, 1000)
+    grow = st.tuples(st.just("grow"), place, st.lists(message, max_size=5))
+    edits = st.tuples(st.sampled_from(["replace", "insert"]), place, message)
+    less = st.tuples(st.sampled_from(["cut", "remove"]), place, st.none())
+    switch = st.tuples(st.just("switch"), place, st.none())
+    return st.lists(st.one_of(grow, grow, edits, less, switch), min_size=1, max_size=8)
+
+
+def changed(history: list[Any], what: str, place: int, by: Any) -> list[Any]:
+    at = place % (len(history) + 1)
+    if what == "grow":
+        return [*history, *by]
+    if what == "cut":
+        return history[:at]
+    if what == "insert":
+        return [*history[:at], by, *history[at:]]
+    return [*history[:at], *([] if what == "remove" else [by]), *history[at + 1 :]]
+
+
+def a_talk(by: Model) -> list[Any]:
+    """A conversation of three complete chunks and one that may still change."""
+    return [
+        said("begin"),
+        answered(thought("hm", "sig"), text("one"), called("a"), by=by),
+        returned("a", "first"),
+        answered(text("two"), called("b"), by=by),
+        returned("b", "second", PNG),
+        said("more"),
+        answered(text("three"), by=by),
+        said("and now?"),
+    ]
+
+
+def told(body: dict[str, Any], api: str) -> list[Any]:
+    """The conversation in a body, without instructions."""
+    items = body[PLACES.get(api, "messages")]
+    return [item for item in items if isinstance(item, Raw) or item.get("role") not in ("system", "developer")]
+
+
+def finished(body: dict[str, Any], api: str) -> list[Raw]:
+    return [item for item in told(body, api) if isinstance(item, Raw)]
+
+
+@pytest.mark.parametrize("api", BODIES)
+@given(data=st.data())
+def test_however_a_conversation_changes_it_is_told_as_if_anew(api: str, data: st.DataObject) -> None:
+    body_of, models, memory = BODIES[api], MODELS[api], Replay()
+    history: list[Any] = data.draw(st.lists(messages_of(api), max_size=10))
+    model = data.draw(st.sampled_from(models))
+    more = data.draw(
+        st.fixed_dictionaries(
+            {
+                "cache": st.sampled_from(["none", "short", "long"]),
+                "system_prompt": st.sampled_from(["Be brief.", "half \ud83d", ""]),
+                "tools": st.sampled_from([[], [BASH]]),
+            }
+        )
+    )
+    for what, place, by in [("grow", 0, []), *data.draw(steps_of(api))]:
+        if what == "switch":
+            model = models[place % len(models)]
+        else:
+            history = changed(history, what, place, by)
+        request = ModelRequest(model=model, messages=history, **more)
+        assert encoded(body_of(request, memory)) == encoded(body_of(request, None))
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_what_cannot_change_any_more_is_encoded_once(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, memory = MODELS[api][0], Replay()
+    count = 0
+
+    def counted(body: Any) -> bytes:
+        nonlocal count
+        count += 1
+        return encoded(body)
+
+    monkeypatch.setattr(cache, "encoded", counted)
+    talk = a_talk(model)
+    first = finished(BODIES[api](a_request(model, *talk), memory), api)
+    assert len(first) == count > 3
+    talk += [answered(text("four"), by=model), said("thanks")]
+    second = finished(BODIES[api](a_request(model, *talk), memory), api)
+    assert len(second) == count > len(first)
+    assert all(old is new for old, new in zip(first, second, strict=False))
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_a_conversation_that_was_cut_keeps_what_is_before_the_cut(api: str) -> None:
+    model, memory = MODELS[api][0], Replay()
+    talk = a_talk(model)
+    first = finished(BODIES[api](a_request(model, *talk), memory), api)
+    talk[5:] = [said("something else"), answered(text("else"), by=model), said("go on")]
+    second = finished(BODIES[api](a_request(model, *talk), memory), api)
+    assert second[0] is first[0]
+    assert second[1] is first[1]
+    assert second[-1] is not first[-1]
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_a_result_that_takes_the_place_of_the_next_answer_is_still_told(api: str) -> None:
+    model, memory = MODELS[api][0], Replay()
+    begin = [said("begin"), answered(called("a"), by=model)]
+    BODIES[api](a_request(model, *begin, answered(text("no result yet"), by=model), said("go on")), memory)
+    request = a_request(model, *begin, returned("a", "the late result"), said("go on"))
+    late = encoded(BODIES[api](request, memory))
+    assert late == encoded(BODIES[api](request, None))
+    assert b"the late result" in late
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_another_model_hears_nothing_that_was_made_for_the_first(api: str) -> None:
+    model, other, memory = *MODELS[api][:2], Replay()
+    talk = a_talk(model)
+    first = finished(BODIES[api](a_request(model, *talk), memory), api)
+    BODIES[api](a_request(other, *talk), memory)
+    again = finished(BODIES[api](a_request(model, *talk), memory), api)
+    assert [bytes(item) for item in again] == [bytes(item) for item in first]
+    assert not any(old is new for old, new in zip(first, again, strict=True))
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_spoiling_a_body_spoils_no_later_one(api: str) -> None:
+    model, memory = MODELS[api][-2], Replay()
+    talk = a_talk(model)
+    for length in range(1, len(talk) + 1):
+        request = a_request(model, *talk[:length])
+        expected = encoded(BODIES[api](request, None))
+        for _ in range(2):
+            body = BODIES[api](request, memory)
+            assert encoded(body) == expected
+            for item in told(body, api):
+                if isinstance(item, dict):
+                    spoil(item)
+            body[PLACES.get(api, "messages")].clear()
+
+
+def spoil(item: dict[str, Any]) -> None:
+    for part in (item.get("content"), item.get("parts"), item.get("output")):
+        for block in part if isinstance(part, list) else ():
+            block["cache_control"] = "spoiled"
+        if isinstance(part, list):
+            part.append("spoiled")
+    item["spoiled"] = True
+
+
+@pytest.mark.parametrize("api", ["anthropic-messages", "openai-completions"])
+def test_the_mark_for_the_cache_moves_on_with_the_end_of_the_conversation(api: str) -> None:
+    model, memory = a_model(api=api, compat={"cacheControlFormat": "anthropic"}), Replay()
+    talk = a_talk(model)
+    ends_with_user = [not isinstance(message, AssistantMessage) for message in talk]
+    for length, by_user in enumerate(ends_with_user, 1):
+        conversation = told(BODIES[api](a_request(model, *talk[:length], tools=[]), memory), api)
+        marks = [encoded(item).count(b"cache_control") for item in conversation]
+        if by_user:
+            assert marks == [0] * (len(marks) - 1) + [1]
+        assert not any(count for item, count in zip(conversation, marks, strict=True) if isinstance(item, Raw))
+
+
+def test_without_instructions_the_first_message_may_be_told_from_memory() -> None:
+    model, memory = a_model(api="openai-completions", compat={"cacheControlFormat": "anthropic"}), Replay()
+    request = a_request(model, *a_talk(model), system_prompt="")
+    assert encoded(to_chat(request, memory)) == encoded(to_chat(request, None))
+
+
+def test_a_message_that_cannot_be_told_leaves_no_trace_in_memory() -> None:
+    model, memory = MODELS["openai-completions"][0], Replay()
+    broken = answered(called("a", command=["\ud83d", float("nan")]), by=model)
+    for end in ([], [said("x"), answered(text("y"), by=model)]):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            to_chat(a_request(model, said("begin"), broken, *end), memory)
+    request = a_request(model, *a_talk(model))
+    assert encoded(to_chat(request, memory)) == encoded(to_chat(request, None))

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.model_requests import PNG, a_model, answered, called, returned, said, text, thought
+from pigeon.providers.anthropic.adapter import call_id as anthropic_id
+from pigeon.providers.history.normalize import NO_RESULT, NOTHING_SAID, TOOL_IMAGE, USER_IMAGE, CallIds, handed_over
+from pigeon.providers.openai_chat.adapter import call_id as chat_id
+from pigeon.providers.openai_chat.adapter import short_call_id
+from pigeon.wire.base import ABSENT
+from pigeon.wire.content import TextContent, ThinkingContent, ToolCall
+from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
+
+HERE = a_model()
+ELSEWHERE = a_model(id="m-2", provider="there", api="openai-responses")
+
+
+def given_to(model: Any, *messages: Any, normalise: Any = anthropic_id) -> list[Any]:
+    return handed_over(list(messages), model, CallIds(normalise))
+
+
+def shape(messages: list[Any]) -> str:
+    letters = {UserMessage: "u", AssistantMessage: "a", ToolResultMessage: "r"}
+    return "".join(letters[type(message)] for message in messages)
+
+
+def test_the_same_model_gets_its_thinking_back_with_signatures() -> None:
+    blocks = [thought("hm", "s"), thought("", "only-signed"), thought("", "x", redacted=True), text("t", "ts")]
+    [out] = given_to(HERE, answered(*blocks, by=HERE))
+    assert out.content == blocks
+
+
+def test_another_model_gets_thoughts_as_text_and_no_signatures() -> None:
+    blocks = [thought("hm", "s"), thought("", "only-signed"), thought("z", "x", redacted=True), text("t", "ts")]
+    [out] = given_to(HERE, answered(*blocks, called("c", "sig"), by=ELSEWHERE))[:1]
+    assert out.content[:2] == [TextContent(text="hm"), TextContent(text="t")]
+    assert out.content[2].thought_signature is ABSENT
+    assert not any(isinstance(block, ThinkingContent) for block in out.content)
+
+
+def test_another_api_or_provider_is_another_model() -> None:
+    for by in (a_model(api="other"), a_model(provider="other"), a_model(id="other")):
+        [out] = given_to(HERE, answered(thought("hm", "s"), by=by))
+        assert out.content == [TextContent(text="hm")]
+
+
+def test_failed_answers_stay_out_with_their_results() -> None:
+    out = given_to(
+        HERE,
+        said("a"),
+        answered(called("x"), stop_reason="error"),
+        returned("x", "never"),
+        answered(text("half"), stop_reason="aborted"),
+        said("b"),
+    )
+    assert shape(out) == "uu"
+
+
+def test_unanswered_calls_get_an_error_result_in_the_middle_and_at_the_end() -> None:
+    out = given_to(
+        HERE, said("a"), answered(called("x"), called("y")), returned("x", "1"), said("b"), answered(called("z"))
+    )
+    assert shape(out) == "uarruar"
+    assert [m.tool_call_id for m in out if isinstance(m, ToolResultMessage)] == ["x", "y", "z"]
+    assert out[3].is_error
+    assert out[3].content == [TextContent(text=NO_RESULT)]
+    assert out[-1].content == [TextContent(text=NO_RESULT)]
+
+
+def test_a_result_that_came_after_an_interjection_moves_to_its_call() -> None:
+    out = given_to(HERE, answered(called("x")), said("wait"), returned("x", "late"))
+    assert shape(out) == "aru"
+    assert out[1].content == [TextContent(text="late")]
+
+
+def test_results_without_a_call_and_second_results_are_dropped() -> None:
+    out = given_to(HERE, returned("ghost", "boo"), answered(called("x")), returned("x", "1"), returned("x", "2"))
+    assert shape(out) == "ar"
+    assert out[1].content == [TextContent(text="1")]
+
+
+def test_results_follow_their_renamed_calls() -> None:
+    out = given_to(HERE, answered(called("call|fc"), by=ELSEWHERE), returned("call|fc", "1"))
+    assert out[0].content[0].id == out[1].tool_call_id == "call_fc"
+
+
+def test_ids_that_only_differ_where_they_are_cut_stay_apart() -> None:
+    long = "x" * 64
+    out = given_to(HERE, answered(called(long + "a"), called(long + "b"), by=ELSEWHERE), returned(long + "b", "B"))
+    ids = [block.id for block in out[0].content]
+    assert len(set(ids)) == 2
+    assert all(len(one) <= 64 for one in ids)
+    by_id = {message.tool_call_id: message for message in out[1:]}
+    assert by_id[ids[1]].content == [TextContent(text="B")]
+
+
+def test_an_id_that_comes_twice_in_a_history_is_made_unique() -> None:
+    out = given_to(
+        HERE, answered(called("t")), returned("t", "1"), said("again"), answered(called("t")), returned("t", "2")
+    )
+    calls = [m.content[0].id for m in out if isinstance(m, AssistantMessage)]
+    results = [m.tool_call_id for m in out if isinstance(m, ToolResultMessage)]
+    assert calls == results
+    assert len(set(calls)) == 2
+
+
+def test_images_become_words_for_a_model_that_cannot_see() -> None:
+    blind = a_model(input=["text"])
+    out = given_to(
+        blind,
+        said([TextContent(text="look"), PNG, PNG]),
+        answered(called("x"), by=blind),
+        returned("x", PNG),
+        said([PNG]),
+    )
+    assert out[0].content == [TextContent(text="look"), TextContent(text=USER_IMAGE)]
+    assert out[2].content == [TextContent(text=TOOL_IMAGE)]
+    assert out[3].content == [TextContent(text=USER_IMAGE)]
+
+
+def test_the_given_messages_are_not_changed() -> None:
+    message = answered(thought("hm", "s"), called("a|b"), by=ELSEWHERE)
+    given_to(a_model(input=["text"]), message, returned("a|b", PNG))
+    assert isinstance(message.content[0], ThinkingContent)
+    assert message.content[1].id == "a|b"
+
+
+calls = st.lists(st.sampled_from(["a", "b", "c|d", "c_d", "x" * 70 + "1", "x" * 70 + "2"]), max_size=3, unique=True)
+makers = st.sampled_from([HERE, ELSEWHERE])
+stops = st.sampled_from(["stop", "toolUse", "error", "aborted"])
+messages = st.lists(
+    st.one_of(
+        st.just(said("hi")),
+        st.builds(
+            lambda ids, by, stop: answered(text("t"), *(called(one) for one in ids), by=by, stop_reason=stop),
+            calls,
+            makers,
+            stops,
+        ),
+        st.builds(lambda one: returned(one, "r"), st.sampled_from(["a", "b", "c|d", "c_d"])),
+    ),
+    max_size=12,
+)
+
+
+@given(messages, st.sampled_from([anthropic_id, chat_id, short_call_id]))
+def test_any_history_comes_out_well_formed(history: list[Any], normalise: Any) -> None:
+    out = handed_over(history, HERE, CallIds(normalise))
+    seen: set[str] = set()
+    waiting: list[str] = []
+    for message in out:
+        if isinstance(message, ToolResultMessage):
+            assert waiting
+            assert message.tool_call_id == waiting.pop(0)
+            continue
+        assert not waiting
+        if isinstance(message, AssistantMessage):
+            waiting = [block.id for block in message.content if isinstance(block, ToolCall)]
+            assert not seen & set(waiting)
+            seen |= set(waiting)
+    assert not waiting
+
+
+@given(st.text(min_size=1, max_size=120))
+def test_normalised_ids_fit_their_apis(old: str) -> None:
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", anthropic_id(old))
+    assert len(chat_id(old)) <= 40
+    assert re.fullmatch(r"[A-Za-z0-9]{9}", short_call_id(old))
+
+
+LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@given(st.text(max_size=80))
+def test_a_name_that_a_model_made_up_becomes_one_that_apis_take(name: str) -> None:
+    call = ToolCall(id="c", name=name, arguments={})
+    result = ToolResultMessage(tool_call_id="c", tool_name=name, content=[], is_error=True, timestamp=1)
+    out = given_to(HERE, answered(call, by=HERE), result)
+    assert LEGAL.fullmatch(out[0].content[0].name)
+    assert out[1].tool_name == out[0].content[0].name
+    assert (call.name, result.tool_name) == (name, name)
+
+
+def test_made_up_names_stay_recognisable() -> None:
+    for name, shown in {"functions.bash": "functions_bash", "": "unknown", "a b": "a_b", "x" * 200: "x" * 64}.items():
+        out = given_to(HERE, answered(ToolCall(id="c", name=name, arguments={}), by=HERE))
+        assert [out[0].content[0].name, out[1].tool_name] == [shown, shown]
+
+
+def test_calls_and_results_with_good_names_are_the_very_same() -> None:
+    answer, result = answered(called("c"), by=HERE), returned("c", "1")
+    out = given_to(HERE, said("go"), answer, result)
+    assert out[1] is answer
+    assert out[2] is result
+
+
+def test_an_empty_message_gets_words_where_there_is_nothing_else_to_answer() -> None:
+    assert [m.content for m in given_to(HERE, said(""))] == [NOTHING_SAID]
+    out = given_to(HERE, said("hi"), answered(text("yes"), by=HERE), said([TextContent(text=" \n")]))
+    assert out[2].content == NOTHING_SAID
+    again = given_to(HERE, said(""), answered(text("yes"), by=HERE), said("more"))
+    assert [m.content for m in (again[0], again[2])] == [NOTHING_SAID, "more"]
+
+
+def test_an_empty_message_beside_another_stays_empty() -> None:
+    for messages in ([said(""), said("x")], [said("x"), said("")], [said([PNG]), said("")]):
+        assert given_to(HERE, *messages) == messages
+    out = given_to(HERE, said("x"), answered(called("c"), by=HERE), returned("c", "1"), said(""))
+    assert out[3].content == ""
+
+
+def test_of_several_empty_messages_one_gets_words() -> None:
+    out = given_to(HERE, said(""), answered(text(" "), by=HERE), said(""))
+    assert [m.content for m in out if isinstance(m, UserMessage)] == ["", NOTHING_SAID]

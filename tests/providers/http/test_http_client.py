@@ -1,0 +1,323 @@
+"""Requests as the library's pool sends them: addresses, headers, TLS, proxies, compressed answers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.bare_server import whole
+from fakes.http_server import HttpServer, Reply, plain
+from fakes.model_requests import KEY, a_model, a_request, connection, told
+from fakes.tunnel_proxy import TunnelProxy
+from pigeon.agent.inference import Failure
+from pigeon.providers.anthropic import adapter as anthropic
+from pigeon.providers.connection import Policy
+from pigeon.providers.errors import from_exception
+from pigeon.providers.http.client import Http, Outgoing
+from pigeon.providers.http.network import Network
+from pigeon.providers.http.routes import InvalidProxy, InvalidURL, way_to
+
+DATA = Path(__file__).parents[1] / "data"
+CERTIFICATE = DATA / "localhost.cert.pem"
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssl_cert_file", "ssl_cert_dir"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Http]:
+    made = Http(user_agent="pigeon/1")
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def trusted(monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """The server's half of a certificate that the client knows."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    return server_side()
+
+
+def server_side() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE, DATA / "localhost.key.pem")
+    return context
+
+
+def to(url: str, body: bytes = b"{}", **headers: str) -> Outgoing:
+    return Outgoing(url, {name.replace("_", "-"): value for name, value in headers.items()}, body)
+
+
+async def failure_of(client: Http, request: Outgoing) -> Failure:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - the failure says what it is
+        await client.send(request)
+    return from_exception(caught.value)
+
+
+def redirected(monkeypatch: pytest.MonkeyPatch, port: int) -> list[tuple[str, int]]:
+    """Every connection goes to this port of loopback; where it should have gone."""
+    loop = asyncio.get_running_loop()
+    original = loop.create_connection
+    wanted: list[tuple[str, int]] = []
+
+    async def connect(factory: Any, host: str, at: int, **_: Any) -> Any:
+        wanted.append((host, at))
+        return await original(factory, "127.0.0.1", port)
+
+    monkeypatch.setattr(loop, "create_connection", connect)
+    return wanted
+
+
+async def test_a_request_says_what_every_request_must_say(client: Http) -> None:
+    async with HttpServer([plain(200, {"a": 1}, x_two="2")]) as server:
+        answer = await client.send(to(f"{server.url}/v1?x=1", b'{"q": 1}', X_Mine="yes", User_Agent="me"))
+        assert (answer.status, answer.ok, answer.content_type) == (200, True, "application/json")
+        assert answer.headers["x-two"] == "2"
+        assert await whole(answer) == b'{"a": 1}'
+        [request] = server.requests
+    assert request.path == "/v1?x=1"
+    assert request.body == {"q": 1}
+    assert request.headers == {
+        "host": server.url.removeprefix("http://"),
+        "content-length": "8",
+        "user-agent": "me",
+        "accept-encoding": "identity",
+        "x-mine": "yes",
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "place", "host", "path"),
+    [
+        ("http://[::1]:8080/v1", ("::1", 8080), "[::1]:8080", "/v1"),
+        ("http://[fe80::1]", ("fe80::1", 80), "[fe80::1]", "/"),
+        ("http://Bücher.example/v1", ("xn--bcher-kva.example", 80), "xn--bcher-kva.example", "/v1"),
+        ("http://models.example/ü b/%20?q=é&r=a%2Fb", ("models.example", 80), "models.example", None),
+        ("http://user:word@models.example:81/v1#part", ("models.example", 81), "models.example:81", "/v1"),
+    ],
+)
+async def test_any_letters_may_stand_in_an_address(
+    client: Http, monkeypatch: pytest.MonkeyPatch, url: str, place: tuple[str, int], host: str, path: str | None
+) -> None:
+    async with HttpServer([plain(200, {})]) as server:
+        wanted = redirected(monkeypatch, int(server.url.rpartition(":")[2]))
+        await whole(await client.send(to(url)))
+        assert wanted == [place]
+        assert server.requests[0].headers["host"] == host
+        assert server.requests[0].path == (path or "/%C3%BC%20b/%20?q=%C3%A9&r=a%2Fb")
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http:///v1",
+        "nonsense",
+        "localhost:8080/v1",
+        "http://x:port/v1",
+        "http://x:99999/v1",
+        "http://[::1/v1",
+        "http://é..x/v1",
+        "http://x/half\ud83d",
+    ],
+)
+async def test_an_address_that_is_none_is_an_error_that_shows_it(
+    client: Http, monkeypatch: pytest.MonkeyPatch, url: str, proxied: bool
+) -> None:
+    if proxied:
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    with pytest.raises(InvalidURL) as caught:
+        await client.send(to(url))
+    assert url in str(caught.value)
+    failure = from_exception(caught.value)
+    assert (failure.code, failure.retryable) == ("bad_url", False)
+
+
+async def test_an_address_that_is_none_is_shown_without_its_password(client: Http) -> None:
+    with pytest.raises(InvalidURL, match=r"models\.example:port") as caught:
+        await client.send(to("http://me:word@models.example:port/v1"))
+    assert "word" not in str(caught.value)
+
+
+async def test_another_scheme_than_http_is_refused(client: Http) -> None:
+    failure = await failure_of(client, to("ftp://models.example/v1"))
+    assert (failure.code, failure.retryable) == ("bad_url", False)
+    assert "ftp://" in failure.message
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\n", f"{KEY}\r\nx-other: 1", f"\0{KEY}", f"{KEY}é", f"{KEY}\u2026"])
+async def test_a_header_that_cannot_be_sent_is_an_error_without_the_key(client: Http, key: str) -> None:
+    async with HttpServer([]) as server:
+        failure = await failure_of(client, to(server.url, authorization=f"Bearer {key}"))
+        assert server.requests == []
+    assert "Check apiKey and headers" in failure.message
+    assert KEY not in failure.message
+    assert (failure.code, failure.retryable) == ("bad_request", False)
+
+
+async def test_a_server_with_a_known_certificate_is_talked_to(client: Http, trusted: ssl.SSLContext) -> None:
+    big = "x" * 1_000_000
+    async with HttpServer([plain(200, {"big": big}), plain(200, {})], ssl=trusted) as server:
+        for url in (server.url, server.url, server.url.replace("127.0.0.1", "localhost")):
+            answer = await client.send(to(url, b'"%b"' % big.encode()))
+            await whole(answer)
+        assert [request.connection for request in server.requests] == [1, 1, 2]
+        assert all(request.body == big for request in server.requests)
+
+
+async def test_an_unknown_certificate_is_an_error_that_is_not_tried_again(
+    client: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    connect = Network.connect_tcp
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        calls.append(arguments)
+        return connect(*arguments, **more)
+
+    monkeypatch.setattr(Network, "connect_tcp", counted)
+    async with HttpServer([], ssl=server_side()) as server:
+        line = connection(client, policy=Policy(max_retries=3))
+        refused = await told(anthropic.stream(a_request(a_model(base_url=server.url)), line))
+    assert refused.failure.message.startswith("TLS failed: 127.0.0.1: ")
+    assert "certificate verify failed" in refused.failure.message
+    assert (refused.failure.code, refused.failure.retryable, len(calls)) == ("tls_failed", False, 1)
+
+
+async def test_a_certificate_for_another_name_is_an_error_that_says_so(
+    client: Http, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with HttpServer([], ssl=trusted) as server:
+        redirected(monkeypatch, int(server.url.rpartition(":")[2]))
+        failure = await failure_of(client, to("https://models.example/v1"))
+    assert failure.code == "tls_failed"
+    assert "models.example" in failure.message
+
+
+async def test_certificates_that_cannot_be_read_are_an_error_that_names_them(
+    client: Http, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    missing, wrong = tmp_path / "missing.pem", tmp_path / "wrong.pem"
+    wrong.write_text("no certificate")
+    for path in (missing, wrong):
+        monkeypatch.setenv("SSL_CERT_FILE", str(path))
+        failure = await failure_of(client, to("https://127.0.0.1:1"))
+        assert str(path) in failure.message
+        assert "SSL_CERT_FILE" in failure.message
+        assert not failure.retryable
+
+
+async def test_https_goes_through_a_tunnel_with_the_password_of_the_proxy(
+    client: Http, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with TunnelProxy() as proxy, HttpServer([plain(200, {"n": 1})] * 2, ssl=trusted) as server:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://us%C3%A9r:p%40ss@127.0.0.1:{proxy.port}")
+        url = server.url.replace("127.0.0.1", "localhost")
+        for _ in range(2):
+            assert await whole(await client.send(to(f"{url}/v1", authorization=KEY))) == b'{"n": 1}'
+        [head] = proxy.heads
+        assert head[0] == f"CONNECT {url.removeprefix('https://')} HTTP/1.1"
+        assert f"Proxy-Authorization: Basic {base64.b64encode('usér:p@ss'.encode()).decode()}" in head
+        assert KEY not in "".join(head)
+        assert [request.connection for request in server.requests] == [1, 1]
+        assert server.requests[0].path == "/v1"
+        assert "proxy-authorization" not in server.requests[0].headers
+
+
+@pytest.mark.parametrize(
+    ("person", "expected"), [("http://", None), ("me:word@", f"Basic {base64.b64encode(b'me:word').decode()}")]
+)
+async def test_plain_http_goes_through_a_proxy_too(
+    client: Http, monkeypatch: pytest.MonkeyPatch, person: str, expected: str | None
+) -> None:
+    async with HttpServer([plain(200, {})]) as proxy:
+        monkeypatch.setenv("ALL_PROXY", proxy.url.replace("http://", person))
+        await whole(await client.send(to("http://models.invalid:81/v1")))
+        [request] = proxy.requests
+    assert request.path == "http://models.invalid:81/v1"
+    assert request.headers["host"] == "models.invalid:81"
+    assert request.headers.get("proxy-authorization") == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "variables", "proxy"),
+    [
+        ("https://models.invalid/v1", {}, "http://set"),
+        ("http://models.invalid/v1", {"HTTP_PROXY": "http://named"}, "http://named"),
+        ("http://models.invalid/v1", {"NO_PROXY": "models.invalid"}, None),
+        ("http://localhost:8080/v1", {}, None),
+        ("http://127.0.0.1:8080/v1", {}, None),
+        ("http://[::1]:8080/v1", {}, None),
+    ],
+)
+def test_a_proxy_of_the_settings_is_for_when_the_environment_names_none(
+    monkeypatch: pytest.MonkeyPatch, url: str, variables: dict[str, str], proxy: str | None
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert way_to(url, "http://set") == (url.startswith("https"), proxy)
+
+
+async def test_a_socks_proxy_without_its_package_says_what_to_install() -> None:
+    client = Http(proxy="socks5://127.0.0.1:1")
+    with pytest.raises(InvalidProxy, match="socksio"):
+        await client.send(to("http://models.invalid/v1"))
+    await client.aclose()
+
+
+async def test_a_proxy_that_refuses_is_quoted(trusted: ssl.SSLContext) -> None:
+    async with TunnelProxy(refusal="407 Who are you") as proxy:
+        client = Http(proxy=f"http://127.0.0.1:{proxy.port}")
+        failure = await failure_of(client, to("https://models.invalid/v1"))
+        await client.aclose()
+    assert failure.code == "proxy_failed"
+    assert "407 Who are you" in failure.message
+
+
+@pytest.mark.parametrize("place", ["ftp://me:word@x:21", "http://me:word@:80", "http://me:word@x:port", "me:word@"])
+async def test_a_proxy_that_is_none_is_an_error_without_its_password(place: str) -> None:
+    client = Http(proxy=place)
+    with pytest.raises(InvalidProxy, match="proxy") as caught:
+        await client.send(to("http://models.invalid/v1"))
+    await client.aclose()
+    assert "word" not in str(caught.value)
+    assert not from_exception(caught.value).retryable
+
+
+async def test_a_compressed_answer_is_read_as_if_it_was_not(client: Http) -> None:
+    packed = gzip.compress(b"hello" * 1000)
+    replies = [
+        Reply([packed[:9], packed[9:]], headers={"Content-Encoding": " GZIP "}),
+        Reply([b"plain"], headers={"content-encoding": "identity"}),
+        Reply([packed[:-1]], headers={"content-encoding": "gzip"}, status=500),
+        Reply([b"?"], headers={"content-encoding": "br"}),
+    ]
+    async with HttpServer(replies) as server:
+        assert await whole(await client.send(to(server.url))) == b"hello" * 1000
+        assert await whole(await client.send(to(server.url))) == b"plain"
+        # What can be read of an error is worth more than the reason why the rest cannot.
+        broken = await client.send(to(server.url))
+        assert await broken.text() == b"hello" * 1000
+        await broken.drop()
+        unknown = await client.send(to(server.url))
+        with pytest.raises(Exception, match="content-encoding br"):
+            await unknown.chunk()
+        await unknown.drop()
+
+
+async def test_a_text_has_a_limit(client: Http) -> None:
+    async with HttpServer([Reply([b"x" * 1000] * 10)]) as server:
+        answer = await client.send(to(server.url))
+        assert await answer.text(limit=2500) == b"x" * 2500
+        await answer.drop()

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import pytest
+
+from fakes.model_requests import a_model
+from pigeon.providers.default_model import default_of, first_usable, model_table, named_model
+from pigeon.wire.errors import StartupError
+from pigeon.wire.model import Model
+
+
+class Shelf:
+    def __init__(self, *references: str, keys: tuple[str, ...] = ()) -> None:
+        self._models = [
+            a_model(provider=reference.split("/")[0], id=reference.split("/", 1)[1], name=reference)
+            for reference in references
+        ]
+        self._keys = keys
+
+    def providers(self) -> list[str]:
+        return list(dict.fromkeys(model.provider for model in self._models))
+
+    def all(self) -> list[Model]:
+        return self._models
+
+    def available(self) -> list[Model]:
+        return [model for model in self._models if model.provider in self._keys]
+
+    def of(self, provider: str) -> list[Model]:
+        return [model for model in self._models if model.provider == provider]
+
+    def lookup(self, provider: str, model_id: str) -> Model | None:
+        return next((model for model in self.of(provider) if model.id == model_id), None)
+
+    def find(self, provider: str, model_id: str) -> Model | None:
+        return self.lookup(provider, model_id) if self.has_key(provider) else None
+
+    def has_key(self, provider: str) -> bool:
+        return provider in self._keys
+
+
+SHELF = Shelf(
+    "anthropic/claude-opus-4-8",
+    "anthropic/claude-sonnet-5",
+    "openai/gpt-5.5",
+    "azure/gpt-5.5",
+    "router/anthropic/claude-sonnet-9",
+    keys=("anthropic", "openai"),
+)
+
+
+@pytest.mark.parametrize(
+    ("provider", "pattern", "found", "level"),
+    [
+        ("anthropic", "claude-sonnet-5", "anthropic/claude-sonnet-5", None),
+        ("ANTHROPIC", "sonnet:high", "anthropic/claude-sonnet-5", "high"),
+        ("anthropic", "anthropic/opus", "anthropic/claude-opus-4-8", None),
+        ("openai", None, "openai/gpt-5.5", None),
+        (None, "openai/gpt", "openai/gpt-5.5", None),
+        (None, "anthropic/claude-sonnet-9", "router/anthropic/claude-sonnet-9", None),
+        (None, "gpt-5.5", "openai/gpt-5.5", None),
+        (None, "gpt-5.5:low", "openai/gpt-5.5", "low"),
+        (None, "sonnet", "anthropic/claude-sonnet-5", None),
+        (None, "sonnet-9", "router/anthropic/claude-sonnet-9", None),
+        (None, "openai/*:high", "openai/gpt-5.5", "high"),
+        ("openai", "gpt-*", "openai/gpt-5.5", None),
+        (None, "**sonnet-9", "router/anthropic/claude-sonnet-9", None),
+    ],
+)
+def test_what_people_type(provider: str | None, pattern: str | None, found: str, level: str | None) -> None:
+    match = named_model(provider, pattern, SHELF)
+    assert match.model is not None
+    assert (match.model.reference, match.level, match.warning) == (found, level, None)
+
+
+def test_an_unknown_id_of_a_known_provider_is_used_with_a_warning() -> None:
+    for provider, pattern in (("anthropic", "claude-next:high"), (None, "anthropic/claude-next:high")):
+        match = named_model(provider, pattern, SHELF)
+        assert match.model is not None
+        assert match.model.reference == "anthropic/claude-next"
+        assert match.model.reasoning
+        assert match.level == "high"
+        assert match.warning is not None
+
+
+def test_names_that_mean_nothing_are_refused() -> None:
+    with pytest.raises(StartupError, match=r'Model "zzz" not found\. Use --list-models'):
+        named_model(None, "zzz", SHELF)
+    with pytest.raises(StartupError, match='Unknown provider "zzz"'):
+        named_model("zzz", "x", SHELF)
+    with pytest.raises(StartupError, match=r'Model "gpt-5\.5:huge" not found'):
+        named_model(None, "gpt-5.5:huge", SHELF)
+    with pytest.raises(StartupError, match=r'Model "openai/z\*" not found'):
+        named_model("openai", "z*", SHELF)
+
+
+def test_an_ambiguous_id_lists_its_candidates() -> None:
+    with pytest.raises(StartupError, match=r"openai/gpt-5\.5, azure/gpt-5\.5"):
+        named_model(None, "gpt-5.5", Shelf("openai/gpt-5.5", "azure/gpt-5.5"))
+
+
+def test_the_default_of_a_provider() -> None:
+    assert default_of("anthropic", SHELF) == SHELF.lookup("anthropic", "claude-opus-4-8")
+    assert default_of("azure", SHELF) == SHELF.lookup("azure", "gpt-5.5")
+    assert default_of("nobody", SHELF) is None
+
+
+def test_the_first_usable_model() -> None:
+    first = first_usable(SHELF)
+    assert first is not None
+    assert first.reference == "anthropic/claude-opus-4-8"
+    local = first_usable(Shelf("openai/gpt-5.5", "mine/x", keys=("mine",)))
+    assert local is not None
+    assert local.reference == "mine/x"
+    assert first_usable(Shelf("openai/gpt-5.5")) is None
+
+
+def test_the_table_lists_and_searches() -> None:
+    table = model_table(SHELF.all(), "anthropic sonnet").splitlines()
+    assert table == [
+        "provider   model                      context  max-out  thinking  images",
+        "anthropic  claude-sonnet-5            200K     32K      no        yes",
+        "router     anthropic/claude-sonnet-9  200K     32K      no        yes",
+    ]
+    assert model_table(SHELF.all(), "zzz") == 'No models matching "zzz"'
+    assert model_table([]).startswith("No models available")
+    million = model_table([a_model(context_window=1_050_000, max_tokens=500)])
+    assert "1.1M" in million or "1M" in million
+    assert "500" in million

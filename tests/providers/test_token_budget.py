@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.model_requests import PNG, a_model, a_request, answered, called, returned, said, text, thought
+from pigeon.providers.token_budget import (
+    IMAGE_CHARS,
+    SAFETY_TOKENS,
+    estimated_context,
+    output_cap,
+    split_budget,
+    thinking_budget,
+)
+
+
+def test_the_estimate_begins_at_the_last_bill() -> None:
+    request = a_request(
+        a_model(),
+        said("x" * 4000),
+        answered(text("y"), tokens=500, timestamp=5),
+        said("z" * 400, timestamp=6),
+    )
+    assert estimated_context(request) == 600
+
+
+def test_without_a_bill_everything_is_counted() -> None:
+    request = a_request(
+        a_model(),
+        said("x" * 400),
+        answered(thought("t" * 40), called("c", command="l" * 39)),
+        returned("c", "r" * 40, PNG),
+        system_prompt="s" * 400,
+        tools=[],
+    )
+    chars = 400 + 40 + len("bash") + len('{"command":""}') + 39 + 40 + IMAGE_CHARS + 400
+    assert estimated_context(request) == chars // 4
+
+
+def test_bills_of_failed_answers_and_of_replaced_history_do_not_count() -> None:
+    failed = a_request(a_model(), said("x"), answered(tokens=9000, stop_reason="error"), system_prompt="", tools=[])
+    assert estimated_context(failed) == 0
+    replaced = a_request(
+        a_model(), said("summary", timestamp=100), answered(tokens=9000, timestamp=50), system_prompt="", tools=[]
+    )
+    assert estimated_context(replaced) < 10
+
+
+def test_the_answer_must_fit_behind_the_prompt() -> None:
+    large = a_model(context_window=100_000, max_tokens=99_000)
+    used = a_request(large, said("a"), answered(tokens=4000), said("b"))
+    assert output_cap(used) == 100_000 - 4000 - SAFETY_TOKENS
+    model = a_model(context_window=10_000, max_tokens=8000)
+    assert output_cap(a_request(model, said("a"), answered(tokens=4000), said("b"))) == 10_000 - 4000 - 1000
+    full = a_request(model, said("a"), answered(tokens=9999), said("b"))
+    assert output_cap(full) == 1
+    assert output_cap(a_request(model, max_tokens=100)) == 100
+    assert output_cap(a_request(a_model(context_window=0, max_tokens=8000))) == 8000
+    assert output_cap(a_request(a_model(max_tokens=0))) == 0
+
+
+def test_budgets_of_levels() -> None:
+    assert [thinking_budget(level, {}) for level in ("minimal", "low", "medium", "high", "xhigh", "max")] == [
+        1024,
+        2048,
+        8192,
+        16384,
+        16384,
+        16384,
+    ]
+    assert thinking_budget("max", {"high": 7}) == 7
+    assert thinking_budget("low", {"low": 5}) == 5
+
+
+@given(
+    st.integers(1, 300_000),
+    st.integers(0, 400_000),
+    st.sampled_from(["minimal", "low", "medium", "high", "max"]),
+    st.integers(0, 500_000),
+)
+def test_thinking_never_eats_the_whole_answer(max_tokens: int, window: int, level: str, used: int) -> None:
+    model = a_model(max_tokens=max_tokens, context_window=window)
+    total, budget = split_budget(a_request(model, said("a"), answered(tokens=used), thinking=level), {})
+    assert 1 <= total <= max_tokens
+    assert budget >= 0
+    assert budget == 0 or budget <= total - 1024

@@ -1,0 +1,170 @@
+"""Where a conversation is cut: the rules, and what must hold for any conversation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.journals import STORIES, grown
+from fakes.shelves import user
+from fakes.summaries import Bench
+from pigeon.session.compaction.cutting import cut_of, pieces_of
+from pigeon.session.compaction.pruning import LARGE, prunable, prune
+from pigeon.session.context.model_context import context_of
+from pigeon.session.context.size import branch_tokens, estimated_tokens
+from pigeon.wire.content import text_of
+from pigeon.wire.entries import CompactionEntry, LabelEntry, ModelChange
+from pigeon.wire.messages import BashExecutionMessage, CompactionSummaryMessage, Message, ToolResultMessage
+
+FORTY = "x" * 160
+
+
+def texts(messages: list[Message]) -> list[str]:
+    return [text_of(message.content) for message in messages if hasattr(message, "content")]
+
+
+@given(STORIES, st.integers(0, 60), st.integers(0, 60))
+def test_any_cut_loses_nothing_and_never_parts_a_result_from_its_call(
+    story: list[Any], keep: int, most_kept: int
+) -> None:
+    journal = grown(story)
+    pieces, previous = pieces_of(journal.branch)
+    cut = cut_of(journal.branch, keep, most_kept)
+    if cut is None:
+        assert pieces == []
+        return
+    assert [*cut.history, *cut.prefix, *cut.kept] == [piece.message for piece in pieces]
+    assert cut.previous is previous
+    if not cut.empty:
+        assert not isinstance(cut.kept[0], ToolResultMessage) or all(
+            isinstance(piece.message, ToolResultMessage) for piece in pieces
+        )
+    assert cut.kept_tokens == sum(map(estimated_tokens, cut.kept))
+    journal.append(CompactionEntry, summary="s", first_kept_entry_id=cut.first_kept, tokens_before=1)
+    rebuilt = context_of(journal.branch)
+    assert isinstance(rebuilt[0], CompactionSummaryMessage)
+    assert rebuilt[1:] == cut.kept
+
+
+def test_the_cut_is_the_first_place_at_or_after_enough_recent_tokens() -> None:
+    bench = Bench()
+    for number in range(4):
+        bench.say(f"{number}{FORTY}")
+        bench.answer(f"a{number}{FORTY}")
+    cut = cut_of(bench.journal.branch, 100, 10_000)
+    assert cut is not None
+    assert [text[:2] for text in texts(cut.kept)] == ["a2", "3x", "a3"]
+    assert [text[:2] for text in texts(cut.prefix)] == ["2x"]
+    assert [text[:2] for text in texts(cut.history)] == ["0x", "a0", "1x", "a1"]
+
+
+def test_a_result_is_kept_with_its_call_only_if_both_are() -> None:
+    bench = Bench()
+    bench.say("go")
+    bench.call("bash", "y" * 4_000, command="ls")
+    bench.answer("done")
+    cut = cut_of(bench.journal.branch, 100, 10_000)
+    assert cut is not None
+    assert texts(cut.kept) == ["done"]
+    assert len(cut.prefix) == 3
+    assert cut.history == []
+
+
+def test_a_last_result_that_is_large_stays_with_its_call() -> None:
+    bench = Bench()
+    bench.say("go")
+    asked, _ = bench.call("bash", "y" * 4_000, command="ls")
+    cut = cut_of(bench.journal.branch, 100, 10_000)
+    assert cut is not None
+    assert cut.first_kept == asked
+    assert texts(cut.prefix) == ["go"]
+
+
+def test_a_conversation_that_is_small_is_kept_whole() -> None:
+    bench = Bench()
+    bench.say("one")
+    bench.answer("two")
+    cut = cut_of(bench.journal.branch, 1_000, 10_000)
+    assert cut is not None
+    assert cut.empty
+
+
+def test_the_cut_takes_along_what_says_nothing_before_it() -> None:
+    bench = Bench()
+    bench.say(FORTY)
+    bench.answer(FORTY)
+    change = bench.journal.append(ModelChange, provider="a", model_id="b")
+    label = bench.journal.append(LabelEntry, target_id=change.id, label="here")
+    bench.say(FORTY)
+    cut = cut_of(bench.journal.branch, 10, 10_000)
+    assert cut is not None
+    assert cut.first_kept == change.id
+    assert cut.first_kept != label.id
+    assert len(cut.kept) == 1
+
+
+def test_a_shell_command_of_the_host_begins_a_turn() -> None:
+    bench = Bench()
+    bench.say(FORTY)
+    bench.answer(FORTY)
+    bench.journal.append_message(
+        BashExecutionMessage(command="ls", output=FORTY, cancelled=False, truncated=False, timestamp=1)
+    )
+    cut = cut_of(bench.journal.branch, 10, 10_000)
+    assert cut is not None
+    assert (len(cut.history), len(cut.prefix), len(cut.kept)) == (2, 0, 1)
+
+
+def test_what_an_earlier_cut_kept_is_summarised_this_time() -> None:
+    bench = Bench()
+    ids = [bench.say(f"{number}{FORTY}") for number in range(4)]
+    bench.journal.append(CompactionEntry, summary="s", first_kept_entry_id=ids[2], tokens_before=1)
+    bench.say(f"4{FORTY}")
+    cut = cut_of(bench.journal.branch, 10, 10_000)
+    assert cut is not None
+    assert [text[0] for text in texts(cut.history)] == ["2", "3"]
+    assert cut.previous is not None
+    assert cut.previous.summary == "s"
+
+
+def test_less_is_kept_where_it_would_not_leave_enough_room() -> None:
+    bench = Bench()
+    for _ in range(10):
+        bench.say("z" * 400)
+        bench.answer("z" * 400)
+    generous = cut_of(bench.journal.branch, 1_000, 10_000)
+    tight = cut_of(bench.journal.branch, 1_000, 300)
+    assert generous is not None
+    assert tight is not None
+    assert generous.kept_tokens == 1_000
+    assert tight.kept_tokens <= 300
+
+
+def test_only_large_and_old_results_are_shortened_and_only_once() -> None:
+    bench = Bench()
+    bench.say("go")
+    _, old = bench.call("bash", "o" * (LARGE + 1), command="a")
+    bench.call("bash", "s" * LARGE, command="b")
+    _, recent = bench.call("bash", "r" * (LARGE + 1), command="c")
+    found = prunable(bench.journal.branch, 1_200)
+    assert [entry for entry, _, _ in found] == [old]
+    before = branch_tokens(bench.journal.branch)
+    prune(bench.journal, found)
+    after = branch_tokens(bench.journal.branch)
+    assert before - after == found[0][2]
+    assert prunable(bench.journal.branch, 1_200) == []
+    assert [entry for entry, _, _ in prunable(bench.journal.branch, 0)] == [recent]
+    shortened = texts(context_of(bench.journal.branch))[2]
+    assert shortened.startswith("o" * 400)
+    assert shortened.endswith("characters of old output removed to save context]")
+
+
+@given(STORIES)
+def test_the_size_of_a_context_is_never_negative_and_grows_with_what_is_said(story: list[Any]) -> None:
+    journal = grown(story)
+    before = branch_tokens(journal.branch)
+    assert before >= 0
+    journal.append_message(user("twelve chars"))
+    assert branch_tokens(journal.branch) == before + estimated_tokens(user("twelve chars"))

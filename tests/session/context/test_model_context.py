@@ -1,0 +1,229 @@
+"""From entries to what a model sees: valid after every entry, whatever came before."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from fakes.journals import STORIES, empty, grown, take
+from fakes.model_requests import a_model, answered, returned, said
+from fakes.shelves import NOW, RECORDED, recorded, user
+from pigeon.agent.inference import ModelMessage
+from pigeon.providers.history.normalize import CallIds, handed_over
+from pigeon.session.context.conversation import Current
+from pigeon.session.context.model_context import context_of, model_messages, shown_of
+from pigeon.session.history.entry_line import Kept, kept_from_line
+from pigeon.session.history.journal import Journal
+from pigeon.session.history.reading import load_session
+from pigeon.session.history.repair import answer_dangling_calls
+from pigeon.wire import codec
+from pigeon.wire.content import TextContent, ToolCall, text_of
+from pigeon.wire.entries import CompactionEntry, ContextEdit, CustomMessageEntry
+from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
+
+OTHER = a_model(id="m-2", provider="there")
+
+
+def must_be_valid(messages: list[ModelMessage]) -> None:
+    """As providers want it: every call has its result right behind it, and there is no other result."""
+    waiting: list[str] = []
+    for message in messages:
+        if isinstance(message, ToolResultMessage):
+            assert message.tool_call_id in waiting
+            waiting.remove(message.tool_call_id)
+            continue
+        assert waiting == []
+        if isinstance(message, AssistantMessage):
+            assert message.stop_reason not in ("error", "aborted")
+            waiting = [block.id for block in message.content if isinstance(block, ToolCall)]
+            assert len(set(waiting)) == len(waiting)
+    assert waiting == []
+
+
+def sent(branch: list[Kept], model: Any = None) -> list[ModelMessage]:
+    return handed_over(model_messages(context_of(branch)), model or a_model(), CallIds(lambda name: name))
+
+
+@given(STORIES)
+def test_every_prefix_of_a_journal_is_valid_for_a_model(story: list[Any]) -> None:
+    journal = empty()
+    for step in story:
+        take(journal, step)
+        must_be_valid(sent(journal.branch))
+        must_be_valid(sent(journal.branch, OTHER))
+
+
+@given(STORIES)
+def test_after_reopening_no_call_of_the_last_answer_is_open(story: list[Any]) -> None:
+    journal = grown(story)
+    answer_dangling_calls(journal, NOW)
+    assert answer_dangling_calls(journal, NOW) == 0
+    must_be_valid(sent(journal.branch))
+
+
+@pytest.mark.parametrize("name", recorded())
+def test_every_prefix_of_a_recorded_session_is_valid(name: str) -> None:
+    loaded = load_session(str(RECORDED / name))
+    assert loaded is not None
+    for end in range(len(loaded.lines) + 1):
+        journal = Journal("x", "/", b"", None, lambda: NOW)
+        journal.load(type(loaded)(loaded.header, b"", loaded.lines[:end], False, False))
+        must_be_valid(sent(journal.branch))
+        answer_dangling_calls(journal, NOW)
+        must_be_valid(sent(journal.branch))
+
+
+@settings(max_examples=50)
+@given(STORIES)
+def test_what_is_known_is_extended_to_the_same_as_anew(story: list[Any]) -> None:
+    journal = empty()
+    current = Current(journal)
+    for number, step in enumerate(story):
+        take(journal, step)
+        anew = shown_of(journal.branch)
+        if number % 3:
+            assert [line.id for line in current.shown.lines] == [line.id for line in anew.lines]
+        if number % 2:
+            assert current.context == anew.messages()
+        if number % 5 == 0:
+            assert current.said == model_messages(anew.messages())
+    assert current.context == context_of(journal.branch)
+    assert current.said == model_messages(current.context)
+
+
+def test_what_was_said_is_the_very_same_each_time() -> None:
+    journal = empty()
+    current = Current(journal)
+    take(journal, ("bash", "ls"))
+    take(journal, ("user", "hello"))
+    first = current.said
+    take(journal, ("answer", "hi", [], "stop"))
+    assert all(one is other for one, other in zip(first, current.said, strict=False))
+    assert len(current.said) == len(first) + 1
+
+
+@settings(max_examples=50)
+@given(STORIES)
+def test_a_host_sees_the_same_messages_as_the_model(story: list[Any]) -> None:
+    shown = shown_of(grown(story).branch)
+    assert len(shown.lines) == len(shown.messages())
+    assert [plain(message) for message in shown.raw_messages()] == [plain(message) for message in shown.messages()]
+
+
+def plain(record: Any) -> Any:
+    return json.loads(codec.encode(record))
+
+
+def texts(messages: list[Message]) -> list[str]:
+    return [text_of(getattr(message, "content", getattr(message, "summary", ""))) for message in messages]
+
+
+def journal_with(*texts: str) -> Journal:
+    journal = empty()
+    for text in texts:
+        journal.append_message(user(text))
+    return journal
+
+
+def compact(journal: Journal, first_kept: str, summary: str = "the summary") -> CompactionEntry:
+    return journal.append(CompactionEntry, summary=summary, first_kept_entry_id=first_kept, tokens_before=1)
+
+
+def test_a_compaction_stands_before_what_it_kept() -> None:
+    journal = journal_with("one", "two", "three")
+    compact(journal, journal.lines[1].id)
+    journal.append_message(user("four"))
+    assert texts(context_of(journal.branch)) == ["the summary", "two", "three", "four"]
+
+
+def test_only_the_last_compaction_counts_and_older_ones_in_what_it_kept_say_nothing() -> None:
+    journal = journal_with("one", "two")
+    compact(journal, journal.lines[1].id, "first summary")
+    journal.append_message(user("three"))
+    compact(journal, journal.lines[1].id, "second summary")
+    assert texts(context_of(journal.branch)) == ["second summary", "two", "three"]
+
+
+@pytest.mark.parametrize("first_kept", ["nowhere", "own"])
+def test_a_compaction_that_kept_nothing_is_all_there_is(first_kept: str) -> None:
+    journal = journal_with("one", "two")
+    line = {
+        "type": "compaction", "id": "own", "parentId": journal.leaf_id, "timestamp": "", "summary": "the summary",
+        "firstKeptEntryId": first_kept, "tokensBefore": 1,
+    }  # fmt: skip
+    kept = kept_from_line(codec.encode(line))
+    assert kept is not None
+    assert texts(context_of([*journal.branch, kept])) == ["the summary"]
+
+
+def test_an_edit_hides_or_replaces_and_the_last_one_wins() -> None:
+    journal = journal_with("one", "two", "three")
+    one, two, three = (line.id for line in journal.lines)
+    journal.append(ContextEdit, target_id=one, replacement=None)
+    journal.append(ContextEdit, target_id=two, replacement={"content": "not two"})
+    journal.append(ContextEdit, target_id=three, replacement=None)
+    journal.append(ContextEdit, target_id=three, replacement={"content": [{"type": "text", "text": "not three"}]})
+    assert texts(context_of(journal.branch)) == ["not two", "not three"]
+
+
+def test_an_edit_that_makes_no_sense_changes_nothing() -> None:
+    journal = journal_with("one")
+    for replacement in (5, {"content": 5}, {"content": [{"type": "strange"}]}, {}):
+        journal.append(ContextEdit, target_id=journal.lines[0].id, replacement=replacement)
+        assert texts(context_of(journal.branch)) == ["one"]
+
+
+def test_a_string_becomes_a_block_where_only_blocks_are_allowed() -> None:
+    journal = empty()
+    journal.append_message(answered(TextContent(text="long"), ToolCall(id="c1", name="bash", arguments={})))
+    journal.append_message(returned("c1", "very long"))
+    answer, result = (line.id for line in journal.lines)
+    journal.append(ContextEdit, target_id=answer, replacement={"content": "short"})
+    journal.append(ContextEdit, target_id=result, replacement={"content": "also short"})
+    first, second = context_of(journal.branch)
+    assert isinstance(first, AssistantMessage)
+    assert isinstance(second, ToolResultMessage)
+    assert first.content == [TextContent(text="short")]
+    assert second.content == [TextContent(text="also short")]
+
+
+def test_a_custom_message_has_the_time_of_its_entry() -> None:
+    journal = empty()
+    journal.append(CustomMessageEntry, custom_type="x", content="hello", display=False)
+    (message,) = context_of(journal.branch)
+    assert message.timestamp == NOW
+
+
+ODD = {
+    "half a character": (b'{"role":"user","content":"a\\ud83d","timestamp":1}', "a\ud83d"),
+    "nothing for content": (b'{"role":"assistant","content":null,"api":"a","provider":"p","model":"m","usage":'
+        b'{"input":1,"output":1,"cacheRead":0,"cacheWrite":0,"totalTokens":2,"cost":{"input":0,"output":0,'
+        b'"cacheRead":0,"cacheWrite":0,"total":0}},"stopReason":"stop","timestamp":1}', ""),
+    "a block of another kind": (
+        b'{"role":"user","content":[{"type":"hologram","x":1},{"type":"text","text":"seen"}],"timestamp":1}', "seen"
+    ),
+    "bytes that are no text": (b'{"role":"user","content":"a\xffb","timestamp":1}', "a\ufffdb"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_message_that_is_a_little_odd_is_still_heard(name: str) -> None:
+    raw, text = ODD[name]
+    line = kept_from_line(b'{"type":"message","id":"a","parentId":null,"timestamp":"","message":' + raw + b"}")
+    assert line is not None
+    shown = shown_of([line])
+    assert texts(shown.messages()) == [text]
+    assert json.loads(codec.encode(shown.raw_messages()))[0]["role"] == line.role
+    assert json.loads(codec.encode(line.shown()))["id"] == "a"
+
+
+def test_roles_that_nobody_knows_are_left_out() -> None:
+    line = kept_from_line(
+        b'{"type":"message","id":"a","parentId":null,"timestamp":"","message":{"role":"system","content":""}}'
+    )
+    assert line is not None
+    assert shown_of([line]).lines == []
+    assert said("x").timestamp == 1

@@ -1,0 +1,105 @@
+"""Images on their way into the conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from fakes.model_requests import PNG
+from pigeon.agent.scope import Scope
+from pigeon.session.context.images import STOPPED, AsGiven, has_images, ready_to_send
+from pigeon.wire.content import ImageContent, TextContent, UserBlock
+from pigeon.wire.messages import Attachment, CustomMessage, UserMessage
+
+OTHER = ImageContent(data="b3RoZXI=", mime_type="image/png")
+
+
+class Verdict:
+    def __init__(self, image: ImageContent | None, *notes: str, readable: bool = True) -> None:
+        self.image = image
+        self.notes = notes
+        self.readable = readable
+
+
+class Judge:
+    """Says at once what it is told to say at once, and the rest when it has worked on it."""
+
+    def __init__(self, at_once: Verdict | None, later: Verdict | None = None) -> None:
+        self._at_once = at_once
+        self._later = later
+        self.threads: list[int] = []
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+
+    def at_once(self, image: ImageContent) -> Any:
+        return self._at_once
+
+    def fitted(self, image: ImageContent) -> Any:
+        self.threads.append(threading.get_ident())
+        assert self.goes_on.wait(10)
+        return self._later
+
+
+def said(*blocks: UserBlock) -> UserMessage:
+    return UserMessage(content=list(blocks), timestamp=1)
+
+
+def text(words: str) -> TextContent:
+    return TextContent(text=words)
+
+
+async def test_a_message_without_trouble_is_the_very_same() -> None:
+    message = said(text("look"), PNG)
+    assert has_images(message)
+    assert await ready_to_send(message, AsGiven(), False, None) is message
+    assert await ready_to_send(message, Judge(Verdict(PNG)), False, None) is message
+    assert not has_images(said(text("words")))
+    assert not has_images(UserMessage(content="words", timestamp=1))
+
+
+async def test_a_changed_image_takes_the_place_of_the_first_with_a_note_behind_the_text() -> None:
+    judge = Judge(None, Verdict(OTHER, "[smaller]"))
+    message = UserMessage(
+        content=[text("look"), PNG, text("paper")], timestamp=7, attachments=[Attachment(type="image")]
+    )
+    ready = await ready_to_send(message, judge, True, Scope())
+    assert ready == UserMessage(
+        content=[text("look\n\n[smaller]"), OTHER, text("paper")], timestamp=7, attachments=message.attachments
+    )
+    assert message.content == [text("look"), PNG, text("paper")]
+    assert threading.get_ident() not in judge.threads
+
+
+async def test_what_is_no_image_is_left_out_or_kept_as_the_host_expects() -> None:
+    judge = Judge(Verdict(None, "[no image]", readable=False))
+    message = said(text("look"), PNG)
+    assert await ready_to_send(message, judge, True, None) is message
+    left_out = await ready_to_send(message, judge, False, None)
+    assert left_out.content == [text("look\n\n[no image]")]
+
+
+async def test_what_is_an_image_and_cannot_be_sent_is_never_kept() -> None:
+    ready = await ready_to_send(said(text(""), PNG), Judge(None, Verdict(None, "[too large]")), True, None)
+    assert ready.content == [text("[too large]")]
+
+
+async def test_notes_have_a_place_where_there_is_no_text() -> None:
+    message = CustomMessage(custom_type="x", content=[PNG, PNG], display=True, timestamp=1)
+    ready = await ready_to_send(message, Judge(Verdict(OTHER, "[a]")), True, None)
+    assert ready.content == [text("[a]\n[a]"), OTHER, OTHER]
+
+
+@pytest.mark.parametrize("early", [True, False])
+async def test_who_stops_does_not_wait_for_an_image(early: bool) -> None:
+    judge, scope = Judge(None, Verdict(OTHER)), Scope()
+    judge.goes_on.clear()
+    if early:
+        scope.cancel()
+    else:
+        asyncio.get_running_loop().call_soon(scope.cancel)
+    ready = await ready_to_send(said(text("look"), PNG), judge, True, scope)
+    judge.goes_on.set()
+    assert ready.content == [text(f"look\n\n{STOPPED}")]

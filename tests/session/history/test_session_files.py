@@ -1,0 +1,298 @@
+"""Session files in unit size: what is opened, what is copied, what is listed, and what must never be parsed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.journals import STORIES, grown
+from fakes.shelves import NOW, OLD, RECORDED, TestShelf, raws, recorded, user
+from pigeon.session.context.model_context import context_of, shown_of
+from pigeon.session.history import entry_line, listing
+from pigeon.session.history.entry_line import Kept, kept_from_line
+from pigeon.session.history.journal import Journal
+from pigeon.session.history.naming import name_of
+from pigeon.session.history.places import default_folder, file_name
+from pigeon.session.history.reading import InvalidSession, Loaded, load_session
+from pigeon.session.history.repair import dangling_calls
+from pigeon.session.history.tree import tree_of
+from pigeon.session.model_choice import last_choice
+from pigeon.session.steering.todos import plan_on
+from pigeon.session.switching import copied_path, fork_messages
+from pigeon.wire import codec
+from pigeon.wire.entries import CompactionEntry, LabelEntry
+from pigeon.wire.errors import Refusal
+
+HEADER = b'{"type":"session","version":3,"id":"x","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/"}\n'
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+NEARLY = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["message", "compaction", "context_edit", "label", "session", "odd"]) | JSON,
+        "id": st.sampled_from(["a", "b", "c"]) | JSON,
+        "parentId": st.sampled_from(["a", "b", "c", None]) | JSON,
+        "timestamp": JSON,
+        "message": JSON
+        | st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "toolResult", "x"]), "content": JSON}),
+        "targetId": JSON,
+        "firstKeptEntryId": st.sampled_from(["a", "b"]) | JSON,
+        "summary": JSON,
+        "replacement": JSON,
+        "label": JSON,
+    },
+)
+
+
+@given(st.lists(st.binary(max_size=30) | NEARLY.map(codec.encode), max_size=12))
+def test_no_line_of_a_file_can_hurt(lines: list[bytes]) -> None:
+    journal = Journal("x", "/", HEADER, None, lambda: NOW)
+    pieces = [piece for line in lines for piece in line.split(b"\n") if piece.strip()]
+    found = [line for line in map(kept_from_line, pieces) if line is not None]
+    journal.load(_loaded(found))
+    shown = shown_of(journal.branch)
+    codec.encode(shown.raw_messages())
+    codec.encode([line.shown() for line in journal.lines])
+    codec.encode(tree_of(journal.lines))
+    codec.encode(fork_messages(journal.lines))
+    for line in copied_path(journal.branch, journal.lines):
+        assert line.id is not None
+    assert context_of(journal.branch) == shown.messages()
+    assert dangling_calls(journal.branch) is not None
+    assert name_of(journal.lines) is None
+    journal.append_message(user("still here"))
+
+
+def _loaded(lines: list[Kept]) -> Loaded:
+    return Loaded({}, b"", lines, needs_newline=False, rewritten=False)
+
+
+@given(st.binary(max_size=200))
+def test_any_file_is_a_session_a_beginning_or_refused(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
+    path = tmp_path_factory.mktemp("any") / "file.jsonl"
+    path.write_bytes(raw)
+    try:
+        load_session(str(path))
+    except InvalidSession:
+        return
+
+
+@pytest.mark.parametrize("name", recorded())
+def test_a_recorded_session_is_copied_without_loss(name: str, tmp_path: Path) -> None:
+    loaded = load_session(str(RECORDED / name))
+    assert loaded is not None
+    journal = TestShelf(tmp_path).copy(loaded.lines, "/", "/the/parent.jsonl")
+    assert journal.file is not None
+    again = load_session(journal.file)
+    assert again is not None
+    assert [line.raw for line in again.lines] == [line.raw for line in loaded.lines]
+    assert again.header["parentSession"] == "/the/parent.jsonl"
+    journal.close()
+
+
+@given(STORIES)
+def test_a_copied_path_says_the_same_and_has_no_gap(story: list[Any]) -> None:
+    journal = grown(story)
+    copied = copied_path(journal.branch, journal.lines)
+    assert [line.parent_id for line in copied] == [None, *(line.id for line in copied)][: len(copied)]
+    assert context_of(copied) == context_of(journal.branch)
+    labels = [line.type == "label" for line in copied]
+    assert labels == sorted(labels)
+
+
+def test_a_compaction_that_kept_from_a_label_on_keeps_the_same_in_a_copy() -> None:
+    journal = grown([("user", "one"), ("user", "two")])
+    label = journal.append(LabelEntry, target_id=journal.lines[0].id, label="here")
+    journal.append_message(user("three"))
+    journal.append(CompactionEntry, summary="s", first_kept_entry_id=label.id, tokens_before=1)
+    copied = copied_path(journal.branch, journal.lines)
+    assert len(context_of(copied)) == len(context_of(journal.branch)) == 2
+    assert [line.type for line in copied] == ["message", "message", "message", "compaction", "label"]
+
+
+def test_labels_that_were_removed_are_not_copied() -> None:
+    journal = grown([("user", "one")])
+    target = journal.lines[0].id
+    journal.append(LabelEntry, target_id=target, label="here")
+    journal.append(LabelEntry, target_id=target)
+    assert [line.type for line in copied_path(journal.branch, journal.lines)] == ["message"]
+    (root,) = tree_of(journal.lines)
+    assert not root.label
+
+
+def test_version_1_becomes_a_chain_and_its_index_an_id(tmp_path: Path) -> None:
+    before = [json.loads(line) for line in (OLD / "version-1.jsonl").read_bytes().splitlines()]
+    loaded = load_session(str(OLD / "version-1.jsonl"))
+    assert loaded is not None
+    assert loaded.rewritten
+    assert loaded.header == {**before[0], "version": 3}
+    entries = [line.plain() for line in loaded.lines]
+    assert [entry["parentId"] for entry in entries] == [None, *(entry["id"] for entry in entries[:-1])]
+    assert all(len(entry["id"]) == 8 for entry in entries)
+    (compaction,) = [entry for entry in entries if entry["type"] == "compaction"]
+    assert compaction["firstKeptEntryId"] == entries[2]["id"]
+    assert "firstKeptEntryIndex" not in compaction
+    assert entries[5]["payload"] == before[6]["payload"]
+    assert len(context_of(loaded.lines)) == 5
+
+
+def test_version_2_changes_one_word_and_no_other_byte(tmp_path: Path) -> None:
+    before = (OLD / "version-2.jsonl").read_bytes().splitlines()
+    path = tmp_path / "old.jsonl"
+    shutil.copy(OLD / "version-2.jsonl", path)
+    TestShelf(tmp_path).open(str(path), "/").close()
+    after = path.read_bytes().splitlines()
+    assert json.loads(after[0]) == {**json.loads(before[0]), "version": 3}
+    same = [number for number in range(1, len(before)) if before[number] == after[number]]
+    assert same == [1, 2, 4, 5]
+    assert after[3] == before[3].replace(b"hookMessage", b"custom")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_newer_version_is_loaded_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "new.jsonl"
+    path.write_bytes(HEADER.replace(b'"version":3', b'"version":4'))
+    journal = TestShelf(tmp_path).open(str(path), "/")
+    journal.append_message(user("hello"))
+    journal.close()
+    assert path.read_bytes().startswith(HEADER.replace(b'"version":3', b'"version":4'))
+
+
+@pytest.mark.parametrize(
+    "raw", [b"x\n", b"[]\n", b'{"type":"message"}\n', b'{"type":"session"}\n', b"\x00\xff\n", b"null"]
+)
+def test_what_is_no_session_is_refused_and_left_alone(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(raw)
+    path.chmod(0o640)
+    with pytest.raises(InvalidSession, match=f"Session file is not a valid pi session: {path}"):
+        TestShelf(tmp_path).open(str(path), "/")
+    assert path.read_bytes() == raw
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_second_header_in_a_file_is_no_entry(tmp_path: Path) -> None:
+    path = tmp_path / "twice.jsonl"
+    raw = (RECORDED / "pigeon.jsonl").read_bytes()
+    path.write_bytes(raw + HEADER)
+    journal = TestShelf(tmp_path).open(str(path), "/")
+    assert len(raws(journal)) == raw.count(b"\n") - 1
+    journal.close()
+
+
+def test_a_folder_that_is_gone_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+    path = tmp_path / "gone.jsonl"
+    path.write_bytes((OLD / "version-1.jsonl").read_bytes().replace(b'"cwd":"/"', b'"cwd":"/not here"'))
+    before = path.read_bytes()
+    with pytest.raises(Refusal) as refused:
+        TestShelf(tmp_path).open(str(path), "/somewhere")
+    assert str(refused.value) == (
+        "Stored session working directory does not exist: /not here\n"
+        f"Session file: {path}\nCurrent working directory: /somewhere"
+    )
+    assert path.read_bytes() == before
+
+
+def test_places_and_names_are_those_of_pi() -> None:
+    assert default_folder("/a", "/home/u/p") == "/a/sessions/--home-u-p--"
+    assert default_folder("/a", "/") == "/a/sessions/----"
+    assert default_folder("/a", "C:\\x") == "/a/sessions/--C--x--"
+    assert file_name("id", 1_794_765_301_530) == "2026-11-15T17-55-01-530Z_id.jsonl"
+
+
+def test_the_newest_session_of_a_folder_is_found_and_others_are_passed_over(tmp_path: Path) -> None:
+    assert listing.newest(str(tmp_path / "none")) is None
+    for number, (name, cwd) in enumerate((("a", "/"), ("b", "/other"), ("c", "/"))):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_bytes(HEADER.replace(b'"cwd":"/"', f'"cwd":"{cwd}"'.encode()).replace(b'"x"', f'"{name}0"'.encode()))
+        os.utime(path, ns=(0, number))
+    (tmp_path / "c.jsonl").write_bytes(b"broken")
+    os.utime(tmp_path / "c.jsonl", ns=(0, 9))
+    (tmp_path / "d.jsonl").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "e.jsonl").mkdir()
+    assert listing.newest(str(tmp_path)) == str(tmp_path / "b.jsonl")
+    assert listing.newest(str(tmp_path), "/") == str(tmp_path / "a.jsonl")
+    assert listing.resolve("a0", str(tmp_path), str(tmp_path)) == (str(tmp_path / "a.jsonl"), True)
+    assert listing.resolve("b", str(tmp_path), str(tmp_path)) == (str(tmp_path / "b.jsonl"), True)
+    assert listing.resolve("z", str(tmp_path), str(tmp_path)) is None
+
+
+def test_a_row_is_read_from_the_ends_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "long.jsonl"
+    named = b'{"type":"session_info","id":"n","parentId":null,"timestamp":"","name":"at the end"}\n'
+    filler = codec.encode({"type": "custom", "id": "f", "parentId": None, "timestamp": "", "customType": "x"}) + b"\n"
+    said = (RECORDED / "pigeon.jsonl").read_bytes().split(b"\n", 1)[1]
+    path.write_bytes(HEADER + said + filler * 20_000 + named)
+    read = 0
+    real = entry_line.kept_from_line
+
+    def counted(raw: bytes) -> Any:
+        nonlocal read
+        read += len(raw)
+        return real(raw)
+
+    monkeypatch.setattr(listing, "kept_from_line", counted)
+    (row,), cursor = listing.listed([str(tmp_path)], None, 10)
+    assert (row.name, row.first_message, cursor) == ("at the end", "What is in notes.txt? Grüße 🕊", None)
+    assert read < 3 * listing.PEEK
+
+
+def test_opening_a_long_session_parses_almost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _long(tmp_path, 5_000)
+    parsed = 0
+    decoder = entry_line._entries()
+
+    class Counted:
+        def decode(self, raw: bytes) -> Any:
+            nonlocal parsed
+            parsed += 1
+            return decoder.decode(raw)
+
+    monkeypatch.setattr(entry_line, "_entries", Counted)
+    journal = TestShelf(tmp_path).open(str(path), "/")
+    last_choice(journal.branch)
+    plan_on(journal.branch)
+    name_of(journal.lines)
+    shown = shown_of(journal.branch)
+    codec.encode(shown.raw_messages())
+    assert len(shown.lines) == 5_000
+    assert parsed <= 4
+    journal.close()
+
+
+def test_appending_to_a_long_session_costs_what_it_costs_in_a_short_one(tmp_path: Path) -> None:
+    times = []
+    for count in (100, 20_000):
+        journal = TestShelf(tmp_path).open(str(_long(tmp_path, count)), "/")
+        best = 1.0
+        for _ in range(60):
+            began = time.perf_counter()
+            journal.append_message(user("x"))
+            best = min(best, time.perf_counter() - began)
+        times.append(best)
+        journal.close()
+    assert times[1] < 5 * times[0]
+
+
+def _long(folder: Path, count: int) -> Path:
+    path = folder / f"{count}.jsonl"
+    template = (RECORDED / "pigeon.jsonl").read_bytes().split(b"\n")
+    asked, answered = template[3], template[7]
+    with path.open("wb") as file:
+        file.write(HEADER)
+        for number in range(count):
+            entry = json.loads(answered if number % 2 else asked)
+            entry["id"], entry["parentId"] = f"{number:08x}", f"{number - 1:08x}" if number else None
+            file.write(codec.encode(entry) + b"\n")
+    return path

@@ -1,0 +1,300 @@
+"""The plan: what a host may send, when finished tasks go, what comes back from a branch, and reminders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.virtual_time import virtually
+from pigeon.session.history.entry_line import Kept, kept_from_entry
+from pigeon.session.steering.reminders import Reminders
+from pigeon.session.steering.todos import Todos, filled_in
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.content import AssistantBlock, TextContent, ToolCall
+from pigeon.wire.entries import MessageEntry
+from pigeon.wire.errors import BadRecord
+from pigeon.wire.events import MessageEnd, Outbound, TodoAutoClear, TodoReminder
+from pigeon.wire.messages import AssistantMessage, CustomMessage, StopReason, ToolResultMessage, UserMessage
+from pigeon.wire.todos import TodoPhaseGiven
+from pigeon.wire.usage import zero_usage
+
+
+class Timers:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waiting: dict[object, tuple[float, Callable[[], None]]] = {}
+
+    def later(self, seconds: float, work: Callable[[], None]) -> Callable[[], None]:
+        key = object()
+        self.waiting[key] = (self.now + seconds, work)
+        return lambda: self.waiting.pop(key, None) and None
+
+    def pass_to(self, moment: float) -> None:
+        self.now = moment
+        for key, (due, work) in list(self.waiting.items()):
+            if due <= moment and self.waiting.pop(key, None):
+                work()
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.timers = Timers()
+        self.posted: list[Outbound] = []
+        self.todos = Todos(self.posted.append, self.timers.later)
+        self.reminders = Reminders(self.todos, self._publish, lambda: 7)
+
+    async def _publish(self, event: Outbound) -> None:
+        self.posted.append(event)
+
+    def cleared(self) -> int:
+        return sum(isinstance(event, TodoAutoClear) for event in self.posted)
+
+    def plan(self) -> Any:
+        return codec.to_plain(self.todos.phases)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def phases(value: Any) -> list[TodoPhaseGiven]:
+    return codec.convert(value, list[TodoPhaseGiven])
+
+
+def one(**task: Any) -> list[TodoPhaseGiven]:
+    return phases([{"name": "Work", "tasks": [{"content": "do it", **task}]}])
+
+
+def answer(*content: AssistantBlock, stop: StopReason = "stop") -> AssistantMessage:
+    return AssistantMessage(
+        content=list(content), api="a", provider="p", model="m", usage=zero_usage(), stop_reason=stop, timestamp=1
+    )
+
+
+def result(details: Any, name: str = "todo", is_error: bool = False) -> Kept:
+    message = ToolResultMessage(
+        tool_call_id="c", tool_name=name, content=[], details=details, is_error=is_error, timestamp=1
+    )
+    return kept_from_entry(MessageEntry(id="1", parent_id=None, timestamp="t", message=message))
+
+
+def test_what_is_missing_is_filled_in_and_what_is_unknown_is_dropped(desk: Desk) -> None:
+    given = [
+        {"name": "A", "color": "red", "tasks": [{"content": "a"}, {"content": "b", "status": "completed", "x": 1}]},
+        {"id": "own", "name": "B", "tasks": [{"id": "t", "content": "c", "notes": "n", "details": "d"}]},
+        {"name": "C", "tasks": [{"content": "d", "status": None, "id": None, "notes": None}]},
+    ]
+    desk.todos.set(phases(given))
+    assert desk.plan() == [
+        {
+            "id": "phase-1",
+            "name": "A",
+            "tasks": [
+                {"id": "task-1", "content": "a", "status": "pending"},
+                {"id": "task-2", "content": "b", "status": "completed"},
+            ],
+        },
+        {
+            "id": "own",
+            "name": "B",
+            "tasks": [{"id": "t", "content": "c", "status": "pending", "notes": "n", "details": "d"}],
+        },
+        {"id": "phase-2", "name": "C", "tasks": [{"id": "task-3", "content": "d", "status": "pending"}]},
+    ]
+
+
+def test_an_invented_id_never_takes_one_that_was_given() -> None:
+    filled = filled_in(phases([{"name": "A", "tasks": [{"content": "a"}, {"id": "task-1", "content": "b"}]}]))
+    assert [task.id for task in filled[0].tasks] == ["task-2", "task-1"]
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ("no list", "array"),
+        ([{"name": "A"}], "tasks"),
+        ([{"name": "A", "tasks": {}}], "tasks"),
+        ([{"tasks": []}], "name"),
+        ([{"name": 5, "tasks": []}], "name"),
+        ([{"name": "A", "tasks": [{"content": 5}]}], "content"),
+        ([{"name": "A", "tasks": [{"status": "pending"}]}], "content"),
+        ([{"name": "A", "tasks": [{"content": "x", "status": "blocked"}]}], "status"),
+        ([{"name": "A", "tasks": ["x"]}], "tasks"),
+        ([{"content": "flat"}], "name"),
+    ],
+)
+def test_a_plan_of_the_wrong_shape_is_refused_by_its_field(value: Any, field: str) -> None:
+    with pytest.raises(BadRecord, match=field):
+        phases(value)
+
+
+def test_a_second_plan_replaces_the_first_and_an_empty_one_clears(desk: Desk) -> None:
+    desk.todos.set(one())
+    assert len(desk.todos.set(phases([{"name": "B", "tasks": []}, {"name": "C", "tasks": []}]))) == 2
+    assert desk.todos.set([]) == []
+    assert desk.todos.phases == []
+
+
+def test_the_todo_tool_is_wanted_once_there_is_a_plan(desk: Desk) -> None:
+    asked: list[bool] = []
+    desk.todos.wanted = lambda: asked.append(True)
+    desk.todos.set([])
+    assert asked == []
+    desk.todos.set(one())
+    assert asked == [True]
+
+
+def test_finished_tasks_go_after_a_minute_one_by_one(desk: Desk) -> None:
+    tasks = [
+        {"content": "a", "status": "completed"},
+        {"content": "b", "status": "abandoned"},
+        {"content": "c", "status": "in_progress"},
+    ]
+    desk.todos.set(phases([{"name": "A", "tasks": tasks}, {"name": "B", "tasks": tasks[:1]}]))
+    desk.timers.pass_to(59.9)
+    assert desk.cleared() == 0
+    desk.timers.pass_to(60)
+    assert desk.cleared() == 3
+    assert [(phase.name, [task.content for task in phase.tasks]) for phase in desk.todos.phases] == [("A", ["c"])]
+
+
+def test_a_negative_delay_keeps_finished_tasks(desk: Desk) -> None:
+    desk.todos.clear_delay = -1
+    desk.todos.set(one(status="completed"))
+    assert desk.timers.waiting == {}
+
+
+def test_a_task_that_was_finished_before_does_not_get_more_time(desk: Desk) -> None:
+    desk.todos.set(phases([{"name": "A", "tasks": [{"content": "a", "status": "completed"}, {"content": "b"}]}]))
+    desk.timers.pass_to(30)
+    tasks = [{"content": "a", "status": "completed"}, {"content": "b", "status": "completed"}]
+    desk.todos.write(filled_in(phases([{"name": "A", "tasks": tasks}])))
+    desk.timers.pass_to(60)
+    assert [task.content for task in desk.todos.phases[0].tasks] == ["b"]
+    desk.timers.pass_to(90)
+    assert desk.todos.phases == []
+
+
+def test_a_task_that_was_taken_up_again_stays(desk: Desk) -> None:
+    desk.todos.set(one(status="completed"))
+    desk.todos.write(filled_in(one(status="in_progress")))
+    desk.timers.pass_to(100)
+    assert desk.cleared() == 0
+    assert len(desk.todos.open_tasks()) == 1
+
+
+def test_the_same_number_in_two_phases_means_two_tasks(desk: Desk) -> None:
+    first = {"name": "A", "tasks": [{"id": "1", "content": "a", "status": "completed"}]}
+    desk.todos.set(phases([first, {"name": "B", "tasks": [{"id": "1", "content": "b"}]}]))
+    desk.timers.pass_to(60)
+    assert [task.content for task in desk.todos.open_tasks()] == ["b"]
+
+
+def test_time_is_the_loops_when_nothing_else_is_said() -> None:
+    async def wait() -> list[Outbound]:
+        posted: list[Outbound] = []
+        todos = Todos(posted.append)
+        todos.set(one(status="completed"))
+        await asyncio.sleep(59)
+        assert posted == []
+        await asyncio.sleep(2)
+        return posted
+
+    assert virtually(wait()) == [TodoAutoClear()]
+
+
+def test_a_conversation_brings_back_what_its_last_good_result_leaves_to_do(desk: Desk) -> None:
+    plan = {
+        "phases": [
+            {"id": "p", "name": "A", "tasks": [{"id": "x", "content": "a", "status": "completed"}, {"content": "b"}]},
+            {"name": "B", "tasks": [{"content": "c", "status": "abandoned"}]},
+        ]
+    }
+    older = {"phases": [{"name": "old", "tasks": [{"content": "old"}]}]}
+    branch = [result(older), result(plan, "todo_write"), result(older, is_error=True), result(older, "other")]
+    desk.todos.set(one(status="completed"))
+    desk.todos.enter(branch)
+    assert [(phase.id, [task.content for task in phase.tasks]) for phase in desk.todos.phases] == [("p", ["b"])]
+    desk.timers.pass_to(1000)
+    assert desk.cleared() == 0
+
+
+@pytest.mark.parametrize("details", [ABSENT, None, {}, {"phases": 5}, {"phases": [{"name": 1}]}, [1]])
+def test_a_result_that_holds_no_plan_is_passed_over(desk: Desk, details: Any) -> None:
+    desk.todos.set(one())
+    desk.todos.enter([result({"phases": [{"name": "A", "tasks": [{"content": "a"}]}]}), result(details)])
+    assert [task.content for task in desk.todos.open_tasks()] == ["a"]
+
+
+def test_a_new_conversation_has_no_plan(desk: Desk) -> None:
+    desk.todos.set(one())
+    desk.todos.enter([])
+    assert desk.todos.phases == []
+
+
+_words = st.text(max_size=5)
+_tasks = st.fixed_dictionaries(
+    {"content": _words}, optional={"id": _words, "status": st.sampled_from(["pending", "completed"])}
+)
+_plans = st.lists(st.fixed_dictionaries({"name": _words, "tasks": st.lists(_tasks)}, optional={"id": _words}))
+
+
+@given(_plans)
+def test_every_plan_that_fits_gets_an_id_and_a_status_everywhere(plan: list[Any]) -> None:
+    filled = filled_in(phases(plan))
+    assert [phase.name for phase in filled] == [phase["name"] for phase in plan]
+    for phase in filled:
+        assert phase.id
+        assert all(task.id and not isinstance(task.status, Absent) for task in phase.tasks)
+    assert codec.convert(codec.to_plain(filled), list[TodoPhaseGiven]) is not None
+
+
+async def test_a_stop_with_open_tasks_brings_a_reminder_three_times(desk: Desk) -> None:
+    desk.todos.set(phases([{"name": "A", "tasks": [{"content": "a"}, {"content": "b", "status": "completed"}]}]))
+    for attempt in (1, 2, 3):
+        said = await desk.reminders.adds(answer(TextContent(text="done")))
+        assert isinstance(said[0], CustomMessage)
+        assert "a (pending)" in str(said[0].content)
+        event = desk.posted[-1]
+        assert isinstance(event, TodoReminder)
+        assert (event.attempt, event.max_attempts) == (attempt, 3)
+        assert [(task.id, task.content, task.status) for task in event.todos] == [("task-1", "a", "pending")]
+    assert await desk.reminders.adds(answer()) == []
+
+
+async def test_what_the_user_says_starts_the_count_again(desk: Desk) -> None:
+    desk.todos.set(one())
+    for _ in range(3):
+        said = await desk.reminders.adds(answer())
+        desk.reminders.notes(MessageEnd(message=said[0]))
+    assert await desk.reminders.adds(answer()) == []
+    desk.reminders.notes(MessageEnd(message=UserMessage(content="go on", timestamp=1)))
+    assert await desk.reminders.adds(answer())
+
+
+async def test_nothing_is_said_where_there_is_no_final_stop(desk: Desk) -> None:
+    desk.todos.set(one())
+    call = ToolCall(id="c", name="x", arguments={})
+    for last in (answer(stop="error"), answer(stop="aborted"), answer(call, stop="toolUse")):
+        assert await desk.reminders.adds(last) == []
+    assert desk.posted == []
+
+
+async def test_reminders_can_be_switched_off_and_need_something_open(desk: Desk) -> None:
+    assert await desk.reminders.adds(answer()) == []
+    desk.todos.set(one(status="completed"))
+    assert await desk.reminders.adds(answer()) == []
+    desk.todos.set(one())
+    desk.reminders.enabled = False
+    assert await desk.reminders.adds(answer()) == []
+    desk.reminders.enabled, desk.reminders.most = True, 0
+    assert await desk.reminders.adds(answer()) == []

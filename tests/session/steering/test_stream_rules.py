@@ -1,0 +1,338 @@
+"""Stream rules: when they match, what is cut, what is said, and how often."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pigeon.agent.inference import ModelRequest
+from pigeon.agent.scope import Scope
+from pigeon.agent.turn import Answer
+from pigeon.providers.scripted.model import ScriptedModel, scripted_model
+from pigeon.session.history.entry_line import kept_from_entry
+from pigeon.session.steering.rule_matching import WINDOW, CompiledRule, Window
+from pigeon.session.steering.stream_rules import MOST_CUTS, RuleWatch, StreamRules
+from pigeon.wire import codec
+from pigeon.wire.content import ToolCall
+from pigeon.wire.entries import CustomMessageEntry
+from pigeon.wire.events import (
+    MessageEnd,
+    MessageUpdate,
+    Outbound,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolcallDelta,
+    ToolcallEnd,
+    ToolcallStart,
+    TtsrTriggered,
+)
+from pigeon.wire.messages import CustomMessage, Message, UserMessage
+from pigeon.wire.rules import Rule
+
+SAID = UserMessage(content="x", timestamp=1)
+
+
+def rule(condition: str = "bad", name: str = "r", **more: Any) -> Rule:
+    return Rule(name=name, path=f"/rules/{name}.md", content=f"About {name}.", condition=[condition], **more)
+
+
+class Desk:
+    def __init__(self, *rules: Rule) -> None:
+        self.published: list[Outbound] = []
+        self.reports: list[str] = []
+        self.rules = StreamRules(lambda: list(rules), self.publish, lambda: 7, self.reports.append)
+
+    async def publish(self, event: Outbound) -> None:
+        self.published.append(event)
+        self.rules.notes(event)
+
+    def watch(self) -> RuleWatch:
+        watch = self.rules.watch()
+        assert watch is not None
+        return watch
+
+    async def given(self) -> list[str]:
+        """The names that the next message brings."""
+        said = await self.rules.adds()
+        if not said:
+            return []
+        (message,) = said
+        assert isinstance(message, CustomMessage)
+        self.rules.notes(MessageEnd(message=message))
+        names: list[str] = message.details["rules"]
+        return names
+
+
+def text(*deltas: str, end: bool = True) -> list[StreamEvent]:
+    events: list[StreamEvent] = [TextStart(content_index=0)]
+    events += [TextDelta(content_index=0, delta=delta) for delta in deltas]
+    return [*events, TextEnd(content_index=0, content="")] if end else events
+
+
+def thinking(*deltas: str) -> list[StreamEvent]:
+    events: list[StreamEvent] = [ThinkingStart(content_index=0)]
+    events += [ThinkingDelta(content_index=0, delta=delta) for delta in deltas]
+    return [*events, ThinkingEnd(content_index=0, content="")]
+
+
+def call(arguments: dict[str, Any], tool: str = "write", size: int = 5) -> list[StreamEvent]:
+    raw = json.dumps(arguments)
+    events: list[StreamEvent] = [ToolcallStart(content_index=0, id="c", tool_name=tool)]
+    events += [ToolcallDelta(content_index=0, delta=raw[at : at + size]) for at in range(0, len(raw), size)]
+    return [*events, ToolcallEnd(content_index=0, tool_call=ToolCall(id="c", name=tool, arguments=arguments))]
+
+
+def cut_at(desk: Desk, events: list[StreamEvent]) -> int | None:
+    """The place of the event at which the answer is cut."""
+    watch = desk.rules.watch()
+    if watch is None:
+        return None
+    return next((at for at, event in enumerate(events) if watch.sees(event) is not None), None)
+
+
+def cuts(one: Rule, events: list[StreamEvent]) -> bool:
+    return cut_at(Desk(one), events) is not None
+
+
+def test_a_match_is_found_across_deltas_as_soon_as_it_is_certain() -> None:
+    assert cut_at(Desk(rule()), text("this is b", "a", "d", " indeed", "more")) == 4
+
+
+def test_a_word_that_goes_on_is_not_mistaken_for_its_beginning() -> None:
+    assert not cuts(rule(r"\bbad\b"), text("bad", "ger ", "bad", "ly"))
+    assert cuts(rule(r"\bbad\b"), text("bad", "ger bad", " luck"))
+
+
+def test_the_end_of_a_block_makes_a_match_certain() -> None:
+    assert cut_at(Desk(rule()), text("bad")) == 2
+
+
+def test_a_match_that_eats_everything_does_not_wait_for_ever() -> None:
+    assert cut_at(Desk(rule(r"bad[\s\S]*")), text("bad", *["x" * 100] * 30, end=False)) is not None
+
+
+def test_lines_have_beginnings_and_ends() -> None:
+    assert cuts(rule("^bad$"), text("ok\nba", "d\nok"))
+    assert not cuts(rule("^bad"), text("not bad"))
+    assert not cuts(rule("^bad"), text("x" * (5 * WINDOW), "bad"))
+
+
+def test_a_block_that_is_very_long_is_looked_at_everywhere() -> None:
+    assert cuts(rule("needle"), text("x" * 5 * WINDOW + "needle" + "y" * 5 * WINDOW))
+
+
+def test_blocks_do_not_run_into_each_other() -> None:
+    desk = Desk(rule("badword"))
+    watch = desk.watch()
+    first = text("bad")
+    second = [
+        TextStart(content_index=1),
+        TextDelta(content_index=1, delta="word"),
+        TextEnd(content_index=1, content=""),
+    ]
+    assert [watch.sees(event) for event in [*first, *second]] == [None] * 6
+
+
+@pytest.mark.parametrize(
+    ("scope", "in_text", "in_thinking", "in_write", "in_bash"),
+    [
+        (None, True, False, True, True),
+        (["text"], True, False, False, False),
+        (["thinking"], False, True, False, False),
+        (["tool"], False, False, True, True),
+        (["toolcall"], False, False, True, True),
+        (["tool:bash", "thinking"], False, True, False, True),
+    ],
+)
+def test_scope_says_what_is_looked_at(
+    scope: list[str] | None, in_text: bool, in_thinking: bool, in_write: bool, in_bash: bool
+) -> None:
+    one = rule(**({} if scope is None else {"scope": scope}))
+    found = [cuts(one, text("bad.")), cuts(one, thinking("bad.")), cuts(one, call({"content": "bad."}))]
+    assert [*found, cuts(one, call({"command": "bad."}, "bash"))] == [in_text, in_thinking, in_write, in_bash]
+
+
+@pytest.mark.parametrize(
+    ("path", "glob", "fits"),
+    [
+        ("src/a.py", "*.py", True),
+        ("src/a.ts", "*.py", False),
+        ("src/a.py", "src/*.py", True),
+        ("src/a.py", "**/src/*.py", True),
+        ("lib/a.py", "src/*.py", False),
+        ('caf\u00e9 \\ "x".py', "*.py", True),
+    ],
+)
+def test_a_rule_may_be_about_some_files_only(path: str, glob: str, fits: bool) -> None:
+    events = call({"path": path, "content": "so bad."})
+    assert cuts(rule(scope=[f"tool:write({glob})"]), events) is fits
+    assert cuts(rule(scope=["tool"], globs=[glob]), events) is fits
+
+
+def test_arguments_are_looked_at_with_their_escapes_resolved() -> None:
+    events = call({"content": 'a\n  print("h\u00e9")\t\\d'})
+    for pattern in (r'^  print\("', "h\u00e9", r"\t\\d", '"content": "a$'):
+        assert cuts(rule(pattern), events), pattern
+
+
+@given(st.text(), st.integers(1, 9))
+def test_arguments_in_pieces_of_any_size_are_read_as_they_were_meant(content: str, size: int) -> None:
+    window = Window("toolCall")
+    raw = json.dumps(content)
+    for at in range(0, len(raw), size):
+        list(window.pieces(raw[at : at + size]))
+    shown = window._text.encode("utf-16", "surrogatepass").decode("utf-16")
+    assert shown.endswith((content + '"')[-WINDOW:])
+
+
+async def test_what_matched_is_announced_and_given_to_the_model() -> None:
+    desk = Desk(rule(), rule("bad|worse", "s"), rule("other", "t"))
+    watch = desk.watch()
+    seen = [event for event in map(watch.sees, text("so bad.")) if event is not None]
+    assert [codec.to_plain(one)["name"] for one in seen[0].rules] == ["r", "s"]
+    (said,) = await desk.rules.adds()
+    assert isinstance(said, CustomMessage)
+    assert (said.custom_type, said.display, said.details) == ("ttsr-injection", False, {"rules": ["r", "s"]})
+    assert "About r." in str(said.content)
+    assert "About s." in str(said.content)
+    assert "stopped" in str(said.content)
+    assert await desk.rules.adds() == []
+
+
+async def test_a_rule_is_given_once() -> None:
+    desk = Desk(rule())
+    assert cut_at(desk, text("bad.")) is not None
+    assert await desk.given() == ["r"]
+    assert desk.rules.watch() is None
+
+
+async def test_a_rule_whose_answer_was_aborted_may_still_come() -> None:
+    desk = Desk(rule())
+    assert cut_at(desk, text("bad.")) is not None
+    assert cut_at(desk, text("bad.")) is not None
+    assert await desk.given() == ["r"]
+
+
+async def test_a_rule_that_repeats_waits_for_its_gap() -> None:
+    desk = Desk(rule(repeat=3))
+    assert cut_at(desk, text("bad.")) is not None
+    assert await desk.given() == ["r"]
+    for _ in range(2):
+        assert cut_at(desk, text("bad.")) is None
+        desk.rules.notes(MessageEnd(message=SAID))
+    assert cut_at(desk, text("bad.")) is not None
+
+
+async def test_rules_that_come_again_and_again_cannot_go_on_for_ever() -> None:
+    desk = Desk(rule(repeat=1))
+    for _ in range(MOST_CUTS):
+        assert cut_at(desk, text("bad.")) is not None
+        await desk.given()
+    assert desk.rules.watch() is None
+    desk.rules.notes(MessageEnd(message=SAID))
+    assert cut_at(desk, text("bad.")) is not None
+
+
+async def test_a_conversation_remembers_what_it_was_given() -> None:
+    desk = Desk(rule(), rule("worse", "s"))
+    cut_at(desk, text("bad."))
+    (said,) = await desk.rules.adds()
+    assert isinstance(said, CustomMessage)
+    fields = {"custom_type": said.custom_type, "content": said.content, "display": False, "details": said.details}
+    entry = CustomMessageEntry(id="1", parent_id=None, timestamp="t", **fields)
+    later = Desk(rule(), rule("worse", "s"))
+    later.rules.enter([kept_from_entry(entry)])
+    assert cut_at(later, text("bad, worse.")) is not None
+    assert await later.given() == ["s"]
+    later.rules.enter([])
+    assert cut_at(later, text("bad.")) is not None
+
+
+@pytest.mark.parametrize(
+    ("mode", "in_text", "in_tool"),
+    [("always", True, True), ("never", False, False), ("prose-only", True, False), ("tool-only", False, True)],
+)
+async def test_a_rule_that_does_not_interrupt_is_given_after_the_turn(mode: Any, in_text: bool, in_tool: bool) -> None:
+    for events, cutting in ((text("bad. bad."), in_text), (call({"content": "bad. bad."}), in_tool)):
+        desk = Desk(rule(interrupt_mode=mode))
+        assert (cut_at(desk, events) is not None) is cutting
+        assert await desk.given() == ["r"]
+        announced = [event for event in desk.published if isinstance(event, TtsrTriggered)]
+        assert len(announced) == int(not cutting)
+
+
+@pytest.mark.parametrize(
+    ("one", "reason"),
+    [
+        (rule("(bad"), "not a regular expression"),
+        (rule("x*"), "matches everything"),
+        (rule(scope=["shell"]), "scope 'shell' must be"),
+        (rule(scope=["text:x"]), "scope 'text:x' must be"),
+    ],
+)
+def test_a_rule_that_cannot_be_used_is_reported_once_and_left_out(one: Rule, reason: str) -> None:
+    desk = Desk(one, rule("worse", "s"))
+    assert cut_at(desk, text("bad, worse.")) is not None
+    desk.rules.watch()
+    assert len(desk.reports) == 1
+    assert one.path in desk.reports[0]
+    assert reason in desk.reports[0]
+
+
+def test_names_of_groups_may_be_written_either_way() -> None:
+    assert cuts(rule(r"(?<word>bad)(?<=d)\."), text("bad."))
+
+
+def test_an_expression_that_would_take_for_ever_is_switched_off() -> None:
+    desk = Desk(rule("(a+)+$", "slow"), rule("worse", "s"))
+    began = time.process_time()
+    assert cut_at(desk, text("a" * 60 + "!", " worse.")) is not None
+    assert time.process_time() - began < 3
+    assert "slow.md is switched off" in desk.reports[0]
+    assert cut_at(desk, text("a" * 60 + "!", "fine.")) is None
+    assert len(desk.reports) == 1
+
+
+def test_a_delta_costs_the_same_at_the_end_of_a_long_answer() -> None:
+    watch = Desk(*(rule(f"never{number}", str(number)) for number in range(10))).watch()
+    watch.sees(TextStart(content_index=0))
+    began = time.process_time()
+    for _ in range(5_000):
+        watch.sees(TextDelta(content_index=0, delta="some words of text "))
+    assert time.process_time() - began < 5
+
+
+@given(st.lists(st.text(), max_size=8))
+def test_a_plain_word_is_found_if_and_only_if_it_is_there(deltas: list[str]) -> None:
+    assert cuts(rule("ab"), text(*deltas)) is ("ab" in "".join(deltas))
+    CompiledRule(rule("ab"))
+
+
+async def test_the_answer_is_cut_in_the_stream(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    reply = {"blocks": [{"type": "text", "text": "this is bad and goes on and on", "repeat": 50}], "hang": True}
+    script.write_text(json.dumps({"replies": [reply], "chunk": 4}))
+    desk = Desk(rule())
+    asked = ModelRequest(model=scripted_model(str(script)), system_prompt="", messages=[SAID], tools=[])
+
+    async def unchanged(message: Message) -> Message:
+        return message
+
+    answer = Answer(asked, desk.publish, lambda: 1, unchanged, desk.rules.watch())
+    message = await answer.stream(ScriptedModel(), Scope())
+    assert answer.cut
+    assert message.stop_reason == "aborted"
+    kinds = [type(event) for event in desk.published]
+    assert kinds[-3:] == [TtsrTriggered, MessageUpdate, MessageEnd]
+    assert await desk.given() == ["r"]

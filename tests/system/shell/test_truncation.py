@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pigeon.system.shell.truncation import Limits, end_within, head_of, human_size, lines_in, size_of, tail_of
+
+texts = st.text(alphabet=st.sampled_from("ab\n\né漢😀"), max_size=200)
+limits = st.builds(Limits, lines=st.integers(1, 12), bytes=st.integers(1, 60))
+
+
+@given(texts, limits)
+def test_the_head_is_a_start_of_the_text_within_the_limits(text: str, limits: Limits) -> None:
+    shown = head_of(text, limits)
+    assert text.startswith(shown.text)
+    assert size_of(shown.text) <= limits.bytes or not shown.truncated
+    assert lines_in(shown.text + "\n" * shown.truncated) <= max(limits.lines, 1)
+    assert shown.truncated == (shown.text != text)
+    if shown.truncated:
+        assert shown.output_bytes == size_of(shown.text)
+        assert text[len(shown.text) :].startswith("\n") or shown.first_line_exceeds_limit
+
+
+@given(texts, limits)
+def test_the_tail_is_an_end_of_the_text_within_the_limits(text: str, limits: Limits) -> None:
+    shown = tail_of(text, limits)
+    assert text.removesuffix("\n").endswith(shown.text) or shown.text == text
+    assert shown.truncated == (shown.text != text)
+    if shown.truncated:
+        assert size_of(shown.text) <= limits.bytes
+        assert shown.output_lines <= limits.lines
+        assert shown.output_bytes == size_of(shown.text)
+        assert shown.total_lines == lines_in(text)
+        assert shown.total_bytes == size_of(text)
+
+
+@given(st.text(alphabet=st.sampled_from("aé漢😀"), max_size=60), st.integers(0, 80))
+def test_a_cut_never_falls_into_a_character(text: str, size: int) -> None:
+    end = end_within(text, size)
+    assert text.endswith(end)
+    assert size_of(end) <= size
+    assert len(end) == len(text) or size_of(text[len(text) - len(end) - 1 :]) > size
+
+
+def test_a_final_newline_is_not_another_line() -> None:
+    assert lines_in("a\nb\n") == lines_in("a\nb") == 2
+    assert lines_in("") == 0
+    assert tail_of("a\nb\n", Limits(2, 100)).truncated is False
+
+
+def test_a_single_line_over_the_limit_shows_its_end_or_nothing() -> None:
+    long = "x" * 10 + "é"
+    assert tail_of(long, Limits(5, 5)).text == "xxxé"
+    assert tail_of(long, Limits(5, 5)).last_line_partial
+    assert head_of(long, Limits(5, 5)).text == ""
+    assert head_of(long, Limits(5, 5)).first_line_exceeds_limit
+
+
+def test_the_record_does_not_repeat_the_text() -> None:
+    record = tail_of("a\nb\nc\n", Limits(2, 100)).record()
+    assert record == {
+        "truncated": True,
+        "truncatedBy": "lines",
+        "totalLines": 3,
+        "totalBytes": 6,
+        "outputLines": 2,
+        "outputBytes": 3,
+        "lastLinePartial": False,
+        "firstLineExceedsLimit": False,
+        "maxLines": 2,
+        "maxBytes": 100,
+    }
+
+
+def test_sizes_are_written_with_one_decimal() -> None:
+    assert [human_size(n) for n in (512, 51200, 1_310_720)] == ["512B", "50.0KB", "1.2MB"]

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pigeon.system.ignore_files import Ignored, in_repository
+from pigeon.tools.searching import ripgrep
+
+RULES = r"a b * *.log a/ /a a/b **/b a/** a/* /b/ ? a/**/b !a !*.log !/a/b [ab] [!a] #x \#x !*/ ** */a ab* **/a/**"
+FILES = (".gitignore", "a/.gitignore", ".ignore", "../.gitignore", ".git/info/exclude", "a/.git/x")
+names = st.sampled_from(["a", "b", "ab", "c.log", "b c", "#x"])
+trees = st.lists(st.lists(names, min_size=1, max_size=4).map("/".join), min_size=1, max_size=12)
+rules = st.lists(st.sampled_from([*RULES.split(" "), "b\\ c", "a "]), max_size=4)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(trees, st.dictionaries(st.sampled_from(FILES), rules))
+def test_what_is_ignored_is_what_ripgrep_ignores(
+    tmp_path: Path, paths: list[str], ignoring: dict[str, list[str]]
+) -> None:
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        root = Path(folder, "root")
+        for path, content in [*((path, []) for path in paths), *ignoring.items()]:
+            with contextlib.suppress(FileExistsError, NotADirectoryError, IsADirectoryError):
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text("\n".join(content))
+        ignored = Ignored(str(root))
+        kept = {path for path in everything(root) if not left_out(path, ignored)}
+        bounds = [] if in_repository(str(root)) else ["--no-require-git"]
+        command = [ripgrep.rg_path(), "--no-config", "--files", "--hidden", "--glob=!.git", "--null", *bounds]
+        listed = subprocess.run(command, cwd=root, capture_output=True, check=False).stdout
+        assert kept == set(listed.decode().split("\0")[:-1])
+
+
+def everything(root: Path) -> list[str]:
+    return [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and ".git" not in path.parts]
+
+
+def left_out(path: str, ignored: Ignored) -> bool:
+    parts = path.split("/")
+    return any(ignored("/".join(parts[:n]), n < len(parts)) for n in range(1, len(parts) + 1))
