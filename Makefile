@@ -28,7 +28,7 @@ schema: $(READY)
 	$(BIN)/pigeon schema > schema/protocol.schema.json
 
 docs: $(READY)
-	$(BIN)/python scripts/make_docs.py
+	$(BIN)/python scripts/protocol_tables.py
 
 divergences: $(READY)
 	cd tests && ../$(BIN)/python -m fakes.contract_manifest

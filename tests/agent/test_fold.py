@@ -25,7 +25,7 @@ from pigeon.wire.events import (
     ToolcallEnd,
     ToolcallStart,
 )
-from pigeon.wire.usage import Cost, ModelCost, Usage
+from pigeon.wire.model import Cost, ModelCost, Usage
 
 JSON_OBJECTS = st.dictionaries(st.text(max_size=4), st.none() | st.integers() | st.text(max_size=8), max_size=3)
 TEXTS = st.lists(st.text(max_size=8), max_size=5)

@@ -11,8 +11,7 @@ from pigeon.app.sessions import journal_of, shelf_of
 from pigeon.cli.args import parse
 from pigeon.config.settings import Settings
 from pigeon.session.history.journal import Journal
-from pigeon.session.history.places import default_folder
-from pigeon.session.history.repository import Shelf
+from pigeon.session.history.repository import Shelf, default_folder
 from pigeon.wire.errors import StartupError
 
 

@@ -8,27 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from fakes.source_tree import ROOT, cycles, imports_of, modules, tree_of
+from fakes.source_tree import ROOT, cycles, modules, tree_of
 
-FILE_LINES = 400
+FILE_LINES = 600
 FACADE_LINES = 250
 FUNCTION_LINES = 60
 PUBLIC_METHODS = 20
-OWN_IMPORTS = 12
 FACADES = {"pigeon.session.session"}
 
 # One line per deliberate exception, with its reason.
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 WIDE_CLASSES: dict[str, str] = {}
-MANY_IMPORTS: dict[str, str] = {
-    "pigeon.app.build": "the one place that puts the pieces together",
-    "pigeon.app.models": "puts registry, keys and gateway together",
-    "pigeon.app.tools": "puts tools, shell and environment together",
-    "pigeon.session.session": "the facade that holds every part",
-    "pigeon.session.engine": "puts the engine of a session together",
-}
-
 NAMES = sorted(modules())
 
 
@@ -65,25 +56,12 @@ def test_a_class_has_few_enough_public_methods(module: str) -> None:
     assert not wide
 
 
-@pytest.mark.parametrize("module", NAMES)
-def test_a_module_knows_few_enough_others(module: str) -> None:
-    count = _known(module)
-    assert module in MANY_IMPORTS or count <= OWN_IMPORTS, f"{count} own imports"
-
-
-def _known(module: str) -> int:
-    """How many modules this one knows; the records of the wire are one vocabulary and count once."""
-    others = imports_of(module)
-    return len({"pigeon.wire" if other.startswith("pigeon.wire") else other for other in others})
-
-
 def test_no_two_modules_need_each_other() -> None:
     assert cycles() == []
 
 
 def test_exceptions_are_still_needed() -> None:
     assert all(_lines(modules()[name]) > FILE_LINES for name in LONG_FILES if name not in FACADES)
-    assert all(_known(name) > OWN_IMPORTS for name in MANY_IMPORTS)
 
 
 def test_nothing_is_called_utils() -> None:

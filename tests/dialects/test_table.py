@@ -9,7 +9,7 @@ import pytest
 from fakes.speech import NAMES, VERSION, Record, an_answer, begun, heard, speaker, told, update
 from pigeon.dialects.base import numbered
 from pigeon.dialects.choice import turned
-from pigeon.wire.answers import Compacted
+from pigeon.wire.answers import Compacted, failed, succeeded
 from pigeon.wire.dialogs import NotifyRequest, SetTitleRequest
 from pigeon.wire.events import (
     AgentEnd,
@@ -25,7 +25,6 @@ from pigeon.wire.events import (
     TurnStart,
 )
 from pigeon.wire.messages import UserMessage
-from pigeon.wire.responses import failed, succeeded
 
 SAID = UserMessage(content="x", timestamp=1)
 OK: Record = {"id": 1, "type": "response", "command": "prompt", "success": True}

@@ -6,11 +6,11 @@ import re
 from typing import Literal
 
 import pytest
+from protocol_tables import TABLES, refreshed, type_text
 
 from fakes.source_tree import ROOT
 from pigeon.wire import commands, events
 from pigeon.wire.base import Absent
-from pigeon.wire.tables import TABLES, refreshed, type_text
 
 PAGE = ROOT / "docs" / "protocol.md"
 

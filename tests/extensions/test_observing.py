@@ -10,7 +10,7 @@ from pigeon.wire import events as w
 from pigeon.wire.answers import Compacted
 from pigeon.wire.content import TextContent
 from pigeon.wire.messages import AssistantMessage, UserMessage
-from pigeon.wire.usage import zero_usage
+from pigeon.wire.model import zero_usage
 
 USER = UserMessage(content="hi", timestamp=1)
 ANSWER = AssistantMessage(

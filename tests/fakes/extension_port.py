@@ -17,8 +17,7 @@ from pigeon.system import ids
 from pigeon.wire.answers import ContextUsage, SlashCommand
 from pigeon.wire.commands import ExtensionUiResponse
 from pigeon.wire.messages import CustomMessage, Message
-from pigeon.wire.model import Model, ThinkingLevel
-from pigeon.wire.usage import ModelCost
+from pigeon.wire.model import Model, ModelCost, ThinkingLevel
 
 
 def a_model(id: str = "m-1", provider: str = "fake") -> Model:

@@ -23,8 +23,7 @@ from pigeon.wire import codec
 from pigeon.wire.content import TextContent, ToolCall, text_of
 from pigeon.wire.events import Event, MessageEnd, MessageStart, MessageUpdate, Outbound, ToolOutcome
 from pigeon.wire.messages import AssistantMessage, Message, StopReason, UserMessage
-from pigeon.wire.model import Model
-from pigeon.wire.usage import zero_usage
+from pigeon.wire.model import Model, zero_usage
 
 Script = list[Delta | Callable[[], Awaitable[object]] | Exception]
 Work = Callable[[dict[str, Any], ToolRun], Awaitable[ToolOutcome]]

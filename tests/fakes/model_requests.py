@@ -16,14 +16,12 @@ from pigeon.agent.inference import (
     Named,
     ToolSpec,
 )
-from pigeon.providers.access import Access, Connection
-from pigeon.providers.connection import Line, Policy
+from pigeon.providers.connection import Access, Connection, Line, Policy
 from pigeon.providers.http.client import Http
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
-from pigeon.wire.model import Model
-from pigeon.wire.usage import Cost, ModelCost, Usage
+from pigeon.wire.model import Cost, Model, ModelCost, Usage
 
 KEY = "secret-key-1234"
 PNG = ImageContent(data="aGk=", mime_type="image/png")

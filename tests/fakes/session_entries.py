@@ -9,7 +9,7 @@ from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import AssistantBlock, ImageContent, TextContent
 from pigeon.wire.entries import MessageEntry
 from pigeon.wire.messages import AssistantMessage, Message, StopReason, ToolResultMessage, UserMessage
-from pigeon.wire.usage import Cost, Usage
+from pigeon.wire.model import Cost, Usage
 
 BEGAN = "2026-11-01T10:00:00.000Z"
 AT = 1_793_527_200_000

@@ -10,7 +10,7 @@ from pigeon.dialects.choice import dialect_named
 from pigeon.wire.content import TextContent
 from pigeon.wire.events import MessageStart, MessageUpdate, Outbound, StreamEvent
 from pigeon.wire.messages import AssistantMessage
-from pigeon.wire.usage import Cost, Usage
+from pigeon.wire.model import Cost, Usage
 
 NAMES = ("pi", "pi-latest", "omp", "xcsh", "companion")
 VERSION = "1.2.3"

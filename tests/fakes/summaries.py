@@ -29,8 +29,7 @@ from pigeon.wire.content import TextContent, ToolCall, text_of
 from pigeon.wire.entries import CompactionEntry
 from pigeon.wire.events import CompactionEnd, Outbound
 from pigeon.wire.messages import StopReason
-from pigeon.wire.model import Model
-from pigeon.wire.usage import Cost, Usage
+from pigeon.wire.model import Cost, Model, Usage
 
 Reply = str | Failure | tuple[str, StopReason] | Exception | None
 

@@ -10,7 +10,7 @@ import pytest
 from fakes.http_server import Hold, HttpServer, Reply, plain, sse
 from fakes.model_requests import a_model, a_request, told
 from pigeon.agent.inference import Delta, Finished, ModelRequest
-from pigeon.providers.access import Access
+from pigeon.providers.connection import Access
 from pigeon.providers.gateway import ADAPTERS, Gateway
 from pigeon.providers.http.client import Http
 from pigeon.providers.registry import NoKey

@@ -9,7 +9,7 @@ import pytest
 from pigeon.resources.rule_files import LARGEST, read_rules, rule_folders
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
-from pigeon.wire.rules import Rule
+from pigeon.wire.steering import Rule
 
 
 class Folder:

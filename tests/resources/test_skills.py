@@ -308,7 +308,7 @@ def test_what_extensions_bring_has_the_lowest_rank(town) -> None:
 
 
 def test_a_search_that_never_ends_is_ended(town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pigeon.resources.skill_files.MOST_FOLDERS", 5)
+    monkeypatch.setattr("pigeon.resources.skills.MOST_FOLDERS", 5)
     for number in range(20):
         (town.agent / "skills" / f"{number:02}").mkdir(parents=True)
     assert names(town.resources()) == []

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from pigeon.rpc.lanes import Job, Lanes
-from pigeon.wire.command import Command
-from pigeon.wire.commands import Abort, Bash, NewSession, Prompt, SetSessionName
+from pigeon.wire.commands import Abort, Bash, Command, NewSession, Prompt, SetSessionName
 from pigeon.wire.errors import Refusal
 
 

@@ -13,8 +13,8 @@ from fakes.speech import begun, update
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import NAMES, dialect_named
 from pigeon.rpc.outbox import MOST_HELD, Outbox
+from pigeon.wire.answers import succeeded
 from pigeon.wire.events import AgentSettled, TextDelta, TextStart, ThinkingDelta, ToolcallDelta, TurnStart
-from pigeon.wire.responses import succeeded
 
 DELTAS = {"text": TextDelta, "thinking": ThinkingDelta, "call": ToolcallDelta}
 STEPS = st.lists(

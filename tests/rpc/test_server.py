@@ -6,7 +6,7 @@ from typing import Any
 
 import pigeon.rpc.handlers.all  # noqa: F401 - registers the handlers
 from pigeon.rpc.server import MOST_IN_FLIGHT, TOO_MANY, Server
-from pigeon.wire.responses import Response
+from pigeon.wire.answers import Response
 
 
 class Answers:

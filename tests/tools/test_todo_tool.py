@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fakes.tool_runs import call, failure, text
 from pigeon.tools.todo import TodoTool, one_in_progress
 from pigeon.wire import codec
-from pigeon.wire.todos import TodoPhase, TodoTask
+from pigeon.wire.steering import TodoPhase, TodoTask
 
 
 class Plan:

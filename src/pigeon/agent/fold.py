@@ -18,9 +18,8 @@ from pigeon.wire.events import (
     ToolcallStart,
 )
 from pigeon.wire.messages import AssistantMessage, StopReason
-from pigeon.wire.model import Model
+from pigeon.wire.model import Model, Usage, priced, zero_usage
 from pigeon.wire.partial_json import parse_arguments
-from pigeon.wire.usage import Usage, priced, zero_usage
 
 NEARLY_ALL = 0.99
 

@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.messages import AssistantMessage, StopReason, ToolResultMessage, UserMessage
-from pigeon.wire.model import Model, ThinkingLevel
-from pigeon.wire.usage import Usage
+from pigeon.wire.model import Model, ThinkingLevel, Usage
 
 BlockKind = Literal["text", "thinking", "toolCall"]
 ModelMessage = UserMessage | AssistantMessage | ToolResultMessage

@@ -30,8 +30,8 @@ from pigeon.resources.resources import ResourceOptions, Resources
 from pigeon.resources.rule_files import read_rules, rule_folders
 from pigeon.session.dependencies import Parts
 from pigeon.session.history.journal import Journal
-from pigeon.session.history.naming import clean_name
 from pigeon.session.history.repository import Shelf
+from pigeon.session.history.views import clean_name
 from pigeon.session.hooks import NoHooks
 from pigeon.session.session import Session
 from pigeon.system import clock
@@ -40,7 +40,7 @@ from pigeon.wire.base import or_else
 from pigeon.wire.commands import InterruptMode
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import StartupError
-from pigeon.wire.rules import Rule
+from pigeon.wire.steering import Rule
 
 if TYPE_CHECKING:
     from pigeon.extensions.runner import Runner

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 
 from pigeon.session.history.entry_line import kept_from_line
-from pigeon.session.history.naming import name_of
 from pigeon.session.history.reading import load_session
-from pigeon.session.history.views import stats_of
+from pigeon.session.history.views import name_of, stats_of
 from pigeon.wire import codec
 from pigeon.wire.errors import Refusal, StartupError
 

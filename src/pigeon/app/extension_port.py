@@ -14,8 +14,7 @@ from pigeon.agent.interfaces import Tool
 from pigeon.extensions.adapters.session_port import DeliverAs, ExecResult, SessionFacts, SessionPort, Streamer
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.registry import ModelRegistry
-from pigeon.session.history.naming import clean_name, name_of
-from pigeon.session.history.views import context_usage
+from pigeon.session.history.views import clean_name, context_usage, name_of
 from pigeon.session.session import Session
 from pigeon.system import clock
 from pigeon.wire.answers import ContextUsage, SlashCommand

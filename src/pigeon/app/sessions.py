@@ -11,9 +11,8 @@ from pigeon.cli.picker import pick
 from pigeon.config.settings import Settings
 from pigeon.session.history import listing
 from pigeon.session.history.journal import Journal
-from pigeon.session.history.places import default_folder
 from pigeon.session.history.reading import load_session
-from pigeon.session.history.repository import Shelf
+from pigeon.session.history.repository import Shelf, default_folder
 from pigeon.system import clock
 from pigeon.wire.base import Absent
 from pigeon.wire.errors import Refusal, StartupError

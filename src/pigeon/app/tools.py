@@ -10,7 +10,7 @@ from pigeon.cli.args import Options
 from pigeon.config.settings import Settings
 from pigeon.guard.environment import tool_environment
 from pigeon.providers.catalog.known import key_variables
-from pigeon.session.history.places import artifact_folder
+from pigeon.session.history.repository import artifact_folder
 from pigeon.session.session import Session
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.errors import BadRecord
-from pigeon.wire.usage import ModelCost, Number
+from pigeon.wire.model import ModelCost, Number
 
 _REMARK = rb"//[^\n\r]*|/\*.*?\*/"
 _COMMENT = re.compile(rb'"(?:[^"\\]|\\.)*"|%b|,(?=\s*(?:(?:%b)\s*)*[}\]])' % (_REMARK, _REMARK), re.DOTALL)

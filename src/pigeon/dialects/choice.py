@@ -6,8 +6,8 @@ import os
 from typing import get_args
 
 from pigeon.dialects.base import Dialect
+from pigeon.wire.commands import DialectName
 from pigeon.wire.errors import StartupError
-from pigeon.wire.handshake import DialectName
 
 NAMES: tuple[str, ...] = get_args(DialectName)
 _TELLING_FLAGS = {"--no-title": "xcsh", "--no-rules": "xcsh", "--provider-session-id": "xcsh"}

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 from pigeon.dialects.base import Line
 from pigeon.dialects.omp import Omp
+from pigeon.wire.answers import Response
 from pigeon.wire.base import Absent, Record
 from pigeon.wire.codec import encode
+from pigeon.wire.commands import DialectName
 from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
@@ -22,8 +24,6 @@ from pigeon.wire.events import (
     TurnEnd,
     TurnStart,
 )
-from pigeon.wire.handshake import DialectName
-from pigeon.wire.responses import Response
 
 _HEARD = (
     AgentStart, AgentEnd, AgentSettled, TurnStart, TurnEnd, MessageStart, MessageEnd, ToolExecutionStart,

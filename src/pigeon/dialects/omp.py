@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from pigeon.dialects.base import Dialect, Line, older_name, without_id
+from pigeon.wire.answers import Response, succeeded
 from pigeon.wire.base import Record
 from pigeon.wire.codec import encode
+from pigeon.wire.commands import DialectName
 from pigeon.wire.events import AgentEnd, AgentSettled, AgentStart, CompactionEnd, CompactionStart, Outbound, Ready
-from pigeon.wire.handshake import DialectName
 from pigeon.wire.messages import Message
-from pigeon.wire.responses import Response, succeeded
 
 
 class Omp(Dialect):

@@ -7,9 +7,8 @@ from typing import ClassVar
 
 from pigeon.dialects.base import Dialect
 from pigeon.wire.base import Record
-from pigeon.wire.commands import InterruptMode
+from pigeon.wire.commands import DialectName, InterruptMode
 from pigeon.wire.events import CompactionEnd, CompactionStart, MessageStart
-from pigeon.wire.handshake import DialectName
 
 
 class PiLatest(Dialect):

@@ -19,8 +19,8 @@ from pigeon.wire.events import (
     ToolcallStart,
 )
 from pigeon.wire.messages import AssistantMessage
+from pigeon.wire.model import Usage
 from pigeon.wire.partial_json import GrowingJson
-from pigeon.wire.usage import Usage
 
 
 class _Text:

@@ -9,10 +9,9 @@ from pigeon.dialects.base import Line
 from pigeon.dialects.omp import Omp
 from pigeon.wire.base import Record
 from pigeon.wire.codec import encode
-from pigeon.wire.commands import InterruptMode
+from pigeon.wire.commands import DialectName, InterruptMode
 from pigeon.wire.dialogs import SetTitleRequest
 from pigeon.wire.events import Outbound, Ready
-from pigeon.wire.handshake import DialectName
 
 
 class Xcsh(Omp):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pigeon.export.escaping import escaped
+from pigeon.export.escaping import escaped, moment_html, moment_of
 from pigeon.export.markdown import markdown_html
-from pigeon.export.moments import moment_html, moment_of
 from pigeon.export.tool_html import blocks_html, call_html, json_text, result_html, shell_html
 from pigeon.wire.base import Absent
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall, UserBlock

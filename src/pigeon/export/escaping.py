@@ -1,8 +1,12 @@
-"""From any text to HTML text: everything of a session passes through here or through `markdown`."""
+"""From any text to HTML text: everything of a session passes through here or through `markdown`.
+
+Points in time, as a session keeps them and as a reader wants them.
+"""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 # Colours and cursor movements of terminals: CSI, OSC (ended by BEL or ST) and the short sequences.
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
@@ -20,3 +24,21 @@ def plain(text: str) -> str:
 def escaped(text: str) -> str:
     """The text for the inside of an element or of a quoted attribute."""
     return _MARKUP.sub(lambda found: _SPECIAL[found[0]], plain(text))
+
+
+def moment_of(milliseconds: int) -> str:
+    """ISO 8601 from epoch milliseconds; empty for a figure that is no time."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat() if milliseconds > 0 else ""
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def moment_html(iso: str) -> str:
+    """A time of day with its date, in UTC; nothing where there is none."""
+    try:
+        moment = datetime.fromisoformat(iso)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return f"<span>{escaped(iso)}</span>" if iso else ""
+    return f'<time datetime="{escaped(moment.isoformat())}">{moment:%Y-%m-%d %H:%M:%S} UTC</time>'

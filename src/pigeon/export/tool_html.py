@@ -1,16 +1,47 @@
-"""A tool call and its result: one line that can be opened."""
+"""A tool call and its result: one line that can be opened.
+
+Pictures of a session, as data inside the page.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from typing import Any
 
 from pigeon.export.escaping import escaped
-from pigeon.export.pictures import picture_html
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
-from pigeon.wire.content import TextContent, ToolCall, UserBlock
+from pigeon.wire.content import ImageContent, TextContent, ToolCall, UserBlock
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import BashExecutionMessage, ToolResultMessage
+
+_BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF87a", "gif"), (b"GIF89a", "gif"))
+
+
+def picture_html(image: ImageContent) -> str:
+    """The picture, if its bytes are of a kind that cannot hold a program; else a line that says what is missing."""
+    try:
+        data = base64.b64decode("".join(image.data.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return _missing(image, "its data is not valid base64")
+    kind = _kind_of(data)
+    if kind is None:
+        return _missing(image, "only PNG, JPEG, GIF and WebP are shown")
+    encoded = base64.b64encode(data).decode("ascii")
+    return f'<img alt="picture ({kind}, {len(data):,} bytes)" src="data:image/{kind};base64,{encoded}">'
+
+
+def _kind_of(data: bytes) -> str | None:
+    """By its first bytes: what a session says about itself is not believed."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "webp"
+    return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), None)
+
+
+def _missing(image: ImageContent, why: str) -> str:
+    return f'<p class="note">[picture of type {escaped(image.mime_type[:100])} left out: {why}]</p>'
+
 
 OPEN_UP_TO_LINES = 8
 LONGEST_SUMMARY = 160

@@ -9,15 +9,13 @@ from typing import Any
 
 from pigeon.extensions.adapters.contributions import Brought
 from pigeon.extensions.adapters.event_forwarding import Ears
-from pigeon.extensions.adapters.gate import ExtensionGate
+from pigeon.extensions.adapters.gate import ExtensionGate, ExtensionVeto
 from pigeon.extensions.adapters.hooks import ExtensionHooks
 from pigeon.extensions.adapters.session_port import SessionPort
-from pigeon.extensions.adapters.veto import ExtensionVeto
-from pigeon.extensions.runtime.boarding import Boarding
-from pigeon.extensions.runtime.bridge import Bridge
 from pigeon.extensions.runtime.discovery import Source
 from pigeon.extensions.runtime.dispatcher import Reports, Team
-from pigeon.extensions.runtime.session_access import Asks, Binding
+from pigeon.extensions.runtime.loading import Boarding
+from pigeon.extensions.runtime.session_access import Asks, Binding, Bridge
 from pigeon.wire.events import Outbound
 
 CLOSE_SECONDS = 1.0

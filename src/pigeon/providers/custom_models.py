@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.model import Model
-from pigeon.wire.usage import ModelCost
+from pigeon.wire.model import Model, ModelCost
 
 CONTEXT_WINDOW = 128_000
 MAX_TOKENS = 16_384

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from pigeon.agent.inference import CacheRetention, Delta, Failure, Finished, ModelRequest
-from pigeon.providers.access import Access, Connection
-from pigeon.providers.connection import Line, Policy, Tap
+from pigeon.providers.connection import Access, Connection, Line, Policy, Tap
 from pigeon.providers.http.client import Http
 from pigeon.providers.registry import NoKey
 from pigeon.wire.model import Model

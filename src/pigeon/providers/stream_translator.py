@@ -7,7 +7,7 @@ from typing import Protocol
 from pigeon.agent.inference import BlockKind, BlockOpened, Delta, Failure, Finished, Metered, Named
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.messages import StopReason
-from pigeon.wire.usage import Cost, Usage
+from pigeon.wire.model import Cost, Usage
 
 
 class Translator(Protocol):

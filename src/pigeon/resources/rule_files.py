@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from pigeon.resources.front_matter import read_front_matter
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.rules import Rule, RuleInterrupt, RuleLevel, RuleSource
+from pigeon.wire.steering import Rule, RuleInterrupt, RuleLevel, RuleSource
 
 Report = Callable[[str], None]
 PROJECT_FOLDERS = (".pigeon", ".pi", ".omp")

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from pigeon.wire.command import Command
+from pigeon.wire.commands import Command
 
 Start = Callable[[], Any]
 Finish = Callable[[Any, BaseException | None], None]

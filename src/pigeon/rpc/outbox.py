@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from pigeon.dialects.base import Dialect, Line, numbered, plain_answer
 from pigeon.transport.writer import Writer
+from pigeon.wire.answers import Response
 from pigeon.wire.events import MessageUpdate, Outbound, TextDelta, ThinkingDelta, ToolcallDelta
-from pigeon.wire.responses import Response
 
 MOST_HELD = 64 * 1024
 _GROWING = (TextDelta, ThinkingDelta, ToolcallDelta)

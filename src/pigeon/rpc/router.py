@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from pigeon.wire.command import Command
-from pigeon.wire.commands import ALL, name_of
+from pigeon.wire.commands import ALL, Command, name_of
 
 Result = Any
 Handler = Callable[[Any, Any], Result | Awaitable[Result]]

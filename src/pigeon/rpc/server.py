@@ -12,11 +12,10 @@ from pigeon.rpc.router import handler_for
 from pigeon.session.prompting import ABORTED_BEFORE
 from pigeon.transport.framing import Frame, TooLong
 from pigeon.wire import codec
+from pigeon.wire.answers import failed, succeeded
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.command import Command, Subject
-from pigeon.wire.commands import Abort, AbortAndPrompt, Prompt, name_of
+from pigeon.wire.commands import Abort, AbortAndPrompt, Command, Prompt, Subject, name_of
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal, UnknownCommand
-from pigeon.wire.responses import failed, succeeded
 
 PARSE = "parse"
 TOO_MANY = "Too many commands are running at once; wait for some of them to end"

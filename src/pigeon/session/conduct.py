@@ -13,8 +13,8 @@ from pigeon.session.compaction.compaction import Compaction
 from pigeon.session.context.images import has_images, ready_to_send
 from pigeon.session.dependencies import Parts
 from pigeon.session.retry import Retry
-from pigeon.session.steering.reminders import Reminders
 from pigeon.session.steering.stream_rules import StreamRules
+from pigeon.session.steering.todos import Reminders
 from pigeon.wire.commands import InterruptMode
 from pigeon.wire.errors import Aborted
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage

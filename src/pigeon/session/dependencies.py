@@ -16,7 +16,7 @@ from pigeon.session.prompting import Expander
 from pigeon.session.toolset import Toolset
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.model import Model, ThinkingLevel
-from pigeon.wire.rules import Rule
+from pigeon.wire.steering import Rule
 
 
 def _no_rules(cwd: str) -> list[Rule]:

@@ -21,9 +21,8 @@ from pigeon.session.navigation import Navigation, Wish
 from pigeon.session.queue import MessageQueue
 from pigeon.session.retry import Retry
 from pigeon.session.runs import Runs
-from pigeon.session.steering.reminders import Reminders
 from pigeon.session.steering.stream_rules import StreamRules
-from pigeon.session.steering.todos import Todos
+from pigeon.session.steering.todos import Reminders, Todos
 from pigeon.wire.answers import Compacted, Navigated
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.errors import Aborted, Refusal

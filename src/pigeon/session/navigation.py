@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pigeon.agent.scope import Scope
-from pigeon.session.compaction.summarizer import Ask, Summariser
-from pigeon.session.compaction.transcript import TouchedFiles
+from pigeon.session.compaction.summarizer import Ask, Summariser, TouchedFiles
 from pigeon.session.context.model_context import context_of
 from pigeon.session.context.size import estimated_tokens
 from pigeon.session.history.entry_line import Kept
@@ -20,7 +19,7 @@ from pigeon.wire.content import text_of
 from pigeon.wire.entries import BranchSummaryEntry, LabelEntry
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import Message, ToolResultMessage, UserMessage
-from pigeon.wire.usage import Usage
+from pigeon.wire.model import Usage
 
 BRANCH = """The conversation above is a branch that the user has left. Summarise it for an agent that goes on
 elsewhere, with these sections:

@@ -11,7 +11,7 @@ from pigeon.wire import codec
 from pigeon.wire.base import Json, or_else
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
-from pigeon.wire.todos import TodoPhase, TodoStatus, TodoTask
+from pigeon.wire.steering import TodoPhase, TodoStatus, TodoTask
 
 STATUSES = ("pending", "in_progress", "completed", "abandoned")
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "abandoned": "[-]"}

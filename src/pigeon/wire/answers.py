@@ -1,4 +1,7 @@
-"""What commands answer: the `data` of a successful response."""
+"""What commands answer: the `data` of a successful response.
+
+The one envelope of an answer.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,8 @@ from typing import Literal
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.entries import Entry
 from pigeon.wire.messages import Message
-from pigeon.wire.model import Model
-from pigeon.wire.todos import TodoPhase
-from pigeon.wire.usage import Number, Usage
+from pigeon.wire.model import Model, Number, Usage
+from pigeon.wire.steering import TodoPhase
 
 
 class ClearedQueue(Record, kw_only=True):
@@ -280,3 +282,24 @@ class ToolNames(Record, kw_only=True):
     """Answer of `set_host_tools`."""
 
     tool_names: list[str]
+
+
+class Response(Record, kw_only=True):
+    """`data` on success (absent where the command has none), `error` on failure."""
+
+    id: Json | Absent = ABSENT
+    type: Literal["response"] = "response"
+    command: str
+    success: bool
+    data: Json | Absent = ABSENT
+    error: str | Absent = ABSENT
+
+
+def succeeded(command: str, data: Json | Absent = ABSENT, id: Json | Absent = ABSENT) -> Response:
+    """A command was carried out, or accepted."""
+    return Response(id=id, command=command, success=True, data=data)
+
+
+def failed(command: str, error: str, id: Json | Absent = ABSENT) -> Response:
+    """A command was refused."""
+    return Response(id=id, command=command, success=False, error=error)

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pigeon.wire.command import Command
-from pigeon.wire.commands import BY_NAME, OLD_NAMES
+from pigeon.wire.commands import BY_NAME, OLD_NAMES, Command
 from pigeon.wire.errors import BadRecord, UnknownCommand
 
 _T = TypeVar("_T")

@@ -1,18 +1,77 @@
-"""Every command a host may send: its arguments, its lane and the shape of its answer, declared once."""
+"""Every command a host may send: its arguments, its lane and the shape of its answer, declared once.
+
+What every command is.
+
+Lanes say what a command may wait for. `control` never waits, not even for a host that stopped reading. `session`
+commands run one after the other in order of arrival, so `set_model` then `prompt` cannot race. `beside` commands start
+in order and finish whenever they finish.
+
+`hello`: how a host that knows us says what it speaks and what it can do with. Nobody has to send it.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pigeon.wire import answers
-from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.command import Command
-from pigeon.wire.handshake import Hello
-from pigeon.wire.host_tools import HostTool, HostToolOutcome
+from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.dialogs import HostTool, HostToolOutcome
 from pigeon.wire.images import ImageInput
 from pigeon.wire.messages import Attachment
 from pigeon.wire.model import Model, ThinkingLevel
-from pigeon.wire.todos import TodoPhaseGiven
+from pigeon.wire.steering import TodoPhaseGiven
+
+Lane = Literal["control", "session", "beside"]
+Subject = Literal["session", "talk"]
+
+
+class Command(Record, tag_field="type", kw_only=True):
+    """A request from the host. `id` may be any JSON value and is echoed in the response.
+
+    `about` is what its handler works on: the session, or the talk with the host itself.
+    """
+
+    lane: ClassVar[Lane] = "session"
+    about: ClassVar[Subject] = "session"
+    answer: ClassVar[object] = None
+    silent: ClassVar[bool] = False
+
+    id: Json | Absent = ABSENT
+
+
+DialectName = Literal["pi", "pi-latest", "omp", "xcsh", "companion"]
+Feature = Literal["deltas", "seq"]
+
+
+class Limits(Record, kw_only=True):
+    """What is the most we take: bytes of a line, and commands that are not answered yet."""
+
+    record_bytes: int
+    commands_in_flight: int
+
+
+class Welcome(Record, kw_only=True):
+    """Answer of `hello`: who we are, and what is in force from the next line on."""
+
+    name: str
+    version: str
+    dialect: DialectName
+    features: list[Feature]
+    limits: Limits
+
+
+class Hello(Command, tag="hello", kw_only=True):
+    """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events).
+
+    What is not named stays as it is; features that are not known are left out of the answer.
+    """
+
+    lane = "control"
+    about = "talk"
+    answer = Welcome
+    dialect: DialectName | Absent = ABSENT
+    features: list[str] | Absent = ABSENT
+
 
 QueueMode = Literal["all", "one-at-a-time"]
 InterruptMode = Literal["immediate", "wait"]

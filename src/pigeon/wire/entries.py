@@ -5,7 +5,7 @@ from __future__ import annotations
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.content import UserBlock
 from pigeon.wire.messages import Message
-from pigeon.wire.usage import Usage
+from pigeon.wire.model import Usage
 
 SESSION_VERSION = 3
 

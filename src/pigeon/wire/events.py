@@ -11,13 +11,11 @@ from typing import Literal
 from pigeon.wire.answers import Compacted
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.content import ToolCall, UserBlock
-from pigeon.wire.dialogs import DialogRequest
+from pigeon.wire.dialogs import DialogRequest, HostToolCall, HostToolCancel
 from pigeon.wire.entries import Entry
-from pigeon.wire.host_tools import HostToolCall, HostToolCancel
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
-from pigeon.wire.rules import Rule
-from pigeon.wire.todos import TodoTask
-from pigeon.wire.usage import Usage
+from pigeon.wire.model import Usage
+from pigeon.wire.steering import Rule, TodoTask
 
 CompactionReason = Literal["manual", "threshold", "overflow", "idle"]
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.content import AssistantBlock, UserBlock
-from pigeon.wire.usage import Usage
+from pigeon.wire.model import Usage
 
 StopReason = Literal["stop", "length", "toolUse", "error", "aborted", "pending", "deferred"]
 

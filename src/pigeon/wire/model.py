@@ -1,11 +1,107 @@
-"""The model record and the arithmetic of thinking levels."""
+"""The model record and the arithmetic of thinking levels.
+
+Tokens and money of one answer.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import field
+
 from pigeon.wire.base import ABSENT, Absent, Json, Record
-from pigeon.wire.usage import ModelCost
+
+Number = int | float
+
+
+class Cost(Record, kw_only=True):
+    """US dollars."""
+
+    input: Number = 0
+    output: Number = 0
+    cache_read: Number = 0
+    cache_write: Number = 0
+    total: Number = 0
+
+
+class Usage(Record, kw_only=True):
+    """Token counts; `input` excludes cached and cache-written tokens."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    total_tokens: int = 0
+    cost: Cost
+    cache_write_1h: int | Absent = field(default=ABSENT, name="cacheWrite1h")
+    reasoning: int | Absent = ABSENT
+
+
+class CostTier(Record, kw_only=True):
+    """Prices that hold for the whole request once its prompt is larger than `inputTokensAbove`."""
+
+    input_tokens_above: int
+    input: Number = 0
+    output: Number = 0
+    cache_read: Number = 0
+    cache_write: Number = 0
+
+
+class ModelCost(Record, kw_only=True):
+    """US dollars per million tokens."""
+
+    input: Number = 0
+    output: Number = 0
+    cache_read: Number = 0
+    cache_write: Number = 0
+    tiers: list[CostTier] | Absent = ABSENT
+
+
+def plain_number(value: Number) -> Number:
+    """The number as JSON prints it: an integral float becomes an int."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
+
+
+def zero_usage() -> Usage:
+    """Usage before the provider has said anything."""
+    return Usage(cost=Cost())
+
+
+def priced(usage: Usage, prices: ModelCost, rate: float = 1) -> Usage:
+    """The same counts with `totalTokens` and cost filled in; `rate` is what a service tier makes of all prices."""
+    prompt = usage.input + usage.cache_read + usage.cache_write
+    rates: ModelCost | CostTier = prices
+    if not isinstance(prices.tiers, Absent):
+        for tier in sorted(prices.tiers, key=lambda t: t.input_tokens_above):
+            if prompt > tier.input_tokens_above:
+                rates = tier
+    long_writes = 0 if isinstance(usage.cache_write_1h, Absent) else usage.cache_write_1h
+    parts = (
+        usage.input * rates.input / 1e6 * rate,
+        usage.output * rates.output / 1e6 * rate,
+        usage.cache_read * rates.cache_read / 1e6 * rate,
+        ((usage.cache_write - long_writes) * rates.cache_write + long_writes * rates.input * 2) / 1e6 * rate,
+    )
+    cost = Cost(
+        input=plain_number(parts[0]),
+        output=plain_number(parts[1]),
+        cache_read=plain_number(parts[2]),
+        cache_write=plain_number(parts[3]),
+        total=plain_number(sum(parts)),
+    )
+    return Usage(
+        input=usage.input,
+        output=usage.output,
+        cache_read=usage.cache_read,
+        cache_write=usage.cache_write,
+        total_tokens=prompt + usage.output,
+        cost=cost,
+        cache_write_1h=usage.cache_write_1h,
+        reasoning=usage.reasoning,
+    )
+
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 LEVELS: tuple[ThinkingLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")

@@ -7,7 +7,7 @@ from typing import Any, Union
 import msgspec
 
 from pigeon.wire import commands, dialogs, entries, events
-from pigeon.wire.responses import Response
+from pigeon.wire.answers import Response
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

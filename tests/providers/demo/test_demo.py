@@ -24,8 +24,7 @@ from pigeon.providers.demo.phrases import (
 from pigeon.providers.scripted.script import Block, CallBlock, TextBlock, ThinkingBlock
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
-from pigeon.wire.model import ThinkingLevel
-from pigeon.wire.usage import zero_usage
+from pigeon.wire.model import ThinkingLevel, zero_usage
 
 BASIC = ("read", "bash", "edit", "write")
 

@@ -23,8 +23,7 @@ from fakes.model_requests import (
 )
 from pigeon.providers.google import adapter as google
 from pigeon.providers.google.contents import FOREIGN_CALL
-from pigeon.providers.history.normalize import TOOL_IMAGE
-from pigeon.providers.history.result_text import IMAGE_NOTE, IMAGES_LEAD
+from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, TOOL_IMAGE
 from pigeon.providers.http.client import Http
 from pigeon.wire.base import ABSENT
 from pigeon.wire.model import Model

@@ -22,7 +22,7 @@ from fakes.model_requests import (
     told,
 )
 from pigeon.agent.inference import ModelRequest
-from pigeon.providers.history.result_text import IMAGE_NOTE, IMAGES_LEAD, NO_OUTPUT
+from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, NO_OUTPUT
 from pigeon.providers.http.client import Http
 from pigeon.providers.openai_chat import adapter as openai_chat
 from pigeon.providers.openai_chat.compat import chat_compat

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from fakes.journals import STORIES, grown
 from fakes.shelves import user
 from fakes.summaries import Bench
-from pigeon.session.compaction.cutting import cut_of, pieces_of
-from pigeon.session.compaction.pruning import LARGE, prunable, prune
+from pigeon.session.compaction.cutting import LARGE, cut_of, pieces_of, prunable, prune
 from pigeon.session.context.model_context import context_of
 from pigeon.session.context.size import branch_tokens, estimated_tokens
 from pigeon.wire.content import text_of

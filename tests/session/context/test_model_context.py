@@ -18,7 +18,7 @@ from pigeon.session.context.model_context import context_of, model_messages, sho
 from pigeon.session.history.entry_line import Kept, kept_from_line
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import load_session
-from pigeon.session.history.repair import answer_dangling_calls
+from pigeon.session.history.repository import answer_dangling_calls
 from pigeon.wire import codec
 from pigeon.wire.content import TextContent, ToolCall, text_of
 from pigeon.wire.entries import CompactionEntry, ContextEdit, CustomMessageEntry

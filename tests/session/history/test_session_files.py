@@ -19,11 +19,9 @@ from pigeon.session.context.model_context import context_of, shown_of
 from pigeon.session.history import entry_line, listing
 from pigeon.session.history.entry_line import Kept, kept_from_line
 from pigeon.session.history.journal import Journal
-from pigeon.session.history.naming import name_of
-from pigeon.session.history.places import default_folder, file_name
 from pigeon.session.history.reading import InvalidSession, Loaded, load_session
-from pigeon.session.history.repair import dangling_calls
-from pigeon.session.history.tree import tree_of
+from pigeon.session.history.repository import dangling_calls, default_folder, file_name
+from pigeon.session.history.views import name_of, tree_of
 from pigeon.session.model_choice import last_choice
 from pigeon.session.steering.todos import plan_on
 from pigeon.session.switching import copied_path, fork_messages

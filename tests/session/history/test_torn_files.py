@@ -10,7 +10,7 @@ import pytest
 
 from fakes.shelves import NOW, RECORDED, TestShelf, raws, recorded, user
 from pigeon.session.history.reading import is_unfinished, load_session
-from pigeon.session.history.repair import INTERRUPTED
+from pigeon.session.history.repository import INTERRUPTED
 from pigeon.wire import codec
 
 

@@ -18,9 +18,9 @@ from pigeon.tools.ls import LsTool
 from pigeon.tools.read import ReadTool
 from pigeon.wire import codec
 from pigeon.wire.content import ImageContent, TextContent, ToolCall
+from pigeon.wire.dialogs import HostTool, HostToolCall, HostToolCancel, HostToolOutcome
 from pigeon.wire.errors import Refusal, ToolFailed
 from pigeon.wire.events import Outbound, ToolOutcome
-from pigeon.wire.host_tools import HostTool, HostToolCall, HostToolCancel, HostToolOutcome
 
 SCHEMA = {"type": "object", "properties": {"message": {"type": "string"}}}
 ECHO = {"name": "echo", "description": "Says it again", "parameters": SCHEMA}

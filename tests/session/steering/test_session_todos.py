@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from fakes.virtual_time import virtually
 from pigeon.session.history.entry_line import Kept, kept_from_entry
-from pigeon.session.steering.reminders import Reminders
-from pigeon.session.steering.todos import Todos, filled_in
+from pigeon.session.steering.todos import Reminders, Todos, filled_in
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import AssistantBlock, TextContent, ToolCall
@@ -21,8 +20,8 @@ from pigeon.wire.entries import MessageEntry
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.events import MessageEnd, Outbound, TodoAutoClear, TodoReminder
 from pigeon.wire.messages import AssistantMessage, CustomMessage, StopReason, ToolResultMessage, UserMessage
-from pigeon.wire.todos import TodoPhaseGiven
-from pigeon.wire.usage import zero_usage
+from pigeon.wire.model import zero_usage
+from pigeon.wire.steering import TodoPhaseGiven
 
 
 class Timers:

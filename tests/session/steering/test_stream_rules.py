@@ -16,8 +16,7 @@ from pigeon.agent.scope import Scope
 from pigeon.agent.turn import Answer
 from pigeon.providers.scripted.model import ScriptedModel, scripted_model
 from pigeon.session.history.entry_line import kept_from_entry
-from pigeon.session.steering.rule_matching import WINDOW, CompiledRule, Window
-from pigeon.session.steering.stream_rules import MOST_CUTS, RuleWatch, StreamRules
+from pigeon.session.steering.stream_rules import MOST_CUTS, WINDOW, CompiledRule, RuleWatch, StreamRules, Window
 from pigeon.wire import codec
 from pigeon.wire.content import ToolCall
 from pigeon.wire.entries import CustomMessageEntry
@@ -38,7 +37,7 @@ from pigeon.wire.events import (
     TtsrTriggered,
 )
 from pigeon.wire.messages import CustomMessage, Message, UserMessage
-from pigeon.wire.rules import Rule
+from pigeon.wire.steering import Rule
 
 SAID = UserMessage(content="x", timestamp=1)
 

@@ -5,8 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.system.shell.output import Capture
-from pigeon.system.shell.terminal import Cleaner
+from pigeon.system.shell.output import Capture, Cleaner
 from pigeon.system.shell.truncation import Limits
 
 

@@ -14,8 +14,7 @@ from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, UserBlock
 from pigeon.wire.events import ToolOutcome
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
-from pigeon.wire.model import Model
-from pigeon.wire.usage import Usage
+from pigeon.wire.model import Model, Usage
 
 
 @dataclass(slots=True)

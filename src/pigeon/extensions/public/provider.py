@@ -33,8 +33,8 @@ from pigeon.wire import codec
 from pigeon.wire.base import Json
 
 if TYPE_CHECKING:
-    from pigeon.extensions.runtime.bridge import Bridge
     from pigeon.extensions.runtime.extension_thread import Workshop
+    from pigeon.extensions.runtime.session_access import Bridge
 
 AHEAD = 16
 NO_URL = "extension://"

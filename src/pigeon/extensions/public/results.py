@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.messages import Message
-from pigeon.wire.usage import Usage
+from pigeon.wire.model import Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
-from pigeon.providers.access import Connection, compat_of, endpoint, mapped_level, merged
 from pigeon.providers.anthropic.stream import AnthropicStream
+from pigeon.providers.connection import Connection, compat_of, endpoint, mapped_level, merged
 from pigeon.providers.history.cache import Replay, conversation
-from pigeon.providers.history.result_text import IMAGE_NOTE, result_text
+from pigeon.providers.history.normalize import IMAGE_NOTE, result_text
 from pigeon.providers.http.client import Outgoing
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.token_budget import output_cap, split_budget

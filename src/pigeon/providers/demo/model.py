@@ -15,8 +15,7 @@ from pigeon.providers.scripted.playback import Pieces, played, tokens_of_answer,
 from pigeon.providers.scripted.script import Block, CallBlock, TextBlock, ThinkingBlock
 from pigeon.wire.content import text_of
 from pigeon.wire.messages import ToolResultMessage, UserMessage
-from pigeon.wire.model import Model
-from pigeon.wire.usage import Cost, ModelCost, Usage
+from pigeon.wire.model import Cost, Model, ModelCost, Usage
 
 PROVIDER = "demo"
 PACE_MS = 2.0

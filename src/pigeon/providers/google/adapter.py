@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pigeon.agent.inference import Delta, ModelRequest
-from pigeon.providers.access import Connection, endpoint, mapped_level, merged
+from pigeon.providers.connection import Connection, endpoint, mapped_level, merged
 from pigeon.providers.google.contents import contents_of
 from pigeon.providers.google.stream import GoogleStream
 from pigeon.providers.history.cache import Replay, conversation

@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 from pigeon.agent.inference import ModelMessage
-from pigeon.providers.history.normalize import is_same_model
-from pigeon.providers.history.result_text import IMAGE_NOTE, IMAGES_LEAD, result_text
+from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, is_same_model, result_text
 from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, UserBlock
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage

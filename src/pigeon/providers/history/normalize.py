@@ -3,6 +3,8 @@
 Run before each conversion to a wire format. Thinking of another model becomes plain text, its signatures go, call ids
 are rewritten to what the API takes without two calls ever sharing one, names that no API takes are rewritten too, every
 call has exactly one result right behind it, failed answers stay out, and there is always something to answer.
+
+What a tool said, for APIs that take it as one text, and the words for what is no text.
 """
 
 from __future__ import annotations
@@ -263,3 +265,13 @@ def _blind(blocks: list[UserBlock], note: str) -> list[UserBlock]:
             continue
         out.append(shown)
     return out
+
+
+NO_OUTPUT = "(no output)"
+IMAGE_NOTE = "(see attached image)"
+IMAGES_LEAD = "Images returned by the tools above:"
+
+
+def result_text(blocks: list[UserBlock]) -> str:
+    """The texts of a tool result, each on lines of its own."""
+    return "\n".join(block.text for block in blocks if isinstance(block, TextContent) and block.text)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from pigeon.agent.inference import Delta, ModelRequest, ToolSpec
-from pigeon.providers.access import Connection, endpoint, merged
+from pigeon.providers.connection import Connection, endpoint, merged
 from pigeon.providers.history.cache import Replay, conversation
 from pigeon.providers.history.normalize import has_tool_traffic
 from pigeon.providers.http.client import Outgoing

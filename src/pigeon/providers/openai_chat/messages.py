@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pigeon.agent.inference import ModelMessage, ModelRequest
-from pigeon.providers.history.result_text import IMAGE_NOTE, IMAGES_LEAD, NO_OUTPUT, result_text
+from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, NO_OUTPUT, result_text
 from pigeon.providers.openai_chat.compat import ChatCompat
 from pigeon.wire import codec
 from pigeon.wire.base import Absent

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pigeon.agent.inference import Delta, ModelRequest
-from pigeon.providers.access import Access, Connection, compat_of, endpoint, mapped_level, merged
+from pigeon.providers.connection import Access, Connection, compat_of, endpoint, mapped_level, merged
 from pigeon.providers.history.cache import Replay, conversation
 from pigeon.providers.http.client import Outgoing
 from pigeon.providers.http.exchange import encoded, exchange

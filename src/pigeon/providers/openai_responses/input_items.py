@@ -6,8 +6,7 @@ import hashlib
 from typing import Any
 
 from pigeon.agent.inference import ModelMessage
-from pigeon.providers.history.normalize import is_same_model
-from pigeon.providers.history.result_text import NO_OUTPUT, result_text
+from pigeon.providers.history.normalize import NO_OUTPUT, is_same_model, result_text
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock

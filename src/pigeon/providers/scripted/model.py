@@ -28,8 +28,7 @@ from pigeon.providers.scripted.script import (
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import text_of
 from pigeon.wire.messages import StopReason, ToolResultMessage, UserMessage
-from pigeon.wire.model import Model
-from pigeon.wire.usage import Cost, ModelCost, Usage
+from pigeon.wire.model import Cost, Model, ModelCost, Usage
 
 PROVIDER = "scripted"
 

@@ -7,8 +7,8 @@ from pigeon.rpc.router import handles
 from pigeon.rpc.server import MOST_IN_FLIGHT
 from pigeon.rpc.talk import Talk
 from pigeon.wire.base import or_else
+from pigeon.wire.commands import Feature, Hello, Limits, Welcome
 from pigeon.wire.errors import Refusal
-from pigeon.wire.handshake import Feature, Hello, Limits, Welcome
 
 NAME = "pigeon"
 BUSY = "hello changes how events are told and cannot do so in the middle of a run; send it first, or between runs"

@@ -6,8 +6,7 @@ from collections.abc import Awaitable
 
 from pigeon.rpc.router import handles
 from pigeon.session.history import listing
-from pigeon.session.history.naming import clean_name
-from pigeon.session.history.tree import raw_entry, tree_of
+from pigeon.session.history.views import clean_name, raw_entry, tree_of
 from pigeon.session.navigation import Wish
 from pigeon.session.session import Session
 from pigeon.session.switching import fork_messages

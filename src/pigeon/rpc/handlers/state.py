@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pigeon.rpc.router import handles
-from pigeon.session.history.naming import name_of
-from pigeon.session.history.views import context_usage, stats_of
+from pigeon.session.history.views import context_usage, name_of, stats_of
 from pigeon.session.session import Session
 from pigeon.wire import answers
 from pigeon.wire.base import ABSENT

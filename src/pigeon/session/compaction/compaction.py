@@ -9,10 +9,8 @@ from msgspec import Struct
 
 from pigeon.agent.interfaces import Publish
 from pigeon.agent.scope import Scope
-from pigeon.session.compaction.cutting import Cut, cut_of
-from pigeon.session.compaction.pruning import prunable, prune
-from pigeon.session.compaction.summarizer import HISTORY, PREFIX, Ask, Summariser, SummaryFailed, added
-from pigeon.session.compaction.transcript import TouchedFiles
+from pigeon.session.compaction.cutting import Cut, cut_of, prunable, prune
+from pigeon.session.compaction.summarizer import HISTORY, PREFIX, Ask, Summariser, SummaryFailed, TouchedFiles, added
 from pigeon.session.context.model_context import context_of
 from pigeon.session.context.size import branch_tokens, estimated_tokens, size_of
 from pigeon.session.history.journal import Journal
@@ -23,8 +21,7 @@ from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.entries import CompactionEntry
 from pigeon.wire.errors import Aborted, Refusal
 from pigeon.wire.events import CompactionEnd, CompactionReason, CompactionStart, EntryAppended
-from pigeon.wire.model import Model
-from pigeon.wire.usage import Usage
+from pigeon.wire.model import Model, Usage
 
 ALREADY = "Already compacted"
 NOTHING = "Nothing to compact (session too small)"

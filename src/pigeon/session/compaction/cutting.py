@@ -1,4 +1,7 @@
-"""Where to cut a conversation that is too long: pure functions over its entries."""
+"""Where to cut a conversation that is too long: pure functions over its entries.
+
+Old tool output first: what the model has long used is replaced by a note, which costs no summary.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from pigeon.session.context.model_context import shown_of
-from pigeon.session.context.size import estimated_tokens
+from pigeon.session.context.size import CHARS_PER_TOKEN, estimated_tokens
 from pigeon.session.history.entry_line import Kept
-from pigeon.wire.entries import CompactionEntry
+from pigeon.session.history.journal import Journal
+from pigeon.wire.content import text_of
+from pigeon.wire.entries import CompactionEntry, ContextEdit
 from pigeon.wire.messages import (
     BashExecutionMessage,
     BranchSummaryMessage,
@@ -112,3 +117,31 @@ def _first_kept(branch: Sequence[Kept], line: Kept) -> str:
     while at > 0 and branch[at - 1].type not in ("message", "custom_message", "branch_summary", "compaction"):
         at -= 1
     return branch[at].id
+
+
+LARGE = 4000
+SHOWN = 400
+
+
+def prunable(branch: Sequence[Kept], keep_tokens: int) -> list[tuple[str, str, int]]:
+    """Large tool results outside the recent part: entry, what to show instead, tokens saved."""
+    pieces, _ = pieces_of(branch)
+    found: list[tuple[str, str, int]] = []
+    recent = 0
+    for piece in reversed(pieces):
+        recent += piece.tokens
+        if recent <= keep_tokens or not isinstance(piece.message, ToolResultMessage):
+            continue
+        text = text_of(piece.message.content)
+        if len(text) > LARGE:
+            note = f"{text[:SHOWN]}\n[... {len(text) - SHOWN} characters of old output removed to save context]"
+            found.append((piece.line.id, note, piece.tokens - len(note) // CHARS_PER_TOKEN))
+    found.reverse()
+    return found
+
+
+def prune(journal: Journal, found: list[tuple[str, str, int]]) -> list[ContextEdit]:
+    """Put the replacements on record."""
+    return [
+        journal.append(ContextEdit, target_id=entry_id, replacement={"content": note}) for entry_id, note, _ in found
+    ]

@@ -15,7 +15,7 @@ from pigeon.wire.messages import (
     CompactionSummaryMessage,
     Message,
 )
-from pigeon.wire.usage import Usage
+from pigeon.wire.model import Usage
 
 CHARS_PER_TOKEN = 4
 IMAGE_CHARS = 4800

@@ -1,4 +1,9 @@
-"""Makes journals: new ones, opened ones, copies. Knows the folder, whether anything is kept, and whom to tell."""
+"""Makes journals: new ones, opened ones, copies. Knows the folder, whether anything is kept, and whom to tell.
+
+Where sessions are kept and what their files are called, exactly as pi does it.
+
+What a crash left open: tool calls without a result get one, on record, and are not run again.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +13,75 @@ from collections.abc import Callable, Iterable
 from pigeon.session.history.entry_line import Kept
 from pigeon.session.history.journal import Journal, new_header
 from pigeon.session.history.listing import all_folders
-from pigeon.session.history.places import file_name
 from pigeon.session.history.reading import InvalidSession, Loaded, header_in, load_session
-from pigeon.session.history.repair import answer_dangling_calls
 from pigeon.session.history.session_file import SessionStore
-from pigeon.system import ids
+from pigeon.system import clock, ids
 from pigeon.system.append_file import make_private_folder
 from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.content import TextContent, ToolCall
+from pigeon.wire.entries import ContextEdit
 from pigeon.wire.errors import Refusal
+from pigeon.wire.messages import AssistantMessage, ToolResultMessage
+
+
+def default_folder(agent_dir: str, cwd: str) -> str:
+    """The folder of one working directory's sessions."""
+    flat = cwd[1:] if cwd[:1] in ("/", "\\") else cwd
+    for separator in "/\\:":
+        flat = flat.replace(separator, "-")
+    return os.path.join(agent_dir, "sessions", f"--{flat}--")
+
+
+def file_name(session_id: str, now_ms: int) -> str:
+    """`<time>_<id>.jsonl`, with the characters of the time that file systems dislike replaced."""
+    return f"{clock.iso(now_ms).replace(':', '-').replace('.', '-')}_{session_id}.jsonl"
+
+
+def artifact_folder(session_file: str) -> str:
+    """Where the full outputs of a session's tools are kept."""
+    return session_file.removesuffix(".jsonl")
+
+
+INTERRUPTED = "The tool call was interrupted before it finished. It was not run again."
+
+
+def answer_dangling_calls(journal: Journal, now_ms: int) -> int:
+    """Append a result for every open call of the last answer; returns how many there were."""
+    calls = dangling_calls(journal.branch)
+    for call in calls:
+        journal.append_message(
+            ToolResultMessage(
+                tool_call_id=call.id,
+                tool_name=call.name,
+                content=[TextContent(text=INTERRUPTED)],
+                details={},
+                is_error=True,
+                timestamp=now_ms,
+            )
+        )
+    return len(calls)
+
+
+def dangling_calls(branch: list[Kept]) -> list[ToolCall]:
+    """The calls of the last answer that have no result after it; an answer that was taken back asks for none."""
+    answered: set[str] = set()
+    taken_back: dict[str, bool] = {}
+    for line in reversed(branch):
+        if line.role == "user":
+            return []
+        if line.type == "context_edit":
+            edit = line.entry
+            if isinstance(edit, ContextEdit):
+                taken_back.setdefault(edit.target_id, edit.replacement is None)
+        message = None if taken_back.get(line.id) else line.message
+        if isinstance(message, ToolResultMessage):
+            answered.add(message.tool_call_id)
+        elif isinstance(message, AssistantMessage):
+            if message.stop_reason in ("error", "aborted"):
+                return []
+            calls = [block for block in message.content if isinstance(block, ToolCall)]
+            return [call for call in calls if call.id not in answered]
+    return []
 
 
 class Shelf:

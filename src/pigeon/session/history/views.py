@@ -1,18 +1,33 @@
-"""Counts, tokens and cost of a conversation: everything that was billed, on every branch."""
+"""Counts, tokens and cost of a conversation: everything that was billed, on every branch.
+
+The entries of a session as a tree, for hosts that show it.
+
+The display name of a session.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
 from pigeon.session.context.size import branch_tokens
 from pigeon.session.history.entry_line import Kept
-from pigeon.wire.answers import ContextUsage, SessionStats, TokenTotals
+from pigeon.wire.answers import ContextUsage, SessionStats, TokenTotals, TreeNode
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import ToolCall
-from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, Entry, MessageEntry, UsageEntry
+from pigeon.wire.entries import (
+    BranchSummaryEntry,
+    CompactionEntry,
+    Entry,
+    LabelEntry,
+    MessageEntry,
+    SessionInfo,
+    UsageEntry,
+)
+from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
-from pigeon.wire.model import Model
-from pigeon.wire.usage import Usage, plain_number
+from pigeon.wire.model import Model, Usage, plain_number
 
 
 def stats_of(session_id: str, file: str | None, lines: Sequence[Kept]) -> SessionStats:
@@ -70,3 +85,51 @@ def _just_compacted(branch: Sequence[Kept]) -> bool:
         if line.role == "assistant":
             return False
     return False
+
+
+def raw_entry(line: Kept) -> Any:
+    """The entry for the host, as it is kept."""
+    return line.shown()
+
+
+def tree_of(lines: list[Kept]) -> list[TreeNode]:
+    """Roots with their children, each list by time; an orphan is a root."""
+    nodes = {line.id: TreeNode(entry=raw_entry(line), children=[]) for line in lines}
+    times = {line.id: line.timestamp for line in lines}
+    roots: list[str] = []
+    children: dict[str, list[str]] = {}
+    for line in lines:
+        if line.parent_id is None or line.parent_id == line.id or line.parent_id not in nodes:
+            roots.append(line.id)
+        else:
+            children.setdefault(line.parent_id, []).append(line.id)
+    for parent, ids in children.items():
+        nodes[parent].children = [nodes[child] for child in sorted(ids, key=times.__getitem__)]
+    _put_labels(lines, nodes)
+    return [nodes[root] for root in roots]
+
+
+def _put_labels(lines: list[Kept], nodes: dict[str, TreeNode]) -> None:
+    for line in lines:
+        entry = line.entry if line.type == "label" else None
+        if isinstance(entry, LabelEntry) and entry.target_id in nodes:
+            node = nodes[entry.target_id]
+            node.label = entry.label
+            node.label_timestamp = node.label if isinstance(node.label, Absent) else entry.timestamp
+
+
+def clean_name(name: str) -> str:
+    """The name on one line; raises when nothing is left."""
+    cleaned = re.sub(r"[\r\n]+", " ", name).strip()
+    if not cleaned:
+        raise Refusal("Session name cannot be empty")
+    return cleaned
+
+
+def name_of(lines: list[Kept]) -> str | None:
+    """The name that was given last."""
+    for line in reversed(lines):
+        if line.type == "session_info":
+            entry = line.entry
+            return (entry.name or None) if isinstance(entry, SessionInfo) else None
+    return None

@@ -16,9 +16,9 @@ from pigeon.system import ids
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent, UserBlock
+from pigeon.wire.dialogs import HostTool, HostToolCall, HostToolCancel, HostToolOutcome
 from pigeon.wire.errors import Aborted, BadRecord, Refusal, ToolFailed
 from pigeon.wire.events import Outbound, ToolOutcome
-from pigeon.wire.host_tools import HostTool, HostToolCall, HostToolCancel, HostToolOutcome
 from pigeon.wire.images import ImageInput, image_block
 
 MOST_UPDATES = 32

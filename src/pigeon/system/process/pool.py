@@ -1,4 +1,7 @@
-"""The program in `nursery`, started when it is first needed, and its keepers: who is free, who is busy, how all end."""
+"""The program in `nursery`, started when it is first needed, and its keepers: who is free, who is busy, how all end.
+
+Closes our own memory to the commands we start: keys that are in our environment are not in theirs.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,24 @@ import subprocess
 import sys
 import time
 from collections import deque
+from contextlib import suppress
+from functools import cache
 
 from pigeon.system.process.reaper import BETWEEN_PASSES, LOST, PATIENCE, Command, Keeper, Ward, kill_all_below
-from pigeon.system.process.secrecy import close_to_others
+
+_PR_SET_DUMPABLE = 4
+
+
+@cache
+def close_to_others() -> None:
+    """On Linux, keep other processes of the same user from reading our environment and memory; once is enough."""
+    if not sys.platform.startswith("linux"):
+        return
+    with suppress(OSError, ImportError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
 
 MOST_FREE = 4
 MOST_TRIES = 3

@@ -1,36 +1,28 @@
 """The records as Markdown tables, so that the page about the protocol cannot say anything else than the code.
 
 A page marks the place of each table with two comments, `<!-- table: name -->` and `<!-- end -->`; `refreshed` fills in
-what stands between them.
+what stands between them. `make docs` runs this for docs/protocol.md.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from pigeon.wire import (
-    commands,
-    content,
-    dialogs,
-    entries,
-    events,
-    host_tools,
-    images,
-    messages,
-    model,
-)
+from pigeon.wire import commands, content, dialogs, entries, events, images, messages, model
 from pigeon.wire.base import Absent, Record
-from pigeon.wire.command import Command
+from pigeon.wire.commands import Command
 
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 _PLACE = re.compile(r"(<!-- table: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null", Any: "any"}
 _NOTHING = "none"
-_GIVEN = {images.ImageInput, images.ImageSource, messages.Attachment, host_tools.HostTool, host_tools.HostToolOutcome}
+_GIVEN = {images.ImageInput, images.ImageSource, messages.Attachment, dialogs.HostTool, dialogs.HostToolOutcome}
 
 
 def commands_table() -> str:
@@ -212,3 +204,7 @@ def _records_table(kinds: Iterable[type[Record]], first: str, name: Any = _tag, 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [" | ".join(head), "|".join("---" for _ in head), *(" | ".join(row) for row in rows)]
     return "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(refreshed(PAGE.read_text("utf-8")), "utf-8")
