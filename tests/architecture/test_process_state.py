@@ -1,0 +1,146 @@
+"""Nothing but the command line reads the process's environment variables, arguments, home or working directory.
+
+An agent gets them with its options: `pigeon.app` hands on the variables as a mapping, the home folder and absolute
+paths. That is what lets two agents with different folders and keys live in one process.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fakes.source_tree import modules, room_of, tree_of
+
+READS = {
+    "os.environ",
+    "os.environb",
+    "os.getenv",
+    "os.putenv",
+    "os.unsetenv",
+    "os.getcwd",
+    "os.getcwdb",
+    "os.chdir",
+    "os.get_exec_path",
+    "os.path.abspath",
+    "os.path.expanduser",
+    "os.path.expandvars",
+    "sys.argv",
+    "shutil.which",
+    "tempfile.gettempdir",
+    "tempfile.mkdtemp",
+    "tempfile.mkstemp",
+    "tempfile.NamedTemporaryFile",
+    "tempfile.TemporaryDirectory",
+    "tempfile.TemporaryFile",
+    "pathlib.Path.cwd",
+    "pathlib.Path.home",
+}
+# Methods of `pathlib.Path` that read the same things, whatever the path is called.
+METHODS = {"expanduser", "absolute"}
+# These read nothing of the process when the argument is given.
+UNLESS_GIVEN = {"shutil.which": "path", "tempfile.mkdtemp": "dir", "tempfile.mkstemp": "dir"}
+
+# (module, what it reads): why it may.
+ALLOWED = {
+    ("pigeon.system.process.helper_main", "os.environ"): "a program of its own, which gets its orders this way",
+    ("pigeon.system.process.helper_main", "os.chdir"): "it starts commands, each in its folder",
+}
+# Still to be removed; a line goes when its module gets the value from outside.
+REMAINING = {
+    ("pigeon.app.build", "os.environ"),
+    ("pigeon.app.build", "os.getcwd"),
+    ("pigeon.app.build", "os.path.abspath"),
+    ("pigeon.app.build", "os.path.expanduser"),
+    ("pigeon.app.export_page", "os.path.abspath"),
+    ("pigeon.app.export_page", "os.path.expanduser"),
+    ("pigeon.app.extensions", "os.path.expanduser"),
+    ("pigeon.app.sessions", "os.path.abspath"),
+    ("pigeon.app.sessions", "os.path.expanduser"),
+    ("pigeon.app.tools", "os.environ"),
+    ("pigeon.config.paths", "os.path.abspath"),
+    ("pigeon.config.paths", "os.path.expanduser"),
+    ("pigeon.extensions.public.failures", "os.environ"),
+    ("pigeon.extensions.runtime.discovery", "os.path.abspath"),
+    ("pigeon.extensions.runtime.discovery", "os.path.expanduser"),
+    ("pigeon.guard.rules", "os.path.expanduser"),
+    ("pigeon.providers.http.routes", "os.environ"),
+    ("pigeon.providers.scripted.script", "expanduser"),
+    ("pigeon.resources.places", "os.path.abspath"),
+    ("pigeon.resources.places", "os.path.expanduser"),
+    ("pigeon.resources.resources", "os.path.abspath"),
+    ("pigeon.resources.resources", "os.path.expanduser"),
+    ("pigeon.rpc.handlers.export", "os.path.expanduser"),
+    ("pigeon.session.history.listing", "os.path.abspath"),
+    ("pigeon.session.history.reading", "os.path.abspath"),
+    ("pigeon.session.history.repository", "os.path.abspath"),
+    ("pigeon.session.history.repository", "os.path.expanduser"),
+    ("pigeon.system.files", "tempfile.mkstemp"),
+    ("pigeon.system.ignore_files", "os.environ"),
+    ("pigeon.system.ignore_files", "os.path.expanduser"),
+    ("pigeon.system.paths", "os.path.expanduser"),
+    ("pigeon.system.process.pool", "os.environ"),
+    ("pigeon.system.shell.artifacts", "tempfile.mkdtemp"),
+    ("pigeon.system.shell.shell", "os.path.expanduser"),
+    ("pigeon.system.shell.shell", "shutil.which"),
+    ("pigeon.tools.catalog", "os.environ"),
+    ("pigeon.tools.searching.ripgrep", "os.environ"),
+    ("pigeon.tools.searching.ripgrep", "os.path.abspath"),
+    ("pigeon.tools.searching.ripgrep", "shutil.which"),
+}
+
+
+def test_only_the_command_line_reads_the_state_of_the_process() -> None:
+    found = {(module, what): where for module, what, where in _found()}
+    forbidden = {pair: where for pair, where in found.items() if pair not in ALLOWED and pair not in REMAINING}
+    assert not forbidden, "take it by the constructor instead: " + ", ".join(
+        f"{module}:{where} reads {what}" for (module, what), where in forbidden.items()
+    )
+
+
+def test_exceptions_are_still_needed() -> None:
+    found = {(module, what) for module, what, _ in _found()}
+    assert set(ALLOWED) <= found
+
+
+def _found() -> Iterator[tuple[str, str, int]]:
+    for module in modules():
+        if room_of(module) != "cli":
+            for what, line in _reads(tree_of(module)):
+                yield module, what, line
+
+
+def _reads(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    known = _imported(tree)
+    harmless = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_given(node, known)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute | ast.Name) or id(node) in harmless:
+            continue
+        name = _dotted(node, known)
+        if name in READS:
+            yield name, node.lineno
+        elif isinstance(node, ast.Attribute) and node.attr in METHODS and not name.startswith("os."):
+            yield node.attr, node.lineno
+
+
+def _is_given(call: ast.Call, known: dict[str, str]) -> bool:
+    wanted = UNLESS_GIVEN.get(_dotted(call.func, known))
+    return any(keyword.arg == wanted for keyword in call.keywords) if wanted else False
+
+
+def _imported(tree: ast.Module) -> dict[str, str]:
+    """What the names of a module stand for: `which` for `shutil.which`."""
+    known = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            known.update({alias.asname or alias.name: alias.name for alias in node.names})
+        elif isinstance(node, ast.ImportFrom):
+            known.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+    return known
+
+
+def _dotted(node: ast.expr, known: dict[str, str]) -> str:
+    if isinstance(node, ast.Name):
+        return known.get(node.id, node.id)
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value, known)}.{node.attr}"
+    return ""
