@@ -14,7 +14,7 @@ from fakes.rpc_story import answers, ended, text_of
 
 Record = dict[str, Any]
 LISTEN = """
-from pigeon.extensions.events import ALL
+from pigeon.extensions.public.events import ALL
 heard = []
 
 def listener(kind):

@@ -177,4 +177,8 @@ def test_looking_for_extensions_imports_nothing_else_of_them() -> None:
         "import pigeon.app.extensions, sys; print(*sorted(m for m in sys.modules if m.startswith('pigeon.extensions')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["pigeon.extensions", "pigeon.extensions.runtime.discovery"]
+    assert done.stdout.split() == [
+        "pigeon.extensions",
+        "pigeon.extensions.runtime",
+        "pigeon.extensions.runtime.discovery",
+    ]

@@ -19,7 +19,7 @@ ANSWER = AssistantMessage(
 )  # fmt: skip
 OUTCOME = w.ToolOutcome(content=[TextContent(text="ok")])
 HEAR_ALL = """
-from pigeon.extensions.events import ALL
+from pigeon.extensions.public.events import ALL
 ext = Extension("all")
 heard = []
 

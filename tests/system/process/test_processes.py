@@ -161,7 +161,7 @@ async def test_commands_get_the_limits_that_we_were_given() -> None:
 
 FEW_DESCRIPTORS = """
 import asyncio, os, resource
-from pigeon.system import processes
+from pigeon.system.process import start as processes
 resource.setrlimit(resource.RLIMIT_NOFILE, (120, 120))
 async def one():
     process = await processes.start(["/bin/sh", "-c", "sleep 0.2; echo x"], cwd="/", env=dict(os.environ))
@@ -279,7 +279,7 @@ async def test_killing_everything_leaves_nothing_and_no_zombies(marker: str) -> 
 def test_a_program_that_just_ends_has_killed_everything_by_then(marker: str) -> None:
     program = (
         "import asyncio, os, sys\n"
-        "from pigeon.system import processes\n"
+        "from pigeon.system.process import start as processes\n"
         "async def main():\n"
         "    p = await processes.start(['/bin/bash', '-c', sys.argv[1]], cwd='/', env=dict(os.environ))\n"
         "    await p.read()\n"
@@ -324,7 +324,7 @@ async def test_commands_work_again_after_the_helper_was_killed(marker: str) -> N
 async def test_our_own_death_takes_everything_along(marker: str, death: signal.Signals) -> None:
     program = (
         "import asyncio, os, sys\n"
-        "from pigeon.system import processes\n"
+        "from pigeon.system.process import start as processes\n"
         "async def main():\n"
         "    p = await processes.start(['/bin/bash', '-c', sys.argv[1]], cwd='/', env=dict(os.environ))\n"
         "    print((await p.read()).decode().strip(), flush=True)\n"
