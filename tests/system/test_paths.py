@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from pigeon.system.paths import resolved, resolved_for_reading
+from pigeon.system.paths import absolute, expand_home, resolved, resolved_for_reading
 from pigeon.wire.errors import ToolFailed
 
 
@@ -63,3 +64,26 @@ def test_other_spellings_are_tried_for_reading(tmp_path: Path, written: str, rea
 def test_what_cannot_be_a_path_is_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(ToolFailed, match="path"):
         resolved(path, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("a/b", "/base/a/b"),
+        ("../a/./b", "/a/b"),
+        ("/a//b/", "/a/b"),
+        ("~", "/home/me"),
+        ("~/x", "/home/me/x"),
+        ("x/~", "/base/x/~"),
+        ("~no-such-user/x", "/base/~no-such-user/x"),
+        ("", "/base"),
+    ],
+)
+def test_a_path_of_the_options_is_meant_from_its_base_and_with_the_given_home(path: str, meant: str) -> None:
+    assert absolute(path, "/base", "/home/me") == meant
+
+
+def test_the_home_of_another_user_is_that_of_the_system() -> None:
+    assert expand_home("~root/x", "/home/me") == os.path.join(os.path.expanduser("~root"), "x")
+    assert expand_home("~", "/") == "/"
+    assert expand_home("~/x", "/") == "/x"

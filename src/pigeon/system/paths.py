@@ -1,4 +1,4 @@
-"""The paths that models write: relative to the working directory, with a home, a mention sign or odd spaces."""
+"""Paths as people and models write them: relative to a folder, with a home, a mention sign or odd spaces."""
 
 from __future__ import annotations
 
@@ -12,6 +12,32 @@ _ODD_SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _BEFORE_MERIDIEM = re.compile(r" (AM|PM)\b", re.IGNORECASE)
 
 _PROCESS_MEMORY = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv)")
+
+
+def absolute(path: str, base: str, home: str) -> str:
+    """Where a path leads that stands in options or settings: `~` is `home`, and a relative path begins at `base`.
+
+    Takes the place of `os.path.abspath(os.path.expanduser(path))`, which asks the process for both.
+    """
+    return os.path.normpath(os.path.join(base, expand_home(path, home)))
+
+
+def expand_home(path: str, home: str) -> str:
+    """The path with its leading `~` or `~name` filled in; a name that no user has stays as it is."""
+    if not path.startswith("~"):
+        return path
+    user, slash, rest = path[1:].partition("/")
+    folder = _home_of(user) if user else home
+    return path if folder is None else (folder.rstrip("/") + slash + rest) or "/"
+
+
+def _home_of(user: str) -> str | None:
+    import pwd
+
+    try:
+        return pwd.getpwnam(user).pw_dir
+    except KeyError:
+        return None
 
 
 def resolved(path: str, cwd: str) -> str:
