@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from pigeon.providers.catalog.known import KNOWN  # noqa: E402
+from pigeon.providers.catalog.built_in import KNOWN  # noqa: E402
 
 TARGET = ROOT / "src" / "pigeon" / "providers" / "catalog" / "data"
 APIS = {

@@ -14,7 +14,7 @@ from pigeon.cli.args import parser
 from pigeon.config.models_file import parse_models_file
 from pigeon.config.settings import Settings
 from pigeon.dialects.choice import NAMES
-from pigeon.providers.catalog.known import KNOWN
+from pigeon.providers.catalog.built_in import KNOWN
 
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])

@@ -9,7 +9,7 @@ from pigeon.agent.interfaces import Tool
 from pigeon.cli.args import Options
 from pigeon.config.settings import Settings
 from pigeon.guard.environment import tool_environment
-from pigeon.providers.catalog.known import key_variables
+from pigeon.providers.catalog.built_in import key_variables
 from pigeon.session.history.repository import artifact_folder
 from pigeon.session.session import Session
 from pigeon.session.steering.todos import Todos

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from pigeon.providers.catalog.known import KNOWN
+from pigeon.providers.catalog.built_in import KNOWN
 from pigeon.providers.model_patterns import (
     GLOB_SIGNS,
     Match,

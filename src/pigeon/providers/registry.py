@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from pigeon.providers.catalog.known import KNOWN
+from pigeon.providers.catalog.built_in import KNOWN
 from pigeon.providers.connection import Access
 from pigeon.providers.custom_models import Composed, Headers, Unusable, composed
 from pigeon.system.clock import now_ms

@@ -5,8 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pigeon.providers.catalog.built_in import DATA, BuiltInCatalog
-from pigeon.providers.catalog.known import KNOWN, key_variables
+from pigeon.providers.catalog.built_in import DATA, KNOWN, BuiltInCatalog, key_variables
 from pigeon.providers.gateway import ADAPTERS
 from pigeon.providers.openai_chat.compat import chat_compat
 from pigeon.wire.model import LEVELS, levels_of

@@ -22,7 +22,7 @@ from fakes.model_requests import (
     told,
 )
 from pigeon.providers.google import adapter as google
-from pigeon.providers.google.contents import FOREIGN_CALL
+from pigeon.providers.google.adapter import FOREIGN_CALL
 from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, TOOL_IMAGE
 from pigeon.providers.http.client import Http
 from pigeon.wire.base import ABSENT

@@ -12,12 +12,13 @@ import pytest
 
 from fakes.http_server import Cut, Hold, HttpServer, Reply, plain, sse
 from fakes.model_requests import KEY, Told, a_model, a_request, connection, told
+from fakes.virtual_time import virtually
 from pigeon.agent.inference import Delta
 from pigeon.providers.anthropic import adapter as anthropic
 from pigeon.providers.connection import Policy
 from pigeon.providers.gateway import ADAPTERS
 from pigeon.providers.http.client import Http
-from pigeon.providers.http.exchange import encoded
+from pigeon.providers.http.exchange import Stalled, Watchdog, encoded
 
 START = {"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": 7, "output_tokens": 1}}}
 OPEN = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
@@ -312,3 +313,69 @@ async def test_a_server_that_does_not_stream_is_understood(http: Http, api: str,
         refused = await told(adapter.stream(a_request(model), connection(http)))
         assert "Overloaded" in refused.failure.message
         assert refused.failure.retryable
+
+
+def test_silence_ends_in_stalled() -> None:
+    async def story() -> float:
+        watchdog = Watchdog(300)
+        with pytest.raises(Stalled):
+            await watchdog.wait(asyncio.Event().wait())
+        watchdog.stop()
+        return asyncio.get_running_loop().time()
+
+    assert virtually(story()) == pytest.approx(300)
+
+
+def test_waits_without_content_add_up() -> None:
+    async def pings(watchdog: Watchdog) -> None:
+        while True:
+            await watchdog.wait(asyncio.sleep(15))
+
+    async def story() -> float:
+        watchdog = Watchdog(300)
+        with pytest.raises(Stalled):
+            await pings(watchdog)
+        watchdog.stop()
+        return asyncio.get_running_loop().time()
+
+    assert virtually(story()) == pytest.approx(300)
+
+
+def test_content_gives_the_full_time_again() -> None:
+    async def story() -> None:
+        watchdog = Watchdog(300)
+        for _ in range(30):
+            await watchdog.wait(asyncio.sleep(299))
+            watchdog.fed()
+        watchdog.stop()
+
+    virtually(story())
+
+
+def test_a_slow_reader_is_not_blamed_on_the_server() -> None:
+    async def story() -> None:
+        watchdog = Watchdog(300)
+        await watchdog.wait(asyncio.sleep(1))
+        watchdog.fed()
+        await asyncio.sleep(10_000)
+        await watchdog.wait(asyncio.sleep(299))
+        watchdog.stop()
+
+    virtually(story())
+
+
+def test_zero_means_never() -> None:
+    async def story() -> str:
+        return await Watchdog(0).wait(asyncio.sleep(1_000_000, "late"))
+
+    assert virtually(story()) == "late"
+
+
+async def test_a_cancellation_from_outside_stays_one() -> None:
+    watchdog = Watchdog(300)
+    task = asyncio.ensure_future(watchdog.wait(asyncio.Event().wait()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    watchdog.stop()

@@ -1,1 +1,1 @@
-"""One HTTP exchange with a model server: client, network, routes, server-sent events, retries, silence."""
+"""One HTTP exchange with a model server: client, network, body, and the exchange with its retries and its watchdog."""

@@ -11,8 +11,7 @@ from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finis
 from pigeon.providers.errors import StreamBroken, from_event, message_of
 from pigeon.providers.http.exchange import truncated
 from pigeon.providers.openai_chat.call_matching import CallPiece, Calls, Growing
-from pigeon.providers.stream_translator import Assembly, counted
-from pigeon.providers.tolerant_decode import decoded
+from pigeon.providers.stream_translator import Assembly, counted, decoded
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
 from pigeon.wire.messages import StopReason

@@ -10,8 +10,7 @@ from msgspec import Struct
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, Delta, Failure, Finished
 from pigeon.providers.errors import StreamBroken, classified, code_of, from_event, malformed, message_of
 from pigeon.providers.http.exchange import truncated
-from pigeon.providers.stream_translator import Assembly, counted
-from pigeon.providers.tolerant_decode import decoded
+from pigeon.providers.stream_translator import Assembly, counted, decoded
 from pigeon.system.ids import request_id
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
