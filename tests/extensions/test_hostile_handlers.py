@@ -153,9 +153,9 @@ async def gate(event, ctx):
     await stage.runner.hooks.input(Input("hold", []))
     with pytest.raises(ToolFailed, match="held up by its own code"):
         await stage.runner.gate.before(CALL, CALL.arguments)
-    member = stage.runner._team.members[0]
-    member.extension.registry.commands["free"].function("")
-    await stage.until(lambda: not member.workshop.unresponsive)
+    loaded = stage.runner._dispatcher.extensions[0]
+    loaded.extension.registry.commands["free"].function("")
+    await stage.until(lambda: not loaded.thread.unresponsive)
     assert await said_after(stage) == "back"
 
 
@@ -233,8 +233,8 @@ def free(args):
     for _ in range(5000):
         stage.runner.heard(w.TurnStart())
     await asyncio.sleep(0)
-    member = stage.runner._team.members[0]
-    member.extension.registry.commands["free"].function("")
+    loaded = stage.runner._dispatcher.extensions[0]
+    loaded.extension.registry.commands["free"].function("")
     await stage.until(lambda: bool(stage.errors()))
     (_, event, error) = stage.errors()[0]
     assert event == "queue"
@@ -289,18 +289,18 @@ async def keep(event, ctx):
     stage.bind()
     await stage.runner.hooks.session_started("startup")
     await stage.until(lambda: bool(stage.conversation.kept))
-    member = stage.runner._team.members[0]
+    loaded = stage.runner._dispatcher.extensions[0]
     await stage.runner.close()
     with pytest.raises(RuntimeError, match="closed"):
-        member.context().session.append_entry("y")
+        loaded.context().session.append_entry("y")
 
 
 async def test_threads_end_with_the_runner(stage: Stage) -> None:
     await stage.load("good", GOOD)
     stage.bind()
-    member = stage.runner._team.members[0]
+    loaded = stage.runner._dispatcher.extensions[0]
     await stage.runner.close()
-    assert await asyncio.to_thread(member.workshop.join, 5)
+    assert await asyncio.to_thread(loaded.thread.join, 5)
     assert not [thread for thread in threading.enumerate() if thread.name == "extension good.py"]
 
 

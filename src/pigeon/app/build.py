@@ -128,7 +128,7 @@ class Composer:
     ) -> Parts:
         bench = Bench(self._options, self._layers.settings, journal.cwd, lambda: self._session)
         if extended.runner is not None:
-            bench.add({tool.spec.name: tool for tool in extended.runner.brought.tools()}, self._options)
+            bench.add({tool.spec.name: tool for tool in extended.runner.contributions.tools()}, self._options)
         trusts = _Trusts(self._cwd, extended.trusted)
 
         def moved(cwd: str) -> Workplace:
@@ -176,7 +176,7 @@ class Composer:
         if extended.runner is None:
             return
         gateway.tap = extended.runner.hooks
-        for bundle in extended.runner.brought.providers():
+        for bundle in extended.runner.contributions.providers():
             registry.put_entry(bundle.name, bundle.entry)
             if bundle.streamer is not None:
                 gateway.add(bundle.name, partial(_same, bundle.streamer))

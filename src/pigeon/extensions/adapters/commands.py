@@ -6,9 +6,9 @@ import os
 
 from pigeon.extensions.public.api import CommandDef
 from pigeon.extensions.public.failures import ExtensionFailed, text_of_error
-from pigeon.extensions.runtime.dispatcher import Team
-from pigeon.extensions.runtime.loaded_extension import Member, takes
-from pigeon.extensions.runtime.pausable_timeout import Patience
+from pigeon.extensions.runtime.dispatcher import Dispatcher
+from pigeon.extensions.runtime.loaded_extension import LoadedExtension, takes
+from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
 from pigeon.wire.answers import SlashCommand, SourceInfo
 from pigeon.wire.base import ABSENT
 
@@ -16,14 +16,14 @@ from pigeon.wire.base import ABSENT
 class ExtensionCommands:
     """All commands, by name; where several extensions want one name, each gets a number behind it."""
 
-    def __init__(self, team: Team) -> None:
-        self._team = team
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
         self._version = (-1, -1)
-        self._named: dict[str, tuple[Member, CommandDef]] = {}
+        self._named: dict[str, tuple[LoadedExtension, CommandDef]] = {}
 
     def listed(self) -> list[SlashCommand]:
         """As `get_commands` shows them."""
-        return [_row(name, member, command) for name, (member, command) in self._commands().items()]
+        return [_row(name, loaded, command) for name, (loaded, command) in self._commands().items()]
 
     def has(self, text: str) -> bool:
         """True if a text calls one of them."""
@@ -37,22 +37,22 @@ class ExtensionCommands:
         found = self._commands().get(name)
         if found is None:
             return False
-        member, command = found
-        patience = Patience(command.timeout)
-        context = member.command_context(patience)
+        loaded, command = found
+        timeout = PausableTimeout(command.timeout)
+        context = loaded.command_context(timeout)
         wanted = (arguments, context)[: min(2, takes(command.function))]
         try:
-            await member.workshop.call(command.function, wanted, patience)
+            await loaded.thread.call(command.function, wanted, timeout)
         except ExtensionFailed as error:
-            self._team.reports(f"command:{name}", "command", text_of_error(error))
+            self._dispatcher.reports(f"command:{name}", "command", text_of_error(error))
         return True
 
-    def _commands(self) -> dict[str, tuple[Member, CommandDef]]:
-        members = self._team.members
-        version = (len(members), sum(member.extension.registry.changes for member in members))
+    def _commands(self) -> dict[str, tuple[LoadedExtension, CommandDef]]:
+        extensions = self._dispatcher.extensions
+        version = (len(extensions), sum(loaded.extension.registry.changes for loaded in extensions))
         if version != self._version:
             self._version = version
-            self._named = _named([(one, command) for one in members for command in _of(one)])
+            self._named = _named([(one, command) for one in extensions for command in _of(one)])
         return self._named
 
 
@@ -62,22 +62,22 @@ def split(text: str) -> tuple[str, str]:
     return name, arguments
 
 
-def _of(member: Member) -> list[CommandDef]:
-    return list(member.extension.registry.commands.values())
+def _of(loaded: LoadedExtension) -> list[CommandDef]:
+    return list(loaded.extension.registry.commands.values())
 
 
-def _named(commands: list[tuple[Member, CommandDef]]) -> dict[str, tuple[Member, CommandDef]]:
+def _named(commands: list[tuple[LoadedExtension, CommandDef]]) -> dict[str, tuple[LoadedExtension, CommandDef]]:
     names = [command.name for _, command in commands]
-    named: dict[str, tuple[Member, CommandDef]] = {}
-    for index, (member, command) in enumerate(commands):
+    named: dict[str, tuple[LoadedExtension, CommandDef]] = {}
+    for index, (loaded, command) in enumerate(commands):
         again = names.count(command.name) > 1
         name = f"{command.name}:{names[: index + 1].count(command.name)}" if again else command.name
-        named.setdefault(name, (member, command))
+        named.setdefault(name, (loaded, command))
     return named
 
 
-def _row(name: str, member: Member, command: CommandDef) -> SlashCommand:
-    source = member.source
+def _row(name: str, loaded: LoadedExtension, command: CommandDef) -> SlashCommand:
+    source = loaded.source
     info = SourceInfo(
         path=source.path,
         source=source.origin,

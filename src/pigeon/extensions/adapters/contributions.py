@@ -14,11 +14,11 @@ from pigeon.agent.inference import ToolSpec
 from pigeon.extensions.adapters.session_port import Equipment
 from pigeon.extensions.public.context import ToolContext, outcome_of
 from pigeon.extensions.public.failures import ExtensionFailed, text_of_error
-from pigeon.extensions.public.provider import ExtensionStreamer, Provided
+from pigeon.extensions.public.provider import ExtensionStreamer, ProviderDef
 from pigeon.extensions.public.tool_def import ToolDef
-from pigeon.extensions.runtime.dispatcher import Team
-from pigeon.extensions.runtime.loaded_extension import Member
-from pigeon.extensions.runtime.pausable_timeout import INTERCEPTOR_SECONDS, Patience
+from pigeon.extensions.runtime.dispatcher import Dispatcher
+from pigeon.extensions.runtime.loaded_extension import LoadedExtension
+from pigeon.extensions.runtime.pausable_timeout import HANDLER_SECONDS, PausableTimeout
 from pigeon.wire.base import Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class ExtensionTool:
     """Runs in the extension's thread, for as long as it takes, until it is aborted."""
 
-    def __init__(self, definition: ToolDef, member: Member) -> None:
+    def __init__(self, definition: ToolDef, loaded: LoadedExtension) -> None:
         self._definition = definition
-        self._member = member
+        self._member = loaded
         self.snippet = definition.snippet
         self.guidelines = definition.guidelines
 
@@ -52,12 +52,12 @@ class ExtensionTool:
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Do it; whatever the extension raises becomes the text of the failure."""
-        patience = Patience(None)
-        context = ToolContext(self._member.reach, self._member.place, patience, run)
+        timeout = PausableTimeout(None)
+        context = ToolContext(self._member.access, self._member.place, timeout, run)
         forget = run.scope.on_cancel(context.cancel)
         try:
             call = self._definition.bound(arguments, context)
-            result = await run.scope.wait(self._member.workshop.call(call, (), patience))
+            result = await run.scope.wait(self._member.thread.call(call, (), timeout))
             return outcome_of(result)
         except msgspec.ValidationError as error:
             raise ToolFailed(f"{self.spec.name}: {error}") from None
@@ -67,7 +67,7 @@ class ExtensionTool:
             forget()
 
 
-class Bundle:
+class ContributedProvider:
     """A provider, ready for the registry: its entry, and who answers if it is no HTTP service."""
 
     __slots__ = ("entry", "name", "streamer")
@@ -78,11 +78,11 @@ class Bundle:
         self.streamer = streamer
 
 
-class Brought:
+class Contributions:
     """All tools and providers; the first extension that takes a name keeps it."""
 
-    def __init__(self, team: Team) -> None:
-        self._team = team
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
         self._equipment: Equipment | None = None
         self._beside: set[asyncio.Task[None]] = set()
 
@@ -93,37 +93,37 @@ class Brought:
     def tools(self) -> list[ExtensionTool]:
         """The tools of all extensions."""
         tools: dict[str, ExtensionTool] = {}
-        for member in self._team.members:
-            for definition in member.extension.registry.tools.values():
+        for loaded in self._dispatcher.extensions:
+            for definition in loaded.extension.registry.tools.values():
                 if definition.spec.name in tools:
-                    self._taken(member, "tool", definition.spec.name)
+                    self._taken(loaded, "tool", definition.spec.name)
                 else:
-                    tools[definition.spec.name] = ExtensionTool(definition, member)
+                    tools[definition.spec.name] = ExtensionTool(definition, loaded)
         return list(tools.values())
 
-    def providers(self) -> list[Bundle]:
+    def providers(self) -> list[ContributedProvider]:
         """The providers of all extensions."""
-        bundles: dict[str, Bundle] = {}
-        for member in self._team.members:
-            for provider in member.extension.registry.providers.values():
+        bundles: dict[str, ContributedProvider] = {}
+        for loaded in self._dispatcher.extensions:
+            for provider in loaded.extension.registry.providers.values():
                 if provider.name in bundles:
-                    self._taken(member, "provider", provider.name)
+                    self._taken(loaded, "provider", provider.name)
                 else:
-                    bundles[provider.name] = _bundle(member, provider)
+                    bundles[provider.name] = _contributed(loaded, provider)
         return list(bundles.values())
 
-    def tool_added(self, member: Member, tool: ToolDef) -> None:
+    def tool_added(self, loaded: LoadedExtension, tool: ToolDef) -> None:
         """A tool was registered late."""
         owner = self._owner(tool.spec.name)
-        if owner is not None and owner is not member:
-            self._taken(member, "tool", tool.spec.name)
+        if owner is not None and owner is not loaded:
+            self._taken(loaded, "tool", tool.spec.name)
         elif self._equipment is not None:
-            self._equipment.add_tool(ExtensionTool(tool, member))
+            self._equipment.add_tool(ExtensionTool(tool, loaded))
 
-    def provider_added(self, member: Member, provider: Provided) -> None:
+    def provider_added(self, loaded: LoadedExtension, provider: ProviderDef) -> None:
         """A provider was registered late."""
         if self._equipment is not None:
-            bundle = _bundle(member, provider)
+            bundle = _contributed(loaded, provider)
             self._equipment.add_provider(bundle.name, bundle.entry, bundle.streamer)
 
     def provider_removed(self, name: str) -> None:
@@ -133,28 +133,28 @@ class Brought:
 
     def emitted(self, topic: str, data: Any) -> None:
         """One extension tells the others something; nobody waits for them."""
-        for member in self._team.members:
-            for name, function in list(member.extension.registry.topics):
+        for loaded in self._dispatcher.extensions:
+            for name, function in list(loaded.extension.registry.topics):
                 if name == topic:
-                    task = asyncio.ensure_future(self._hand_over(member, topic, function, data))
+                    task = asyncio.ensure_future(self._hand_over(loaded, topic, function, data))
                     self._beside.add(task)
                     task.add_done_callback(self._beside.discard)
 
-    async def _hand_over(self, member: Member, topic: str, function: Any, data: Any) -> None:
+    async def _hand_over(self, loaded: LoadedExtension, topic: str, function: Any, data: Any) -> None:
         try:
-            await member.workshop.call(function, (data,), Patience(INTERCEPTOR_SECONDS))
+            await loaded.thread.call(function, (data,), PausableTimeout(HANDLER_SECONDS))
         except ExtensionFailed as error:
-            self._team.reports(member.source.path, f"topic:{topic}", text_of_error(error))
+            self._dispatcher.reports(loaded.source.path, f"topic:{topic}", text_of_error(error))
 
-    def _owner(self, tool: str) -> Member | None:
-        return next((one for one in self._team.members if tool in one.extension.registry.tools), None)
+    def _owner(self, tool: str) -> LoadedExtension | None:
+        return next((one for one in self._dispatcher.extensions if tool in one.extension.registry.tools), None)
 
-    def _taken(self, member: Member, what: str, name: str) -> None:
+    def _taken(self, loaded: LoadedExtension, what: str, name: str) -> None:
         text = f'the {what} "{name}" is left out: another extension has one of that name'
-        self._team.reports(member.source.path, "load", text)
+        self._dispatcher.reports(loaded.source.path, "load", text)
 
 
-def _bundle(member: Member, provider: Provided) -> Bundle:
+def _contributed(loaded: LoadedExtension, provider: ProviderDef) -> ContributedProvider:
     answers = provider.answer is not None
-    streamer = ExtensionStreamer(provider, member.workshop, member.reach.bridge) if answers else None
-    return Bundle(provider.name, provider.entry, streamer)
+    streamer = ExtensionStreamer(provider, loaded.thread, loaded.access.bridge) if answers else None
+    return ContributedProvider(provider.name, provider.entry, streamer)

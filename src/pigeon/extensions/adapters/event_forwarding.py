@@ -12,7 +12,7 @@ from typing import Any
 from pigeon.extensions.adapters.hooks import ExtensionHooks
 from pigeon.extensions.public import events as e
 from pigeon.extensions.public.events import MessageEnd
-from pigeon.extensions.runtime.dispatcher import Team
+from pigeon.extensions.runtime.dispatcher import Dispatcher
 from pigeon.wire import events as w
 from pigeon.wire.base import Absent, or_else
 
@@ -109,15 +109,15 @@ def _copy(value: Any) -> Any:
 class Ears:
     """Passes events on."""
 
-    def __init__(self, team: Team, hooks: ExtensionHooks) -> None:
-        self._team = team
+    def __init__(self, dispatcher: Dispatcher, hooks: ExtensionHooks) -> None:
+        self._dispatcher = dispatcher
         self._hooks = hooks
         self._observed = Observed()
 
     def heard(self, event: w.Outbound) -> None:
         """Something happened."""
         kind = self._observed.kind(event)
-        if kind is not None and not self._team.listens(kind):
+        if kind is not None and not self._dispatcher.listens(kind):
             if self._observed.counts(event):
                 self._observed.of(event)
             return
@@ -125,4 +125,4 @@ class Ears:
             return  # its handlers were asked already, before it was put on record
         made = self._observed.of(event)
         if made is not None and (kind is MessageEnd or type(made).observed):
-            self._team.tell(made)
+            self._dispatcher.tell(made)

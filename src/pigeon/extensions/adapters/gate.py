@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pigeon.extensions.public.events import Event, SessionBeforeFork, SessionBeforeSwitch, ToolCall, ToolResult
 from pigeon.extensions.public.results import Block, Cancel, Override
-from pigeon.extensions.runtime.dispatcher import Answer, Team
+from pigeon.extensions.runtime.dispatcher import Answer, Dispatcher
 from pigeon.extensions.runtime.validation import checked, plain
 from pigeon.wire import content as wire
 from pigeon.wire.base import Absent, Json
@@ -32,13 +32,13 @@ class Blocked(ToolFailed):
 class ExtensionGate:
     """Asks the handlers of `tool_call` and `tool_result`."""
 
-    def __init__(self, team: Team, check: Check) -> None:
-        self._team = team
+    def __init__(self, dispatcher: Dispatcher, check: Check) -> None:
+        self._dispatcher = dispatcher
         self._check = check
 
     async def before(self, call: wire.ToolCall, arguments: dict[str, Json]) -> dict[str, Json]:
         """The arguments as the handlers left them, checked again; raises `Blocked`."""
-        if not self._team.listens(ToolCall):
+        if not self._dispatcher.listens(ToolCall):
             return arguments
         current = arguments
         stopped: list[Blocked] = []
@@ -53,18 +53,20 @@ class ExtensionGate:
                 try:
                     current = plain(answer.event.args, "args")
                 except TypeError as error:
-                    self._team.reports(answer.member.source.path, "tool_call", str(error))
+                    self._dispatcher.reports(answer.loaded.source.path, "tool_call", str(error))
                     stopped.append(Blocked(str(error)))
             return bool(stopped)
 
-        await self._team.ask(ToolCall, lambda: ToolCall(call.name, call.id, copy.deepcopy(current)), take, (Block,))
+        await self._dispatcher.ask(
+            ToolCall, lambda: ToolCall(call.name, call.id, copy.deepcopy(current)), take, (Block,)
+        )
         if stopped:
             raise stopped[0]
         return self._check(call.name, current) if current != arguments else arguments
 
     async def after(self, call: wire.ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         """The outcome as the handlers left it."""
-        if not self._team.listens(ToolResult):
+        if not self._dispatcher.listens(ToolResult):
             return outcome, is_error
         current, failed = outcome, is_error
 
@@ -81,12 +83,12 @@ class ExtensionGate:
                 try:
                     current = overridden(current, answer.value)
                 except TypeError as error:
-                    self._team.reports(answer.member.source.path, "tool_result", str(error))
+                    self._dispatcher.reports(answer.loaded.source.path, "tool_result", str(error))
                 else:
                     failed = failed if answer.value.is_error is None else bool(answer.value.is_error)
             return False
 
-        await self._team.ask(ToolResult, make, take, (Override,))
+        await self._dispatcher.ask(ToolResult, make, take, (Override,))
         return current, failed
 
 
@@ -108,8 +110,8 @@ def overridden(outcome: ToolOutcome, change: Override) -> ToolOutcome:
 class ExtensionVeto:
     """Asks the handlers of `session_before_switch` and `session_before_fork`."""
 
-    def __init__(self, team: Team) -> None:
-        self._team = team
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
 
     async def switch(self, reason: Literal["new", "resume"], target: str | None) -> bool:
         """True to refuse."""
@@ -127,5 +129,5 @@ class ExtensionVeto:
                 refused.append(True)
             return bool(refused)
 
-        await self._team.ask(kind, make, take, (Cancel,))
+        await self._dispatcher.ask(kind, make, take, (Cancel,))
         return bool(refused)

@@ -12,7 +12,7 @@ from pigeon.extensions.adapters.commands import ExtensionCommands
 from pigeon.extensions.public import events as e
 from pigeon.extensions.public import results as r
 from pigeon.extensions.public.session_objects import custom_message
-from pigeon.extensions.runtime.dispatcher import Answer, Team
+from pigeon.extensions.runtime.dispatcher import Answer, Dispatcher
 from pigeon.extensions.runtime.validation import checked, plain
 from pigeon.session import hooks as h
 from pigeon.wire.answers import BashResult, SlashCommand
@@ -30,9 +30,9 @@ LEAVE_SECONDS = 5.0
 class ExtensionHooks:
     """Takes part on behalf of all extensions."""
 
-    def __init__(self, team: Team) -> None:
-        self._team = team
-        self._commands = ExtensionCommands(team)
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._commands = ExtensionCommands(dispatcher)
         self._continued = 0
         self.ended: list[Message] = []
 
@@ -68,7 +68,7 @@ class ExtensionHooks:
                 current = self._sure(answer, changed, current)
             return current is None
 
-        await self._team.ask(e.Input, make, take, (r.Handled, r.Transform))
+        await self._dispatcher.ask(e.Input, make, take, (r.Handled, r.Transform))
         return current
 
     async def before_agent_start(self, prompt: str, images: list[ImageContent], system_prompt: str) -> h.Opening:
@@ -86,7 +86,7 @@ class ExtensionHooks:
             return False
 
         make = lambda: e.BeforeAgentStart(prompt, copy.deepcopy(images), shown)  # noqa: E731
-        await self._team.ask(e.BeforeAgentStart, make, take, (r.Begin,))
+        await self._dispatcher.ask(e.BeforeAgentStart, make, take, (r.Begin,))
         return h.Opening(messages, forced)
 
     async def context(self, messages: list[Message]) -> list[Message]:
@@ -100,7 +100,7 @@ class ExtensionHooks:
                 current = self._sure_messages(answer, given, current)
             return False
 
-        await self._team.ask(e.ModelContext, lambda: e.ModelContext(copy.deepcopy(current)), take, (r.Messages,))
+        await self._dispatcher.ask(e.ModelContext, lambda: e.ModelContext(copy.deepcopy(current)), take, (r.Messages,))
         return current
 
     async def message_end(self, message: Message) -> Message:
@@ -116,7 +116,7 @@ class ExtensionHooks:
                     self._complain(answer, "message_end can only be answered with a message of the same role")
             return False
 
-        await self._team.ask(e.MessageEnd, lambda: e.MessageEnd(copy.deepcopy(current)), take, (r.Replace,))
+        await self._dispatcher.ask(e.MessageEnd, lambda: e.MessageEnd(copy.deepcopy(current)), take, (r.Replace,))
         self.ended = [*self.ended[-15:], current]
         return current
 
@@ -133,7 +133,9 @@ class ExtensionHooks:
                 result.append(bash_result(answer.value))
             return bool(result)
 
-        await self._team.ask(e.UserBash, lambda: e.UserBash(command, excluded, cwd), take, (r.Block, r.BashOutput))
+        await self._dispatcher.ask(
+            e.UserBash, lambda: e.UserBash(command, excluded, cwd), take, (r.Block, r.BashOutput)
+        )
         return result[0] if result else None
 
     async def before_compact(self, prepared: h.Preparation) -> h.OwnSummary | bool:
@@ -162,7 +164,7 @@ class ExtensionHooks:
                 prepared.will_retry,
             )
 
-        await self._team.ask(e.SessionBeforeCompact, make, take, (r.Cancel, r.Summary))
+        await self._dispatcher.ask(e.SessionBeforeCompact, make, take, (r.Cancel, r.Summary))
         return verdict
 
     async def before_settle(self, outcome: h.Outcome) -> list[CustomMessage]:
@@ -177,7 +179,7 @@ class ExtensionHooks:
                     notes.extend(self._notes(answer, answer.value.note))
             return False
 
-        await self._team.ask(e.AgentBeforeSettle, lambda: e.AgentBeforeSettle(outcome), take, (r.GoOn,))
+        await self._dispatcher.ask(e.AgentBeforeSettle, lambda: e.AgentBeforeSettle(outcome), take, (r.GoOn,))
         self._continued += bool(notes)
         return notes
 
@@ -195,7 +197,7 @@ class ExtensionHooks:
             return False
 
         make = lambda: e.BeforeProviderRequest(copy.deepcopy(current))  # noqa: E731
-        await self._team.ask(e.BeforeProviderRequest, make, take, (r.Replace,))
+        await self._dispatcher.ask(e.BeforeProviderRequest, make, take, (r.Replace,))
         return current
 
     async def provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
@@ -212,17 +214,17 @@ class ExtensionHooks:
                     self._complain(answer, "names and values of headers must be strings")
             return False
 
-        await self._team.ask(e.BeforeProviderHeaders, lambda: e.BeforeProviderHeaders(dict(current)), take)
+        await self._dispatcher.ask(e.BeforeProviderHeaders, lambda: e.BeforeProviderHeaders(dict(current)), take)
         return current
 
     def provider_responded(self, status: int, headers: Mapping[str, str]) -> None:
         """A provider began to answer."""
-        if self._team.listens(e.AfterProviderResponse):
-            self._team.tell(e.AfterProviderResponse(status, dict(headers)))
+        if self._dispatcher.listens(e.AfterProviderResponse):
+            self._dispatcher.tell(e.AfterProviderResponse(status, dict(headers)))
 
     def model_selected(self, model: Model, previous: Model | None, source: h.ModelSource) -> None:
         """Another model is in force."""
-        self._team.tell(e.ModelSelect(model, previous, source))
+        self._dispatcher.tell(e.ModelSelect(model, previous, source))
 
     async def project_trust(self, cwd: str) -> r.Trust | None:
         """The first yes or no of an extension from outside the project; asked before anything of it is read."""
@@ -233,8 +235,8 @@ class ExtensionHooks:
                 found.append(answer.value)
             return bool(found)
 
-        outside = [member for member in self._team.members if member.source.scope != "project"]
-        await self._team.ask(e.ProjectTrust, lambda: e.ProjectTrust(cwd), take, (r.Trust,), outside)
+        outside = [loaded for loaded in self._dispatcher.extensions if loaded.source.scope != "project"]
+        await self._dispatcher.ask(e.ProjectTrust, lambda: e.ProjectTrust(cwd), take, (r.Trust,), outside)
         return found[0] if found else None
 
     async def resources(self, cwd: str) -> h.Found:
@@ -247,16 +249,18 @@ class ExtensionHooks:
                 found.prompts.extend(str(path) for path in answer.value.prompts)
             return False
 
-        await self._team.ask(e.ResourcesDiscover, lambda: e.ResourcesDiscover(cwd), take, (r.Resources,))
+        await self._dispatcher.ask(e.ResourcesDiscover, lambda: e.ResourcesDiscover(cwd), take, (r.Resources,))
         return found
 
     async def session_started(self, reason: h.StartReason, previous: str | None = None) -> None:
         """A conversation is open."""
-        self._team.tell(e.SessionStart(reason, previous))
+        self._dispatcher.tell(e.SessionStart(reason, previous))
 
     async def session_ending(self, reason: h.EndReason, target: str | None = None) -> None:
         """A conversation is about to be left; extensions get a moment for it."""
-        await self._team.ask_all(e.SessionShutdown(reason, target), QUIT_SECONDS if reason == "quit" else LEAVE_SECONDS)
+        await self._dispatcher.ask_all(
+            e.SessionShutdown(reason, target), QUIT_SECONDS if reason == "quit" else LEAVE_SECONDS
+        )
 
     def _notes(self, answer: Answer, note: r.Note | str | None) -> list[CustomMessage]:
         try:
@@ -280,7 +284,7 @@ class ExtensionHooks:
             return otherwise
 
     def _complain(self, answer: Answer, text: str) -> None:
-        self._team.reports(answer.member.source.path, answer.event.name, text)
+        self._dispatcher.reports(answer.loaded.source.path, answer.event.name, text)
 
 
 def bash_result(given: r.BashOutput) -> BashResult:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from pigeon.extensions.public.events import BY_NAME, Event
 from pigeon.extensions.public.failures import NotBound
-from pigeon.extensions.public.provider import Provided, provided
+from pigeon.extensions.public.provider import ProviderDef, provider_def
 from pigeon.extensions.public.tool_def import ToolDef, tool_def
-from pigeon.extensions.runtime.pausable_timeout import INTERCEPTOR_SECONDS
+from pigeon.extensions.runtime.pausable_timeout import HANDLER_SECONDS
 
 if TYPE_CHECKING:
     from pigeon.extensions.public.context import Context
@@ -82,7 +82,7 @@ class Runtime(Protocol):
         """A tool was registered late."""
         ...
 
-    def provider_added(self, provider: Provided) -> None:
+    def provider_added(self, provider: ProviderDef) -> None:
         """A provider was registered late."""
         ...
 
@@ -107,7 +107,7 @@ class Registry:
         self.tools: dict[str, ToolDef] = {}
         self.commands: dict[str, CommandDef] = {}
         self.flags: dict[str, Flag] = {}
-        self.providers: dict[str, Provided] = {}
+        self.providers: dict[str, ProviderDef] = {}
         self.topics: list[tuple[str, Callable[..., Any]]] = []
         self.changes = 0
 
@@ -127,7 +127,7 @@ class Extension:
         self.runtime: Runtime | None = None
 
     def on(
-        self, event: type[Event] | str, *, tools: Iterable[str] | None = None, timeout: float = INTERCEPTOR_SECONDS
+        self, event: type[Event] | str, *, tools: Iterable[str] | None = None, timeout: float = HANDLER_SECONDS
     ) -> Callable[[_F], _F]:
         """Listen to an event, by its class or its name; `tools` limits tool events to these tools."""
         kind = BY_NAME.get(event) if isinstance(event, str) else event
@@ -211,10 +211,10 @@ class Extension:
         if headers:
             entry["headers"] = dict(headers)
         if models is not None and api:
-            self._provide(provided(name, entry, models, None))
+            self._provide(provider_def(name, entry, models, None))
 
         def register(function: _F) -> _F:
-            self._provide(provided(name, entry, models, function))
+            self._provide(provider_def(name, entry, models, function))
             return function
 
         return register
@@ -260,7 +260,7 @@ class Extension:
         self.registry.handlers.append(handler)
         self.registry.changes += 1
 
-    def _provide(self, provider: Provided) -> None:
+    def _provide(self, provider: ProviderDef) -> None:
         self.registry.providers[provider.name] = provider
         if self.runtime is not None:
             self.runtime.provider_added(provider)

@@ -11,8 +11,8 @@ from pigeon.extensions.adapters.session_port import ExecResult
 from pigeon.extensions.public.results import ToolOutput
 from pigeon.extensions.public.session_objects import ConversationHandle, ModelsHandle, StateHandle, ToolsHandle
 from pigeon.extensions.public.ui import Ui
-from pigeon.extensions.runtime.pausable_timeout import Patience
-from pigeon.extensions.runtime.session_access import Reach
+from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
+from pigeon.extensions.runtime.session_access import SessionAccess
 from pigeon.extensions.runtime.validation import checked
 from pigeon.wire.answers import ContextUsage, SlashCommand
 from pigeon.wire.events import ToolOutcome
@@ -37,22 +37,22 @@ class Place:
 class Context:
     """The session and its host."""
 
-    def __init__(self, reach: Reach, place: Place, patience: Patience | None = None) -> None:
-        self._reach = reach
+    def __init__(self, access: SessionAccess, place: Place, timeout: PausableTimeout | None = None) -> None:
+        self._access = access
         self._place = place
-        self.ui = Ui(reach, patience)
-        self.session = ConversationHandle(reach)
-        self.tools = ToolsHandle(reach)
-        self.models = ModelsHandle(reach)
+        self.ui = Ui(access, timeout)
+        self.session = ConversationHandle(access)
+        self.tools = ToolsHandle(access)
+        self.models = ModelsHandle(access)
         self.mode = place.mode
         self.has_ui = place.mode == "rpc"
 
     @property
     def cwd(self) -> str:
         """The working directory of the session."""
-        if self._reach.binding is None:
+        if self._access.binding is None:
             return self._place.cwd
-        return self._reach.call(None, lambda port: port.conversation.facts().cwd)
+        return self._access.call(None, lambda port: port.conversation.facts().cwd)
 
     @property
     def project_trusted(self) -> bool:
@@ -61,42 +61,42 @@ class Context:
 
     def is_idle(self) -> bool:
         """True while nothing runs."""
-        return self._reach.call(None, lambda port: port.controls.is_idle())
+        return self._access.call(None, lambda port: port.controls.is_idle())
 
     def has_pending_messages(self) -> bool:
         """True while messages are queued."""
-        return self._reach.call(None, lambda port: port.controls.has_pending_messages())
+        return self._access.call(None, lambda port: port.controls.has_pending_messages())
 
     def abort(self) -> None:
         """Stop the run, without waiting for it."""
-        self._reach.call("control", lambda port: port.controls.abort())
+        self._access.call("control", lambda port: port.controls.abort())
 
     def shutdown(self) -> None:
         """End the process, after the command in progress."""
-        self._reach.call("control", lambda port: port.controls.shutdown())
+        self._access.call("control", lambda port: port.controls.shutdown())
 
     def context_usage(self) -> ContextUsage | None:
         """How full the model's window is."""
-        return self._reach.call(None, lambda port: port.controls.context_usage())
+        return self._access.call(None, lambda port: port.controls.context_usage())
 
     def system_prompt(self) -> str:
         """What the model is told about its job."""
-        return self._reach.call(None, lambda port: port.controls.system_prompt())
+        return self._access.call(None, lambda port: port.controls.system_prompt())
 
     def commands(self) -> list[SlashCommand]:
         """All slash commands."""
-        return self._reach.call(None, lambda port: port.controls.commands())
+        return self._access.call(None, lambda port: port.controls.commands())
 
     async def compact(self, instructions: str | None = None) -> None:
         """Summarise the history now; raises when that fails."""
-        await self._reach.run("control", lambda port: port.controls.compact(instructions))
+        await self._access.run("control", lambda port: port.controls.compact(instructions))
 
     async def exec(
         self, program: str, args: Sequence[str] = (), *, cwd: str | None = None, timeout: float | None = None
     ) -> ExecResult:
         """Run a program without a shell, at most for so many seconds; a program that fails is no exception."""
         argv = [str(program), *(str(arg) for arg in args)]
-        return await self._reach.run("exec", lambda port: port.equipment.exec(argv, cwd, timeout))
+        return await self._access.run("exec", lambda port: port.equipment.exec(argv, cwd, timeout))
 
     def state(self, key: str = "state") -> StateHandle:
         """A value that is kept in the session file, on the active branch."""
@@ -118,26 +118,26 @@ class CommandContext(Context):
 
     async def wait_for_idle(self) -> None:
         """Wait until nothing runs."""
-        await self._reach.run(None, lambda port: port.controls.until_idle())
+        await self._access.run(None, lambda port: port.controls.until_idle())
 
     async def new_session(self, parent: str | None = None) -> bool:
         """Begin an empty conversation; false if that was vetoed."""
-        return await self._reach.run("sessions", lambda port: port.controls.new_session(parent))
+        return await self._access.run("sessions", lambda port: port.controls.new_session(parent))
 
     async def switch_session(self, path: str) -> bool:
         """Open another conversation; false if that was vetoed."""
-        return await self._reach.run("sessions", lambda port: port.controls.switch_session(str(path)))
+        return await self._access.run("sessions", lambda port: port.controls.switch_session(str(path)))
 
     async def fork(self, entry_id: str) -> bool:
         """Go on before a user message, in a new conversation; false if that was vetoed."""
-        return await self._reach.run("sessions", lambda port: port.controls.fork(str(entry_id)))
+        return await self._access.run("sessions", lambda port: port.controls.fork(str(entry_id)))
 
 
 class ToolContext(Context):
     """What a tool gets: its call, and a way to show progress."""
 
-    def __init__(self, reach: Reach, place: Place, patience: Patience | None, run: ToolRun) -> None:
-        super().__init__(reach, place, patience)
+    def __init__(self, access: SessionAccess, place: Place, timeout: PausableTimeout | None, run: ToolRun) -> None:
+        super().__init__(access, place, timeout)
         self._run = run
         self._stopped = threading.Event()
         self.call_id = run.call_id
@@ -154,7 +154,7 @@ class ToolContext(Context):
     async def update(self, progress: str | ToolOutput) -> None:
         """Show everything there is so far."""
         outcome = outcome_of(progress)
-        await self._reach.bridge.run(lambda: self._run.update(outcome))
+        await self._access.bridge.run(lambda: self._run.update(outcome))
 
 
 def _in_async_code() -> bool:

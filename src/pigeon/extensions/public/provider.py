@@ -28,13 +28,13 @@ from pigeon.agent.inference import (
     Named,
 )
 from pigeon.extensions.public.failures import ExtensionFailed, text_of_error
-from pigeon.extensions.runtime.pausable_timeout import Patience
+from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 
 if TYPE_CHECKING:
-    from pigeon.extensions.runtime.extension_thread import Workshop
-    from pigeon.extensions.runtime.session_access import Bridge
+    from pigeon.extensions.runtime.extension_thread import ExtensionThread
+    from pigeon.extensions.runtime.session_access import LoopBridge
 
 AHEAD = 16
 NO_URL = "extension://"
@@ -58,7 +58,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Provided:
+class ProviderDef:
     """A provider as an extension declared it."""
 
     name: str
@@ -66,12 +66,12 @@ class Provided:
     answer: Callable[[ModelRequest], AsyncIterator[Any]] | None
 
 
-def provided(
+def provider_def(
     name: str,
     entry: Mapping[str, Any],
     models: Sequence[Mapping[str, Any] | str] | None,
     function: Callable[..., Any] | None,
-) -> Provided:
+) -> ProviderDef:
     """Put a declaration together; raises `ValueError` for what is missing."""
     answers = function is not None and inspect.isasyncgenfunction(function)
     if function is not None and not answers:
@@ -86,15 +86,15 @@ def provided(
         whole = {"baseUrl": NO_URL, "apiKey": NO_KEY, **whole, "api": name}
     elif not whole.get("api") or not whole.get("baseUrl"):
         raise ValueError(f'the provider "{name}" needs api and base_url, or an async generator that answers')
-    return Provided(name, codec.decode(codec.encode(whole)), function if answers else None)
+    return ProviderDef(name, codec.decode(codec.encode(whole)), function if answers else None)
 
 
 class ExtensionStreamer:
     """Answers requests with an extension's generator, which runs in the extension's thread."""
 
-    def __init__(self, provider: Provided, workshop: Workshop, bridge: Bridge) -> None:
+    def __init__(self, provider: ProviderDef, thread: ExtensionThread, bridge: LoopBridge) -> None:
         self._provider = provider
-        self._workshop = workshop
+        self._thread = thread
         self._bridge = bridge
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
@@ -109,7 +109,7 @@ class ExtensionStreamer:
 
         async def run() -> None:
             try:
-                await self._workshop.call(produce, (), Patience(None))
+                await self._thread.call(produce, (), PausableTimeout(None))
             except ExtensionFailed as error:
                 await ready.put(Failure(message=str(error), code="extension"))
             else:

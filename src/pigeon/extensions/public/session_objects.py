@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pigeon.extensions.adapters.session_port import DeliverAs, SessionFacts, SessionPort
 from pigeon.extensions.public.results import Note
-from pigeon.extensions.runtime.session_access import Reach
+from pigeon.extensions.runtime.session_access import SessionAccess
 from pigeon.extensions.runtime.validation import checked, plain
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.content import UserBlock
@@ -32,8 +32,8 @@ def custom_message(note: Note | str) -> CustomMessage:
 class ConversationHandle:
     """The conversation: read it, add to it."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
+    def __init__(self, access: SessionAccess) -> None:
+        self._access = access
 
     @property
     def id(self) -> str:
@@ -57,17 +57,17 @@ class ConversationHandle:
 
     def entries(self) -> list[dict[str, Json]]:
         """All entries, as the session file has them."""
-        return self._reach.call(None, lambda port: port.conversation.entries(False))
+        return self._access.call(None, lambda port: port.conversation.entries(False))
 
     def branch(self) -> list[dict[str, Json]]:
         """The entries of the active branch, oldest first."""
-        return self._reach.call(None, lambda port: port.conversation.entries(True))
+        return self._access.call(None, lambda port: port.conversation.entries(True))
 
     def messages(self) -> list[Message]:
         """What the model would see now; a copy."""
         import copy
 
-        return copy.deepcopy(self._reach.call(None, lambda port: list(port.conversation.messages())))
+        return copy.deepcopy(self._access.call(None, lambda port: list(port.conversation.messages())))
 
     def send(self, note: Note | str, *, trigger_turn: bool | None = None, deliver_as: DeliverAs = "steer") -> None:
         """Put a message into the conversation. In a run it is queued, or said after it if `trigger_turn` is false;
@@ -80,79 +80,79 @@ class ConversationHandle:
             turn = not port.controls.is_idle() if trigger_turn is None else bool(trigger_turn)
             port.conversation.send_message(message, turn, deliver_as)
 
-        self._reach.call("messages", say)
+        self._access.call("messages", say)
 
     def prompt(self, content: str | list[UserBlock], *, deliver_as: Literal["steer", "followUp"] | None = None) -> None:
         """Say something as the user; while a run is active, `deliver_as` must say how to queue it."""
         said = checked(UserMessage(content=content, timestamp=0)).content
-        self._reach.call("messages", lambda port: port.conversation.send_user_message(said, deliver_as))
+        self._access.call("messages", lambda port: port.conversation.send_user_message(said, deliver_as))
 
     def append_entry(self, custom_type: str, data: Json = None) -> str:
         """Keep something in the session file that the model does not see; returns the entry's id."""
         kept = plain(data, "the data of an entry")
-        return self._reach.call("entries", lambda port: port.conversation.append_entry(str(custom_type), kept))
+        return self._access.call("entries", lambda port: port.conversation.append_entry(str(custom_type), kept))
 
     def rename(self, name: str) -> None:
         """Give the session a name."""
-        self._reach.call("sessions", lambda port: port.conversation.set_name(str(name)))
+        self._access.call("sessions", lambda port: port.conversation.set_name(str(name)))
 
     def label(self, entry_id: str, label: str | None) -> None:
         """Put a bookmark on an entry, or take it away."""
-        self._reach.call("entries", lambda port: port.conversation.set_label(str(entry_id), label))
+        self._access.call("entries", lambda port: port.conversation.set_label(str(entry_id), label))
 
     def _facts(self) -> SessionFacts:
-        return self._reach.call(None, lambda port: port.conversation.facts())
+        return self._access.call(None, lambda port: port.conversation.facts())
 
 
 class ToolsHandle:
     """Which tools the model has."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
+    def __init__(self, access: SessionAccess) -> None:
+        self._access = access
 
     def active(self) -> list[str]:
         """The names of those it has now."""
-        return self._reach.call(None, lambda port: port.equipment.active_tools())
+        return self._access.call(None, lambda port: port.equipment.active_tools())
 
     def all(self) -> dict[str, str]:
         """Every tool, with its description."""
-        return dict(self._reach.call(None, lambda port: port.equipment.all_tools()))
+        return dict(self._access.call(None, lambda port: port.equipment.all_tools()))
 
     def activate(self, names: list[str]) -> None:
         """Those it shall have from the next turn on; unknown names are left out."""
         wanted = [str(name) for name in names]
-        self._reach.call("tools", lambda port: port.equipment.set_active_tools(wanted))
+        self._access.call("tools", lambda port: port.equipment.set_active_tools(wanted))
 
 
 class ModelsHandle:
     """Which model answers."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
+    def __init__(self, access: SessionAccess) -> None:
+        self._access = access
 
     @property
     def current(self) -> Model | None:
         """The one that answers now."""
-        return self._reach.call(None, lambda port: port.equipment.model())
+        return self._access.call(None, lambda port: port.equipment.model())
 
     @property
     def thinking(self) -> ThinkingLevel:
         """How hard it thinks."""
-        return self._reach.call(None, lambda port: port.equipment.thinking())
+        return self._access.call(None, lambda port: port.equipment.thinking())
 
     def available(self) -> list[Model]:
         """Those that can be chosen."""
-        return self._reach.call(None, lambda port: port.equipment.models())
+        return self._access.call(None, lambda port: port.equipment.models())
 
     def use(self, provider: str, model_id: str) -> bool:
         """Choose one; false when it cannot be used."""
-        return self._reach.call("models", lambda port: port.equipment.set_model(str(provider), str(model_id)))
+        return self._access.call("models", lambda port: port.equipment.set_model(str(provider), str(model_id)))
 
     def think(self, level: ThinkingLevel) -> None:
         """Choose how hard it thinks, as far as it can."""
         if level not in LEVELS:
             raise ValueError(f"there is no thinking level {level!r}; there are {', '.join(LEVELS)}")
-        self._reach.call("models", lambda port: port.equipment.set_thinking(level))
+        self._access.call("models", lambda port: port.equipment.set_thinking(level))
 
 
 class StateHandle:

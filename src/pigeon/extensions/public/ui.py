@@ -14,8 +14,8 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from pigeon.extensions.public.results import Placement
-from pigeon.extensions.runtime.pausable_timeout import Patience
-from pigeon.extensions.runtime.session_access import Asks, Reach
+from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
+from pigeon.extensions.runtime.session_access import Asks, SessionAccess
 from pigeon.extensions.runtime.validation import checked
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import ExtensionUiResponse
@@ -99,9 +99,9 @@ class TerminalOnly:
 class Ui(TerminalOnly):
     """The host, as an extension may ask and tell it; `timeout` is in seconds."""
 
-    def __init__(self, reach: Reach, patience: Patience | None) -> None:
-        self._reach = reach
-        self._patience = patience
+    def __init__(self, access: SessionAccess, timeout: PausableTimeout | None) -> None:
+        self._access = access
+        self._timeout = timeout
 
     async def select(self, title: str, options: Sequence[str], *, timeout: float | None = None) -> str | None:
         """One of the options, or any text that the host answered; none without an answer."""
@@ -154,14 +154,14 @@ class Ui(TerminalOnly):
         self.set_editor_text(text)
 
     def _tell(self, request: DialogRequest) -> None:
-        dialogs = self._reach.bound("ui").dialogs
+        dialogs = self._access.bound("ui").dialogs
         sure = checked(request)
-        self._reach.bridge.call(lambda: dialogs.tell(lambda id: replace(sure, id=id)))
+        self._access.bridge.call(lambda: dialogs.tell(lambda id: replace(sure, id=id)))
 
     async def _ask(self, request: DialogRequest, timeout_ms: int | None) -> ExtensionUiResponse | None:
-        dialogs = self._reach.bound("ui").dialogs
+        dialogs = self._access.bound("ui").dialogs
         sure = checked(request)
-        return await self._reach.bridge.run(lambda: self._asked(dialogs, sure, timeout_ms))
+        return await self._access.bridge.run(lambda: self._asked(dialogs, sure, timeout_ms))
 
     async def _asked(self, dialogs: Asks, request: DialogRequest, timeout_ms: int | None) -> ExtensionUiResponse | None:
         """On the protocol's loop: the question itself, with the extension's clock stopped."""
@@ -171,8 +171,8 @@ class Ui(TerminalOnly):
             sent.append(id)
             return replace(request, id=id)
 
-        if self._patience is not None:
-            self._patience.pause()
+        if self._timeout is not None:
+            self._timeout.pause()
         try:
             return await dialogs.ask(make, timeout_ms)
         except asyncio.CancelledError:
@@ -180,8 +180,8 @@ class Ui(TerminalOnly):
                 dialogs.tell(lambda id: CancelRequest(id=id, target_id=sent[0]))
             raise
         finally:
-            if self._patience is not None:
-                self._patience.resume()
+            if self._timeout is not None:
+                self._timeout.resume()
 
 
 def _milliseconds(seconds: float | None) -> int | None:

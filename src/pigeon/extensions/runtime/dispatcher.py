@@ -9,9 +9,9 @@ from typing import Any
 from pigeon.extensions.public.api import Handler
 from pigeon.extensions.public.events import Event
 from pigeon.extensions.public.failures import ExtensionFailed, text_of_error
-from pigeon.extensions.runtime.event_queue import Mailbox
-from pigeon.extensions.runtime.loaded_extension import Member
-from pigeon.extensions.runtime.pausable_timeout import INTERCEPTOR_SECONDS, Patience
+from pigeon.extensions.runtime.event_queue import EventQueue
+from pigeon.extensions.runtime.loaded_extension import LoadedExtension
+from pigeon.extensions.runtime.pausable_timeout import HANDLER_SECONDS, PausableTimeout
 from pigeon.wire.events import ExtensionError, Outbound
 
 CATCH_UP_SECONDS = 1.0
@@ -55,31 +55,31 @@ class Reports:
 class Answer:
     """What one handler came to: a value, or the text of a failure that was reported already."""
 
-    __slots__ = ("event", "failure", "member", "value")
+    __slots__ = ("event", "failure", "loaded", "value")
 
-    def __init__(self, member: Member, event: Any, value: Any, failure: str | None) -> None:
-        self.member = member
+    def __init__(self, loaded: LoadedExtension, event: Any, value: Any, failure: str | None) -> None:
+        self.loaded = loaded
         self.event = event
         self.value = value
         self.failure = failure
 
 
-class Team:
+class Dispatcher:
     """The extensions in the order in which they are asked."""
 
     def __init__(self, reports: Reports) -> None:
         self.reports = reports
-        self.members: list[Member] = []
-        self._mailboxes: dict[int, Mailbox] = {}
+        self.extensions: list[LoadedExtension] = []
+        self._queues: dict[int, EventQueue] = {}
 
-    def join(self, member: Member) -> None:
+    def join(self, loaded: LoadedExtension) -> None:
         """Take an extension in; those of a lower rank come first."""
-        self.members.append(member)
-        self.members.sort(key=lambda one: one.source.rank)
+        self.extensions.append(loaded)
+        self.extensions.sort(key=lambda one: one.source.rank)
 
     def listens(self, kind: type[Event]) -> bool:
         """True if anybody has a handler for the event."""
-        return any(member.handlers(kind) for member in self.members)
+        return any(loaded.handlers(kind) for loaded in self.extensions)
 
     async def ask(
         self,
@@ -87,74 +87,79 @@ class Team:
         make: Callable[[], Event],
         take: Take,
         allowed: tuple[type, ...] = (),
-        members: list[Member] | None = None,
+        extensions: list[LoadedExtension] | None = None,
     ) -> None:
         """Ask each handler with a fresh event and hand over what it came to, until `take` says that it is enough."""
-        for member in list(self.members) if members is None else members:
-            for handler in list(member.handlers(kind)):
+        for loaded in list(self.extensions) if extensions is None else extensions:
+            for handler in list(loaded.handlers(kind)):
                 event = make()
                 if not handler.wants(event):
                     continue
-                await self._mailbox(member).drained(CATCH_UP_SECONDS)
-                if take(await self._asked(member, handler, event, allowed)):
+                await self._queue_of(loaded).drained(CATCH_UP_SECONDS)
+                if take(await self._asked(loaded, handler, event, allowed)):
                     return
 
     def tell(self, event: Event) -> None:
         """Let everybody who listens know, without waiting."""
-        for member in self.members:
-            if member.handlers(type(event)):
-                self._mailbox(member).put(event)
+        for loaded in self.extensions:
+            if loaded.handlers(type(event)):
+                self._queue_of(loaded).put(event)
 
     async def ask_all(self, event: Event, seconds: float) -> None:
         """Ask everybody at once, each for at most this long; what they return does not matter."""
 
-        async def one(member: Member) -> None:
-            await self._mailbox(member).drained(seconds / 2)
-            for handler in list(member.handlers(type(event))):
-                await self._asked(member, handler, event, (), seconds)
+        async def one(loaded: LoadedExtension) -> None:
+            await self._queue_of(loaded).drained(seconds / 2)
+            for handler in list(loaded.handlers(type(event))):
+                await self._asked(loaded, handler, event, (), seconds)
 
-        listening = [member for member in self.members if member.handlers(type(event))]
-        await asyncio.gather(*(one(member) for member in listening))
+        listening = [loaded for loaded in self.extensions if loaded.handlers(type(event))]
+        await asyncio.gather(*(one(loaded) for loaded in listening))
 
     def close(self) -> None:
         """Deliver nothing more and let the threads end."""
-        for mailbox in self._mailboxes.values():
-            mailbox.close()
-        for member in self.members:
-            member.workshop.close()
+        for queue in self._queues.values():
+            queue.close()
+        for loaded in self.extensions:
+            loaded.thread.close()
 
-    def _mailbox(self, member: Member) -> Mailbox:
-        mailbox = self._mailboxes.get(id(member))
-        if mailbox is None:
+    def _queue_of(self, loaded: LoadedExtension) -> EventQueue:
+        queue = self._queues.get(id(loaded))
+        if queue is None:
 
-            async def deliver(event: Event, patience: Patience) -> None:
-                for handler in list(member.handlers(type(event))):
+            async def deliver(event: Event, timeout: PausableTimeout) -> None:
+                for handler in list(loaded.handlers(type(event))):
                     if handler.wants(event):
-                        await self._one(member, handler, event, patience)
+                        await self._one(loaded, handler, event, timeout)
 
             def lost(count: int) -> None:
-                self.reports(member.source.path, "queue", f"it was too slow: {count} events were not delivered to it")
+                self.reports(loaded.source.path, "queue", f"it was too slow: {count} events were not delivered to it")
 
-            mailbox = Mailbox(deliver, lost, INTERCEPTOR_SECONDS)
-            self._mailboxes[id(member)] = mailbox
-        return mailbox
+            queue = EventQueue(deliver, lost, HANDLER_SECONDS)
+            self._queues[id(loaded)] = queue
+        return queue
 
     async def _asked(
-        self, member: Member, handler: Handler, event: Event, allowed: tuple[type, ...], seconds: float | None = None
+        self,
+        loaded: LoadedExtension,
+        handler: Handler,
+        event: Event,
+        allowed: tuple[type, ...],
+        seconds: float | None = None,
     ) -> Answer:
-        patience = Patience(handler.timeout if seconds is None else seconds)
-        answer = await self._one(member, handler, event, patience)
+        timeout = PausableTimeout(handler.timeout if seconds is None else seconds)
+        answer = await self._one(loaded, handler, event, timeout)
         if answer.failure is None and answer.value is not None and allowed and not isinstance(answer.value, allowed):
             may = ", ".join(kind.__name__ for kind in allowed)
             text = f"a handler returned {type(answer.value).__name__}; it may return {may} or nothing"
-            self.reports(member.source.path, event.name, text)
+            self.reports(loaded.source.path, event.name, text)
             answer.value, answer.failure = None, text
         return answer
 
-    async def _one(self, member: Member, handler: Handler, event: Event, patience: Patience) -> Answer:
+    async def _one(self, loaded: LoadedExtension, handler: Handler, event: Event, timeout: PausableTimeout) -> Answer:
         try:
-            return Answer(member, event, await member.ask(handler, event, patience), None)
+            return Answer(loaded, event, await loaded.ask(handler, event, timeout), None)
         except ExtensionFailed as error:
             text = text_of_error(error)
-            self.reports(member.source.path, event.name, text)
-            return Answer(member, event, None, text)
+            self.reports(loaded.source.path, event.name, text)
+            return Answer(loaded, event, None, text)

@@ -11,15 +11,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from pigeon.extensions.public.events import Event, MessageUpdate
-from pigeon.extensions.runtime.pausable_timeout import Patience
+from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
 
 MOST_EVENTS = 1000
 MOST_UPDATES = 200
 LONGEST_DELTA = 16 * 1024
-Deliver = Callable[[Event, Patience], Awaitable[None]]
+Deliver = Callable[[Event, PausableTimeout], Awaitable[None]]
 
 
-class Mailbox:
+class EventQueue:
     """The events of one extension. Used on the protocol's loop only."""
 
     def __init__(self, deliver: Deliver, lost: Callable[[int], None], seconds: float) -> None:
@@ -80,9 +80,9 @@ class Mailbox:
                 self._lost(dropped)
 
     async def _one(self, event: Event) -> None:
-        patience = Patience(self._seconds)
-        delivery = asyncio.ensure_future(self._delivered(event, patience))
-        asks = asyncio.ensure_future(patience.in_dialog.wait())
+        timeout = PausableTimeout(self._seconds)
+        delivery = asyncio.ensure_future(self._delivered(event, timeout))
+        asks = asyncio.ensure_future(timeout.in_dialog.wait())
         try:
             await asyncio.wait({delivery, asks}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -94,5 +94,5 @@ class Mailbox:
             self._beside.add(delivery)
             delivery.add_done_callback(self._beside.discard)
 
-    async def _delivered(self, event: Event, patience: Patience) -> None:
-        await self._deliver(event, patience)
+    async def _delivered(self, event: Event, timeout: PausableTimeout) -> None:
+        await self._deliver(event, timeout)

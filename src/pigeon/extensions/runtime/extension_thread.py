@@ -24,7 +24,7 @@ from pigeon.extensions.public.failures import (
     show_traceback,
     text_of_error,
 )
-from pigeon.extensions.runtime.pausable_timeout import Patience
+from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
 
 PULSE_SECONDS = 5.0
 ANSWERS_PULSE_WITHIN = 25.0
@@ -35,7 +35,7 @@ WORKER_GRACE_SECONDS = 1.0
 Ended = concurrent.futures.Future[Any]
 
 
-class Workshop:
+class ExtensionThread:
     """Runs an extension's code; `call` is used on the protocol's loop, everything else happens in the thread."""
 
     def __init__(self, name: str, stray: Callable[[str], None]) -> None:
@@ -55,19 +55,19 @@ class Workshop:
         """True while the thread is known to be held up."""
         return self._tending is not None and not self._tending.done()
 
-    async def call(self, function: Callable[..., Any], args: tuple[Any, ...], patience: Patience) -> Any:
+    async def call(self, function: Callable[..., Any], args: tuple[Any, ...], timeout: PausableTimeout) -> Any:
         """Call a function of the extension; raises `ExtensionFailed` for whatever goes wrong in it."""
         if self._closing:
             raise ExtensionFailed("it was stopped")
         if self.unresponsive:
             raise Unresponsive("it is still held up by its own code; nothing was asked of it")
         expired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        patience.start(lambda: _settle(expired, None, None))
+        timeout.start(lambda: _settle(expired, None, None))
         running = asyncio.wrap_future(self._submit(self._guarded(function, args)))
         try:
-            await self._until_done(running, expired, patience)
+            await self._until_done(running, expired, timeout)
         finally:
-            patience.stop()
+            timeout.stop()
             if not running.done():
                 running.cancel()
         if running.cancelled():
@@ -80,7 +80,7 @@ class Workshop:
         return running.result()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Start work in the background; it ends with the workshop. May be called from any thread."""
+        """Start work in the background; it ends with the thread. May be called from any thread."""
 
         def begin() -> None:
             task = self.loop.create_task(self._watched(work))
@@ -104,7 +104,7 @@ class Workshop:
         return not self._thread.is_alive()
 
     async def _until_done(
-        self, running: asyncio.Future[Any], expired: asyncio.Future[None], patience: Patience
+        self, running: asyncio.Future[Any], expired: asyncio.Future[None], timeout: PausableTimeout
     ) -> None:
         asked_at: float | None = None
         clock = asyncio.get_running_loop().time
@@ -115,7 +115,7 @@ class Workshop:
                 return
             if expired.done():
                 self._tend()
-                raise TookTooLong(f"it took longer than {_seconds(patience.seconds)} and was stopped")
+                raise TookTooLong(f"it took longer than {_seconds(timeout.seconds)} and was stopped")
             if self._answers_pulse() or asked_at is None:
                 asked_at = clock()
             elif clock() - asked_at > ANSWERS_PULSE_WITHIN:

@@ -1,4 +1,4 @@
-"""One loaded extension: what it registered, where its code runs, what it can reach."""
+"""One loaded extension: what it registered, where its code runs, what it can access."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any, Protocol
 from pigeon.extensions.public.api import Extension, Handler
 from pigeon.extensions.public.context import CommandContext, Context, Place
 from pigeon.extensions.public.events import Event
-from pigeon.extensions.public.provider import Provided
+from pigeon.extensions.public.provider import ProviderDef
 from pigeon.extensions.public.tool_def import ToolDef
 from pigeon.extensions.runtime.discovery import Source
-from pigeon.extensions.runtime.extension_thread import Workshop
-from pigeon.extensions.runtime.pausable_timeout import Patience
-from pigeon.extensions.runtime.session_access import Reach
+from pigeon.extensions.runtime.extension_thread import ExtensionThread
+from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
+from pigeon.extensions.runtime.session_access import SessionAccess
 
 
 class Crew(Protocol):
     """All extensions together, as one of them sees them."""
 
-    def tool_added(self, member: Member, tool: ToolDef) -> None:
+    def tool_added(self, loaded: LoadedExtension, tool: ToolDef) -> None:
         """A tool was registered late."""
         ...
 
-    def provider_added(self, member: Member, provider: Provided) -> None:
+    def provider_added(self, loaded: LoadedExtension, provider: ProviderDef) -> None:
         """A provider was registered late."""
         ...
 
@@ -36,16 +36,22 @@ class Crew(Protocol):
         ...
 
 
-class Member:
+class LoadedExtension:
     """One loaded extension."""
 
     def __init__(
-        self, extension: Extension, source: Source, workshop: Workshop, reach: Reach, place: Place, crew: Crew
+        self,
+        extension: Extension,
+        source: Source,
+        thread: ExtensionThread,
+        access: SessionAccess,
+        place: Place,
+        crew: Crew,
     ) -> None:
         self.extension = extension
         self.source = source
-        self.workshop = workshop
-        self.reach = reach
+        self.thread = thread
+        self.access = access
         self._place = place
         self._crew = crew
         self._index: dict[type[Event], list[Handler]] = {}
@@ -61,13 +67,13 @@ class Member:
                 self._index.setdefault(handler.event, []).append(handler)
         return self._index.get(kind, [])
 
-    async def ask(self, handler: Handler, event: Event, patience: Patience) -> Any:
+    async def ask(self, handler: Handler, event: Event, timeout: PausableTimeout) -> Any:
         """Call a handler with an event and a context of its own; raises `ExtensionFailed`."""
-        return await self.workshop.call(handler.function, self._arguments(handler, event, patience), patience)
+        return await self.thread.call(handler.function, self._arguments(handler, event, timeout), timeout)
 
-    def command_context(self, patience: Patience) -> CommandContext:
+    def command_context(self, timeout: PausableTimeout) -> CommandContext:
         """What a slash command gets."""
-        return CommandContext(self.reach, self._place, patience)
+        return CommandContext(self.access, self._place, timeout)
 
     @property
     def place(self) -> Place:
@@ -82,32 +88,32 @@ class Member:
 
     def context(self) -> Context:
         """A context that belongs to no event."""
-        return Context(self.reach, self._place)
+        return Context(self.access, self._place)
 
     def tool_added(self, tool: ToolDef) -> None:
         """A tool was registered late."""
-        self.reach.bridge.call(lambda: self._crew.tool_added(self, tool))
+        self.access.bridge.call(lambda: self._crew.tool_added(self, tool))
 
-    def provider_added(self, provider: Provided) -> None:
+    def provider_added(self, provider: ProviderDef) -> None:
         """A provider was registered late."""
-        self.reach.bridge.call(lambda: self._crew.provider_added(self, provider))
+        self.access.bridge.call(lambda: self._crew.provider_added(self, provider))
 
     def provider_removed(self, name: str) -> None:
         """A provider was taken back."""
-        self.reach.bridge.call(lambda: self._crew.provider_removed(name))
+        self.access.bridge.call(lambda: self._crew.provider_removed(name))
 
     def emit(self, topic: str, data: Any) -> None:
         """Tell the other extensions."""
-        self.reach.bridge.call(lambda: self._crew.emitted(topic, data))
+        self.access.bridge.call(lambda: self._crew.emitted(topic, data))
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Start background work."""
-        self.workshop.spawn(work)
+        self.thread.spawn(work)
 
-    def _arguments(self, handler: Handler, event: Event, patience: Patience) -> tuple[Any, ...]:
+    def _arguments(self, handler: Handler, event: Event, timeout: PausableTimeout) -> tuple[Any, ...]:
         if takes(handler.function) < 2:
             return (event,)
-        return event, Context(self.reach, self._place, patience)
+        return event, Context(self.access, self._place, timeout)
 
 
 def takes(function: Callable[..., Any]) -> int:

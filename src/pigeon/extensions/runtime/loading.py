@@ -19,19 +19,19 @@ from pigeon.extensions.public.api import Extension
 from pigeon.extensions.public.context import Place
 from pigeon.extensions.public.failures import ExtensionFailed
 from pigeon.extensions.runtime.discovery import ENTRY_POINTS, Source
-from pigeon.extensions.runtime.dispatcher import Team
-from pigeon.extensions.runtime.extension_thread import Workshop
-from pigeon.extensions.runtime.loaded_extension import Crew, Member
-from pigeon.extensions.runtime.pausable_timeout import Patience
+from pigeon.extensions.runtime.dispatcher import Dispatcher
+from pigeon.extensions.runtime.extension_thread import ExtensionThread
+from pigeon.extensions.runtime.loaded_extension import Crew, LoadedExtension
+from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
 from pigeon.extensions.runtime.process_exits import guard, mend
-from pigeon.extensions.runtime.session_access import Bridge, Reach
+from pigeon.extensions.runtime.session_access import LoopBridge, SessionAccess
 
 LOAD_SECONDS = 15.0
 _numbers = itertools.count(1)
 NOT_PYTHON = "Pigeon's extensions are written in Python: name a .py file or a package with an __init__.py"
 
 
-async def loaded(source: Source, workshop: Workshop) -> Extension:
+async def load_extension(source: Source, thread: ExtensionThread) -> Extension:
     """The extension of a source; raises `ExtensionFailed`."""
     holder: list[str] = []
 
@@ -40,7 +40,7 @@ async def loaded(source: Source, workshop: Workshop) -> Extension:
         return await _extension_of(found, source)
 
     try:
-        result = await workshop.call(load, (), Patience(LOAD_SECONDS))
+        result = await thread.call(load, (), PausableTimeout(LOAD_SECONDS))
     except ExtensionFailed:
         for name in holder:
             _forget(name)
@@ -120,11 +120,19 @@ def _forget(name: str) -> None:
 SWITCH_SECONDS = 0.001
 
 
-class Boarding:
-    """Loads extensions into a team."""
+class ExtensionLoader:
+    """Loads extensions into a dispatcher."""
 
-    def __init__(self, team: Team, crew: Crew, bridge: Bridge, cwd: str, mode: str, flags: Mapping[str, bool | str]):
-        self._team = team
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        crew: Crew,
+        bridge: LoopBridge,
+        cwd: str,
+        mode: str,
+        flags: Mapping[str, bool | str],
+    ):
+        self._dispatcher = dispatcher
         self._crew = crew
         self._bridge = bridge
         self._cwd = cwd
@@ -136,13 +144,13 @@ class Boarding:
         # A busy extension gives the interpreter up this often, so the protocol stays as quick as it can.
         sys.setswitchinterval(SWITCH_SECONDS)
 
-    async def take(self, sources: Sequence[Source]) -> list[Member]:
+    async def take(self, sources: Sequence[Source]) -> list[LoadedExtension]:
         """Load these, each once; never raises for one that fails."""
         taken = []
         for source in sources:
-            member = await self._one(source) if self._is_new(source) else None
-            if member is not None:
-                taken.append(member)
+            loaded = await self._one(source) if self._is_new(source) else None
+            if loaded is not None:
+                taken.append(loaded)
         return taken
 
     def end(self) -> None:
@@ -155,24 +163,24 @@ class Boarding:
         self._seen.add(real)
         return new
 
-    async def _one(self, source: Source) -> Member | None:
+    async def _one(self, source: Source) -> LoadedExtension | None:
         def stray(text: str) -> None:
-            self._bridge.post(lambda: self._team.reports(source.path, "background", text))
+            self._bridge.post(lambda: self._dispatcher.reports(source.path, "background", text))
 
-        workshop = Workshop(os.path.basename(source.path), stray)
+        thread = ExtensionThread(os.path.basename(source.path), stray)
         try:
-            extension = await loaded(source, workshop)
+            extension = await load_extension(source, thread)
         except ExtensionFailed as error:
-            workshop.close()
-            self._team.reports(source.path, "load", str(error))
+            thread.close()
+            self._dispatcher.reports(source.path, "load", str(error))
             return None
         self._give_flags(extension)
-        place = Place(extension.name, self._mode, self._cwd, self.trusted, workshop.loop)
-        reach = Reach(extension.name, extension.needs, self._bridge)
-        member = Member(extension, source, workshop, reach, place, self._crew)
-        extension.runtime = member
-        self._team.join(member)
-        return member
+        place = Place(extension.name, self._mode, self._cwd, self.trusted, thread.loop)
+        access = SessionAccess(extension.name, extension.needs, self._bridge)
+        loaded = LoadedExtension(extension, source, thread, access, place, self._crew)
+        extension.runtime = loaded
+        self._dispatcher.join(loaded)
+        return loaded
 
     def _give_flags(self, extension: Extension) -> None:
         for name, flag in extension.registry.flags.items():

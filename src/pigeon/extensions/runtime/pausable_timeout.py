@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-INTERCEPTOR_SECONDS = 30.0
+HANDLER_SECONDS = 30.0
 
 
-class Patience:
+class PausableTimeout:
     """A clock that stands still while a dialog is open. Used on the protocol's loop only."""
 
     def __init__(self, seconds: float | None) -> None:

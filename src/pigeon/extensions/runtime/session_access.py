@@ -1,4 +1,4 @@
-"""What one extension can reach of its session: through the bridge, once it is bound, as far as it declared it.
+"""What one extension can access of its session: through the bridge, once it is bound, as far as it declared it.
 
 From an extension's thread to the protocol's event loop and back. There is no other way to a session.
 """
@@ -24,7 +24,7 @@ ANSWER_WITHIN = 10.0
 GONE = "The session is closed"
 
 
-class Bridge:
+class LoopBridge:
     """The way to one event loop, the one it is made on."""
 
     def __init__(self) -> None:
@@ -112,10 +112,10 @@ class Binding(Struct, frozen=True):
     dialogs: Asks
 
 
-class Reach:
+class SessionAccess:
     """One extension's way to the session."""
 
-    def __init__(self, name: str, needs: frozenset[str] | None, bridge: Bridge) -> None:
+    def __init__(self, name: str, needs: frozenset[str] | None, bridge: LoopBridge) -> None:
         self._name = name
         self._needs = needs
         self.bridge = bridge
