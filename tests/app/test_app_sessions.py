@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pigeon.app.sessions import journal_of, shelf_of
+from pigeon.app.sessions import journal_of, repository_of
 from pigeon.cli.args import parse
 from pigeon.config.settings import Settings
 from pigeon.session.history.journal import Journal
-from pigeon.session.history.repository import Shelf, default_folder
+from pigeon.session.history.repository import SessionRepository, default_folder
 from pigeon.wire.errors import StartupError
 
 
@@ -24,14 +24,14 @@ class Project:
         self.cwd.mkdir(parents=True)
         self.opened: list[Journal] = []
 
-    def shelf(self, *arguments: str, settings: Settings | None = None, **environment: str) -> Shelf:
-        return shelf_of(
+    def repository(self, *arguments: str, settings: Settings | None = None, **environment: str) -> SessionRepository:
+        return repository_of(
             parse(list(arguments)), settings or Settings(), str(self.agent), str(self.cwd), environment, print
         )
 
     def journal(self, *arguments: str) -> Journal:
         options = parse(list(arguments))
-        self.opened.append(journal_of(options, self.shelf(*arguments), str(self.cwd)))
+        self.opened.append(journal_of(options, self.repository(*arguments), str(self.cwd)))
         return self.opened[-1]
 
     def refusal(self, *arguments: str) -> str:
@@ -146,8 +146,8 @@ def test_a_fork_is_a_copy_under_its_own_id(project: Project) -> None:
 def test_the_place_of_sessions_is_the_option_then_the_environment_then_the_settings(project: Project) -> None:
     settings = Settings(session_dir="/s")
     env = {"PI_CODING_AGENT_SESSION_DIR": "/e"}
-    assert project.shelf("--session-dir", "/o", settings=settings, **env).folder == "/o"
-    assert project.shelf(settings=settings, **env).folder == "/e"
-    assert project.shelf(settings=settings).folder == "/s"
-    assert project.shelf().folder == default_folder(str(project.agent), str(project.cwd))
-    assert project.shelf("--session-dir", "~/s").folder == os.path.expanduser("~/s")
+    assert project.repository("--session-dir", "/o", settings=settings, **env).folder == "/o"
+    assert project.repository(settings=settings, **env).folder == "/e"
+    assert project.repository(settings=settings).folder == "/s"
+    assert project.repository().folder == default_folder(str(project.agent), str(project.cwd))
+    assert project.repository("--session-dir", "~/s").folder == os.path.expanduser("~/s")

@@ -19,7 +19,7 @@ TOO_LONG = "prompt is too long: 213462 tokens > 200000 maximum"
 
 
 def begin(start: Start, server: ModelServer, dialect: str, **more: Any) -> RpcProcess:
-    """A conversation with something to summarise."""
+    """A conversation with something to summarize."""
     agent = start(dialect=dialect, settings=KEEPS, **more)
     for message in ("one", "two"):
         server.answers(f"answer {message}")
@@ -43,7 +43,7 @@ def context(answer: Answer) -> str:
 @proves("compact.details", dialects=("pi", "omp"))
 @proves("note/response.data_compact")
 @in_each("pi", "omp", "xcsh")
-def test_a_conversation_is_summarised_on_request(start: Start, server: ModelServer, dialect: str) -> None:
+def test_a_conversation_is_summarized_on_request(start: Start, server: ModelServer, dialect: str) -> None:
     agent = begin(start, server, dialect)
     gate = Gate()
     asked = server.answers("THE SUMMARY", gate)
@@ -83,7 +83,7 @@ def test_a_conversation_is_summarised_on_request(start: Start, server: ModelServ
 @proves("omp/auto_compaction.threshold", "omp/auto_compaction.end_shape", dialects=("omp",))
 @proves("dialect.one_end", dialects=("omp", "xcsh"))
 @in_each("pi", "omp", "xcsh")
-def test_a_window_that_is_nearly_full_is_summarised_by_itself(start: Start, server: ModelServer, dialect: str) -> None:
+def test_a_window_that_is_nearly_full_is_summarized_by_itself(start: Start, server: ModelServer, dialect: str) -> None:
     agent = begin(start, server, dialect, models=SMALL)
     for enabled in (True, False):
         agent.send({"id": str(enabled), "type": "set_auto_compaction", "enabled": enabled})

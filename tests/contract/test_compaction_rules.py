@@ -20,7 +20,7 @@ TOO_LONG = "prompt is too long: 213462 tokens > 200000 maximum"
 
 
 def begin(start: Start, server: ModelServer, *args: str, **more: Any) -> RpcProcess:
-    """A conversation with something to summarise."""
+    """A conversation with something to summarize."""
     agent = start(*args, **{"settings": SETTINGS, "models": SMALL, "dialect": "pi-latest", **more})
     for message in ("one", "two"):
         server.answers(f"answer {message}")
@@ -193,7 +193,7 @@ def test_an_overflow_is_recovered_from_once(start: Start, server: ModelServer) -
 
 
 @proves("compaction.prunes_first", dialects=("pi-latest",))
-def test_old_output_is_shortened_before_anything_is_summarised(start: Start, server: ModelServer) -> None:
+def test_old_output_is_shortened_before_anything_is_summarized(start: Start, server: ModelServer) -> None:
     agent = start(settings=SETTINGS, models=SMALL, dialect="pi-latest")
     for letter in "ab":
         server.answers("look", Call("bash", {"command": f"head -c 16000 /dev/zero | tr '\\0' {letter}"}))

@@ -100,7 +100,7 @@ async def more(event, ctx):
 
 
 @proves("extension.compaction")
-def test_a_compaction_is_cancelled_or_summarised(start: Start, desk: Desk, server: ModelServer) -> None:
+def test_a_compaction_is_cancelled_or_summarized(start: Start, desk: Desk, server: ModelServer) -> None:
     text = """
 @ext.on(SessionBeforeCompact)
 async def compact(event, ctx):

@@ -1,4 +1,4 @@
-"""The tree of a conversation: shown, walked, and a branch summarised when it is left."""
+"""The tree of a conversation: shown, walked, and a branch summarized when it is left."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _flat(nodes: list[Record]) -> list[Record]:
 
 
 @proves("navigate_tree.summary", "navigate_tree.abort", "navigate_tree.failure")
-def test_a_branch_that_is_left_can_be_summarised(start: Start, server: ModelServer) -> None:
+def test_a_branch_that_is_left_can_be_summarized(start: Start, server: ModelServer) -> None:
     agent = start(keeps=True)
     talk(agent, server, "one", "two")
     rows = agent.ask("get_fork_messages")["messages"]

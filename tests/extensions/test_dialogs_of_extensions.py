@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakes.extension_port import Stage
-from pigeon.session.hooks import Input
+from pigeon.session.hooks import PromptInput
 from pigeon.wire import codec
 from pigeon.wire.content import ToolCall
 from pigeon.wire.errors import ToolFailed
@@ -256,7 +256,7 @@ def ask(event, ctx):
     )
     stage.bind()
     stage.answer = lambda request: {"value": "said"}
-    said = await stage.runner.hooks.input(Input("x", []))
+    said = await stage.runner.hooks.input(PromptInput("x", []))
     assert said is not None
     assert said.text == "said"
 

@@ -9,7 +9,7 @@ import pytest
 
 from fakes.extension_port import Stage
 from pigeon.extensions.runtime import extension_thread
-from pigeon.session.hooks import Input
+from pigeon.session.hooks import PromptInput
 from pigeon.wire import events as w
 from pigeon.wire.content import ToolCall
 from pigeon.wire.errors import ToolFailed
@@ -25,7 +25,7 @@ async def mark(event, ctx):
 
 
 async def said_after(stage: Stage) -> str:
-    said = await stage.runner.hooks.input(Input("go on", []))
+    said = await stage.runner.hooks.input(PromptInput("go on", []))
     assert said is not None
     return said.text
 
@@ -113,11 +113,11 @@ async def bad(event, ctx):
 """,
     )
     stage.bind()
-    assert (await stage.runner.hooks.input(Input("loop", []))).text == "loop"  # type: ignore[union-attr]
+    assert (await stage.runner.hooks.input(PromptInput("loop", []))).text == "loop"  # type: ignore[union-attr]
     alive = []
 
     async def ask() -> None:
-        said = await stage.runner.hooks.input(Input("again", []))
+        said = await stage.runner.hooks.input(PromptInput("again", []))
         alive.append(said is not None and said.text == "alive")
 
     async with asyncio.timeout(10):
@@ -150,7 +150,7 @@ async def gate(event, ctx):
 """,
     )
     stage.bind()
-    await stage.runner.hooks.input(Input("hold", []))
+    await stage.runner.hooks.input(PromptInput("hold", []))
     with pytest.raises(ToolFailed, match="held up by its own code"):
         await stage.runner.gate.before(CALL, CALL.arguments)
     loaded = stage.runner._dispatcher.extensions[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fakes.extension_port import Stage
-from pigeon.session.hooks import Input, OwnSummary, Preparation
+from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, PromptInput
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.errors import Refusal, ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -144,10 +144,10 @@ def mark(event):
 """,
     )
     stage.bind()
-    said = await stage.runner.hooks.input(Input("hello", []))
+    said = await stage.runner.hooks.input(PromptInput("hello", []))
     assert said is not None
     assert said.text == "HELLO?"
-    assert await stage.runner.hooks.input(Input("!hidden", [])) is None
+    assert await stage.runner.hooks.input(PromptInput("!hidden", [])) is None
 
 
 async def test_a_run_may_begin_with_notes_and_another_system_prompt(stage: Stage) -> None:
@@ -295,7 +295,7 @@ async def stay(event, ctx):
     assert stage.errors() == [("broken.py", "session_before_switch", "KeyError: 'x'")]
 
 
-async def test_a_compaction_is_cancelled_or_summarised_by_an_extension(stage: Stage) -> None:
+async def test_a_compaction_is_cancelled_or_summarized_by_an_extension(stage: Stage) -> None:
     await stage.load(
         "compact",
         """
@@ -308,9 +308,9 @@ async def compact(event, ctx):
     )
     stage.bind()
     said = [UserMessage(content="x", timestamp=1)]
-    prepared = Preparation("manual", "e1", 100, said, [])
-    assert await stage.runner.hooks.before_compact(prepared) == OwnSummary("1 messages", None, None, {"a": 1})
-    stopped = Preparation("manual", "e1", 100, said, [], "stop")
+    prepared = CompactionPreparation("manual", "e1", 100, said, [])
+    assert await stage.runner.hooks.before_compact(prepared) == ExtensionSummary("1 messages", None, None, {"a": 1})
+    stopped = CompactionPreparation("manual", "e1", 100, said, [], "stop")
     assert await stage.runner.hooks.before_compact(stopped) is False
 
 
@@ -331,7 +331,7 @@ async def more(event, ctx):
     assert sum(counts) == 25
     assert counts[25:] == [0] * 5
     assert "25 times" in stage.errors()[0][2]
-    await hooks.input(Input("new prompt", []))
+    await hooks.input(PromptInput("new prompt", []))
     assert len(await hooks.before_settle("stop")) == 1
 
 
@@ -368,6 +368,6 @@ def setup(ext):
     await stage.load("p", text, "project")
     await stage.load("t", text, "temporary")
     stage.bind()
-    said = await stage.runner.hooks.input(Input("", []))
+    said = await stage.runner.hooks.input(PromptInput("", []))
     assert said is not None
     assert said.text == "tpu"

@@ -10,7 +10,7 @@ import pytest
 from fakes.extension_port import Stage
 from pigeon.extensions.runtime import loading
 from pigeon.extensions.runtime.discovery import Source, named, project_sources, user_sources
-from pigeon.session.hooks import Input
+from pigeon.session.hooks import PromptInput
 from pigeon.wire.errors import StartupError
 
 
@@ -115,7 +115,7 @@ async def test_a_package_may_import_its_own_modules(stage: Stage, tmp_path: Path
     path = touch(tmp_path / "pack" / "__init__.py", init)
     await stage.runner.load([Source(str(path), "user", "auto")])
     stage.bind()
-    said = await stage.runner.hooks.input(Input("x", []))
+    said = await stage.runner.hooks.input(PromptInput("x", []))
     assert said is not None
     assert said.text == "coo"
 
@@ -154,7 +154,7 @@ async def show(event, ctx):
 """,
     )
     stage.bind()
-    said = await stage.runner.hooks.input(Input("", []))
+    said = await stage.runner.hooks.input(PromptInput("", []))
     assert said is not None
     assert said.text == "[True, 'high', False, 'x', True]"
     assert stage.runner.known_flags() == {"strict", "level", "quiet", "other"}

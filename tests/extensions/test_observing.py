@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fakes.extension_port import Stage, a_model
-from pigeon.session.hooks import Input
+from pigeon.session.hooks import PromptInput
 from pigeon.wire import events as w
 from pigeon.wire.answers import Compacted
 from pigeon.wire.content import TextContent
@@ -93,7 +93,7 @@ async def asked(event, ctx):
     stage.bind()
     for _ in range(3):
         stage.runner.heard(w.TurnStart())
-    said = await stage.runner.hooks.input(Input("", []))
+    said = await stage.runner.hooks.input(PromptInput("", []))
     assert said is not None
     assert said.text == "[0, 1, 2]"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from pigeon.session.history.journal import Journal
-from pigeon.session.history.repository import Shelf
-from pigeon.session.history.session_file import Opener, SessionStore
+from pigeon.session.history.repository import SessionRepository
+from pigeon.session.history.session_file import Opener, SessionFile
 from pigeon.system.append_file import AppendFile
 from pigeon.wire.content import TextContent
 from pigeon.wire.messages import UserMessage
@@ -17,7 +17,7 @@ OLD = Path(__file__).parents[1] / "session" / "old_versions"
 NOW = 1_793_527_200_000
 
 
-class TestShelf(Shelf):
+class TestShelf(SessionRepository):
     """A shelf in a folder of the test."""
 
     __test__ = False
@@ -27,8 +27,8 @@ class TestShelf(Shelf):
         self.opener = opener
         super().__init__(str(folder), str(folder.parent), persistent, lambda: NOW, self.reports.append)
 
-    def _store(self, path: str) -> SessionStore:
-        return SessionStore(path, self.reports.append, self.opener)
+    def _store(self, path: str) -> SessionFile:
+        return SessionFile(path, self.reports.append, self.opener)
 
 
 def user(text: str) -> UserMessage:

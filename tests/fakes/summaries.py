@@ -21,7 +21,7 @@ from pigeon.agent.inference import (
 )
 from pigeon.agent.scope import Scope
 from pigeon.session.compaction.compaction import Compaction, CompactionPolicy
-from pigeon.session.compaction.summarizer import Summariser
+from pigeon.session.compaction.summarizer import Summarizer
 from pigeon.session.hooks import NoHooks
 from pigeon.session.navigation import Navigation
 from pigeon.session.retry import RetryPolicy
@@ -66,7 +66,7 @@ class Answers:
             self.closed += 1
 
     def asked(self, number: int = -1) -> str:
-        """What the model was asked to summarise."""
+        """What the model was asked to summarize."""
         message = self.requests[number].messages[0]
         return text_of(message.content)
 
@@ -88,17 +88,17 @@ class Bench:
         self.told: list[Outbound] = []
         self.hooks: Any = NoHooks()
         self.models = Models(a_model(context_window=window, max_tokens=4_000, reasoning=True))
-        self.summariser = Summariser(self.answers, self._publish)
-        self.summariser.retries = RetryPolicy(max_retries=2, base_delay_ms=0)
+        self.summarizer = Summarizer(self.answers, self._publish)
+        self.summarizer.retries = RetryPolicy(max_retries=2, base_delay_ms=0)
         self.compaction = self._compaction()
         self.compaction.policy = CompactionPolicy(**policy)
-        self.navigation = Navigation(lambda: self.journal, self.models, self.summariser)  # type: ignore[arg-type]
+        self.navigation = Navigation(lambda: self.journal, self.models, self.summarizer)  # type: ignore[arg-type]
         self.scope = Scope()
         self.on_event: Callable[[Outbound], None] = lambda event: None
 
     def _compaction(self) -> Compaction:
         models: Any = self.models
-        return Compaction(lambda: self.journal, models, self.summariser, self._publish, self.hooks)
+        return Compaction(lambda: self.journal, models, self.summarizer, self._publish, self.hooks)
 
     async def _publish(self, event: Outbound) -> None:
         self.told.append(event)
@@ -127,7 +127,7 @@ LONG = "lorem ipsum " * 100
 
 
 def filled(*replies: Any, turns: int = 3, window: int = 10_000, **policy: Any) -> Bench:
-    """A conversation with something to summarise; of its last turn the answer is kept."""
+    """A conversation with something to summarize; of its last turn the answer is kept."""
     bench = Bench(*replies, window=window, **{"keep_tokens": 1, "reserve_tokens": 1_000, **policy})
     for number in range(turns):
         bench.say(f"question {number} {LONG}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pigeon.rpc.lanes import Job, Lanes
+from pigeon.rpc.lanes import CommandJob, Lanes
 from pigeon.wire.commands import Abort, Bash, Command, NewSession, Prompt, SetSessionName
 from pigeon.wire.errors import Refusal
 
@@ -31,7 +31,7 @@ class Office:
             self.notes.append(f"{name} {data if error is None else f'fails: {error}'}")
             self.ended[name].set()
 
-        self.lanes.submit(Job(command, start, finish))
+        self.lanes.submit(CommandJob(command, start, finish))
 
     def quick(self, command: Command, name: str) -> None:
         self.submit(command, name, lambda: "done")

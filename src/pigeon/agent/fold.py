@@ -24,7 +24,7 @@ from pigeon.wire.partial_json import parse_arguments
 NEARLY_ALL = 0.99
 
 
-class _Block:
+class _OpenBlock:
     __slots__ = ("done", "kind", "opened", "parts")
 
     def __init__(self, opened: BlockOpened) -> None:
@@ -40,7 +40,7 @@ class Fold:
     def __init__(self, model: Model, timestamp: int) -> None:
         self._model = model
         self._timestamp = timestamp
-        self._blocks: list[_Block] = []
+        self._blocks: list[_OpenBlock] = []
         self._name = Named()
         self.usage: Usage = zero_usage()
         self.incomplete: set[str] = set()
@@ -55,7 +55,7 @@ class Fold:
             raise ValueError(f"block {delta.index} opened out of order")
         if delta.kind == "toolCall":
             delta = BlockOpened(delta.index, delta.kind, self._own_id(delta.call_id), delta.name)
-        self._blocks.append(_Block(delta))
+        self._blocks.append(_OpenBlock(delta))
         if delta.kind == "text":
             return TextStart(content_index=delta.index)
         if delta.kind == "thinking":

@@ -20,7 +20,7 @@ Sendable = Spoken | ToolResultMessage
 SendableT = TypeVar("SendableT", bound=Sendable)
 
 
-class Provider(Protocol):
+class ModelProvider(Protocol):
     """Answers one request with a stream of deltas that ends in exactly one `Finished`."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
@@ -121,7 +121,7 @@ class Watch(Protocol):
         ...
 
 
-class Conduct(Protocol):
+class RunOwner(Protocol):
     """What the owner of the loop decides, asked anew each time because it may change while a run lasts."""
 
     async def request(self) -> ModelRequest:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from pigeon.agent.fold import Fold
 from pigeon.agent.inference import Failure
-from pigeon.agent.interfaces import Conduct, Feed, Gate, Provider, Publish, Queued, Spoken
+from pigeon.agent.interfaces import Feed, Gate, ModelProvider, Publish, Queued, RunOwner, Spoken
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import ToolBatch
-from pigeon.agent.turn import Answer
+from pigeon.agent.turn import AnswerStream
 from pigeon.wire.events import AgentEnd, AgentStart, MessageEnd, MessageStart, TurnEnd, TurnStart
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 
@@ -30,8 +30,8 @@ class Run:
 
     def __init__(
         self,
-        provider: Provider,
-        conduct: Conduct,
+        provider: ModelProvider,
+        conduct: RunOwner,
         feed: Feed,
         publish: Publish,
         scope: Scope,
@@ -99,7 +99,7 @@ class Run:
 
     async def _turn(self) -> tuple[AssistantMessage, Failure | None, bool, bool]:
         conduct = self._conduct
-        stream = Answer(await conduct.request(), self._publish, self._now, conduct.final, conduct.watch())
+        stream = AnswerStream(await conduct.request(), self._publish, self._now, conduct.final, conduct.watch())
         scope = self._scope.child()
         try:
             answer = await stream.stream(self._provider, scope)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Set
 
 from pigeon.agent.arguments import checked_arguments
-from pigeon.agent.interfaces import Conduct, Feed, Gate, Publish, Tool, ToolMode
+from pigeon.agent.interfaces import Feed, Gate, Publish, RunOwner, Tool, ToolMode
 from pigeon.agent.scope import Scope
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent, ToolCall
@@ -33,7 +33,7 @@ INCOMPLETE = (
 )
 
 
-class Ended:
+class CallResult:
     """How a call ended."""
 
     __slots__ = ("is_error", "outcome")
@@ -78,7 +78,7 @@ class ToolBatch:
     """Runs the calls of one answer."""
 
     def __init__(
-        self, conduct: Conduct, feed: Feed, gate: Gate | None, publish: Publish, now: Callable[[], int], scope: Scope
+        self, conduct: RunOwner, feed: Feed, gate: Gate | None, publish: Publish, now: Callable[[], int], scope: Scope
     ) -> None:
         self._conduct = conduct
         self._feed = feed
@@ -106,8 +106,10 @@ class ToolBatch:
         """True if every call of the batch asked for the run to end."""
         return bool(self._terminated) and all(self._terminated)
 
-    async def _run_group(self, group: list[ToolCall], tools: dict[str, Tool], refused: dict[str, str]) -> list[Ended]:
-        ended: list[Ended | None] = [None] * len(group)
+    async def _run_group(
+        self, group: list[ToolCall], tools: dict[str, Tool], refused: dict[str, str]
+    ) -> list[CallResult]:
+        ended: list[CallResult | None] = [None] * len(group)
         running: list[asyncio.Task[None]] = []
 
         async def finish(index: int, call: ToolCall, tool: Tool, arguments: dict[str, Json]) -> None:
@@ -145,11 +147,11 @@ class ToolBatch:
         self._scope.check()
         return tool, arguments
 
-    async def _execute(self, call: ToolCall, tool: Tool, arguments: dict[str, Json]) -> Ended:
+    async def _execute(self, call: ToolCall, tool: Tool, arguments: dict[str, Json]) -> CallResult:
         scope = self._scope.child()
         progress = Progress(call, scope, self._publish)
         try:
-            ended = Ended(await scope.run(tool.execute(arguments, progress)), is_error=False)
+            ended = CallResult(await scope.run(tool.execute(arguments, progress)), is_error=False)
         except Exception as error:
             ended = failure_of(error)
         finally:
@@ -157,20 +159,20 @@ class ToolBatch:
             scope.close()
         if self._gate is not None:
             try:
-                ended = Ended(*await self._scope.wait(self._gate.after(call, ended.outcome, ended.is_error)))
+                ended = CallResult(*await self._scope.wait(self._gate.after(call, ended.outcome, ended.is_error)))
             except Aborted:
                 return ended
             except Exception as error:
                 ended = failure_of(error)
         return ended
 
-    async def _announce_end(self, call: ToolCall, ended: Ended) -> Ended:
+    async def _announce_end(self, call: ToolCall, ended: CallResult) -> CallResult:
         await self._publish(
             ToolExecutionEnd(tool_call_id=call.id, tool_name=call.name, result=ended.outcome, is_error=ended.is_error)
         )
         return ended
 
-    async def _report(self, call: ToolCall, ended: Ended) -> ToolResultMessage:
+    async def _report(self, call: ToolCall, ended: CallResult) -> ToolResultMessage:
         outcome = ended.outcome
         self._terminated.append(outcome.terminate is True)
         message = ToolResultMessage(
@@ -190,7 +192,7 @@ class ToolBatch:
         return message
 
 
-def failure_of(error: Exception) -> Ended:
+def failure_of(error: Exception) -> CallResult:
     """The error result that stands for an exception."""
     details = error.details if isinstance(error, ToolFailed) else {}
     text = str(error) or type(error).__name__
@@ -201,7 +203,7 @@ def failure_of(error: Exception) -> Ended:
         details={} if isinstance(details, Absent) else details,
         terminate=True if getattr(error, "terminate", False) else ABSENT,
     )
-    return Ended(outcome, is_error=True)
+    return CallResult(outcome, is_error=True)
 
 
 def grouped(calls: list[ToolCall], tools: dict[str, Tool], mode: ToolMode) -> list[list[ToolCall]]:

@@ -17,7 +17,7 @@ from pigeon.agent.inference import (
     ModelRequest,
     Named,
 )
-from pigeon.agent.interfaces import Provider, Publish, Watch
+from pigeon.agent.interfaces import ModelProvider, Publish, Watch
 from pigeon.agent.scope import Scope
 from pigeon.wire.errors import Aborted
 from pigeon.wire.events import MessageEnd, MessageStart, MessageUpdate, StreamEvent
@@ -27,11 +27,11 @@ ABORT_TEXT = "Request was aborted"
 CUT_TEXT = "The answer was stopped by a rule"
 
 
-class Cut(Exception):
+class CutByWatch(Exception):
     """The watch has seen enough."""
 
 
-class Answer:
+class AnswerStream:
     """One streamed answer; `failure` says why when it ended in an error, `cut` is true if the watch ended it."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Answer:
         """Calls whose arguments were cut off."""
         return self._fold.incomplete
 
-    async def stream(self, provider: Provider, scope: Scope) -> AssistantMessage:
+    async def stream(self, provider: ModelProvider, scope: Scope) -> AssistantMessage:
         """Run the request to its end. Never raises for a failing provider."""
         finished: Finished | None = None
         try:
@@ -71,7 +71,7 @@ class Answer:
                 await _closed(deltas)
         except Aborted:
             finished = Finished(stop="aborted", failure=Failure(message=ABORT_TEXT))
-        except Cut:
+        except CutByWatch:
             finished = Finished(stop="aborted", failure=Failure(message=CUT_TEXT))
         except Exception as error:
             finished = Finished(stop="error", failure=_unexpected(error))
@@ -126,7 +126,7 @@ class Answer:
         if seen is not None:
             self.cut = True
             await self._publish(seen)
-            raise Cut
+            raise CutByWatch
 
     async def _finish(self, finished: Finished) -> AssistantMessage:
         self._watch = None

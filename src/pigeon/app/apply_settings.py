@@ -12,7 +12,7 @@ from pigeon.wire.commands import InterruptMode
 
 def apply_settings(settings: Settings, session: Session, default_interrupt: InterruptMode) -> None:
     """Set every switch."""
-    work = session.work
+    work = session.engine
     session.queue.steering_mode = settings.steering_mode
     session.queue.follow_up_mode = settings.follow_up_mode
     session.todos.clear_delay = settings.tasks.todo_clear_delay
@@ -31,4 +31,4 @@ def apply_settings(settings: Settings, session: Session, default_interrupt: Inte
         base_delay_ms=settings.retry.base_delay_ms,
         max_delay_ms=settings.retry.max_agent_delay_ms,
     )
-    work.summariser.retries = work.retry.policy if settings.retry.enabled else None
+    work.summarizer.retries = work.retry.policy if settings.retry.enabled else None

@@ -19,7 +19,7 @@ from pigeon.app.extensions import Extended, Extending
 from pigeon.app.models import Choice, choose, gateway_of, registry_of
 from pigeon.app.permissions import permission_gate
 from pigeon.app.reports import Reports
-from pigeon.app.sessions import journal_of, shelf_of
+from pigeon.app.sessions import journal_of, repository_of
 from pigeon.app.tools import Bench, ready_for_commands, share_plan, stop_children, unknown_tools
 from pigeon.cli.args import Options
 from pigeon.config.layers import Layers
@@ -28,9 +28,9 @@ from pigeon.providers.gateway import Gateway, Streamer
 from pigeon.providers.registry import ModelRegistry
 from pigeon.resources.resources import ResourceOptions, Resources
 from pigeon.resources.rule_files import read_rules, rule_folders
-from pigeon.session.dependencies import Parts
+from pigeon.session.dependencies import Dependencies
 from pigeon.session.history.journal import Journal
-from pigeon.session.history.repository import Shelf
+from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.views import clean_name
 from pigeon.session.hooks import NoHooks
 from pigeon.session.session import Session
@@ -88,13 +88,13 @@ class Composer:
         gateway = gateway_of(registry, settings, os.environ)
         self._take_providers(extended, registry, gateway)
         choice = choose(options, settings, registry)
-        shelf = shelf_of(options, settings, self._folder, self._cwd, os.environ, self._reports)
-        journal = journal_of(options, shelf, self._cwd)
+        repository = repository_of(options, settings, self._folder, self._cwd, os.environ, self._reports)
+        journal = journal_of(options, repository, self._cwd)
         resources = self._resources(journal.cwd, extended.trusted)
-        parts = self._parts(choice, registry, gateway, shelf, journal, resources, extended)
+        parts = self._parts(choice, registry, gateway, repository, journal, resources, extended)
         session = self._session = Session(parts)
         apply_settings(settings, session, default_interrupt)
-        session.work.runs.while_running = lambda: ready_for_commands(session.toolset)
+        session.engine.runs.while_running = lambda: ready_for_commands(session.toolset)
         share_plan(options, session.toolset, session.todos)
         if options.name and options.name.strip():
             session.journal.append(SessionInfo, name=clean_name(options.name))
@@ -121,11 +121,11 @@ class Composer:
         choice: Choice,
         registry: ModelRegistry,
         gateway: Gateway,
-        shelf: Shelf,
+        repository: SessionRepository,
         journal: Journal,
         resources: Resources,
         extended: Extended,
-    ) -> Parts:
+    ) -> Dependencies:
         bench = Bench(self._options, self._layers.settings, journal.cwd, lambda: self._session)
         if extended.runner is not None:
             bench.add({tool.spec.name: tool for tool in extended.runner.contributions.tools()}, self._options)
@@ -139,8 +139,8 @@ class Composer:
             folders = rule_folders(self._folder, cwd, trusts(cwd))
             return [] if self._options.no_rules else read_rules(folders, self._reports)
 
-        return Parts(
-            shelf=shelf,
+        return Dependencies(
+            repository=repository,
             journal=journal,
             place=bench.place,
             moved=moved,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pigeon.session.history.entry_line import kept_from_line
+from pigeon.session.history.entry_line import line_from_bytes
 from pigeon.session.history.reading import load_session
 from pigeon.session.history.views import name_of, stats_of
 from pigeon.wire import codec
@@ -16,8 +16,8 @@ def write_session_page(path: str, file: str, every: list[bytes], branch: list[by
     from pigeon.export.html import page, write_page
 
     header = codec.decode(every[0])
-    lines = [line for line in map(kept_from_line, every[1:]) if line is not None]
-    shown = [line for line in map(kept_from_line, branch) if line is not None]
+    lines = [line for line in map(line_from_bytes, every[1:]) if line is not None]
+    shown = [line for line in map(line_from_bytes, branch) if line is not None]
     stats = stats_of(str(header.get("id", "")), file, lines)
     items = [line.entry or line.plain() for line in shown]
     write_page(path, page(header, items, stats, name_of(lines)), protected=file)

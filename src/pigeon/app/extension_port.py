@@ -204,15 +204,15 @@ class Controls:
 
     def system_prompt(self) -> str:
         """What the model is told about its job now."""
-        return self._session.work.system_prompt()
+        return self._session.engine.system_prompt()
 
     def commands(self) -> list[SlashCommand]:
         """All slash commands."""
         return self._session.prompting.commands()
 
     async def compact(self, instructions: str | None) -> None:
-        """Summarise the history now."""
-        await self._session.work.compact(ABSENT if instructions is None else instructions)
+        """Summarize the history now."""
+        await self._session.engine.compact(ABSENT if instructions is None else instructions)
 
     async def until_idle(self) -> None:
         """Wait until nothing runs."""

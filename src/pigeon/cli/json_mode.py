@@ -18,7 +18,7 @@ from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.shutdown import EXIT_OK, EXIT_STDOUT_CLOSED, Shutdown
-from pigeon.session.prompting import Says
+from pigeon.session.prompting import HostMessage
 from pigeon.transport import stdio
 from pigeon.transport.writer import Writer
 from pigeon.wire.errors import Refusal
@@ -41,7 +41,7 @@ def run_json(options: Options) -> int:
 
 async def _play(options: Options, dialect: Dialect, output: int, prompts: list[str]) -> int:
     composed = await Composer(options).compose(dialect.default_interrupt_mode)
-    composed.session.work.conduct.keeps_unreadable_images = dialect.keeps_unreadable_images
+    composed.session.engine.conduct.keeps_unreadable_images = dialect.keeps_unreadable_images
     composed.tell_problems(options)
     gc.freeze()
     gc.enable()
@@ -68,7 +68,7 @@ async def _play(options: Options, dialect: Dialect, output: int, prompts: list[s
 async def _ask(composed: Composed, prompts: list[str]) -> int:
     for prompt in prompts:
         try:
-            waiting = composed.session.prompting.prompt(Says(prompt))
+            waiting = composed.session.prompting.prompt(HostMessage(prompt))
             if waiting is not None:
                 await waiting
         except Refusal as refusal:

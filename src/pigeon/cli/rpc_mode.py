@@ -38,7 +38,7 @@ def run_rpc(options: Options) -> int:
 
 async def _serve(options: Options, dialect: Dialect, descriptors: tuple[int, int], cap: int) -> int:
     composed = await Composer(options).compose(dialect.default_interrupt_mode)
-    composed.session.work.conduct.keeps_unreadable_images = dialect.keeps_unreadable_images
+    composed.session.engine.conduct.keeps_unreadable_images = dialect.keeps_unreadable_images
     composed.tell_problems(options)
     gc.freeze()
     gc.enable()

@@ -22,7 +22,7 @@ class Group(Struct, frozen=True, rename="camel"):
 
 
 class CompactionSettings(Group, kw_only=True, frozen=True):
-    """When and how much to summarise."""
+    """When and how much to summarize."""
 
     enabled: bool = True
     reserve_tokens: int | Absent = ABSENT

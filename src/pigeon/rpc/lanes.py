@@ -18,7 +18,7 @@ Start = Callable[[], Any]
 Finish = Callable[[Any, BaseException | None], None]
 
 
-class Job:
+class CommandJob:
     """One command on its way."""
 
     __slots__ = ("command", "finish", "start")
@@ -33,7 +33,7 @@ class Lanes:
     """Runs jobs by lane; `finish` is called exactly once for each."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Job] = deque()
+        self._waiting: deque[CommandJob] = deque()
         self._busy = False
         self._open: set[asyncio.Task[None]] = set()
 
@@ -42,7 +42,7 @@ class Lanes:
         """Jobs that were taken and have not finished."""
         return len(self._open) + len(self._waiting)
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: CommandJob) -> None:
         """Take a job; it may be finished when this returns."""
         if job.command.lane != "session":
             self._begin(job, None)
@@ -70,7 +70,7 @@ class Lanes:
             self._busy = True
             self._busy = self._begin(self._waiting.popleft(), self._turn_over)
 
-    def _begin(self, job: Job, after: Callable[[], None] | None) -> bool:
+    def _begin(self, job: CommandJob, after: Callable[[], None] | None) -> bool:
         """True if the job goes on by itself; then `after` is called when it has finished."""
         try:
             result = job.start()
@@ -88,7 +88,7 @@ class Lanes:
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
-    async def _await(self, job: Job, result: Awaitable[Any], after: Callable[[], None] | None) -> None:
+    async def _await(self, job: CommandJob, result: Awaitable[Any], after: Callable[[], None] | None) -> None:
         try:
             data = await result
         except Exception as error:
@@ -99,7 +99,7 @@ class Lanes:
             after()
 
     @staticmethod
-    def _finish(job: Job, data: Any, error: Exception | None) -> None:
+    def _finish(job: CommandJob, data: Any, error: Exception | None) -> None:
         """An answer that cannot be given is a failure of that command, never the end of its lane."""
         try:
             job.finish(data, error)

@@ -20,7 +20,7 @@ MOST_HELD = 64 * 1024
 _GROWING = (TextDelta, ThinkingDelta, ToolcallDelta)
 
 
-class Held:
+class HeldDeltas:
     """Deltas of one block that wait for room."""
 
     def __init__(self, update: MessageUpdate, delta: TextDelta | ThinkingDelta | ToolcallDelta) -> None:
@@ -56,7 +56,7 @@ class Outbox:
         self._turning = False
         self._numbers = False
         self._count = 0
-        self._held: Held | None = None
+        self._held: HeldDeltas | None = None
         self._may_hold = False
         self._release: asyncio.Task[None] | None = None
 
@@ -123,7 +123,7 @@ class Outbox:
         delta = update.assistant_message_event
         if not self._writer.full or not isinstance(delta, _GROWING):
             return False
-        self._held = Held(update, delta)
+        self._held = HeldDeltas(update, delta)
         self._release = asyncio.ensure_future(self._let_go_with_room())
         return True
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from pigeon.wire.commands import ALL, Command, name_of
 
 Result = Any
-Handler = Callable[[Any, Any], Result | Awaitable[Result]]
+CommandHandler = Callable[[Any, Any], Result | Awaitable[Result]]
 _F = TypeVar("_F", bound=Callable[..., Any])
-_handlers: dict[type[Command], Handler] = {}
+_handlers: dict[type[Command], CommandHandler] = {}
 
 
 def handles(*kinds: type[Command]) -> Callable[[_F], _F]:
@@ -29,7 +29,7 @@ def handles(*kinds: type[Command]) -> Callable[[_F], _F]:
     return register
 
 
-def handler_for(kind: type[Command]) -> Handler:
+def handler_for(kind: type[Command]) -> CommandHandler:
     """The handler of a command."""
     return _handlers[kind]
 

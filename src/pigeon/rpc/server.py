@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from pigeon.rpc.lanes import Job, Lanes
+from pigeon.rpc.lanes import CommandJob, Lanes
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.router import handler_for
 from pigeon.session.prompting import ABORTED_BEFORE
@@ -88,7 +88,7 @@ class Server:
             return
         handler, subject = handler_for(type(command)), self._subjects[command.about]
         self._lanes.submit(
-            Job(
+            CommandJob(
                 command,
                 lambda: handler(command, subject),
                 lambda data, error: self._finished(command, data, error),

@@ -16,8 +16,8 @@ from typing import Literal
 from pigeon.agent.scope import Scope
 from pigeon.wire.errors import Aborted, Refusal, SessionBusy
 
-State = Literal["idle", "running", "retrying", "compacting", "closing"]
-Owner = Literal["run", "compaction"]
+ActivityState = Literal["idle", "running", "retrying", "compacting", "closing"]
+ActivityOwner = Literal["run", "compaction"]
 COMPACTING_TEXT = "Cannot submit a prompt while compaction is in progress. Wait for compaction to finish and retry."
 
 
@@ -32,8 +32,8 @@ class Activity:
     """The state machine that `get_state`, `agent_settled` and `abort` read."""
 
     def __init__(self) -> None:
-        self._state: State = "idle"
-        self._owner: Owner | None = None
+        self._state: ActivityState = "idle"
+        self._owner: ActivityOwner | None = None
         self._scope: Scope | None = None
         self._ended: asyncio.Future[None] | None = None
         self._claim: Claim | None = None
@@ -41,7 +41,7 @@ class Activity:
         self._idle.set()
 
     @property
-    def state(self) -> State:
+    def state(self) -> ActivityState:
         """Where the machine is."""
         return self._state
 
@@ -79,7 +79,7 @@ class Activity:
             raise Aborted
         return self._begin("compaction", "compacting")
 
-    def _begin(self, owner: Owner, state: State) -> Scope:
+    def _begin(self, owner: ActivityOwner, state: ActivityState) -> Scope:
         if self._state == "closing":
             raise Refusal("The session is closing")
         self._owner = owner

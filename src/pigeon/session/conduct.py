@@ -11,7 +11,7 @@ from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
 from pigeon.session.compaction.compaction import Compaction
 from pigeon.session.context.images import has_images, ready_to_send
-from pigeon.session.dependencies import Parts
+from pigeon.session.dependencies import Dependencies
 from pigeon.session.retry import Retry
 from pigeon.session.steering.stream_rules import StreamRules
 from pigeon.session.steering.todos import Reminders
@@ -30,7 +30,7 @@ class Conduct:
         self,
         request: Callable[[], Awaitable[ModelRequest]],
         model: Callable[[], Model],
-        parts: Parts,
+        parts: Dependencies,
         retry: Retry,
         compaction: Compaction,
         activity: Activity,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from pigeon.agent.interfaces import Gate, Provider
+from pigeon.agent.interfaces import Gate, ModelProvider
 from pigeon.session.context.images import AsGiven, Pictures
 from pigeon.session.history.journal import Journal
-from pigeon.session.history.repository import Shelf
+from pigeon.session.history.repository import SessionRepository
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.model_choice import ModelSource, ScopedModel
 from pigeon.session.prompting import Expander
@@ -23,14 +23,14 @@ def _no_rules(cwd: str) -> list[Rule]:
     return []
 
 
-class Parts(Struct, kw_only=True):
+class Dependencies(Struct, kw_only=True):
     """Everything from outside that a session needs."""
 
-    shelf: Shelf
+    repository: SessionRepository
     journal: Journal
     place: Workplace
     moved: Callable[[str], Workplace]
-    provider: Provider
+    provider: ModelProvider
     models: ModelSource
     model: Model | None
     thinking: ThinkingLevel

@@ -11,13 +11,13 @@ from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity, Claim
 from pigeon.session.bus import Bus
 from pigeon.session.compaction.compaction import CANCELLED, Compaction
-from pigeon.session.compaction.summarizer import Summariser
+from pigeon.session.compaction.summarizer import Summarizer
 from pigeon.session.conduct import Conduct
-from pigeon.session.context.conversation import Current
+from pigeon.session.context.conversation import Conversation
 from pigeon.session.context.model_context import model_messages, without_images
-from pigeon.session.dependencies import Parts
+from pigeon.session.dependencies import Dependencies
 from pigeon.session.model_choice import ModelChoice
-from pigeon.session.navigation import Navigation, Wish
+from pigeon.session.navigation import Navigation, NavigationOptions
 from pigeon.session.queue import MessageQueue
 from pigeon.session.retry import Retry
 from pigeon.session.runs import Runs
@@ -31,11 +31,17 @@ from pigeon.wire.model import Model
 LOCALE = "The user's locale is {}. Answer in its language unless you are asked for another one."
 
 
-class Work:
+class Engine:
     """Everything that makes the agent do something."""
 
     def __init__(
-        self, parts: Parts, current: Current, bus: Bus, models: ModelChoice, queue: MessageQueue, todos: Todos
+        self,
+        parts: Dependencies,
+        current: Conversation,
+        bus: Bus,
+        models: ModelChoice,
+        queue: MessageQueue,
+        todos: Todos,
     ) -> None:
         self._parts = parts
         self._current = current
@@ -45,9 +51,9 @@ class Work:
         self.locale = ""
         self.activity = Activity()
         self.retry = Retry(lambda: current.journal, bus.publish, bus.post)
-        self.summariser = Summariser(parts.provider, bus.publish)
-        self.compaction = Compaction(lambda: current.journal, models, self.summariser, bus.publish, parts.hooks)
-        self.navigation = Navigation(lambda: current.journal, models, self.summariser)
+        self.summarizer = Summarizer(parts.provider, bus.publish)
+        self.compaction = Compaction(lambda: current.journal, models, self.summarizer, bus.publish, parts.hooks)
+        self.navigation = Navigation(lambda: current.journal, models, self.summarizer)
         self.rules = StreamRules(lambda: parts.rules(current.journal.cwd), bus.publish, parts.now, parts.report)
         self.reminders = Reminders(todos, bus.publish, parts.now)
         self.conduct = Conduct(self._request, self._model, parts, self.retry, self.compaction, self.activity)
@@ -72,7 +78,7 @@ class Work:
             await (self.activity.ended() or asyncio.sleep(0))
 
     def compact(self, instructions: str | Absent = ABSENT) -> Awaitable[Compacted]:
-        """Summarise the history now; what is going on is stopped before this returns."""
+        """Summarize the history now; what is going on is stopped before this returns."""
         return self._compacted(self.activity.claim_compaction(), instructions)
 
     async def _compacted(self, claim: Claim, instructions: str | Absent) -> Compacted:
@@ -82,13 +88,13 @@ class Work:
         finally:
             self.activity.end()
 
-    def navigate(self, entry_id: str, wish: Wish) -> Awaitable[Navigated]:
+    def navigate(self, entry_id: str, wish: NavigationOptions) -> Awaitable[Navigated]:
         """Go to another place in the tree; what is going on is stopped before this returns."""
         if self._current.journal.line(entry_id) is None:
             raise Refusal(f"Entry not found: {entry_id}")
         return self._navigated(self.activity.claim_compaction(), entry_id, wish)
 
-    async def _navigated(self, claim: Claim, entry_id: str, wish: Wish) -> Navigated:
+    async def _navigated(self, claim: Claim, entry_id: str, wish: NavigationOptions) -> Navigated:
         scope = await self._taken_up(claim)
         try:
             arrived = await self.navigation.go(entry_id, wish, scope)

@@ -22,11 +22,11 @@ from pigeon.wire.model import Model
 InputSource = Literal["interactive", "rpc", "extension"]
 StartReason = Literal["startup", "new", "resume", "fork"]
 EndReason = Literal["quit", "new", "resume", "fork"]
-ModelSource = Literal["set", "cycle", "restore"]
-Outcome = Literal["stop", "error", "aborted"]
+ModelSelectSource = Literal["set", "cycle", "restore"]
+RunOutcome = Literal["stop", "error", "aborted"]
 
 
-class Input(Struct, frozen=True):
+class PromptInput(Struct, frozen=True):
     """What somebody said, before anything was expanded."""
 
     text: str
@@ -35,15 +35,15 @@ class Input(Struct, frozen=True):
     behavior: Literal["steer", "followUp"] | None = None
 
 
-class Opening(Struct, frozen=True):
+class PromptAdditions(Struct, frozen=True):
     """What a run begins with besides the prompt; the system prompt is for this run only, none leaves it alone."""
 
     messages: list[CustomMessage]
     system_prompt: str | None = None
 
 
-class Preparation(Struct, frozen=True):
-    """What is about to be summarised."""
+class CompactionPreparation(Struct, frozen=True):
+    """What is about to be summarized."""
 
     reason: CompactionReason
     first_kept_entry_id: str
@@ -55,7 +55,7 @@ class Preparation(Struct, frozen=True):
     will_retry: bool = False
 
 
-class OwnSummary(Struct, frozen=True):
+class ExtensionSummary(Struct, frozen=True):
     """A summary that is used instead of asking a model."""
 
     summary: str
@@ -64,7 +64,7 @@ class OwnSummary(Struct, frozen=True):
     details: Json = None
 
 
-class Found(Struct, frozen=True):
+class ResourcePaths(Struct, frozen=True):
     """Folders or files with further resources."""
 
     skills: list[str]
@@ -86,11 +86,11 @@ class Hooks(Protocol):
         """True if `command` would handle this text; `steer` and `follow_up` refuse such a text."""
         ...
 
-    async def input(self, said: Input) -> Input | None:
+    async def input(self, said: PromptInput) -> PromptInput | None:
         """What to go on with; none when it was handled and nothing more shall happen."""
         ...
 
-    async def before_agent_start(self, prompt: str, images: list[ImageContent], system_prompt: str) -> Opening:
+    async def before_agent_start(self, prompt: str, images: list[ImageContent], system_prompt: str) -> PromptAdditions:
         """Asked once per prompt, after expansion, before the run begins."""
         ...
 
@@ -106,11 +106,11 @@ class Hooks(Protocol):
         """A result to use instead of running the command; raises a `Refusal` that says who blocked it."""
         ...
 
-    async def before_compact(self, prepared: Preparation) -> OwnSummary | bool:
+    async def before_compact(self, prepared: CompactionPreparation) -> ExtensionSummary | bool:
         """False to cancel, a summary to use, or true to go on."""
         ...
 
-    async def before_settle(self, outcome: Outcome) -> list[CustomMessage]:
+    async def before_settle(self, outcome: RunOutcome) -> list[CustomMessage]:
         """Messages that start one more run before the agent settles; usually none."""
         ...
 
@@ -126,11 +126,11 @@ class Hooks(Protocol):
         """A provider began to answer."""
         ...
 
-    def model_selected(self, model: Model, previous: Model | None, source: ModelSource) -> None:
+    def model_selected(self, model: Model, previous: Model | None, source: ModelSelectSource) -> None:
         """Another model is in force."""
         ...
 
-    async def resources(self, cwd: str) -> Found:
+    async def resources(self, cwd: str) -> ResourcePaths:
         """Further skills and prompt templates; asked at the start and after a change of folder."""
         ...
 
@@ -158,13 +158,13 @@ class NoHooks:
         """There is no such command."""
         return False
 
-    async def input(self, said: Input) -> Input | None:
+    async def input(self, said: PromptInput) -> PromptInput | None:
         """As it was said."""
         return said
 
-    async def before_agent_start(self, prompt: str, images: list[ImageContent], system_prompt: str) -> Opening:
+    async def before_agent_start(self, prompt: str, images: list[ImageContent], system_prompt: str) -> PromptAdditions:
         """Nothing besides the prompt."""
-        return Opening([])
+        return PromptAdditions([])
 
     async def context(self, messages: list[Message]) -> list[Message]:
         """As they are."""
@@ -178,11 +178,11 @@ class NoHooks:
         """The command runs."""
         return None
 
-    async def before_compact(self, prepared: Preparation) -> OwnSummary | bool:
+    async def before_compact(self, prepared: CompactionPreparation) -> ExtensionSummary | bool:
         """Go on."""
         return True
 
-    async def before_settle(self, outcome: Outcome) -> list[CustomMessage]:
+    async def before_settle(self, outcome: RunOutcome) -> list[CustomMessage]:
         """Settle."""
         return []
 
@@ -197,12 +197,12 @@ class NoHooks:
     def provider_responded(self, status: int, headers: Mapping[str, str]) -> None:
         """Nobody listens."""
 
-    def model_selected(self, model: Model, previous: Model | None, source: ModelSource) -> None:
+    def model_selected(self, model: Model, previous: Model | None, source: ModelSelectSource) -> None:
         """Nobody listens."""
 
-    async def resources(self, cwd: str) -> Found:
+    async def resources(self, cwd: str) -> ResourcePaths:
         """None."""
-        return Found([], [])
+        return ResourcePaths([], [])
 
     async def session_started(self, reason: StartReason, previous: str | None = None) -> None:
         """Nobody listens."""

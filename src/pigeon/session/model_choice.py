@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-from pigeon.session.history.entry_line import Kept
+from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import Hooks
 from pigeon.wire.answers import CycledModel
@@ -90,7 +90,7 @@ class ModelChoice:
             self._record_model(self.model)
         self._journal().append(ThinkingLevelChange, thinking_level=self.level)
 
-    def restore(self, branch: Sequence[Kept]) -> None:
+    def restore(self, branch: Sequence[EntryLine]) -> None:
         """Take up what a conversation used last, unless a model was named when the process started."""
         reference, level = last_choice(branch)
         if not self._explicit and reference is not None:
@@ -175,7 +175,7 @@ class ModelChoice:
         self._post(ThinkingLevelChanged(level=level, thinking_level=level))
 
 
-def last_choice(branch: Sequence[Kept]) -> tuple[tuple[str, str] | None, ThinkingLevel | None]:
+def last_choice(branch: Sequence[EntryLine]) -> tuple[tuple[str, str] | None, ThinkingLevel | None]:
     """The model and the thinking level that a path ends with; none where it has none."""
     reference: tuple[str, str] | None = None
     level: str | None = None

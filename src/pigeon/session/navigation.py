@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pigeon.agent.scope import Scope
-from pigeon.session.compaction.summarizer import Ask, Summariser, TouchedFiles
+from pigeon.session.compaction.summarizer import Summarizer, SummaryRequest, TouchedFiles
 from pigeon.session.context.model_context import context_of
 from pigeon.session.context.size import estimated_tokens
-from pigeon.session.history.entry_line import Kept
+from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal
 from pigeon.session.model_choice import ModelChoice
 from pigeon.wire.answers import Navigated
@@ -21,7 +21,7 @@ from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import Message, ToolResultMessage, UserMessage
 from pigeon.wire.model import Usage
 
-BRANCH = """The conversation above is a branch that the user has left. Summarise it for an agent that goes on
+BRANCH = """The conversation above is a branch that the user has left. Summarize it for an agent that goes on
 elsewhere, with these sections:
 ## Goal
 ## Constraints & Preferences
@@ -31,7 +31,7 @@ elsewhere, with these sections:
 MOST_TOKENS = 4096
 
 
-class Wish(Struct):
+class NavigationOptions(Struct):
     """How to go there."""
 
     summarize: bool = False
@@ -42,13 +42,13 @@ class Wish(Struct):
 class Navigation:
     """Moves the leaf."""
 
-    def __init__(self, journal: Callable[[], Journal], models: ModelChoice, summariser: Summariser) -> None:
+    def __init__(self, journal: Callable[[], Journal], models: ModelChoice, summarizer: Summarizer) -> None:
         self._journal = journal
         self._models = models
-        self._summariser = summariser
+        self._summarizer = summarizer
         self.reserve_tokens = 16384
 
-    async def go(self, entry_id: str, wish: Wish, scope: Scope) -> Navigated:
+    async def go(self, entry_id: str, wish: NavigationOptions, scope: Scope) -> Navigated:
         """Make an entry the leaf; a user message is taken back for editing, so its parent becomes the leaf."""
         journal = self._journal()
         target = journal.line(entry_id)
@@ -60,10 +60,10 @@ class Navigation:
         summary = await self._summary(left, wish, scope) if wish.summarize else None
         scope.check()
         journal.move_to(leaf)
-        summarised = None
+        summarized = None
         if summary is not None:
             said, details, usage = summary
-            summarised = journal.append(
+            summarized = journal.append(
                 BranchSummaryEntry,
                 from_id=old_leaf or "root",
                 summary=said,
@@ -72,15 +72,17 @@ class Navigation:
                 from_hook=False,
             )
         if not isinstance(wish.label, Absent):
-            journal.append(LabelEntry, target_id=summarised.id if summarised else entry_id, label=wish.label)
+            journal.append(LabelEntry, target_id=summarized.id if summarized else entry_id, label=wish.label)
         return Navigated(
             cancelled=False,
             leaf_id=journal.leaf_id,
             text=ABSENT if text is None else text,
-            summary_entry_id=summarised.id if summarised else ABSENT,
+            summary_entry_id=summarized.id if summarized else ABSENT,
         )
 
-    async def _summary(self, left: list[Kept], wish: Wish, scope: Scope) -> tuple[str, Json, Usage] | None:
+    async def _summary(
+        self, left: list[EntryLine], wish: NavigationOptions, scope: Scope
+    ) -> tuple[str, Json, Usage] | None:
         model = self._models.model
         messages = [message for message in context_of(left) if not isinstance(message, ToolResultMessage)]
         if model is None or not messages:
@@ -88,14 +90,14 @@ class Navigation:
         files = TouchedFiles()
         files.note(messages)
         told = BRANCH if isinstance(wish.instructions, Absent) else f"{BRANCH}\n\nAdditional focus: {wish.instructions}"
-        ask = Ask(model=model, thinking=self._models.level, scope=scope, source="branchSummary")
+        ask = SummaryRequest(model=model, thinking=self._models.level, scope=scope, source="branchSummary")
         budget = max(model.context_window - self.reserve_tokens, model.context_window // 2)
         most = min(MOST_TOKENS, model.context_window // 5) or MOST_TOKENS
-        said, usage = await self._summariser.summary(_newest(messages, budget), told, ask, most)
+        said, usage = await self._summarizer.summary(_newest(messages, budget), told, ask, most)
         return said + files.appendix(), files.details(), usage
 
 
-def _place(target: Kept) -> tuple[str | None, str | None]:
+def _place(target: EntryLine) -> tuple[str | None, str | None]:
     """The text to edit, if any, and the new leaf."""
     message = target.message
     if isinstance(message, UserMessage):
@@ -106,7 +108,7 @@ def _place(target: Kept) -> tuple[str | None, str | None]:
     return None, target.id
 
 
-def abandoned(old: list[Kept], new: list[Kept]) -> list[Kept]:
+def abandoned(old: list[EntryLine], new: list[EntryLine]) -> list[EntryLine]:
     """The end of the old path that the new one does not share."""
     shared = {line.id for line in new}
     return [line for line in old if line.id not in shared]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from pigeon.agent.interfaces import Spoken
 from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
-from pigeon.session.hooks import Hooks, Input, NoHooks
+from pigeon.session.hooks import Hooks, NoHooks, PromptInput
 from pigeon.session.model_choice import ModelChoice
-from pigeon.session.queue import Kind, MessageQueue
+from pigeon.session.queue import MessageQueue, QueueKind
 from pigeon.wire.answers import SlashCommand
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.commands import StreamingBehavior
@@ -81,7 +81,7 @@ class Surroundings(Protocol):
         ...
 
 
-class Says:
+class HostMessage:
     """A message from the host, checked and expanded."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Prompting:
         self._commands: set[asyncio.Future[bool]] = set()
         self.also_said: Callable[[], list[Spoken]] = list
 
-    def prompt(self, says: Says, behavior: StreamingBehavior | Absent = ABSENT) -> Awaitable[None] | None:
+    def prompt(self, says: HostMessage, behavior: StreamingBehavior | Absent = ABSENT) -> Awaitable[None] | None:
         """Start a run, or queue as `behavior` says while one is active; raises when it can do neither."""
         if self._hooks.has_command(says.text):
             self._run_command(says.text)
@@ -118,7 +118,7 @@ class Prompting:
             return None
         return self._through_hooks(says, behavior, self._reserved(behavior))
 
-    def queue(self, says: Says, kind: Kind) -> Awaitable[None] | None:
+    def queue(self, says: HostMessage, kind: QueueKind) -> Awaitable[None] | None:
         """Queue a message, also while nothing runs."""
         if self._hooks.has_command(says.text):
             name = says.text.split(None, 1)[0]
@@ -165,7 +165,9 @@ class Prompting:
     def _start(self, message: UserMessage, scope: Scope) -> None:
         self._work.runs.start([message, *self.also_said()], scope)
 
-    async def _through_hooks(self, says: Says, behavior: StreamingBehavior | Absent, scope: Scope | None) -> None:
+    async def _through_hooks(
+        self, says: HostMessage, behavior: StreamingBehavior | Absent, scope: Scope | None
+    ) -> None:
         try:
             message = await self._heard(says, None if isinstance(behavior, Absent) else behavior, scope)
             if message is None or scope is None:
@@ -190,15 +192,17 @@ class Prompting:
         self._work.conduct.prompt_of_run = opening.system_prompt
         self._work.runs.start([message, *self.also_said(), *opening.messages], scope)
 
-    async def _queue_through_hooks(self, says: Says, kind: Kind) -> None:
+    async def _queue_through_hooks(self, says: HostMessage, kind: QueueKind) -> None:
         message = await self._heard(says, "steer" if kind == "steering" else "followUp", None)
         if message is not None:
             self._queue.add(message, kind)
 
-    async def _heard(self, says: Says, behavior: StreamingBehavior | None, scope: Scope | None) -> UserMessage | None:
+    async def _heard(
+        self, says: HostMessage, behavior: StreamingBehavior | None, scope: Scope | None
+    ) -> UserMessage | None:
         """The message after the extensions had a look; none if one of them took it."""
         blocks = user_blocks(says.text, says.images, says.attachments)
-        said = Input(text=says.text, images=[b for b in blocks if isinstance(b, ImageContent)], behavior=behavior)
+        said = PromptInput(text=says.text, images=[b for b in blocks if isinstance(b, ImageContent)], behavior=behavior)
         asked = self._hooks.input(said)
         heard = await (asked if scope is None else scope.wait(asked))
         if heard is None:
@@ -209,7 +213,7 @@ class Prompting:
             content=[text, *documents, *heard.images], timestamp=self._now(), attachments=_kept(says.attachments)
         )
 
-    def _message(self, says: Says) -> UserMessage:
+    def _message(self, says: HostMessage) -> UserMessage:
         blocks = user_blocks(self._expander.expand(says.text), says.images, says.attachments)
         return UserMessage(content=blocks, timestamp=self._now(), attachments=_kept(says.attachments))
 

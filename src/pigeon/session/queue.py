@@ -11,16 +11,16 @@ from pigeon.wire.commands import QueueMode
 from pigeon.wire.content import text_of
 from pigeon.wire.events import Outbound, QueueUpdate
 
-Kind = Literal["steering", "followUp"]
+QueueKind = Literal["steering", "followUp"]
 
 
 class QueuedMessage:
     """One waiting message."""
 
-    def __init__(self, message: Spoken, kind: Kind) -> None:
+    def __init__(self, message: Spoken, kind: QueueKind) -> None:
         self.id = ids.request_id()
         self.message = message
-        self.kind: Kind = kind
+        self.kind: QueueKind = kind
 
     @property
     def text(self) -> str:
@@ -40,7 +40,7 @@ class MessageQueue:
     def __len__(self) -> int:
         return len(self._items)
 
-    def add(self, message: Spoken, kind: Kind) -> None:
+    def add(self, message: Spoken, kind: QueueKind) -> None:
         """Put a message at the end of its queue."""
         item = QueuedMessage(message, kind)
         self._items[item.id] = item
@@ -80,11 +80,11 @@ class MessageQueue:
         self._items.pop(item.id, None)
         self._announce()
 
-    def _next(self, kind: Kind, mode: QueueMode) -> list[Queued]:
+    def _next(self, kind: QueueKind, mode: QueueMode) -> list[Queued]:
         waiting: list[Queued] = [item for item in self._items.values() if item.kind == kind]
         return waiting if mode == "all" else waiting[:1]
 
-    def _texts(self, kind: Kind) -> list[str]:
+    def _texts(self, kind: QueueKind) -> list[str]:
         return [item.text for item in self._items.values() if item.kind == kind]
 
     def _announce(self) -> None:

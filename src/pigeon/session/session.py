@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from pigeon.session.bus import Bus
-from pigeon.session.context.conversation import Current
-from pigeon.session.context.model_context import Shown
-from pigeon.session.dependencies import Parts
-from pigeon.session.engine import Work
+from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.model_context import VisibleEntries
+from pigeon.session.dependencies import Dependencies
+from pigeon.session.engine import Engine
 from pigeon.session.history.journal import Journal
 from pigeon.session.host.dialogs import Dialogs
-from pigeon.session.host.host_shell import UserShell
+from pigeon.session.host.host_shell import HostShell
 from pigeon.session.host.host_tools import HostTools
 from pigeon.session.interjections import Interjections
 from pigeon.session.model_choice import ModelChoice
@@ -26,33 +26,33 @@ from pigeon.wire.messages import Message
 class Session:
     """One conversation with memory."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Dependencies) -> None:
         self._parts = parts
         self._syncing: asyncio.Future[None] | None = None
         self.hooks = parts.hooks
-        self.shelf = parts.shelf
+        self.repository = parts.repository
         self.toolset = parts.toolset
         self.write_page = parts.write_page
         self.bus = Bus()
-        self._current = Current(parts.journal)
+        self._current = Conversation(parts.journal)
         self.dialogs = Dialogs(self.bus.post, ids.dialog_id)
         self.queue = MessageQueue(self.bus.post)
         self.host_tools = HostTools(parts.toolset, self.bus.post)
         self.todos = Todos(self.bus.post)
         self.models = ModelChoice(parts, lambda: self.journal, self.bus.post)
-        self.work = Work(parts, self._current, self.bus, self.models, self.queue, self.todos)
-        self.activity = self.work.activity
-        self.prompting = Prompting(self.work, self.queue, self.models, parts)
+        self.engine = Engine(parts, self._current, self.bus, self.models, self.queue, self.todos)
+        self.activity = self.engine.activity
+        self.prompting = Prompting(self.engine, self.queue, self.models, parts)
         self.interjections = Interjections(
-            self.activity, self.queue, self.work.runs, self.bus, self.prompting.require_model
+            self.activity, self.queue, self.engine.runs, self.bus, self.prompting.require_model
         )
         self.prompting.also_said = self.interjections.take_next_turn
-        self.shell = UserShell(parts.place, self.bus, lambda: self.journal, self.activity, parts.hooks)
-        self.switching = Switching(parts, lambda: self.journal, self.work.settle, self._enter)
-        self.work.runs.before_settled = self._settle
+        self.shell = HostShell(parts.place, self.bus, lambda: self.journal, self.activity, parts.hooks)
+        self.switching = Switching(parts, lambda: self.journal, self.engine.settle, self._enter)
+        self.engine.runs.before_settled = self._settle
         self.bus.record(self._current.record)
-        self.bus.record(self.work.reminders.notes)
-        self.bus.record(self.work.rules.notes)
+        self.bus.record(self.engine.reminders.notes)
+        self.bus.record(self.engine.rules.notes)
         self._entered(restore=bool(self.journal.lines))
 
     @property
@@ -66,7 +66,7 @@ class Session:
         return self._current.context
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> VisibleEntries:
         """The entries of that conversation, not parsed."""
         return self._current.shown
 
@@ -97,7 +97,7 @@ class Session:
             self.models.restore(self.journal.branch)
         elif not self.journal.lines:
             self.models.enter_session()
-        self.work.entered()
+        self.engine.entered()
 
     def _settle(self) -> None:
         self.shell.settle()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Protocol
 
-from pigeon.session.dependencies import Parts
-from pigeon.session.history.entry_line import Kept, kept_from_line
+from pigeon.session.dependencies import Dependencies
+from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.journal import Journal
 from pigeon.wire import codec
 from pigeon.wire.answers import ForkMessage
@@ -48,12 +48,12 @@ class Switching:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: Dependencies,
         current: Callable[[], Journal],
         settle: Callable[[], Awaitable[None]],
         enter: Callable[[Journal, Reason], None],
     ) -> None:
-        self._shelf = parts.shelf
+        self._repository = parts.repository
         self._hooks = parts.hooks
         self._current = current
         self._settle = settle
@@ -65,16 +65,16 @@ class Switching:
         if await self.veto.switch("new", None):
             return True
         await self._settle()
-        await self._change(self._shelf.new(self._current().cwd, parent or ABSENT), "new")
+        await self._change(self._repository.new(self._current().cwd, parent or ABSENT), "new")
         return False
 
     async def open(self, path: str) -> bool:
         """The conversation in a file; true if it was vetoed. Nothing changes when the file cannot be used."""
         if await self.veto.switch("resume", path):
             return True
-        if self._shelf.is_file_of(path, self._current()):
+        if self._repository.is_file_of(path, self._current()):
             await self._settle()
-        journal = self._shelf.open(path, self._current().cwd, self._current())
+        journal = self._repository.open(path, self._current().cwd, self._current())
         await self._settle()
         await self._change(journal, "resume")
         return False
@@ -110,7 +110,7 @@ class Switching:
     async def _branch_off(self, leaf: str | None) -> None:
         journal = self._current()
         lines = copied_path(journal.path_to(leaf), journal.lines)
-        await self._change(self._shelf.copy(lines, journal.cwd, journal.file or ABSENT), "fork")
+        await self._change(self._repository.copy(lines, journal.cwd, journal.file or ABSENT), "fork")
 
     def _text(self, entry_id: str, name: str) -> str:
         line = self._current().line(entry_id)
@@ -120,16 +120,16 @@ class Switching:
         return text_of(message.content)
 
 
-def copied_path(path: list[Kept], everything: list[Kept]) -> list[Kept]:
+def copied_path(path: list[EntryLine], everything: list[EntryLine]) -> list[EntryLine]:
     """A path as the beginning of another session: without labels, which are put back at the end where they apply."""
     behind = _behind_labels(path)
-    copied: list[Kept] = []
+    copied: list[EntryLine] = []
     for line in path:
         if line.type != "label":
             changes = _kept_from(line, behind) if line.type == "compaction" else {}
             copied.append(_changed(line, {"parentId": copied[-1].id if copied else None, **changes}))
     ids = {line.id for line in copied}
-    labels: dict[str, Kept] = {}
+    labels: dict[str, EntryLine] = {}
     for line in everything:
         entry = line.entry if line.type == "label" else None
         if isinstance(entry, LabelEntry) and entry.target_id in ids:
@@ -141,7 +141,7 @@ def copied_path(path: list[Kept], everything: list[Kept]) -> list[Kept]:
     return copied
 
 
-def _behind_labels(path: list[Kept]) -> dict[str, str]:
+def _behind_labels(path: list[EntryLine]) -> dict[str, str]:
     """For each label the first entry behind it that is none."""
     behind: dict[str, str] = {}
     following = ""
@@ -153,23 +153,23 @@ def _behind_labels(path: list[Kept]) -> dict[str, str]:
     return behind
 
 
-def _kept_from(line: Kept, behind: dict[str, str]) -> dict[str, Any]:
+def _kept_from(line: EntryLine, behind: dict[str, str]) -> dict[str, Any]:
     """A compaction that kept everything from a label on keeps everything from the entry behind it."""
     entry = line.entry
     first = entry.first_kept_entry_id if isinstance(entry, CompactionEntry) else ""
     return {"firstKeptEntryId": behind[first]} if first in behind else {}
 
 
-def _changed(line: Kept, changes: dict[str, Any]) -> Kept:
+def _changed(line: EntryLine, changes: dict[str, Any]) -> EntryLine:
     """The entry with other values; as it is, byte for byte, where they are not other values."""
     if changes == {"parentId": line.parent_id}:
         return line
-    moved = kept_from_line(codec.encode({**line.plain(), **changes}))
+    moved = line_from_bytes(codec.encode({**line.plain(), **changes}))
     assert moved is not None
     return moved
 
 
-def fork_messages(lines: list[Kept]) -> list[ForkMessage]:
+def fork_messages(lines: list[EntryLine]) -> list[ForkMessage]:
     """Every user message with text, in the order they were said, on every branch."""
     listed = []
     for line in lines:

@@ -260,7 +260,7 @@ class AbortRetry(Command, tag="abort_retry", kw_only=True):
 
 
 class Compact(Command, tag="compact", kw_only=True):
-    """Summarise the history now."""
+    """Summarize the history now."""
 
     lane = "beside"
     answer = answers.Compacted

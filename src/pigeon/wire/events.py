@@ -189,7 +189,7 @@ class QueueUpdate(Event, tag="queue_update", kw_only=True):
 
 
 class CompactionStart(Event, tag="compaction_start", kw_only=True):
-    """The history is being summarised."""
+    """The history is being summarized."""
 
     reason: CompactionReason
 

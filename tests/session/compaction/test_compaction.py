@@ -12,8 +12,8 @@ from pigeon.agent.inference import Failure
 from pigeon.session.compaction.compaction import ALREADY, CANCELLED, NOTHING, CompactionPolicy
 from pigeon.session.compaction.summarizer import HISTORY, PREFIX, UPDATE
 from pigeon.session.context.size import branch_tokens
-from pigeon.session.hooks import NoHooks, OwnSummary, Preparation
-from pigeon.session.navigation import Wish
+from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, NoHooks
+from pigeon.session.navigation import NavigationOptions
 from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import BranchSummaryEntry
 from pigeon.wire.errors import Aborted, Refusal
@@ -106,7 +106,7 @@ async def test_files_are_listed_and_add_up() -> None:
     assert last(bench).details == {"readFiles": ["e.py"], "modifiedFiles": ["a.py", "b.py", "c.py"]}
 
 
-async def test_what_cannot_be_summarised_is_refused_and_nothing_is_asked() -> None:
+async def test_what_cannot_be_summarized_is_refused_and_nothing_is_asked() -> None:
     bench = filled(turns=0)
     with pytest.raises(Refusal, match="Nothing to compact") as refused:
         await bench.compaction.manual(ABSENT, bench.scope)
@@ -124,7 +124,7 @@ FAILURES: dict[str, tuple[Any, str]] = {
     "an answer that was cut off": (
         ("half", "length"), "Summarization failed: generation hit the token cap and the summary is incomplete"
     ),
-    "a tool call": (("", "toolUse"), "Summarization failed: the model tried to call a tool instead of summarising"),
+    "a tool call": (("", "toolUse"), "Summarization failed: the model tried to call a tool instead of summarizing"),
     "nothing": ("  ", "Summarization failed: the model returned an empty summary"),
     "an unexpected error": (KeyError("x"), "Summarization failed: KeyError: 'x'"),
 }  # fmt: skip
@@ -161,7 +161,7 @@ async def test_a_summary_is_tried_again_and_that_is_told() -> None:
     with pytest.raises(Refusal, match="Summarization failed: overloaded"):
         await bench.compaction.manual(ABSENT, bench.scope)
     bench = filled(OVERLOADED)
-    bench.summariser.retries = None
+    bench.summarizer.retries = None
     with pytest.raises(Refusal, match="overloaded"):
         await bench.compaction.manual(ABSENT, bench.scope)
 
@@ -169,7 +169,7 @@ async def test_a_summary_is_tried_again_and_that_is_told() -> None:
 class Slow(NoHooks):
     """Hooks that never come to an end."""
 
-    async def before_compact(self, preparation: Preparation) -> OwnSummary | bool | None:
+    async def before_compact(self, preparation: CompactionPreparation) -> ExtensionSummary | bool | None:
         await asyncio.get_running_loop().create_future()
         return None
 
@@ -183,7 +183,7 @@ async def test_an_abort_anywhere_leaves_everything_as_it_was(place: str) -> None
         policy, bench.compaction = bench.compaction.policy, bench._compaction()
         bench.compaction.policy = policy
     if place == "retry":
-        bench.summariser.retries = type(bench.summariser.retries)(max_retries=1, base_delay_ms=60_000)  # type: ignore[misc]
+        bench.summarizer.retries = type(bench.summarizer.retries)(max_retries=1, base_delay_ms=60_000)  # type: ignore[misc]
     if place == "start":
         bench.on_event = lambda event: bench.scope.cancel()
     entries = len(bench.journal.lines)
@@ -203,9 +203,9 @@ async def test_an_abort_anywhere_leaves_everything_as_it_was(place: str) -> None
 
 async def test_somebody_else_may_bring_the_summary_or_say_no() -> None:
     class Own(NoHooks):
-        async def before_compact(self, preparation: Preparation) -> OwnSummary | bool | None:
+        async def before_compact(self, preparation: CompactionPreparation) -> ExtensionSummary | bool | None:
             assert preparation.tokens_before > 0
-            return OwnSummary(summary="MINE", details={"own": 1}) if preparation.instructions is None else False
+            return ExtensionSummary(summary="MINE", details={"own": 1}) if preparation.instructions is None else False
 
     bench = filled()
     bench.hooks = Own()
@@ -227,7 +227,7 @@ async def test_a_branch_summary_takes_the_newest_that_fits_and_no_results() -> N
         bench.call("read", "the secret result", path=f"{number}.py")
     old_leaf = bench.journal.leaf_id
     bench.navigation.reserve_tokens = 2_000
-    went = await bench.navigation.go(root, Wish(summarize=True, label="left"), bench.scope)
+    went = await bench.navigation.go(root, NavigationOptions(summarize=True, label="left"), bench.scope)
     summary, label = (line.entry for line in bench.journal.branch)
     assert isinstance(summary, BranchSummaryEntry)
     assert (summary.from_id, summary.parent_id) == (old_leaf, None)
@@ -244,9 +244,9 @@ async def test_leaving_nothing_behind_needs_no_summary() -> None:
     bench = filled(turns=1)
     leaf = bench.journal.leaf_id
     assert leaf is not None
-    went = await bench.navigation.go(leaf, Wish(summarize=True), bench.scope)
+    went = await bench.navigation.go(leaf, NavigationOptions(summarize=True), bench.scope)
     assert (went.leaf_id, went.summary_entry_id) == (leaf, ABSENT)
     bench.scope.cancel()
     with pytest.raises(Aborted):
-        await bench.navigation.go(bench.journal.lines[0].id, Wish(), bench.scope)
+        await bench.navigation.go(bench.journal.lines[0].id, NavigationOptions(), bench.scope)
     assert bench.journal.leaf_id == leaf

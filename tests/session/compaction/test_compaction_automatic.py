@@ -104,7 +104,7 @@ async def test_an_abort_is_no_failure() -> None:
     assert bench.compaction.due()
 
 
-async def test_recovery_hides_the_failed_answer_only_if_there_is_something_to_summarise() -> None:
+async def test_recovery_hides_the_failed_answer_only_if_there_is_something_to_summarize() -> None:
     hidden = 0
 
     async def hide() -> None:
@@ -138,7 +138,7 @@ async def test_recovery_shortens_a_huge_last_result() -> None:
     assert len(context_of(bench.journal.branch)) == 3
 
 
-async def test_a_history_that_is_longer_than_the_window_is_summarised_in_parts() -> None:
+async def test_a_history_that_is_longer_than_the_window_is_summarized_in_parts() -> None:
     bench = filled(*["S" * 40] * 30, turns=30, window=4_000)
     await bench.compaction.manual(ABSENT, bench.scope)
     assert len(bench.answers.requests) > 2

@@ -116,7 +116,7 @@ def test_a_shell_command_of_the_host_begins_a_turn() -> None:
     assert (len(cut.history), len(cut.prefix), len(cut.kept)) == (2, 0, 1)
 
 
-def test_what_an_earlier_cut_kept_is_summarised_this_time() -> None:
+def test_what_an_earlier_cut_kept_is_summarized_this_time() -> None:
     bench = Bench()
     ids = [bench.say(f"{number}{FORTY}") for number in range(4)]
     bench.journal.append(CompactionEntry, summary="s", first_kept_entry_id=ids[2], tokens_before=1)

@@ -13,9 +13,9 @@ from fakes.model_requests import a_model, answered, returned, said
 from fakes.shelves import NOW, RECORDED, recorded, user
 from pigeon.agent.inference import ModelMessage
 from pigeon.providers.history.normalize import CallIds, handed_over
-from pigeon.session.context.conversation import Current
-from pigeon.session.context.model_context import context_of, model_messages, shown_of
-from pigeon.session.history.entry_line import Kept, kept_from_line
+from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.model_context import context_of, model_messages, visible_entries
+from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import load_session
 from pigeon.session.history.repository import answer_dangling_calls
@@ -43,7 +43,7 @@ def must_be_valid(messages: list[ModelMessage]) -> None:
     assert waiting == []
 
 
-def sent(branch: list[Kept], model: Any = None) -> list[ModelMessage]:
+def sent(branch: list[EntryLine], model: Any = None) -> list[ModelMessage]:
     return handed_over(model_messages(context_of(branch)), model or a_model(), CallIds(lambda name: name))
 
 
@@ -80,10 +80,10 @@ def test_every_prefix_of_a_recorded_session_is_valid(name: str) -> None:
 @given(STORIES)
 def test_what_is_known_is_extended_to_the_same_as_anew(story: list[Any]) -> None:
     journal = empty()
-    current = Current(journal)
+    current = Conversation(journal)
     for number, step in enumerate(story):
         take(journal, step)
-        anew = shown_of(journal.branch)
+        anew = visible_entries(journal.branch)
         if number % 3:
             assert [line.id for line in current.shown.lines] == [line.id for line in anew.lines]
         if number % 2:
@@ -96,7 +96,7 @@ def test_what_is_known_is_extended_to_the_same_as_anew(story: list[Any]) -> None
 
 def test_what_was_said_is_the_very_same_each_time() -> None:
     journal = empty()
-    current = Current(journal)
+    current = Conversation(journal)
     take(journal, ("bash", "ls"))
     take(journal, ("user", "hello"))
     first = current.said
@@ -108,7 +108,7 @@ def test_what_was_said_is_the_very_same_each_time() -> None:
 @settings(max_examples=50)
 @given(STORIES)
 def test_a_host_sees_the_same_messages_as_the_model(story: list[Any]) -> None:
-    shown = shown_of(grown(story).branch)
+    shown = visible_entries(grown(story).branch)
     assert len(shown.lines) == len(shown.messages())
     assert [plain(message) for message in shown.raw_messages()] == [plain(message) for message in shown.messages()]
 
@@ -154,7 +154,7 @@ def test_a_compaction_that_kept_nothing_is_all_there_is(first_kept: str) -> None
         "type": "compaction", "id": "own", "parentId": journal.leaf_id, "timestamp": "", "summary": "the summary",
         "firstKeptEntryId": first_kept, "tokensBefore": 1,
     }  # fmt: skip
-    kept = kept_from_line(codec.encode(line))
+    kept = line_from_bytes(codec.encode(line))
     assert kept is not None
     assert texts(context_of([*journal.branch, kept])) == ["the summary"]
 
@@ -212,18 +212,18 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_a_message_that_is_a_little_odd_is_still_heard(name: str) -> None:
     raw, text = ODD[name]
-    line = kept_from_line(b'{"type":"message","id":"a","parentId":null,"timestamp":"","message":' + raw + b"}")
+    line = line_from_bytes(b'{"type":"message","id":"a","parentId":null,"timestamp":"","message":' + raw + b"}")
     assert line is not None
-    shown = shown_of([line])
+    shown = visible_entries([line])
     assert texts(shown.messages()) == [text]
     assert json.loads(codec.encode(shown.raw_messages()))[0]["role"] == line.role
     assert json.loads(codec.encode(line.shown()))["id"] == "a"
 
 
 def test_roles_that_nobody_knows_are_left_out() -> None:
-    line = kept_from_line(
+    line = line_from_bytes(
         b'{"type":"message","id":"a","parentId":null,"timestamp":"","message":{"role":"system","content":""}}'
     )
     assert line is not None
-    assert shown_of([line]).lines == []
+    assert visible_entries([line]).lines == []
     assert said("x").timestamp == 1

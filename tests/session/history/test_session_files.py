@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from fakes.journals import STORIES, grown
 from fakes.shelves import NOW, OLD, RECORDED, TestShelf, raws, recorded, user
-from pigeon.session.context.model_context import context_of, shown_of
+from pigeon.session.context.model_context import context_of, visible_entries
 from pigeon.session.history import entry_line, listing
-from pigeon.session.history.entry_line import Kept, kept_from_line
+from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.journal import Journal
-from pigeon.session.history.reading import InvalidSession, Loaded, load_session
+from pigeon.session.history.reading import InvalidSession, LoadedSession, load_session
 from pigeon.session.history.repository import dangling_calls, default_folder, file_name
 from pigeon.session.history.views import name_of, tree_of
 from pigeon.session.model_choice import last_choice
@@ -57,9 +57,9 @@ NEARLY = st.fixed_dictionaries(
 def test_no_line_of_a_file_can_hurt(lines: list[bytes]) -> None:
     journal = Journal("x", "/", HEADER, None, lambda: NOW)
     pieces = [piece for line in lines for piece in line.split(b"\n") if piece.strip()]
-    found = [line for line in map(kept_from_line, pieces) if line is not None]
+    found = [line for line in map(line_from_bytes, pieces) if line is not None]
     journal.load(_loaded(found))
-    shown = shown_of(journal.branch)
+    shown = visible_entries(journal.branch)
     codec.encode(shown.raw_messages())
     codec.encode([line.shown() for line in journal.lines])
     codec.encode(tree_of(journal.lines))
@@ -72,8 +72,8 @@ def test_no_line_of_a_file_can_hurt(lines: list[bytes]) -> None:
     journal.append_message(user("still here"))
 
 
-def _loaded(lines: list[Kept]) -> Loaded:
-    return Loaded({}, b"", lines, needs_newline=False, rewritten=False)
+def _loaded(lines: list[EntryLine]) -> LoadedSession:
+    return LoadedSession({}, b"", lines, needs_newline=False, rewritten=False)
 
 
 @given(st.binary(max_size=200))
@@ -233,14 +233,14 @@ def test_a_row_is_read_from_the_ends_of_a_file(tmp_path: Path, monkeypatch: pyte
     said = (RECORDED / "pigeon.jsonl").read_bytes().split(b"\n", 1)[1]
     path.write_bytes(HEADER + said + filler * 20_000 + named)
     read = 0
-    real = entry_line.kept_from_line
+    real = entry_line.line_from_bytes
 
     def counted(raw: bytes) -> Any:
         nonlocal read
         read += len(raw)
         return real(raw)
 
-    monkeypatch.setattr(listing, "kept_from_line", counted)
+    monkeypatch.setattr(listing, "line_from_bytes", counted)
     (row,), cursor = listing.listed([str(tmp_path)], None, 10)
     assert (row.name, row.first_message, cursor) == ("at the end", "What is in notes.txt? Grüße 🕊", None)
     assert read < 3 * listing.PEEK
@@ -262,7 +262,7 @@ def test_opening_a_long_session_parses_almost_nothing(tmp_path: Path, monkeypatc
     last_choice(journal.branch)
     plan_on(journal.branch)
     name_of(journal.lines)
-    shown = shown_of(journal.branch)
+    shown = visible_entries(journal.branch)
     codec.encode(shown.raw_messages())
     assert len(shown.lines) == 5_000
     assert parsed <= 4

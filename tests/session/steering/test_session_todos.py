@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.virtual_time import virtually
-from pigeon.session.history.entry_line import Kept, kept_from_entry
+from pigeon.session.history.entry_line import EntryLine, line_from_entry
 from pigeon.session.steering.todos import Reminders, Todos, filled_in
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
@@ -79,11 +79,11 @@ def answer(*content: AssistantBlock, stop: StopReason = "stop") -> AssistantMess
     )
 
 
-def result(details: Any, name: str = "todo", is_error: bool = False) -> Kept:
+def result(details: Any, name: str = "todo", is_error: bool = False) -> EntryLine:
     message = ToolResultMessage(
         tool_call_id="c", tool_name=name, content=[], details=details, is_error=is_error, timestamp=1
     )
-    return kept_from_entry(MessageEntry(id="1", parent_id=None, timestamp="t", message=message))
+    return line_from_entry(MessageEntry(id="1", parent_id=None, timestamp="t", message=message))
 
 
 def test_what_is_missing_is_filled_in_and_what_is_unknown_is_dropped(desk: Desk) -> None:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from pigeon.agent.inference import ModelRequest
 from pigeon.agent.scope import Scope
-from pigeon.agent.turn import Answer
+from pigeon.agent.turn import AnswerStream
 from pigeon.providers.scripted.model import ScriptedModel, scripted_model
-from pigeon.session.history.entry_line import kept_from_entry
+from pigeon.session.history.entry_line import line_from_entry
 from pigeon.session.steering.stream_rules import MOST_CUTS, WINDOW, CompiledRule, RuleWatch, StreamRules, Window
 from pigeon.wire import codec
 from pigeon.wire.content import ToolCall
@@ -251,7 +251,7 @@ async def test_a_conversation_remembers_what_it_was_given() -> None:
     fields = {"custom_type": said.custom_type, "content": said.content, "display": False, "details": said.details}
     entry = CustomMessageEntry(id="1", parent_id=None, timestamp="t", **fields)
     later = Desk(rule(), rule("worse", "s"))
-    later.rules.enter([kept_from_entry(entry)])
+    later.rules.enter([line_from_entry(entry)])
     assert cut_at(later, text("bad, worse.")) is not None
     assert await later.given() == ["s"]
     later.rules.enter([])
@@ -328,7 +328,7 @@ async def test_the_answer_is_cut_in_the_stream(tmp_path: Path) -> None:
     async def unchanged(message: Message) -> Message:
         return message
 
-    answer = Answer(asked, desk.publish, lambda: 1, unchanged, desk.rules.watch())
+    answer = AnswerStream(asked, desk.publish, lambda: 1, unchanged, desk.rules.watch())
     message = await answer.stream(ScriptedModel(), Scope())
     assert answer.cut
     assert message.stop_reason == "aborted"

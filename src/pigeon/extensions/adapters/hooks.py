@@ -48,10 +48,10 @@ class ExtensionHooks:
         """Run a slash command."""
         return await self._commands.run(text)
 
-    async def input(self, said: h.Input) -> h.Input | None:
+    async def input(self, said: h.PromptInput) -> h.PromptInput | None:
         """What to go on with; none when an extension handled it."""
         self._continued = 0
-        current: h.Input | None = said
+        current: h.PromptInput | None = said
 
         def make() -> e.Event:
             assert current is not None
@@ -71,7 +71,9 @@ class ExtensionHooks:
         await self._dispatcher.ask(e.Input, make, take, (r.Handled, r.Transform))
         return current
 
-    async def before_agent_start(self, prompt: str, images: list[ImageContent], system_prompt: str) -> h.Opening:
+    async def before_agent_start(
+        self, prompt: str, images: list[ImageContent], system_prompt: str
+    ) -> h.PromptAdditions:
         """Notes beside the prompt, and a system prompt for this run."""
         messages: list[CustomMessage] = []
         shown, forced = system_prompt, None
@@ -87,7 +89,7 @@ class ExtensionHooks:
 
         make = lambda: e.BeforeAgentStart(prompt, copy.deepcopy(images), shown)  # noqa: E731
         await self._dispatcher.ask(e.BeforeAgentStart, make, take, (r.Begin,))
-        return h.Opening(messages, forced)
+        return h.PromptAdditions(messages, forced)
 
     async def context(self, messages: list[Message]) -> list[Message]:
         """The messages for one request."""
@@ -138,9 +140,9 @@ class ExtensionHooks:
         )
         return result[0] if result else None
 
-    async def before_compact(self, prepared: h.Preparation) -> h.OwnSummary | bool:
+    async def before_compact(self, prepared: h.CompactionPreparation) -> h.ExtensionSummary | bool:
         """The last verdict counts; a cancellation ends the asking."""
-        verdict: h.OwnSummary | bool = True
+        verdict: h.ExtensionSummary | bool = True
 
         def take(answer: Answer) -> bool:
             nonlocal verdict
@@ -148,7 +150,7 @@ class ExtensionHooks:
             if isinstance(value, r.Cancel):
                 verdict = False
             elif isinstance(value, r.Summary):
-                own = h.OwnSummary(value.summary, value.first_kept_entry_id, value.tokens_before, value.details)
+                own = h.ExtensionSummary(value.summary, value.first_kept_entry_id, value.tokens_before, value.details)
                 verdict = self._sure(answer, own, verdict)
             return verdict is False
 
@@ -167,7 +169,7 @@ class ExtensionHooks:
         await self._dispatcher.ask(e.SessionBeforeCompact, make, take, (r.Cancel, r.Summary))
         return verdict
 
-    async def before_settle(self, outcome: h.Outcome) -> list[CustomMessage]:
+    async def before_settle(self, outcome: h.RunOutcome) -> list[CustomMessage]:
         """Notes that start one more run, as long as that was not done too often."""
         notes: list[CustomMessage] = []
 
@@ -222,7 +224,7 @@ class ExtensionHooks:
         if self._dispatcher.listens(e.AfterProviderResponse):
             self._dispatcher.tell(e.AfterProviderResponse(status, dict(headers)))
 
-    def model_selected(self, model: Model, previous: Model | None, source: h.ModelSource) -> None:
+    def model_selected(self, model: Model, previous: Model | None, source: h.ModelSelectSource) -> None:
         """Another model is in force."""
         self._dispatcher.tell(e.ModelSelect(model, previous, source))
 
@@ -239,9 +241,9 @@ class ExtensionHooks:
         await self._dispatcher.ask(e.ProjectTrust, lambda: e.ProjectTrust(cwd), take, (r.Trust,), outside)
         return found[0] if found else None
 
-    async def resources(self, cwd: str) -> h.Found:
+    async def resources(self, cwd: str) -> h.ResourcePaths:
         """Further skills and prompts."""
-        found = h.Found([], [])
+        found = h.ResourcePaths([], [])
 
         def take(answer: Answer) -> bool:
             if isinstance(answer.value, r.Resources):

@@ -177,7 +177,7 @@ class Controls(Protocol):
         ...
 
     async def compact(self, instructions: str | None) -> None:
-        """Summarise the history now."""
+        """Summarize the history now."""
         ...
 
     async def until_idle(self) -> None:

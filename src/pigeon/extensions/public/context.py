@@ -88,7 +88,7 @@ class Context:
         return self._access.call(None, lambda port: port.controls.commands())
 
     async def compact(self, instructions: str | None = None) -> None:
-        """Summarise the history now; raises when that fails."""
+        """Summarize the history now; raises when that fails."""
         await self._access.run("control", lambda port: port.controls.compact(instructions))
 
     async def exec(

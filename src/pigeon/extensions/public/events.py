@@ -90,7 +90,7 @@ class SessionBeforeFork(Event):
 
 @dataclass(slots=True)
 class SessionBeforeCompact(Event):
-    """The history is about to be summarised; return `Cancel` or a `Summary`; the last one counts."""
+    """The history is about to be summarized; return `Cancel` or a `Summary`; the last one counts."""
 
     name = "session_before_compact"
     reason: str
@@ -105,7 +105,7 @@ class SessionBeforeCompact(Event):
 
 @dataclass(slots=True)
 class SessionCompact(Event):
-    """The history was summarised."""
+    """The history was summarized."""
 
     name = "session_compact"
     observed = True
@@ -118,7 +118,7 @@ class SessionCompact(Event):
 
 @dataclass(slots=True)
 class SessionCompactFailed(Event):
-    """The history could not be summarised."""
+    """The history could not be summarized."""
 
     name = "session_compact_failed"
     observed = True

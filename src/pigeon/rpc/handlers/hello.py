@@ -17,7 +17,7 @@ BUSY = "hello changes how events are told and cannot do so in the middle of a ru
 @handles(Hello)
 def hello(cmd: Hello, talk: Talk) -> Welcome:
     """In force from the answer on."""
-    outbox, conduct = talk.outbox, talk.session.work.conduct
+    outbox, conduct = talk.outbox, talk.session.engine.conduct
     before = outbox.dialect
     in_force: list[str] = [*(["deltas"] if before.deltas else []), *(["seq"] if outbox.numbers else [])]
     wanted = or_else(cmd.features, in_force)

@@ -33,28 +33,28 @@ def set_follow_up_mode(cmd: SetFollowUpMode, s: Session) -> None:
 @handles(SetInterruptMode)
 def set_interrupt_mode(cmd: SetInterruptMode, s: Session) -> None:
     """In force at the next tool call."""
-    s.work.conduct.interrupt_mode = cmd.mode
+    s.engine.conduct.interrupt_mode = cmd.mode
 
 
 @handles(SetAutoRetry)
 def set_auto_retry(cmd: SetAutoRetry, s: Session) -> None:
     """In force at the next failure."""
-    s.work.retry.enabled = cmd.enabled
+    s.engine.retry.enabled = cmd.enabled
 
 
 @handles(AbortRetry)
 def abort_retry(cmd: AbortRetry, s: Session) -> None:
     """A waiting retry ends the run; a request that is under way goes on."""
-    s.work.retry.cancel()
+    s.engine.retry.cancel()
 
 
 @handles(SetAutoCompaction)
 def set_auto_compaction(cmd: SetAutoCompaction, s: Session) -> None:
     """In force at the next check."""
-    s.work.compaction.enabled = cmd.enabled
+    s.engine.compaction.enabled = cmd.enabled
 
 
 @handles(Compact)
 def compact(cmd: Compact, s: Session) -> Awaitable[Compacted]:
     """The active run is aborted first and not resumed."""
-    return s.work.compact(cmd.custom_instructions)
+    return s.engine.compact(cmd.custom_instructions)

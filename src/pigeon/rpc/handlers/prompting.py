@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from pigeon.rpc.router import handles
-from pigeon.session.prompting import ABORTED_BEFORE, Says
+from pigeon.session.prompting import ABORTED_BEFORE, HostMessage
 from pigeon.session.session import Session
 from pigeon.wire.answers import ClearedQueue
 from pigeon.wire.base import Absent
@@ -17,41 +17,41 @@ from pigeon.wire.errors import Refusal
 def prompt(cmd: Prompt, s: Session) -> Awaitable[None] | None:
     """Answered when it is accepted or refused; what it starts goes on in the background."""
     if not isinstance(cmd.locale, Absent):
-        s.work.locale = cmd.locale.strip()
-    return s.prompting.prompt(Says(cmd.message, cmd.images, cmd.attachments), cmd.streaming_behavior)
+        s.engine.locale = cmd.locale.strip()
+    return s.prompting.prompt(HostMessage(cmd.message, cmd.images, cmd.attachments), cmd.streaming_behavior)
 
 
 @handles(Steer)
 def steer(cmd: Steer, s: Session) -> Awaitable[None] | None:
     """Never starts a run."""
-    return s.prompting.queue(Says(cmd.message, cmd.images, cmd.attachments), "steering")
+    return s.prompting.queue(HostMessage(cmd.message, cmd.images, cmd.attachments), "steering")
 
 
 @handles(FollowUp)
 def follow_up(cmd: FollowUp, s: Session) -> Awaitable[None] | None:
     """Never starts a run."""
-    return s.prompting.queue(Says(cmd.message, cmd.images, cmd.attachments), "followUp")
+    return s.prompting.queue(HostMessage(cmd.message, cmd.images, cmd.attachments), "followUp")
 
 
 @handles(Abort)
 def abort(cmd: Abort, s: Session) -> Awaitable[None] | None:
     """In force at once; answered when what was going on has ended."""
-    return s.work.abort()
+    return s.engine.abort()
 
 
 @handles(AbortAndPrompt)
 def abort_and_prompt(cmd: AbortAndPrompt, s: Session) -> Awaitable[None]:
     """The aborted run's last events come before the answer, the new run's first after it."""
-    ended = s.work.abort()
-    return _prompt_after(ended, s.work.aborts, cmd, s)
+    ended = s.engine.abort()
+    return _prompt_after(ended, s.engine.aborts, cmd, s)
 
 
 async def _prompt_after(ended: Awaitable[None] | None, aborts: int, cmd: AbortAndPrompt, s: Session) -> None:
     if ended is not None:
         await ended
-    if s.work.aborts != aborts:
+    if s.engine.aborts != aborts:
         raise Refusal(ABORTED_BEFORE)
-    waiting = s.prompting.prompt(Says(cmd.message, cmd.images, cmd.attachments))
+    waiting = s.prompting.prompt(HostMessage(cmd.message, cmd.images, cmd.attachments))
     if waiting is not None:
         await waiting
 

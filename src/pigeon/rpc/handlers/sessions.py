@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from pigeon.rpc.router import handles
 from pigeon.session.history import listing
 from pigeon.session.history.views import clean_name, raw_entry, tree_of
-from pigeon.session.navigation import Wish
+from pigeon.session.navigation import NavigationOptions
 from pigeon.session.session import Session
 from pigeon.session.switching import fork_messages
 from pigeon.wire import answers
@@ -89,7 +89,7 @@ def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
     """Cheap: files are looked at, not read."""
     if not 1 <= cmd.limit <= MOST_SESSIONS:
         raise Refusal(f'Missing or invalid field "limit": it must be between 1 and {MOST_SESSIONS}')
-    folders = s.shelf.folders() if cmd.scope == "all" else [s.shelf.folder]
+    folders = s.repository.folders() if cmd.scope == "all" else [s.repository.folder]
     rows, cursor = listing.listed(folders, None if isinstance(cmd.cursor, Absent) else cmd.cursor, cmd.limit)
     return answers.Sessions(sessions=rows, next_cursor=ABSENT if cursor is None else cursor)
 
@@ -97,5 +97,5 @@ def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
 @handles(c.NavigateTree)
 def navigate_tree(cmd: c.NavigateTree, s: Session) -> Awaitable[answers.Navigated]:
     """The active run is aborted first; an aborted summary leaves everything where it was."""
-    wish = Wish(summarize=cmd.summarize is True, instructions=cmd.custom_instructions, label=cmd.label)
-    return s.work.navigate(cmd.entry_id, wish)
+    wish = NavigationOptions(summarize=cmd.summarize is True, instructions=cmd.custom_instructions, label=cmd.label)
+    return s.engine.navigate(cmd.entry_id, wish)

@@ -9,12 +9,20 @@ from msgspec import Struct
 
 from pigeon.agent.interfaces import Publish
 from pigeon.agent.scope import Scope
-from pigeon.session.compaction.cutting import Cut, cut_of, prunable, prune
-from pigeon.session.compaction.summarizer import HISTORY, PREFIX, Ask, Summariser, SummaryFailed, TouchedFiles, added
+from pigeon.session.compaction.cutting import ConversationCut, cut_of, prunable, prune
+from pigeon.session.compaction.summarizer import (
+    HISTORY,
+    PREFIX,
+    Summarizer,
+    SummaryFailed,
+    SummaryRequest,
+    TouchedFiles,
+    added,
+)
 from pigeon.session.context.model_context import context_of
 from pigeon.session.context.size import branch_tokens, estimated_tokens, size_of
 from pigeon.session.history.journal import Journal
-from pigeon.session.hooks import Hooks, OwnSummary, Preparation
+from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, Hooks
 from pigeon.session.model_choice import ModelChoice
 from pigeon.wire.answers import Compacted
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -47,7 +55,7 @@ class CompactionPolicy(Struct):
         return min(16384, model.context_window // 5) if own is None else min(own, model.context_window // 2)
 
     def keep(self, model: Model) -> int:
-        """Recent tokens that are not summarised; by default at most 30 % of the window."""
+        """Recent tokens that are not summarized; by default at most 30 % of the window."""
         own = self.per_model.get(model.reference, {}).get("keepRecentTokens", self.keep_tokens)
         return min(20000, model.context_window * 3 // 10) if own is None else own
 
@@ -63,13 +71,13 @@ class Compaction:
         self,
         journal: Callable[[], Journal],
         models: ModelChoice,
-        summariser: Summariser,
+        summarizer: Summarizer,
         publish: Publish,
         hooks: Hooks,
     ) -> None:
         self._journal = journal
         self._models = models
-        self._summariser = summariser
+        self._summarizer = summarizer
         self._publish = publish
         self._hooks = hooks
         self._failed_for: str | None = ""
@@ -156,7 +164,7 @@ class Compaction:
         if cut is None or cut.empty:
             raise Refusal(NOTHING)
         own = await scope.wait(self._own_summary(cut, reason, tokens_before, instructions))
-        summary, usage, files = own or await self._summarised(cut, model, reason, scope, instructions)
+        summary, usage, files = own or await self._summarized(cut, model, reason, scope, instructions)
         scope.check()
         if reason != "manual" and size_of(summary) + cut.kept_tokens >= size_before:
             raise Refusal(NOT_SMALLER)
@@ -179,11 +187,11 @@ class Compaction:
         )
 
     async def _own_summary(
-        self, cut: Cut, reason: CompactionReason, tokens_before: int, instructions: str | Absent
+        self, cut: ConversationCut, reason: CompactionReason, tokens_before: int, instructions: str | Absent
     ) -> tuple[str, Usage | None, Json] | None:
         """A summary that somebody else brings; raises `Aborted` if they say no."""
         given = await self._hooks.before_compact(
-            Preparation(
+            CompactionPreparation(
                 reason=reason,
                 first_kept_entry_id=cut.first_kept,
                 tokens_before=tokens_before,
@@ -196,24 +204,24 @@ class Compaction:
         )
         if given is False:
             raise Aborted(CANCELLED)
-        return (given.summary, None, given.details) if isinstance(given, OwnSummary) else None
+        return (given.summary, None, given.details) if isinstance(given, ExtensionSummary) else None
 
-    async def _summarised(
-        self, cut: Cut, model: Model, reason: CompactionReason, scope: Scope, instructions: str | Absent
+    async def _summarized(
+        self, cut: ConversationCut, model: Model, reason: CompactionReason, scope: Scope, instructions: str | Absent
     ) -> tuple[str, Usage | None, Json]:
         files = TouchedFiles(cut.previous.details if cut.previous and cut.previous.from_hook is not True else None)
         files.note([*cut.history, *cut.prefix])
-        ask = Ask(model=model, thinking=self._models.level, scope=scope, about=reason)
+        ask = SummaryRequest(model=model, thinking=self._models.level, scope=scope, about=reason)
         reserve = self.policy.reserve(model)
         told = HISTORY if isinstance(instructions, Absent) else f"{HISTORY}\n\nAdditional focus: {instructions}"
         previous = cut.previous.summary if cut.previous else None
         summary, usage = previous or "No prior history.", None
         if cut.history:
             with _labelled("Summarization failed"):
-                summary, usage = await self._summariser.summary(cut.history, told, ask, reserve * 4 // 5, previous)
+                summary, usage = await self._summarizer.summary(cut.history, told, ask, reserve * 4 // 5, previous)
         if cut.prefix:
             with _labelled("Turn prefix summarization failed"):
-                prefix, more = await self._summariser.summary(cut.prefix, PREFIX, ask, reserve // 2)
+                prefix, more = await self._summarizer.summary(cut.prefix, PREFIX, ask, reserve // 2)
             summary = f"{summary}\n\n---\n\n**Turn Context (split turn):**\n\n{prefix}"
             usage = more if usage is None else added(usage, more)
         return summary + files.appendix(), usage, files.details()
@@ -223,7 +231,7 @@ class Compaction:
             raise Refusal("No model selected")
         return self._models.model
 
-    def _cut(self, model: Model) -> Cut | None:
+    def _cut(self, model: Model) -> ConversationCut | None:
         return cut_of(self._journal().branch, self.policy.keep(model), self._most_kept(model))
 
     def _most_kept(self, model: Model) -> int:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from pigeon.session.context.model_context import shown_of
+from pigeon.session.context.model_context import visible_entries
 from pigeon.session.context.size import CHARS_PER_TOKEN, estimated_tokens
-from pigeon.session.history.entry_line import Kept
+from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal
 from pigeon.wire.content import text_of
 from pigeon.wire.entries import CompactionEntry, ContextEdit
@@ -30,13 +30,13 @@ _STARTS_A_TURN = (UserMessage, CustomMessage, BashExecutionMessage, BranchSummar
 class Piece(Struct):
     """An entry of the conversation with what it says and how large that is."""
 
-    line: Kept
+    line: EntryLine
     message: Message
     tokens: int
 
 
-class Cut(Struct):
-    """What is summarised and what is kept."""
+class ConversationCut(Struct):
+    """What is summarized and what is kept."""
 
     first_kept: str
     history: list[Message]
@@ -47,15 +47,15 @@ class Cut(Struct):
 
     @property
     def empty(self) -> bool:
-        """True if there is nothing to summarise."""
+        """True if there is nothing to summarize."""
         return not self.history and not self.prefix
 
 
-def pieces_of(branch: Sequence[Kept]) -> tuple[list[Piece], CompactionEntry | None]:
+def pieces_of(branch: Sequence[EntryLine]) -> tuple[list[Piece], CompactionEntry | None]:
     """The conversation since the last summary, and that summary."""
     previous: CompactionEntry | None = None
     pieces: list[Piece] = []
-    shown = shown_of(branch)
+    shown = visible_entries(branch)
     for line in shown.lines:
         if line.type == "compaction":
             entry = line.entry
@@ -67,7 +67,7 @@ def pieces_of(branch: Sequence[Kept]) -> tuple[list[Piece], CompactionEntry | No
     return pieces, previous
 
 
-def cut_of(branch: Sequence[Kept], keep_tokens: int, most_kept: int) -> Cut | None:
+def cut_of(branch: Sequence[EntryLine], keep_tokens: int, most_kept: int) -> ConversationCut | None:
     """Keep about this many recent tokens, fewer where one huge message would not leave enough room; none if empty."""
     pieces, previous = pieces_of(branch)
     if not pieces:
@@ -80,7 +80,7 @@ def cut_of(branch: Sequence[Kept], keep_tokens: int, most_kept: int) -> Cut | No
             break
         keep //= 2
     start = _turn_start(pieces, at)
-    return Cut(
+    return ConversationCut(
         first_kept=_first_kept(branch, pieces[at].line),
         history=[piece.message for piece in pieces[:start]],
         prefix=[piece.message for piece in pieces[start:at]],
@@ -111,7 +111,7 @@ def _turn_start(pieces: list[Piece], at: int) -> int:
     return 0
 
 
-def _first_kept(branch: Sequence[Kept], line: Kept) -> str:
+def _first_kept(branch: Sequence[EntryLine], line: EntryLine) -> str:
     """The cut moves back over entries that say nothing, so that a model change stays with what follows it."""
     at = next(index for index, candidate in enumerate(branch) if candidate.id == line.id)
     while at > 0 and branch[at - 1].type not in ("message", "custom_message", "branch_summary", "compaction"):
@@ -123,7 +123,7 @@ LARGE = 4000
 SHOWN = 400
 
 
-def prunable(branch: Sequence[Kept], keep_tokens: int) -> list[tuple[str, str, int]]:
+def prunable(branch: Sequence[EntryLine], keep_tokens: int) -> list[tuple[str, str, int]]:
     """Large tool results outside the recent part: entry, what to show instead, tokens saved."""
     pieces, _ = pieces_of(branch)
     found: list[tuple[str, str, int]] = []

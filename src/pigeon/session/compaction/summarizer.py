@@ -1,6 +1,6 @@
 """Asks a model for a summary: a request of its own, without tools, tried again like any other.
 
-A conversation as plain text, for whoever has to summarise it, and the files it touched.
+A conversation as plain text, for whoever has to summarize it, and the files it touched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pigeon.agent.inference import (
     ModelRequest,
     Named,
 )
-from pigeon.agent.interfaces import Provider, Publish
+from pigeon.agent.interfaces import ModelProvider, Publish
 from pigeon.agent.scope import Scope
 from pigeon.session.context.size import CHARS_PER_TOKEN
 from pigeon.session.retry import RetryPolicy
@@ -120,12 +120,12 @@ class TouchedFiles:
         return "".join(f"\n\n<{tag}>\n" + "\n".join(paths) + f"\n</{tag}>" for tag, paths in blocks if paths)
 
 
-Source = Literal["compaction", "branchSummary"]
+SummarySource = Literal["compaction", "branchSummary"]
 ROLE = (
-    "You summarise conversations between a user and a coding agent so that the agent can go on with the work. "
+    "You summarize conversations between a user and a coding agent so that the agent can go on with the work. "
     "Write only the summary. Do not continue the conversation and do not answer questions in it."
 )
-HISTORY = """Summarise the conversation above for an agent that will continue it without seeing it.
+HISTORY = """Summarize the conversation above for an agent that will continue it without seeing it.
 Use exactly these sections:
 ## Goal
 ## Constraints & Preferences
@@ -140,7 +140,7 @@ Keep exact names, paths, commands, figures and error texts. Leave out what no lo
 UPDATE = """The summary in <previous-summary> covers what came before the conversation above. Give the whole summary
 anew, with the same sections: keep what still holds, add what is new, move finished work to Done, drop what was
 superseded."""
-PREFIX = """The conversation above is the first part of a turn whose rest is kept. Summarise this part so that the
+PREFIX = """The conversation above is the first part of a turn whose rest is kept. Summarize this part so that the
 rest can be understood, with these sections:
 ## Original Request
 ## Progress So Far
@@ -151,20 +151,20 @@ class SummaryFailed(Refusal):
     """No usable summary came back."""
 
 
-class Ask(Struct):
+class SummaryRequest(Struct):
     """Who is asked, how, and for how long; `about` is told when the request is tried again."""
 
     model: Model
     thinking: ThinkingLevel
     scope: Scope
-    source: Source = "compaction"
+    source: SummarySource = "compaction"
     about: CompactionReason | Absent = ABSENT
 
 
-class Summariser:
+class Summarizer:
     """Makes summaries with the session's model."""
 
-    def __init__(self, provider: Provider, publish: Publish) -> None:
+    def __init__(self, provider: ModelProvider, publish: Publish) -> None:
         self._provider = provider
         self._publish = publish
         self.retries: RetryPolicy | None = RetryPolicy()
@@ -173,7 +173,7 @@ class Summariser:
         self,
         messages: Sequence[Message],
         instructions: str,
-        ask: Ask,
+        ask: SummaryRequest,
         most_tokens: int,
         previous: str | None = None,
     ) -> tuple[str, Usage]:
@@ -186,7 +186,7 @@ class Summariser:
             spent = added(spent, usage)
         return text or "", spent
 
-    async def _tried(self, request: ModelRequest, ask: Ask) -> tuple[str, Usage]:
+    async def _tried(self, request: ModelRequest, ask: SummaryRequest) -> tuple[str, Usage]:
         attempt = 0
         while True:
             answer, failure = await self._answer(request, ask.scope)
@@ -250,7 +250,7 @@ def _checked(answer: AssistantMessage, failure: Failure | None) -> str:
     if answer.stop_reason == "length":
         raise SummaryFailed("generation hit the token cap and the summary is incomplete")
     if answer.stop_reason == "toolUse":
-        raise SummaryFailed("the model tried to call a tool instead of summarising")
+        raise SummaryFailed("the model tried to call a tool instead of summarizing")
     text = text_of(answer.content).strip()
     if not text:
         raise SummaryFailed("the model returned an empty summary")
@@ -258,7 +258,7 @@ def _checked(answer: AssistantMessage, failure: Failure | None) -> str:
 
 
 def _request(
-    paragraphs: list[str], instructions: str, previous: str | None, ask: Ask, most_tokens: int
+    paragraphs: list[str], instructions: str, previous: str | None, ask: SummaryRequest, most_tokens: int
 ) -> ModelRequest:
     said = "<conversation>\n" + "\n\n".join(paragraphs) + "\n</conversation>"
     if previous is not None:

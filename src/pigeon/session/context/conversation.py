@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pigeon.agent.inference import ModelMessage
-from pigeon.session.context.model_context import Shown, model_messages, shown_of, speaks
+from pigeon.session.context.model_context import VisibleEntries, model_messages, speaks, visible_entries
 from pigeon.session.history.journal import Journal
 from pigeon.wire.entries import CustomMessageEntry
 from pigeon.wire.events import MessageEnd, Outbound
@@ -12,7 +12,7 @@ from pigeon.wire.messages import CustomMessage, Message
 _CHANGES_WHAT_WAS = ("compaction", "context_edit")
 
 
-class Current:
+class Conversation:
     """Holds one journal at a time; every complete message goes on record here before anybody hears of it.
 
     While a conversation only grows, what is known of it is only extended: a turn must not cost more the longer the
@@ -21,7 +21,7 @@ class Current:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._shown = Shown([], {})
+        self._shown = VisibleEntries([], {})
         self._parsed = 0
         self._context: list[Message] = []
         self._said: list[ModelMessage] = []
@@ -33,7 +33,7 @@ class Current:
         return self._journal
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> VisibleEntries:
         """The entries of the conversation."""
         journal, branch = self._journal, self._journal.branch
         of, version, length = self._known
@@ -41,7 +41,7 @@ class Current:
             return self._shown
         fresh = branch[length:] if of is journal and version[1] == journal.version[1] else None
         if fresh is None or any(line.type in _CHANGES_WHAT_WAS for line in fresh):
-            self._shown, self._context, self._said, self._parsed = shown_of(branch), [], [], 0
+            self._shown, self._context, self._said, self._parsed = visible_entries(branch), [], [], 0
         else:
             self._shown.lines.extend(line for line in fresh if speaks(line))
         self._known = (journal, journal.version, len(branch))

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.agent.inference import ModelMessage
-from pigeon.session.history.entry_line import Kept
+from pigeon.session.history.entry_line import EntryLine
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
@@ -34,17 +34,17 @@ _SPEAKERS = ("custom_message", "branch_summary", "compaction")
 _ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "branchSummary", "compactionSummary"}
 
 
-class Shown(Struct):
+class VisibleEntries(Struct):
     """The entries that are part of a conversation, in the order it has them, and what replaces their content."""
 
-    lines: list[Kept]
+    lines: list[EntryLine]
     edits: dict[str, Any]
 
     def messages(self, start: int = 0) -> list[Message]:
         """What they say, from one of them on; an entry whose shape we do not know says nothing."""
         return [message for line in self.lines[start:] if (message := self.message(line)) is not None]
 
-    def message(self, line: Kept) -> Message | None:
+    def message(self, line: EntryLine) -> Message | None:
         """What one of them says."""
         said = message_of(line)
         return _edited(said, self.edits[line.id]) if said is not None and line.id in self.edits else said
@@ -57,21 +57,21 @@ class Shown(Struct):
         ]
 
 
-def shown_of(branch: Sequence[Kept]) -> Shown:
+def visible_entries(branch: Sequence[EntryLine]) -> VisibleEntries:
     """The conversation of a path; nothing of a message is parsed for it."""
     lines = _after_compaction(branch)
     edits = _edits(lines)
     said = [line for line in lines if line.role in _ROLES or speaks(line)]
     omitted = {name for name, replacement in edits.items() if replacement is None}
-    return Shown([line for line in said if line.id not in omitted] if omitted else said, edits)
+    return VisibleEntries([line for line in said if line.id not in omitted] if omitted else said, edits)
 
 
-def context_of(branch: Sequence[Kept]) -> list[Message]:
+def context_of(branch: Sequence[EntryLine]) -> list[Message]:
     """The messages of the conversation, oldest first."""
-    return shown_of(branch).messages()
+    return visible_entries(branch).messages()
 
 
-def _after_compaction(branch: Sequence[Kept]) -> list[Kept]:
+def _after_compaction(branch: Sequence[EntryLine]) -> list[EntryLine]:
     """The last compaction, what it kept, and what came after; everything where there is none."""
     at = next((index for index in range(len(branch) - 1, -1, -1) if branch[index].type == "compaction"), None)
     if at is None:
@@ -83,20 +83,20 @@ def _after_compaction(branch: Sequence[Kept]) -> list[Kept]:
     return [branch[at], *kept, *branch[at + 1 :]]
 
 
-def _edits(lines: Iterable[Kept]) -> dict[str, Any]:
+def _edits(lines: Iterable[EntryLine]) -> dict[str, Any]:
     """The last edit of each entry: none to leave it out, else its new content."""
     entries = [line.entry for line in lines if line.type == "context_edit"]
     return {entry.target_id: entry.replacement for entry in entries if isinstance(entry, ContextEdit)}
 
 
-def speaks(line: Kept) -> bool:
+def speaks(line: EntryLine) -> bool:
     """True if an entry is something that was said."""
     if line.type == "message":
         return line.role in _ROLES
     return line.type in _SPEAKERS and message_of(line) is not None
 
 
-def message_of(line: Kept) -> Message | None:
+def message_of(line: EntryLine) -> Message | None:
     """What an entry says; none for an entry that says nothing."""
     if line.type == "message":
         return line.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pigeon.session.context.model_context import context_of, message_of
-from pigeon.session.history.entry_line import Kept
+from pigeon.session.history.entry_line import EntryLine
 from pigeon.wire import codec
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall
 from pigeon.wire.messages import (
@@ -56,7 +56,7 @@ def used_tokens(usage: Usage) -> int:
     return usage.total_tokens or usage.input + usage.output + usage.cache_read + usage.cache_write
 
 
-def branch_tokens(branch: Sequence[Kept]) -> int:
+def branch_tokens(branch: Sequence[EntryLine]) -> int:
     """The size of a path's context; counts from before the last compaction or edit are not trusted."""
     later = 0
     for line in reversed(branch):

@@ -42,7 +42,7 @@ def _entries() -> msgspec.json.Decoder[Entry]:
     return msgspec.json.Decoder(Entry)
 
 
-class Kept(msgspec.Struct, gc=False, eq=False, rename=_NAMES.get):
+class EntryLine(msgspec.Struct, gc=False, eq=False, rename=_NAMES.get):
     """One line of a session; read straight from JSON, because there may be very many of them."""
 
     type: str
@@ -88,10 +88,10 @@ class Kept(msgspec.Struct, gc=False, eq=False, rename=_NAMES.get):
         return codec.decode(self.raw)
 
 
-_lines = msgspec.json.Decoder(Kept)
+_lines = msgspec.json.Decoder(EntryLine)
 
 
-def kept_from_line(raw: bytes) -> Kept | None:
+def line_from_bytes(raw: bytes) -> EntryLine | None:
     """A line of a file; none if it is no entry at all."""
     try:
         line = _lines.decode(raw)
@@ -106,10 +106,10 @@ def kept_from_line(raw: bytes) -> Kept | None:
     return None if line.type == "session" else line
 
 
-def kept_from_entry(entry: Entry) -> Kept:
+def line_from_entry(entry: Entry) -> EntryLine:
     """A new entry, encoded once for file and host."""
     role = entry.message.__struct_config__.tag if isinstance(entry, MessageEntry) else ""
-    return Kept(
+    return EntryLine(
         type=str(entry.__struct_config__.tag),
         id=entry.id,
         parent_id=entry.parent_id,
@@ -125,7 +125,7 @@ def _clean(raw: bytes) -> bytes:
     return raw if raw.isascii() else raw.decode("utf-8", "replace").encode()
 
 
-def _outline(raw: bytes) -> Kept | None:
+def _outline(raw: bytes) -> EntryLine | None:
     """An entry of a shape that we do not know: it has its place in the tree all the same."""
     try:
         plain = codec.decode(raw)
@@ -135,7 +135,7 @@ def _outline(raw: bytes) -> Kept | None:
         return None
     message = plain.get("message")
     role = message.get("role") if isinstance(message, dict) else None
-    return Kept(
+    return EntryLine(
         type=plain["type"],
         id=_word(plain.get("id")),
         parent_id=_word(plain.get("parentId")) or None,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter, eq
 from typing import Any, TypeVar
 
-from pigeon.session.history.entry_line import Kept, kept_from_entry
-from pigeon.session.history.reading import Loaded
-from pigeon.session.history.session_file import SessionStore
+from pigeon.session.history.entry_line import EntryLine, line_from_entry
+from pigeon.session.history.reading import LoadedSession
+from pigeon.session.history.session_file import SessionFile
 from pigeon.system import clock, ids
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
@@ -23,16 +23,16 @@ class Journal:
     """One conversation on record."""
 
     def __init__(
-        self, session_id: str, cwd: str, header_line: bytes, store: SessionStore | None, now: Callable[[], int]
+        self, session_id: str, cwd: str, header_line: bytes, store: SessionFile | None, now: Callable[[], int]
     ) -> None:
         self.session_id = session_id
         self.cwd = cwd
         self._header_line = header_line
         self._store = store
         self._now = now
-        self._lines: list[Kept] = []
-        self._by_id: dict[str, Kept] = {}
-        self._branch: list[Kept] = []
+        self._lines: list[EntryLine] = []
+        self._by_id: dict[str, EntryLine] = {}
+        self._branch: list[EntryLine] = []
         self._moves = 0
 
     @property
@@ -46,12 +46,12 @@ class Journal:
         return self._store is not None and self._store.begun
 
     @property
-    def lines(self) -> list[Kept]:
+    def lines(self) -> list[EntryLine]:
         """All entries in the order they were appended; do not change the list."""
         return self._lines
 
     @property
-    def branch(self) -> list[Kept]:
+    def branch(self) -> list[EntryLine]:
         """The path from the root to the leaf; do not change the list."""
         return self._branch
 
@@ -65,14 +65,14 @@ class Journal:
         """The entry that the next one hangs on."""
         return self._branch[-1].id if self._branch else None
 
-    def line(self, entry_id: str) -> Kept | None:
+    def line(self, entry_id: str) -> EntryLine | None:
         """One entry by its id."""
         return self._by_id.get(entry_id)
 
     def append(self, kind: type[_E], **fields: Any) -> _E:
         """Put one entry on record, as a child of the leaf; it is saved when this returns."""
         entry: _E = kind(id=self._free_id(), parent_id=self.leaf_id, timestamp=clock.iso(self._now()), **fields)
-        kept = kept_from_entry(entry)
+        kept = line_from_entry(entry)
         self._lines.append(kept)
         self._by_id[kept.id] = kept
         self._branch.append(kept)
@@ -84,7 +84,7 @@ class Journal:
         """Put one message on record."""
         return self.append(MessageEntry, message=message)
 
-    def load(self, loaded: Loaded) -> None:
+    def load(self, loaded: LoadedSession) -> None:
         """Fill an empty journal from a file; the leaf is the last entry."""
         lines = self._lines = loaded.lines
         self._by_id = dict(zip(map(_id, lines), lines, strict=True))
@@ -104,9 +104,9 @@ class Journal:
         self._moves += 1
         self._branch = self.path_to(entry_id)
 
-    def path_to(self, entry_id: str | None) -> list[Kept]:
+    def path_to(self, entry_id: str | None) -> list[EntryLine]:
         """The path from the root to an entry; a broken or circular link ends it."""
-        path: list[Kept] = []
+        path: list[EntryLine] = []
         seen: set[str] = set()
         while entry_id is not None and entry_id in self._by_id and entry_id not in seen:
             seen.add(entry_id)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from pigeon.session.context.model_context import message_of
-from pigeon.session.history.entry_line import Kept, kept_from_line
+from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.system import clock
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionRow
@@ -136,12 +136,12 @@ def _row(path: str, changed_ms: int) -> SessionRow | None:
     )
 
 
-def _said(line: Kept) -> str:
+def _said(line: EntryLine) -> str:
     message = message_of(line) if line.role == "user" else None
     return text_of(message.content).strip() if isinstance(message, UserMessage) else ""
 
 
-def _peek(path: str) -> tuple[list[Kept], list[Kept]]:
+def _peek(path: str) -> tuple[list[EntryLine], list[EntryLine]]:
     """The whole lines in the first and in the last part of a file."""
     with open(path, "rb") as file:
         head = file.read(PEEK)
@@ -153,5 +153,5 @@ def _peek(path: str) -> tuple[list[Kept], list[Kept]]:
     return _lines(head_lines), _lines(tail.split(b"\n")[1 if cut else 0 :])
 
 
-def _lines(pieces: list[bytes]) -> list[Kept]:
-    return [line for piece in pieces if piece.strip() and (line := kept_from_line(piece)) is not None]
+def _lines(pieces: list[bytes]) -> list[EntryLine]:
+    return [line for piece in pieces if piece.strip() and (line := line_from_bytes(piece)) is not None]

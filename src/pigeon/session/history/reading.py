@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pigeon.session.history.entry_line import Kept, kept_from_line
+from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.system import ids
 from pigeon.wire import codec
 from pigeon.wire.entries import SESSION_VERSION
@@ -23,13 +23,13 @@ from pigeon.wire.errors import BadRecord, Refusal
 OLD_ROLE = "hookMessage"
 
 
-def migrated(header: dict[str, Any], lines: list[Kept]) -> tuple[dict[str, Any], list[Kept]]:
+def migrated(header: dict[str, Any], lines: list[EntryLine]) -> tuple[dict[str, Any], list[EntryLine]]:
     """Header and entries as version 3; what need not change stays as it is, byte for byte."""
     upgraded = _into_tree(lines) if header.get("version", 1) < 2 else lines
     return {**header, "version": SESSION_VERSION}, [_with_new_role(line) for line in upgraded]
 
 
-def _with_new_role(line: Kept) -> Kept:
+def _with_new_role(line: EntryLine) -> EntryLine:
     if line.type != "message" or line.role != OLD_ROLE:
         return line
     plain = line.plain()
@@ -37,7 +37,7 @@ def _with_new_role(line: Kept) -> Kept:
     return _again(plain)
 
 
-def _into_tree(lines: list[Kept]) -> list[Kept]:
+def _into_tree(lines: list[EntryLine]) -> list[EntryLine]:
     """Chain the entries; an index of a kept entry counts the header, so entry n has index n + 1."""
     entries = [line.plain() for line in lines]
     used: set[str] = set()
@@ -53,8 +53,8 @@ def _into_tree(lines: list[Kept]) -> list[Kept]:
     return [_again(entry) for entry in entries]
 
 
-def _again(plain: dict[str, Any]) -> Kept:
-    line = kept_from_line(codec.encode(plain))
+def _again(plain: dict[str, Any]) -> EntryLine:
+    line = line_from_bytes(codec.encode(plain))
     assert line is not None
     return line
 
@@ -78,12 +78,12 @@ class InvalidSession(Refusal):
         super().__init__(f"Session file is not a valid pi session: {path}")
 
 
-class Loaded(Struct):
+class LoadedSession(Struct):
     """A session file in memory."""
 
     header: dict[str, Any]
     header_line: bytes
-    lines: list[Kept]
+    lines: list[EntryLine]
     needs_newline: bool
     rewritten: bool
 
@@ -96,7 +96,7 @@ def header_in(path: str) -> dict[str, Any] | None:
     return _header(beginning.lstrip().split(b"\n", 1)[0], path)
 
 
-def load_session(path: str) -> Loaded | None:
+def load_session(path: str) -> LoadedSession | None:
     """The session in this file, none if the file is missing or was never begun; raises for anything else."""
     raw = _read(path)
     if raw is None or is_unfinished(raw):
@@ -104,12 +104,12 @@ def load_session(path: str) -> Loaded | None:
     header_line, *pieces = raw.lstrip().split(b"\n")
     header = _header(header_line, path)
     with _uncollected():
-        lines = [line for piece in pieces if piece and (line := kept_from_line(piece)) is not None]
+        lines = [line for piece in pieces if piece and (line := line_from_bytes(piece)) is not None]
     rewritten = header.get("version", 1) < SESSION_VERSION
     if rewritten:
         header, lines = migrated(header, lines)
         header_line = codec.encode(header)
-    return Loaded(header, header_line, lines, not raw.endswith(b"\n"), rewritten)
+    return LoadedSession(header, header_line, lines, not raw.endswith(b"\n"), rewritten)
 
 
 def is_unfinished(raw: bytes) -> bool:

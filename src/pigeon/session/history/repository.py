@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
-from pigeon.session.history.entry_line import Kept
+from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal, new_header
 from pigeon.session.history.listing import all_folders
-from pigeon.session.history.reading import InvalidSession, Loaded, header_in, load_session
-from pigeon.session.history.session_file import SessionStore
+from pigeon.session.history.reading import InvalidSession, LoadedSession, header_in, load_session
+from pigeon.session.history.session_file import SessionFile
 from pigeon.system import clock, ids
 from pigeon.system.append_file import make_private_folder
 from pigeon.wire.base import ABSENT, Absent
@@ -62,7 +62,7 @@ def answer_dangling_calls(journal: Journal, now_ms: int) -> int:
     return len(calls)
 
 
-def dangling_calls(branch: list[Kept]) -> list[ToolCall]:
+def dangling_calls(branch: list[EntryLine]) -> list[ToolCall]:
     """The calls of the last answer that have no result after it; an answer that was taken back asks for none."""
     answered: set[str] = set()
     taken_back: dict[str, bool] = {}
@@ -84,7 +84,7 @@ def dangling_calls(branch: list[Kept]) -> list[ToolCall]:
     return []
 
 
-class Shelf:
+class SessionRepository:
     """The place where this process keeps its conversations."""
 
     def __init__(
@@ -147,16 +147,18 @@ class Shelf:
             return path == journal.file
         return os.path.realpath(path) == os.path.realpath(journal.file)
 
-    def copy(self, lines: Iterable[Kept], cwd: str, parent: str | Absent, session_id: str | None = None) -> Journal:
+    def copy(
+        self, lines: Iterable[EntryLine], cwd: str, parent: str | Absent, session_id: str | None = None
+    ) -> Journal:
         """A new conversation with these entries; saved at once if it holds a message."""
         journal = self.new(cwd, parent, session_id)
         kept = list(lines)
-        journal.load(Loaded({}, b"", kept, needs_newline=False, rewritten=False))
+        journal.load(LoadedSession({}, b"", kept, needs_newline=False, rewritten=False))
         if any(line.type == "message" for line in kept):
             journal.save_all()
         return journal
 
-    def _filled(self, path: str, cwd: str, store: SessionStore) -> Journal:
+    def _filled(self, path: str, cwd: str, store: SessionFile) -> Journal:
         """The journal of a file that is ours now: read only here, because until now somebody else may have written."""
         loaded = load_session(path)
         if loaded is None:
@@ -183,5 +185,5 @@ class Shelf:
         self.persistent = True
         self.folder = os.path.dirname(path)
 
-    def _store(self, path: str) -> SessionStore:
-        return SessionStore(path, self._report)
+    def _store(self, path: str) -> SessionFile:
+        return SessionFile(path, self._report)

@@ -26,7 +26,7 @@ class SessionInUse(Refusal):
         super().__init__(f"Session is in use by another process: {path}")
 
 
-class SessionStore:
+class SessionFile:
     """One session file."""
 
     def __init__(self, path: str, report: Callable[[str], None], opener: Opener = AppendFile) -> None:

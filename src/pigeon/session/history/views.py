@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pigeon.session.context.size import branch_tokens
-from pigeon.session.history.entry_line import Kept
+from pigeon.session.history.entry_line import EntryLine
 from pigeon.wire.answers import ContextUsage, SessionStats, TokenTotals, TreeNode
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import ToolCall
@@ -30,7 +30,7 @@ from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessag
 from pigeon.wire.model import Model, Usage, plain_number
 
 
-def stats_of(session_id: str, file: str | None, lines: Sequence[Kept]) -> SessionStats:
+def stats_of(session_id: str, file: str | None, lines: Sequence[EntryLine]) -> SessionStats:
     """The answer of `get_session_stats`, without the context's usage."""
     entries = [entry for line in lines if (entry := line.entry) is not None]
     messages = [entry.message for entry in entries if isinstance(entry, MessageEntry)]
@@ -67,7 +67,7 @@ def usage_of(entry: Entry) -> Usage | None:
     return None if isinstance(usage, Absent) else usage
 
 
-def context_usage(branch: Sequence[Kept], model: Model | None) -> ContextUsage | Absent:
+def context_usage(branch: Sequence[EntryLine], model: Model | None) -> ContextUsage | Absent:
     """How full the model's window is; unknown between a compaction and the next answer."""
     if model is None or model.context_window <= 0:
         return ABSENT
@@ -78,7 +78,7 @@ def context_usage(branch: Sequence[Kept], model: Model | None) -> ContextUsage |
     return ContextUsage(tokens=tokens, context_window=model.context_window, percent=percent)
 
 
-def _just_compacted(branch: Sequence[Kept]) -> bool:
+def _just_compacted(branch: Sequence[EntryLine]) -> bool:
     for line in reversed(branch):
         if line.type == "compaction":
             return True
@@ -87,12 +87,12 @@ def _just_compacted(branch: Sequence[Kept]) -> bool:
     return False
 
 
-def raw_entry(line: Kept) -> Any:
+def raw_entry(line: EntryLine) -> Any:
     """The entry for the host, as it is kept."""
     return line.shown()
 
 
-def tree_of(lines: list[Kept]) -> list[TreeNode]:
+def tree_of(lines: list[EntryLine]) -> list[TreeNode]:
     """Roots with their children, each list by time; an orphan is a root."""
     nodes = {line.id: TreeNode(entry=raw_entry(line), children=[]) for line in lines}
     times = {line.id: line.timestamp for line in lines}
@@ -109,7 +109,7 @@ def tree_of(lines: list[Kept]) -> list[TreeNode]:
     return [nodes[root] for root in roots]
 
 
-def _put_labels(lines: list[Kept], nodes: dict[str, TreeNode]) -> None:
+def _put_labels(lines: list[EntryLine], nodes: dict[str, TreeNode]) -> None:
     for line in lines:
         entry = line.entry if line.type == "label" else None
         if isinstance(entry, LabelEntry) and entry.target_id in nodes:
@@ -126,7 +126,7 @@ def clean_name(name: str) -> str:
     return cleaned
 
 
-def name_of(lines: list[Kept]) -> str | None:
+def name_of(lines: list[EntryLine]) -> str | None:
     """The name that was given last."""
     for line in reversed(lines):
         if line.type == "session_info":

@@ -26,7 +26,7 @@ NOT_RUN = BashResult(
 )
 
 
-class UserShell:
+class HostShell:
     """Runs the protocol's `bash` commands."""
 
     def __init__(

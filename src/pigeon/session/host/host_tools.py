@@ -35,7 +35,7 @@ class HostTools:
         self._toolset = toolset
         self._post = post
         self._new_id = new_id
-        self._open: dict[str, _Call] = {}
+        self._open: dict[str, _OpenCall] = {}
         self._gone = False
 
     def set(self, definitions: list[HostTool]) -> list[str]:
@@ -82,7 +82,7 @@ class HostTools:
         if self._gone:
             raise ToolFailed(DISCONNECTED)
         id = self._new_id()
-        call = self._open[id] = _Call()
+        call = self._open[id] = _OpenCall()
         self._post(HostToolCall(id=id, tool_call_id=run.call_id, tool_name=name, arguments=arguments))
         try:
             return await call.followed(run)
@@ -93,7 +93,7 @@ class HostTools:
                 self._post(HostToolCancel(id=self._new_id(), target_id=id))
 
 
-class _Call:
+class _OpenCall:
     """One open call: what the host has reported and nobody has looked at yet."""
 
     def __init__(self) -> None:

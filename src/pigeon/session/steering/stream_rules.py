@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from pigeon.agent.interfaces import Publish, Spoken
-from pigeon.session.history.entry_line import Kept
+from pigeon.session.history.entry_line import EntryLine
 from pigeon.system.time_box import TimeBox, TookTooLong
 from pigeon.wire.base import Absent
 from pigeon.wire.entries import CustomMessageEntry
@@ -50,7 +50,7 @@ _PATH = re.compile(r'"(?:path|file_path|filePath|file)"\s*:\s*"((?:[^"\\]|\\.)*+
 _OTHER_GROUP = re.compile(r"(?<!\\)\(\?<(?=[A-Za-z_])")
 
 
-class Scope:
+class RuleScope:
     """One thing that a rule looks at."""
 
     def __init__(self, kind: Kind, tool: str | None = None, glob: str | None = None) -> None:
@@ -169,22 +169,22 @@ def _compiled(text: str) -> re.Pattern[str]:
     return pattern
 
 
-def _scopes(rule: Rule) -> Iterator[Scope]:
+def _scopes(rule: Rule) -> Iterator[RuleScope]:
     globs: list[str | None] = [None] if isinstance(rule.globs, Absent) or not rule.globs else list(rule.globs)
     if isinstance(rule.scope, Absent) or not rule.scope:
-        yield Scope("text")
-        yield from (Scope("toolCall", None, glob) for glob in globs)
+        yield RuleScope("text")
+        yield from (RuleScope("toolCall", None, glob) for glob in globs)
         return
     for text in rule.scope:
         found = _SCOPE.fullmatch(text)
         if found is None or (found[1] in ("text", "thinking") and (found[2] or found[3])):
             raise ValueError(f"scope {text!r} must be text, thinking, tool, tool:NAME or tool:NAME(GLOB)")
         if found[1] == "text":
-            yield Scope("text")
+            yield RuleScope("text")
         elif found[1] == "thinking":
-            yield Scope("thinking")
+            yield RuleScope("thinking")
         else:
-            yield from (Scope("toolCall", found[2], glob) for glob in ([found[3]] if found[3] else globs))
+            yield from (RuleScope("toolCall", found[2], glob) for glob in ([found[3]] if found[3] else globs))
 
 
 def _fits(path: str, glob: str) -> bool:
@@ -222,7 +222,7 @@ class StreamRules:
         self._cut: list[CompiledRule] = []
         self._later: list[CompiledRule] = []
 
-    def enter(self, branch: Iterable[Kept]) -> None:
+    def enter(self, branch: Iterable[EntryLine]) -> None:
         """Another conversation: remember what it was given; the files are read again when they are needed."""
         self._rules = None
         self._given = {}

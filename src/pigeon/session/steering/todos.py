@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 from pigeon.agent.interfaces import Publish, Spoken
-from pigeon.session.history.entry_line import Kept
+from pigeon.session.history.entry_line import EntryLine
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import ToolCall
@@ -73,7 +73,7 @@ class Todos:
         """What is still to do."""
         return [task for _, task in _keyed(self.phases) if task.status not in FINISHED]
 
-    def enter(self, branch: Iterable[Kept]) -> None:
+    def enter(self, branch: Iterable[EntryLine]) -> None:
         """The plan of another conversation: what its last result of the tool says is still to do."""
         self.close()
         self.phases = without_finished(plan_on(branch))
@@ -129,7 +129,7 @@ def _free_ids(kind: str, taken: Iterable[str | Absent | None]) -> Iterator[str]:
     return (id for id in (f"{kind}-{number}" for number in count(1)) if id not in known)
 
 
-def plan_on(branch: Iterable[Kept]) -> list[TodoPhase]:
+def plan_on(branch: Iterable[EntryLine]) -> list[TodoPhase]:
     """The plan in the last good result of the todo tool; empty if there is none."""
     for line in reversed([line for line in branch if line.role == "toolResult" and _MARK in line.raw]):
         message = line.message
