@@ -84,7 +84,7 @@ class Composer:
         options = self._options
         extended = await Extending(options, self._layers, self._folder, self._cwd).extend()
         settings = self._layers.settings
-        registry = registry_of(self._folder, os.environ)
+        registry = registry_of(self._folder, os.environ, self._cwd)
         gateway = gateway_of(registry, settings, os.environ)
         self._take_providers(extended, registry, gateway)
         choice = choose(options, settings, registry)

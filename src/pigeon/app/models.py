@@ -36,8 +36,8 @@ class Choice(Struct):
     problems: list[str]
 
 
-def registry_of(folder: str, environment: Mapping[str, str]) -> ModelRegistry:
-    """All models this user has."""
+def registry_of(folder: str, environment: Mapping[str, str], cwd: str = "/") -> ModelRegistry:
+    """All models this user has; commands that print keys run in `cwd`."""
     file = read_models_file(os.path.join(folder, "models.json"))
     auth = AuthFile(os.path.join(folder, "auth.json"))
     problems = [problem for problem in (file.problem, auth.problem) if problem]
@@ -46,7 +46,7 @@ def registry_of(folder: str, environment: Mapping[str, str]) -> ModelRegistry:
         entries=file.providers,
         stored=auth.get,
         environ=environment,
-        values=Values(environment),
+        values=Values(environment, cwd=cwd),
         problems=problems,
     )
 

@@ -6,24 +6,23 @@ unresolved. What a command printed is kept for a while; its failures never are, 
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
-import signal
 from collections.abc import Mapping
 
 from pigeon.system.clock import monotonic_ms
 
 COMMAND_TIMEOUT_S = 10.0
 KEEP_MS = 300_000
+MOST_OUTPUT = 64 * 1024
 _REFERENCE = re.compile(r"\$(?:\$|!|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
 class Values:
-    """Resolves values against an environment."""
+    """Resolves values against an environment; commands run in `cwd`."""
 
-    def __init__(self, environ: Mapping[str, str], keep_ms: int = KEEP_MS) -> None:
+    def __init__(self, environ: Mapping[str, str], keep_ms: int = KEEP_MS, cwd: str = "/") -> None:
         self._environ = environ
+        self._cwd = cwd
         self._keep_ms = keep_ms
         self._kept: dict[str, tuple[int, str]] = {}
 
@@ -58,41 +57,27 @@ class Values:
         kept = self._kept.get(command)
         if kept and monotonic_ms() - kept[0] < self._keep_ms:
             return kept[1]
-        printed = await _printed(command, {**self._environ, **(own or {})})
+        printed = await _printed(command, self._cwd, {**self._environ, **(own or {})})
         if printed:
             self._kept[command] = (monotonic_ms(), printed)
         return printed or None
 
 
-async def _printed(command: str, environ: Mapping[str, str]) -> str:
+async def _printed(command: str, cwd: str, environ: Mapping[str, str]) -> str:
     """What the shell command wrote to its output, trimmed; empty on failure."""
     if not command:
         return ""
+    from pigeon.system.process.run_program import run_program
+
     try:
-        process = await asyncio.create_subprocess_shell(
-            command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=dict(environ),
-            start_new_session=True,
+        result = await run_program(
+            ["/bin/sh", "-c", command],
+            cwd=cwd,
+            environment=environ,
+            timeout=COMMAND_TIMEOUT_S,
+            limit=MOST_OUTPUT,
+            term_grace=0,
         )
-    except OSError:
+    except (OSError, ValueError):
         return ""
-    try:
-        async with asyncio.timeout(COMMAND_TIMEOUT_S):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        return ""
-    finally:
-        if process.returncode is None:
-            _kill_group(process.pid)
-            await process.wait()
-    return output.decode("utf-8", "replace").strip() if process.returncode == 0 else ""
-
-
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
+    return result.stdout.decode("utf-8", "replace").strip() if result.code == 0 and not result.killed else ""

@@ -5,9 +5,12 @@ sends it one end of a socket, a leash, for each keeper it wants, and the nursery
 command after the other, and is the reaper of everything below it, whatever session or parent those processes chose.
 When the leash is pulled or torn (because the agent was killed), the keeper kills all that is below it. The nursery
 continues keepers that were stopped, kills what a dead keeper left, and, when the agent hangs up, kills all that the
-keepers do not. What the leash says, in packets: the keeper's first is `k<pid>`. The agent sends a request (a marshalled
-`argv, cwd, env` in packets `+part` and a last `=part` that carries the output; no `env` is the one before), later
-perhaps `!` to have everything killed. The keeper answers `e<errno>` when the program could not be started,
+keepers do not.
+
+What the leash says, in packets: the keeper's first is `k<pid>`. The agent sends a request: a marshalled `program, argv,
+cwd, env, count` in packets `+part` and a last `=part` that carries `count` descriptors (output; output and errors; or
+output, errors and input); no `env` is the one before. Later perhaps `~` to have the command's process group asked to
+end by SIGTERM, or `!` to have everything killed. The keeper answers `e<errno>` when the program could not be started,
 `x<exit code or minus signal>` when it ended and left children, `g` when those are gone; `X` is both at once. After
 `e`, `g` or `X` it is free.
 """
@@ -29,9 +32,11 @@ import time
 from collections.abc import Callable
 
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 MSG_CMSG_CLOEXEC = 0x40000000
 FD_SIZE = 4
+MOST_DESCRIPTORS = 3
 LONGEST_PACKET = 32 * 1024
 GIVE_UP_AFTER = 30.0
 KEEPERS_TAKE = 0.5
@@ -42,7 +47,7 @@ IGNORED = (
 DEFAULT_IN_COMMANDS = (*IGNORED, signal.SIGXFSZ)
 
 _libc = ctypes.CDLL(None, use_errno=True)
-Request = tuple[list[bytes], bytes, dict[bytes, bytes]]
+Request = tuple[bytes, list[bytes], bytes, dict[bytes, bytes]]
 
 
 def main(control_descriptor: int) -> None:
@@ -51,6 +56,8 @@ def main(control_descriptor: int) -> None:
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     adopt_orphans()
+    # The environments that keepers hold have keys in them; commands must not read them from our memory.
+    _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     limit_descriptors(int(os.environ.pop("FILES", "0")))
     os.set_inheritable(control_descriptor, False)
     control = socket.socket(fileno=control_descriptor)
@@ -63,10 +70,10 @@ def main(control_descriptor: int) -> None:
     while True:
         ready = dict(poll.poll(20 if strays else None))
         if control_descriptor in ready:
-            packet, leash = received(control)
+            packet, leashes = received(control)
             if not packet:
                 break
-            if leash is not None and (keeper := fork_keeper(leash, control, children)):
+            if leashes and (keeper := fork_keeper(leashes[0], control, children)):
                 keepers.add(keeper)
         if children in ready:
             forget_signals(children)
@@ -131,10 +138,13 @@ def fork_keeper(leash: int, control: socket.socket, children: int) -> int:
         os._exit(1)
 
 
-def received(line: socket.socket) -> tuple[bytes, int | None]:
-    """The next packet, and the descriptor that came with it; no bytes when the agent is gone."""
-    data, ancillary, _, _ = line.recvmsg(LONGEST_PACKET, socket.CMSG_SPACE(FD_SIZE), MSG_CMSG_CLOEXEC)
-    return data, int.from_bytes(ancillary[0][2][:FD_SIZE], sys.byteorder) if ancillary else None
+def received(line: socket.socket) -> tuple[bytes, list[int]]:
+    """The next packet, and the descriptors that came with it; no bytes when the agent is gone."""
+    room = socket.CMSG_SPACE(FD_SIZE * MOST_DESCRIPTORS)
+    data, ancillary, _, _ = line.recvmsg(LONGEST_PACKET, room, MSG_CMSG_CLOEXEC)
+    raw = ancillary[0][2] if ancillary else b""
+    ends = range(FD_SIZE, len(raw) + 1, FD_SIZE)
+    return data, [int.from_bytes(raw[end - FD_SIZE : end], sys.byteorder) for end in ends]
 
 
 class Keeper:
@@ -156,7 +166,7 @@ class Keeper:
             return
         parts: list[bytes] = []
         while True:
-            packet, output = received(self._leash)
+            packet, descriptors = received(self._leash)
             if not packet:
                 # The agent is gone: a nursery that was stopped has work to do.
                 with contextlib.suppress(OSError):
@@ -165,27 +175,26 @@ class Keeper:
             if packet[:1] in b"+=":
                 parts.append(packet[1:])
             if packet[:1] == b"=":
-                self._keep(b"".join(parts), output)
+                self._keep(b"".join(parts), descriptors)
                 forget_signals(self._children)
                 os.chdir("/")
                 parts.clear()
 
-    def _keep(self, request: bytes, output: int | None) -> None:
-        argv, cwd, env = marshal.loads(request)
+    def _keep(self, request: bytes, descriptors: list[int]) -> None:
+        program, argv, cwd, env, count = marshal.loads(request)
         if env is not None:
             self._env = env
         self._exit_code = None
-        if output is None:
-            # There was no room for a descriptor.
-            self._tell(b"e%d" % errno.EMFILE)
-            return
         try:
-            self._shell = start((argv, cwd, self._env), output)
+            if len(descriptors) < count:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            self._shell = start((program, argv, cwd, self._env), descriptors)
         except (OSError, ValueError) as error:
             self._tell(b"e%d" % (getattr(error, "errno", None) or errno.EINVAL))
             return
         finally:
-            os.close(output)
+            for descriptor in descriptors:
+                os.close(descriptor)
         exit_told = self._wait_for_all()
         self._tell(b"g" if exit_told else self._last_words())
 
@@ -198,7 +207,9 @@ class Keeper:
         while True:
             ready = self._poll.poll()
             if len(ready) > 1 or ready[0][0] != self._children:
-                self._leash.recv(LONGEST_PACKET)
+                if self._leash.recv(LONGEST_PACKET) == b"~":
+                    self._ask_to_end()
+                    continue
                 kill_below(self._children, set(), self._note)
                 return told
             left = self._look()
@@ -210,6 +221,11 @@ class Keeper:
                 return told
             if self._exit_code is not None and not told:
                 told = self._tell(b"x%d" % self._exit_code)
+
+    def _ask_to_end(self) -> None:
+        if self._shell:
+            with contextlib.suppress(OSError):
+                os.killpg(self._shell, signal.SIGTERM)
 
     def _look(self) -> bool:
         ended, left = changed()
@@ -230,18 +246,21 @@ class Keeper:
         return True
 
 
-def start(request: Request, output: int) -> int:
+def start(request: Request, descriptors: list[int]) -> int:
     """Run it in a session of its own, with only descriptors 0, 1 and 2; `OSError` if that fails."""
-    argv, cwd, env = request
+    program, argv, cwd, env = request
+    output = descriptors[0]
+    errors = descriptors[1] if len(descriptors) > 1 else output
+    given = descriptors[2] if len(descriptors) > 2 else None
     os.chdir(cwd)
     return os.posix_spawn(
-        argv[0],
+        program,
         argv,
         env,
         file_actions=(
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0) if given is None else (os.POSIX_SPAWN_DUP2, given, 0),
             (os.POSIX_SPAWN_DUP2, output, 1),
-            (os.POSIX_SPAWN_DUP2, output, 2),
+            (os.POSIX_SPAWN_DUP2, errors, 2),
         ),
         setsid=True,
         setsigmask=(),

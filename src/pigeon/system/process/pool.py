@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 
@@ -48,9 +49,9 @@ _BOOT = (
 class Job:
     """A command that waits for a keeper."""
 
-    def __init__(self, command: Command, output: int, ward: Ward) -> None:
+    def __init__(self, command: Command, descriptors: Sequence[int], ward: Ward) -> None:
         self.command = command
-        self.output = output
+        self.descriptors = descriptors
         self.ward = ward
         self.tries = 0
 
@@ -81,11 +82,11 @@ class Nursery:
         if self._program.poll() is not None:
             self._over()
 
-    def run(self, command: Command, output: int) -> Keeper | None:
+    def run(self, command: Command, descriptors: Sequence[int]) -> Keeper | None:
         """The free keeper that now runs a command; nothing if it has to wait for one."""
         while self._free:
             keeper = self._free.pop()
-            if keeper.run(command, output):
+            if keeper.run(command, descriptors):
                 _busy.add(keeper)
                 self.stock()
                 return keeper
@@ -116,7 +117,7 @@ class Nursery:
         self._free.append(keeper)
         while self._free and self.waiting:
             job = self.waiting.popleft()
-            if (taken := self.run(job.command, job.output)) is None:
+            if (taken := self.run(job.command, job.descriptors)) is None:
                 self.queue(job)
                 return
             taken.ward = job.ward

@@ -15,7 +15,7 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 SIGNALLED = 128
@@ -30,6 +30,7 @@ PART = 16 * 1024
 class Command(NamedTuple):
     """What to run, as the system will see it; equal environments are the same object, or are sent again."""
 
+    program: bytes
     argv: list[bytes]
     cwd: bytes
     environment: dict[bytes, bytes]
@@ -85,11 +86,15 @@ class Keeper:
         self._helping: asyncio.TimerHandle | None = None
         self.ward: Ward | None = None
 
-    def run(self, command: Command, output: int) -> bool:
-        """Have it start a command that writes to `output`; false if it is no longer there. Say at once whose it is."""
+    def run(self, command: Command, descriptors: Sequence[int]) -> bool:
+        """Have it start a command with these as output, errors and input; false if it is no longer there.
+
+        The caller says at once whose command it is.
+        """
         environment = None if command.environment is self._environment else command.environment
         try:
-            self._send(marshal.dumps((command.argv, command.cwd, environment)), output)
+            request = (command.program, command.argv, command.cwd, environment, len(descriptors))
+            self._send(marshal.dumps(request), descriptors)
         except OSError:
             self.hang_up()
             return False
@@ -108,6 +113,13 @@ class Keeper:
             self._leash.send(b"!")
         if self._helping is None:
             self._help_later(PATIENCE, 1)
+
+    def ask_to_end(self, ward: Ward) -> None:
+        """Have it send SIGTERM to the process group of this ward."""
+        if self.ward is ward:
+            self._continue()
+            with contextlib.suppress(OSError):
+                self._leash.send(b"~")
 
     def watch(self) -> None:
         """Listen to it in the running event loop."""
@@ -129,12 +141,12 @@ class Keeper:
         self._let_go()
         self._home.forget(self, self._last_one)
 
-    def _send(self, body: bytes, output: int) -> None:
+    def _send(self, body: bytes, descriptors: Sequence[int]) -> None:
         last = (len(body) - 1) // PART * PART
         for at in range(0, last, PART):
             self._send_packet(b"+" + body[at : at + PART])
-        descriptors = (socket.SOL_SOCKET, socket.SCM_RIGHTS, output.to_bytes(4, sys.byteorder))
-        self._send_packet(b"=" + body[last:], [descriptors])
+        rights = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in descriptors)
+        self._send_packet(b"=" + body[last:], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
 
     def _send_packet(self, packet: bytes, ancillary: list[tuple[int, int, bytes]] | tuple[()] = ()) -> None:
         try:

@@ -24,6 +24,14 @@ class Process(Protocol):
         """The exit code, 128 plus the signal's number for a death by signal; `OSError` if it could not be started."""
         ...
 
+    async def read_errors(self) -> bytes | None:
+        """The same for its error output, if that was wanted apart."""
+        ...
+
+    def ask_to_end(self) -> None:
+        """Send SIGTERM to its process group; returns at once."""
+        ...
+
     def kill(self, tidy: bool = True) -> None:
         """Kill it and everything it started; returns at once. Tidy: idle helpers of ours go along."""
         ...
@@ -37,17 +45,29 @@ class Process(Protocol):
         ...
 
 
-async def start(argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> Process:
-    """Run a program (an absolute path and its arguments) in `cwd` with exactly `env`."""
+async def start(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    program: str | None = None,
+    apart: bool = False,
+    stdin: bytes | None = None,
+) -> Process:
+    """Run `program` (an absolute path; the first argument unless given) in `cwd` with exactly `env`.
+
+    Apart: errors do not go into the same stream as the output, and are read with `read_errors`.
+    """
+    program = program or argv[0]
     if sys.platform.startswith("linux"):
         from pigeon.system.process.supervised import start_kept
 
-        kept = start_kept(argv, cwd, env)
+        kept = start_kept(argv, cwd, env, program, apart=apart, stdin=stdin)
         if kept is not None:
             return kept
     from pigeon.system.process.unsupervised import start_direct
 
-    return await start_direct(argv, cwd, env)
+    return await start_direct(argv, cwd, env, program, apart=apart, stdin=stdin)
 
 
 def warm_up() -> None:

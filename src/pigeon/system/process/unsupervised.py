@@ -14,18 +14,30 @@ CHUNK = 256 * 1024
 _alive: set[Direct] = set()
 
 
-async def start_direct(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Direct:
+async def start_direct(
+    argv: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    program: str | None = None,
+    *,
+    apart: bool = False,
+    stdin: bytes | None = None,
+) -> Direct:
     """Run a command as a child of ours."""
     process = await asyncio.create_subprocess_exec(
         *argv,
-        stdin=asyncio.subprocess.DEVNULL,
+        executable=program,
+        stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+        stderr=asyncio.subprocess.PIPE if apart else asyncio.subprocess.STDOUT,
         cwd=cwd,
         env=dict(env),
         start_new_session=True,
         limit=CHUNK,
     )
+    if process.stdin is not None:
+        process.stdin.write(stdin or b"")
+        process.stdin.close()
     return Direct(process)
 
 
@@ -41,7 +53,13 @@ class Direct:
 
     async def read(self, timeout: float | None = None) -> bytes | None:
         """More output; after the exit, a silence of `PIPE_GRACE` counts as its end."""
-        stream = self._process.stdout
+        return await self._read(self._process.stdout, timeout)
+
+    async def read_errors(self) -> bytes | None:
+        """More of what it wrote to its error output, which is apart."""
+        return await self._read(self._process.stderr, None)
+
+    async def _read(self, stream: asyncio.StreamReader | None, timeout: float | None) -> bytes | None:
         assert stream is not None
         arrived = asyncio.ensure_future(stream.read(CHUNK))
         try:
@@ -60,13 +78,20 @@ class Direct:
         code = await asyncio.shield(self._exited)
         return code if code >= 0 else 128 - code
 
+    def ask_to_end(self) -> None:
+        """Send SIGTERM to the group."""
+        self._signal(signal.SIGTERM)
+
     def kill(self, tidy: bool = True) -> None:
         """Kill the group."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(OSError):
             if sys.platform == "win32":
                 self._process.kill()
             else:
-                os.killpg(self.pid, signal.SIGKILL)
+                os.killpg(self.pid, number)
 
     async def gone(self, timeout: float) -> bool:
         """True once the command itself has ended."""

@@ -1,0 +1,115 @@
+"""A program without a shell, run to its end with its output collected: for extensions' `ctx.exec` and key commands.
+
+It is supervised like every command, so nothing that it starts outlives Pigeon. Memory is bounded: a program that prints
+more than `limit` bytes to one of its outputs is killed. What the program leaves running in the
+background does not hold the call open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from pigeon.system.process.start import Process, start
+
+MOST_OUTPUT = 64 * 1024 * 1024
+TERM_GRACE = 5.0
+GONE_WITHIN = 1.5
+
+
+class ProgramResult(NamedTuple):
+    """What a program wrote and how it ended; `killed` if it was we who ended it. A signal is 128 and its number."""
+
+    stdout: bytes
+    stderr: bytes
+    code: int
+    killed: bool
+
+
+async def run_program(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    environment: Mapping[str, str],
+    timeout: float | None = None,
+    stdin: bytes | None = None,
+    limit: int = MOST_OUTPUT,
+    term_grace: float = TERM_GRACE,
+) -> ProgramResult:
+    """Run it in `cwd` with exactly `environment`, whose PATH is searched for a name without a slash.
+
+    `OSError` if it cannot be started. When its time is over it gets SIGTERM, and SIGKILL after `term_grace` seconds.
+    """
+    program = find_program(argv[0], cwd, environment)
+    process = await start(argv, cwd=cwd, env=environment, program=program, apart=True, stdin=stdin)
+    collected = _Collected(process, limit)
+    try:
+        async with asyncio.timeout(timeout):
+            await collected.until_the_end()
+            code = await process.wait()
+    except (TimeoutError, asyncio.CancelledError) as reason:
+        await _end(process, term_grace)
+        if isinstance(reason, asyncio.CancelledError):
+            raise
+        return ProgramResult(bytes(collected.out), bytes(collected.err), await process.wait(), True)
+    except OSError as error:
+        raise _with_its_name(error, argv[0], cwd) from error
+    finally:
+        process.close()
+    return ProgramResult(bytes(collected.out), bytes(collected.err), code, collected.too_much)
+
+
+def _with_its_name(error: OSError, program: str, cwd: str) -> OSError:
+    return OSError(error.errno, error.strerror, program if os.path.isdir(cwd) else cwd)
+
+
+class _Collected:
+    """Both outputs of a program, as much as the limit allows; a program that prints more is killed."""
+
+    def __init__(self, process: Process, limit: int) -> None:
+        self._process = process
+        self._limit = limit
+        self.out = bytearray()
+        self.err = bytearray()
+        self.too_much = False
+
+    async def until_the_end(self) -> None:
+        """Read both until the program has ended and nothing more comes."""
+        await asyncio.gather(self._read(self._process.read, self.out), self._read(self._process.read_errors, self.err))
+
+    async def _read(self, read: Callable[[], Awaitable[bytes | None]], into: bytearray) -> None:
+        while chunk := await read():
+            into += chunk
+            if len(into) > self._limit:
+                del into[self._limit :]
+                self.too_much = True
+                self._process.kill(tidy=False)
+                return
+
+
+async def _end(process: Process, term_grace: float) -> None:
+    """End a program: asked first, then made to."""
+    try:
+        if term_grace > 0:
+            process.ask_to_end()
+            await process.gone(term_grace)
+    finally:
+        process.kill(tidy=False)
+    await process.gone(GONE_WITHIN)
+
+
+def find_program(name: str, cwd: str, environment: Mapping[str, str]) -> str:
+    """The file of a program: searched on the PATH of `environment`, or relative to `cwd` if the name has a slash."""
+    if not name or os.path.dirname(name):
+        return os.path.join(cwd, name)
+    error = errno.ENOENT
+    for folder in os.get_exec_path(environment):
+        candidate = os.path.join(cwd, folder, name)
+        if os.path.isfile(candidate):
+            if os.access(candidate, os.X_OK):
+                return candidate
+            error = errno.EACCES
+    raise OSError(error, os.strerror(error), name)

@@ -1,0 +1,70 @@
+"""Only `system/process` starts, signals or waits for processes, so that none can outlive Pigeon unnoticed."""
+
+from __future__ import annotations
+
+import ast
+
+from fakes.source_tree import modules, tree_of
+
+HOME = "pigeon.system.process"
+OF_OS = {
+    *("fork", "forkpty", "kill", "killpg", "popen", "posix_spawn", "posix_spawnp", "system", "startfile"),
+    *("wait", "wait3", "wait4", "waitid", "waitpid", "pidfd_open"),
+    *(f"exec{kind}" for kind in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")),
+    *(f"spawn{kind}" for kind in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")),
+}
+OF_SIGNAL = {"pidfd_send_signal", "raise_signal", "pthread_kill"}
+MODULES = {"subprocess", "multiprocessing", "pty", "concurrent.futures.process"}
+OF_ASYNCIO = {"create_subprocess_exec", "create_subprocess_shell", "subprocess", "subprocess_exec", "subprocess_shell"}
+
+# One line per deliberate exception: (module, what it uses): reason.
+EXCEPTIONS = {
+    ("pigeon.cli.rpc_mode", "os.kill"): "ends itself by SIGINT, so that a shell sees how it ended",
+    ("pigeon.app.extension_port", "asyncio.create_subprocess_exec"): "until ctx.exec uses run_program",
+    ("pigeon.app.extension_port", "asyncio.subprocess"): "until ctx.exec uses run_program",
+    ("pigeon.app.extension_port", "os.killpg"): "until ctx.exec uses run_program",
+}
+
+
+def uses() -> set[tuple[str, str]]:
+    """Every use of a means to start or signal a process outside `system/process`."""
+    return {
+        (module, used)
+        for module in modules()
+        if not module.startswith(HOME)
+        for used in _process_names(tree_of(module))
+    }
+
+
+def _process_names(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name in MODULES}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {node.module} & MODULES | {name for name in names if _starts_or_signals(name)}
+        elif isinstance(node, ast.Attribute):
+            name = f"{node.value.id}.{node.attr}" if isinstance(node.value, ast.Name) else f".{node.attr}"
+            if _starts_or_signals(name):
+                found.add(name)
+    return found
+
+
+def _starts_or_signals(name: str) -> bool:
+    owner, _, attribute = name.rpartition(".")
+    return (
+        (owner in ("os", "posix") and attribute in OF_OS)
+        or (owner == "signal" and attribute in OF_SIGNAL)
+        or (owner == "asyncio" and attribute in OF_ASYNCIO)
+        or attribute.startswith(("create_subprocess", "subprocess_"))
+        or name in MODULES
+    )
+
+
+def test_only_one_room_starts_or_signals_processes() -> None:
+    assert uses() - set(EXCEPTIONS) == set()
+
+
+def test_every_exception_is_still_needed() -> None:
+    assert set(EXCEPTIONS) - uses() == set()
