@@ -106,7 +106,7 @@ def find_program(name: str, cwd: str, environment: Mapping[str, str]) -> str:
     if not name or os.path.dirname(name):
         return os.path.join(cwd, name)
     error = errno.ENOENT
-    for folder in os.get_exec_path(environment):
+    for folder in environment.get("PATH", os.defpath).split(os.pathsep):
         candidate = os.path.join(cwd, folder, name)
         if os.path.isfile(candidate):
             if os.access(candidate, os.X_OK):
