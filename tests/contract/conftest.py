@@ -44,9 +44,10 @@ def desk(tmp_path: Path) -> Desk:
 def start(desk: Desk, server: ModelServer, request: pytest.FixtureRequest) -> Iterator[Start]:
     """Start the program with the model server configured; what a test starts is closed behind it.
 
-    Nothing is kept on disk unless the test says `keeps=True`.
+    Nothing is kept on disk unless the test says `keeps=True`. With the mark `by_exec` agents are not forked.
     """
     running: list[RpcProcess] = []
+    by_exec = request.node.get_closest_marker("by_exec") is not None
 
     def begin(
         *args: str,
@@ -61,7 +62,7 @@ def start(desk: Desk, server: ModelServer, request: pytest.FixtureRequest) -> It
         chosen = ["--provider", "fake", "--model", model] if model else []
         spoken = [] if AGAINST else ["--dialect", dialect]
         kept = [] if keeps else ["--no-session"]
-        process = RpcProcess(desk, *kept, *chosen, *spoken, *args, **more)
+        process = RpcProcess(desk, *kept, *chosen, *spoken, *args, **{"by_exec": by_exec, **more})
         process.settles &= dialect in ("pi", "pi-latest")
         running.append(process)
         return process

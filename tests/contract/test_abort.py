@@ -188,7 +188,7 @@ def test_abort_is_obeyed_while_nobody_reads(start: Start, server: ModelServer) -
 
 @proves("transport.backpressure")
 def test_a_host_that_does_not_read_pauses_the_agent_with_flat_memory(start: Start, server: ModelServer) -> None:
-    agent = start(reads=False)
+    agent = start(reads=False, by_exec=True)
     gate = Gate()
     text = "0123456789" * 2_000
     asked = server.answers("warm", gate, Text(text, piece=20))

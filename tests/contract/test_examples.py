@@ -14,6 +14,8 @@ from fakes.model_server import Call, ModelServer
 from fakes.rpc_process import RpcProcess, Start
 from fakes.rpc_story import answers, ended, text_of, tool_texts
 
+pytestmark = pytest.mark.by_exec  # they must import what they use
+
 Record = dict[str, Any]
 
 

@@ -111,6 +111,7 @@ def test_1_every_response_carries_the_id_of_its_command(spoken: RpcProcess) -> N
 
 
 @proves("rule.exit")
+@pytest.mark.by_exec
 def test_4_the_end_is_clean_quick_and_the_version_a_version(start: Start, desk: Desk, server: ModelServer) -> None:
     start().close(expect=0)
     server.answers("half", Hang())

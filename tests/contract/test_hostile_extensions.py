@@ -13,6 +13,8 @@ from fakes.model_server import Call, ModelServer
 from fakes.rpc_process import RpcProcess, Start
 from fakes.rpc_story import answers, text_of, tool_texts
 
+pytestmark = pytest.mark.by_exec  # what they break is the process itself
+
 AT_IMPORT = {
     "raises": "raise ValueError('bad day')",
     "exits": "sys.exit(5)",
@@ -157,7 +159,7 @@ def test_a_session_survives_an_extension_that_misbehaves(start: Start, desk: Des
     desk.configure(providers(server.url))
     model = ["--provider", "fake", "--model", "fake-1"]
     bad = extension(desk, EVERYWHERE.format(deed="os._exit(1)", plain="os._exit(1)"))
-    with RpcProcess(desk, *model, *bad) as host:
+    with RpcProcess(desk, *model, *bad, by_exec=True) as host:
         server.answers("kept")
         host.run("remember this")
         file = host.ask("get_state")["sessionFile"]

@@ -38,7 +38,7 @@ def test_every_odd_line_gets_one_answer_and_the_process_lives(agent: RpcProcess)
 
 @proves("hostile.flood")
 def test_a_flood_of_commands_that_nobody_reads_is_held_back_with_flat_memory(start: Start) -> None:
-    agent = start(reads=False)
+    agent = start(reads=False, by_exec=True)
     agent.send({"id": "first", "type": "get_state"})
     agent.wait_ready()
     before = agent.resident()
@@ -56,7 +56,8 @@ def test_a_flood_of_commands_that_nobody_reads_is_held_back_with_flat_memory(sta
 
 
 @proves("hostile.giant_line")
-def test_a_giant_line_is_skipped_with_flat_memory_and_the_next_is_answered(agent: RpcProcess) -> None:
+def test_a_giant_line_is_skipped_with_flat_memory_and_the_next_is_answered(start: Start) -> None:
+    agent = start(by_exec=True)
     agent.ask("get_state")
     before = agent.resident()
     agent.write(b'{"id":"big","type":"prompt","message":"')

@@ -13,6 +13,8 @@ from fakes.model_server import Call, Gate, Hang, ModelServer, Text
 from fakes.rpc_process import RpcProcess, Start, command_line
 from fakes.rpc_story import answers, story, text_of
 
+pytestmark = pytest.mark.by_exec  # signals, descriptors and exit codes are the subject
+
 
 @proves("exit.eof")
 def test_end_of_input_while_idle_is_a_clean_end(agent: RpcProcess) -> None:
@@ -151,7 +153,7 @@ def test_broken_configuration_files_are_named_on_stderr_and_survived(start: Star
     agent.close()
     (agent.desk.agent / "settings.json").write_text("{broken")
     (agent.desk.agent / "models.json").write_text("[1, 2]")
-    again = RpcProcess(agent.desk, "--no-session", "--model", "demo")
+    again = RpcProcess(agent.desk, "--no-session", "--model", "demo", by_exec=True)
     assert again.ask("get_state")["model"]["provider"] == "demo"
     again.close()
     assert "settings.json" in again.stderr

@@ -16,6 +16,8 @@ from fakes.model_server import Call, ModelServer, said_in
 from fakes.rpc_process import RpcProcess, Start
 from fakes.rpc_story import answers, story, text_of
 
+pytestmark = pytest.mark.by_exec  # how we start is the subject
+
 CLIENTS: dict[str, str] = {
     "an editor bridge": "--no-themes --no-session",
     "an Emacs mode": "--approve --session-dir . --continue",
@@ -106,7 +108,7 @@ def test_no_flag_of_the_family_is_refused_or_complained_about(desk: Desk, server
     extension.write_text("def setup(ext):\n    pass\n")
     for client, line in CLIENTS.items():
         flags = line.format(skill=skill, extension=extension).split()
-        with RpcProcess(desk, "--dialect", "pi", *flags) as agent:
+        with RpcProcess(desk, "--dialect", "pi", *flags, by_exec=True) as agent:
             assert agent.ask("get_state")["sessionId"], client
         assert agent.stderr == "", client
         assert not [record for record in agent.records if record["type"] != "response"], client
@@ -179,10 +181,10 @@ def test_json_mode_runs_one_prompt_prints_its_events_and_ends(desk: Desk, server
     server.answers("Looking.", Call("bash", {"command": "echo hi"}))
     server.answers("Done.")
     args = ["--no-session", "--model", "fake/fake-1", "--dialect", "pi", "list the files"]
-    with RpcProcess(desk, *args, mode=("--mode", "json")) as once:
+    with RpcProcess(desk, *args, mode=("--mode", "json"), by_exec=True) as once:
         once.close_stdin()
         assert once.wait_exit() == 0
-    with RpcProcess(desk, *args[:-1]) as resident:
+    with RpcProcess(desk, *args[:-1], by_exec=True) as resident:
         server.answers("Looking.", Call("bash", {"command": "echo hi"}))
         server.answers("Done.")
         expected = story(resident.run(args[-1]), updates=True)[1:]

@@ -1,9 +1,12 @@
-"""The agent under test as a real subprocess: commands in, records out, and nothing left behind.
+"""The agent under test as a process of its own: commands in, records out, and nothing left behind.
 
 `PIGEON_BIN` names the program (words as in a shell); without it, it is the `pigeon` beside the running Python. When
 that program is one of the originals, `PIGEON_AGAINST` says which (`pi-0.73`, `pi-0.87`), and what is ours alone is left
 out. Each process gets a fresh home, an agent folder with pi's `models.json` and `settings.json`, and a working folder.
 Every line of stdout is checked to be one JSON object with a type. All waiting has a deadline.
+
+Our own program is forked by `fakes.fork_server`, which saves the time of its imports, unless a test says `by_exec=True`
+because the start is its subject, names another program, or sets what the interpreter reads when it starts.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from fakes.agent_desk import Desk
+from fakes.fork_server import READ_AT_START, available, fork_server
+from fakes.processes import eventually, kill_all, processes_in
 
 Record = dict[str, Any]
 DEADLINE = 15.0
@@ -38,6 +43,12 @@ def command_line() -> list[str]:
     return shlex.split(given) if given else [str(Path(sys.executable).with_name("pigeon"))]
 
 
+def _can_fork(env: dict[str, str]) -> bool:
+    """True for our own program in an environment that a running interpreter can take over."""
+    ours = not AGAINST and "PIGEON_BIN" not in os.environ
+    return ours and available() and not any(name.startswith(READ_AT_START) for name in env)
+
+
 class RpcProcess:
     """A running agent. Use as a context manager: leaving closes stdin and expects a clean end."""
 
@@ -49,6 +60,7 @@ class RpcProcess:
         reads: bool = True,
         mode: Iterable[str] = ("--mode", "rpc"),
         program: list[str] | None = None,
+        by_exec: bool = False,
     ) -> None:
         self.records: list[Record] = []
         self.raw: list[bytes] = []
@@ -56,24 +68,29 @@ class RpcProcess:
         self.settles = AGAINST != "pi-0.73"
         self.desk = desk
         self.arguments = args
-        self._mark = uuid.uuid4().hex
+        self._mark = f"{MARK}={uuid.uuid4().hex}"
         self._news = threading.Condition()
         self._next_id = 0
         self._reads = threading.Event()
         self._ended = False
         self._deaf = False
-        self._stderr_path = desk.temp / f"stderr-{self._mark}"
+        self._stderr_path = desk.temp / f"stderr-{uuid.uuid4().hex}"
         with self._stderr_path.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                [*(program or command_line()), *mode, *args],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                cwd=desk.work,
-                env=desk.environment({**(env or {}), MARK: self._mark}),
-                bufsize=0,
-                start_new_session=True,
-            )
+            command, environment = [*mode, *args], desk.environment({**(env or {}), MARK: self._mark.partition("=")[2]})
+            if by_exec or program or not _can_fork(env or {}):
+                self._process: Any = subprocess.Popen(
+                    [*(program or command_line()), *command],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    cwd=desk.work,
+                    env=environment,
+                    bufsize=0,
+                    start_new_session=True,
+                )
+            else:
+                server = fork_server(command_line()[0])
+                self._process = server.start(command, stderr.fileno(), desk.work, environment)
         if reads:
             self._reads.set()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -274,7 +291,7 @@ class RpcProcess:
             raise AssertionError(f"the process did not end; got {self._tail()}") from None
         self._finish()
         left = self._left_running()
-        _kill(left)
+        kill_all(left)
         assert not left, f"left running: {left}"
         self._must_be_well()
         return code
@@ -295,7 +312,7 @@ class RpcProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(DEADLINE)
-        _kill(_marked(self._mark))
+        kill_all(processes_in(self._mark))
         self._finish()
 
     def _finish(self) -> None:
@@ -304,12 +321,10 @@ class RpcProcess:
         self.close_stdin()
         self._reader.join(DEADLINE)
 
-    def _left_running(self) -> list[str]:
-        """Processes that carry our mark, looked at until they are gone or time is up."""
-        end = time.monotonic() + 2.0
-        while (found := list(_marked(self._mark))) and time.monotonic() < end:
-            threading.Event().wait(0.02)
-        return found
+    def _left_running(self) -> dict[int, str]:
+        """Processes that carry our mark after they had a moment to go."""
+        gone = eventually(lambda: not processes_in(self._mark), 2.0)
+        return {} if gone else processes_in(self._mark)
 
     def _must_be_well(self) -> None:
         assert not self.faults, self.faults[0]
@@ -363,21 +378,3 @@ def _line(record: Record | str | bytes) -> bytes:
         return record + b"\n"
     text = record if isinstance(record, str) else json.dumps(record)
     return text.encode("utf-8", "surrogatepass") + b"\n"
-
-
-def _kill(found: Iterable[str]) -> None:
-    for line in found:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(line.split()[0]), signal.SIGKILL)
-
-
-def _marked(mark: str) -> Iterable[str]:
-    wanted = f"{MARK}={mark}".encode()
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if wanted in (folder / "environ").read_bytes():
-                words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                if words:
-                    yield f"{folder.name} {words}"
-        except OSError:
-            continue

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -52,42 +50,3 @@ def text_of(outcome: ToolOutcome) -> str:
 
 def images_of(outcome: ToolOutcome) -> list[ImageContent]:
     return [block for block in outcome.content if isinstance(block, ImageContent)]
-
-
-def until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
-    """Ask again and again until it holds or the time is over."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
-
-
-def processes_with(marker: str) -> list[int]:
-    """Living processes whose command line contains the marker, ours excepted."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                with open(f"/proc/{name}/cmdline", "rb") as line:
-                    if marker.encode() in line.read():
-                        found.append(int(name))
-            except OSError:
-                continue
-    return found
-
-
-def zombies_of(pid: int) -> list[int]:
-    """Children of a process that ended and were not reaped."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as stat:
-                    state, parent = stat.read().rpartition(b")")[2].split()[:2]
-            except OSError:
-                continue
-            if state == b"Z" and int(parent) == pid:
-                found.append(int(name))
-    return found

@@ -36,7 +36,7 @@ def _killed_once(chance: random.Random, folder: Path) -> None:
     with ModelServer() as server:
         desk = Desk(folder)
         desk.configure(providers(server.url), SETTINGS)
-        agent = RpcProcess(desk, "--provider", "fake", "--model", "fake-1", "--dialect", "pi-latest")
+        agent = RpcProcess(desk, "--provider", "fake", "--model", "fake-1", "--dialect", "pi-latest", by_exec=True)
         try:
             _prepare(server)
             agent.send({"type": "get_state"}, *_commands())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.tool_runs import processes_with, until, zombies_of
+from fakes.processes import eventually, processes_with, zombies_of
 from pigeon.system.process import pool, start
 from pigeon.system.process.helper_main import scanned_children
 from pigeon.system.process.unsupervised import start_direct
@@ -55,7 +55,7 @@ def tree(marker: str) -> str:
 async def started_tree(marker: str) -> start.Process:
     process = await start.start([SHELL, "-c", tree(marker)], cwd="/", env=dict(os.environ))
     assert await process.read() == b"ready\n"
-    assert await asyncio.to_thread(until, lambda: len(processes_with(marker)) >= 6)
+    assert await asyncio.to_thread(eventually, lambda: len(processes_with(marker)) >= 6)
     return process
 
 
@@ -191,7 +191,7 @@ async def test_a_background_child_does_not_hold_the_call_open() -> None:
 @linux
 async def test_a_background_child_goes_on_after_its_command(marker: str) -> None:
     await run(f"(exec -a {marker} sleep 300) >/dev/null 2>&1 & echo started")
-    assert await asyncio.to_thread(until, lambda: len(processes_with(marker)) == 1)
+    assert await asyncio.to_thread(eventually, lambda: len(processes_with(marker)) == 1)
     await run("true")
     assert len(processes_with(marker)) == 1
 
@@ -296,7 +296,7 @@ async def test_after_a_kill_no_helper_stays_behind(marker: str) -> None:
     process.kill()
     assert await process.gone(2)
     process.close()
-    assert await asyncio.to_thread(until, lambda: helpers() == [], 2)
+    assert await asyncio.to_thread(eventually, lambda: helpers() == [], 2)
 
 
 @linux
@@ -334,10 +334,10 @@ async def test_our_own_death_takes_everything_along(marker: str, death: signal.S
     with agent_process(program, tree(marker)) as agent:
         assert agent.stdout is not None
         assert await asyncio.to_thread(agent.stdout.readline) == b"ready\n"
-        assert await asyncio.to_thread(until, lambda: len(processes_with(marker)) >= 6)
+        assert await asyncio.to_thread(eventually, lambda: len(processes_with(marker)) >= 6)
         agent.send_signal(death)
         agent.wait()
-        assert await asyncio.to_thread(until, lambda: processes_with(marker) == [], 2)
+        assert await asyncio.to_thread(eventually, lambda: processes_with(marker) == [], 2)
 
 
 async def test_many_commands_at_once() -> None:
@@ -349,7 +349,7 @@ async def test_many_commands_at_once() -> None:
 async def test_few_helpers_wait_after_many_commands() -> None:
     await asyncio.gather(*(run("true") for _ in range(20)))
     (nursery,) = helpers()
-    assert await asyncio.to_thread(until, lambda: 1 <= len(scanned_children()(nursery)) <= 5)
+    assert await asyncio.to_thread(eventually, lambda: 1 <= len(scanned_children()(nursery)) <= 5)
 
 
 async def test_systems_without_keepers_run_commands_too(marker: str) -> None:

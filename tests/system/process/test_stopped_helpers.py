@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from fakes.processes import eventually, processes_with
 from fakes.rpc_process import command_line
-from fakes.tool_runs import processes_with, until
 from pigeon.system.process import start
 from pigeon.system.process.helper_main import descendants, scanned_children
 from pigeon.system.shell.artifacts import Artifacts
@@ -72,7 +72,7 @@ def asleep(marker: str) -> bool:
 async def started(attack: str, marker: str) -> start.Process:
     process = await start.start([SHELL, "-c", stops(attack, marker)], cwd="/", env=dict(os.environ))
     assert await process.read() == b"ready\n"
-    assert await asyncio.to_thread(until, lambda: asleep(marker))
+    assert await asyncio.to_thread(eventually, lambda: asleep(marker))
     return process
 
 
@@ -89,7 +89,7 @@ async def test_it_is_killed_all_the_same(attack: str, marker: str) -> None:
     process = await started(attack, marker)
     process.kill()
     assert await process.gone(2)
-    assert await asyncio.to_thread(until, lambda: processes_with(marker) == [], 1)
+    assert await asyncio.to_thread(eventually, lambda: processes_with(marker) == [], 1)
     assert await process.wait() == 137
     process.close()
     assert await ran("echo next") == b"next\n"
@@ -191,15 +191,15 @@ ENDS = [(attack, way) for attack in (*ATTACKS, *LASTING_ATTACKS) for way in WAYS
 @pytest.mark.parametrize(("attack", "way"), ENDS)
 def test_however_the_agent_ends_nothing_survives_it(agent: Agent, marker: str, attack: str, way: str) -> None:
     agent.send(id="b", type="bash", command=stops(attack, marker))
-    assert until(lambda: asleep(marker))
+    assert eventually(lambda: asleep(marker))
     below = descendants(agent.program.pid, set())
     assert len(below) >= 4
     before = time.monotonic()
     end(agent, way)
-    assert until(lambda: processes_with(marker) == [], 2)
+    assert eventually(lambda: processes_with(marker) == [], 2)
     if way != "abort":
         agent.program.wait(5)
-        assert until(lambda: not any(alive(pid) for pid in below), 2 - (time.monotonic() - before))
+        assert eventually(lambda: not any(alive(pid) for pid in below), 2 - (time.monotonic() - before))
 
 
 def alive(pid: int) -> bool:

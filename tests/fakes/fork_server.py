@@ -1,0 +1,137 @@
+"""Agents without the cost of a start: one server per pytest worker forks them, having imported everything already.
+
+A forked agent has a pid, descriptors, an environment, a folder, arguments and a session of its own, as
+`subprocess.Popen` would have given it, and the test sees its real exit code. What it does not have is a start: modules
+are loaded already, and `/proc/<pid>/cmdline` and `/proc/<pid>/environ` are those of the server. A test that is about
+such things says `by_exec=True` (see `fakes.rpc_process`); `PIGEON_TESTS_EXEC=1` says it for all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import marshal
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from fakes.agent_desk import KEPT
+
+PROGRAM = Path(__file__).with_name("fork_server_main.py")
+# The interpreter and the loader read these when they start, which a forked agent does not do.
+READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "COVERAGE_", "MALLOC_")
+STARTS_WITHIN = 30.0
+
+
+def available() -> bool:
+    """False where the system cannot do it, or where a start of its own is asked for every agent."""
+    asked = os.environ.get("PIGEON_TESTS_EXEC") or os.environ.get("COVERAGE_PROCESS_START")
+    return hasattr(os, "pidfd_open") and not asked
+
+
+class ServerGone(OSError):
+    """The fork server ended before the agent did."""
+
+
+class ForkedProcess:
+    """An agent that the server has forked; as much of `subprocess.Popen` as the tests use."""
+
+    def __init__(self, channel: socket.socket, stdin: int, stdout: int) -> None:
+        self.stdin = io.FileIO(stdin, "w")
+        self.stdout = io.FileIO(stdout)
+        self.returncode: int | None = None
+        self._channel = channel
+        self._unread = b""
+        self.pid = self._next_number(STARTS_WITHIN)
+
+    def wait(self, timeout: float) -> int:
+        """The exit code, or minus the signal that ended it; `subprocess.TimeoutExpired` if it does not end."""
+        if self.returncode is None:
+            self.returncode = self._next_number(timeout)
+            self._channel.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def _next_number(self, timeout: float) -> int:
+        end = time.monotonic() + timeout
+        while b"\n" not in self._unread:
+            if not select.select([self._channel], [], [], max(0.0, end - time.monotonic()))[0]:
+                raise subprocess.TimeoutExpired("pigeon", timeout)
+            data = self._channel.recv(64)
+            if not data:
+                raise ServerGone("the fork server has ended")
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
+        return int(line)
+
+
+class ForkServer:
+    """The server of this process; it ends when our end of the control socket is closed, by `stop` or by our death."""
+
+    def __init__(self, script: str) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._program = subprocess.Popen(
+                [_interpreter(script), str(PROGRAM), str(theirs.fileno()), script],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                cwd="/",
+                env={name: os.environ[name] for name in KEPT if name in os.environ},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._program.pid
+
+    def start(self, arguments: list[str], stderr: int, folder: Path, environment: dict[str, str]) -> ForkedProcess:
+        """Fork an agent with these arguments (without the program's name)."""
+        their_stdin, stdin = os.pipe()
+        stdout, their_stdout = os.pipe()
+        channel, their_channel = socket.socketpair()
+        with their_channel:
+            socket.send_fds(self._control, [b"f"], [their_stdin, their_stdout, stderr, their_channel.fileno()])
+        os.close(their_stdin)
+        os.close(their_stdout)
+        channel.sendall(marshal.dumps((arguments, str(folder), environment)))
+        channel.shutdown(socket.SHUT_WR)
+        return ForkedProcess(channel, stdin, stdout)
+
+    def stop(self) -> None:
+        """Hang up, and wait until it has ended."""
+        self._control.close()
+        self._program.wait(STARTS_WITHIN)
+
+
+def _interpreter(script: str) -> str:
+    """The Python that the script names in its first line; agents know it as `sys.executable`."""
+    with open(script, "rb") as file:
+        named = file.readline().removeprefix(b"#!").strip().decode()
+    return named if "python" in Path(named).name else sys.executable
+
+
+_servers: dict[str, ForkServer] = {}
+
+
+def fork_server(script: str) -> ForkServer:
+    """The server of this pytest worker, started when the first agent is."""
+    if script not in _servers:
+        _servers[script] = ForkServer(script)
+    return _servers[script]
+
+
+def stop_servers() -> None:
+    """At the end of the pytest run."""
+    while _servers:
+        _servers.popitem()[1].stop()

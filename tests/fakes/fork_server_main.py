@@ -1,0 +1,146 @@
+"""The program behind `fakes.fork_server`: it has imported what an agent imports, and forks one agent per request.
+
+Started with two arguments: the descriptor of the control socket and the path of the `pigeon` script. It has one thread,
+no event loop and no open file but the control socket, so that a child is a new interpreter that has imported a lot. A
+request is one packet on the control socket that carries four descriptors: stdin, stdout, stderr and a channel. The
+child reads `(arguments, folder, environment)` from the channel and becomes the program. The parent writes lines to the
+channel: the child's pid, and its exit code (or minus the signal) when it has ended.
+
+The end of the control socket means that the pytest worker is gone, for whatever reason: the agents that are left are
+killed with their process groups, and the server ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import marshal
+import os
+import pkgutil
+import select
+import signal
+import socket
+import sys
+import types
+
+# What agents import inside functions, and most tests reach.
+LAZY = (
+    *("anyio.lowlevel", "anyio.streams.memory", "anyio.streams.stapled", "concurrent.futures.thread", "ctypes"),
+    *("httpcore2", "queue", "resource", "secrets", "shutil", "ssl", "subprocess", "tempfile", "uuid", "yaml"),
+)
+PROGRAMS = ("pigeon.__main__", "pigeon.system.process.helper_main")
+COMM = "/proc/self/comm"
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    control.set_inheritable(False)
+    script = sys.argv[2]
+    sys.path[0] = os.path.dirname(script)
+    with open(script, encoding="utf-8") as file:
+        program = compile(file.read(), script, "exec")
+    _import_agent()
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(EOFError):
+        _serve(control, program)
+    os._exit(0)
+
+
+def _import_agent() -> None:
+    """All of the package, and what it imports late. An import that fails must fail in the agent, where it is tested."""
+    package = importlib.import_module("pigeon")
+    for module in pkgutil.walk_packages(package.__path__, "pigeon.", onerror=lambda name: None):
+        if module.name not in PROGRAMS:
+            with contextlib.suppress(Exception):
+                importlib.import_module(module.name)
+    for name in LAZY:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def _serve(control: socket.socket, program: types.CodeType) -> None:
+    """Fork on request, report what ended; a pidfd of each child tells when."""
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    children: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        for descriptor, _ in poll.poll():
+            if descriptor == control.fileno():
+                _, received, _, _ = socket.recv_fds(control, 1, 4)
+                if not received:
+                    _kill_groups([pid for pid, _ in children.values()])
+                    return
+                pid, channel = _fork(received, program)
+                ended = os.pidfd_open(pid)
+                poll.register(ended, select.POLLIN)
+                children[ended] = pid, channel
+            else:
+                poll.unregister(descriptor)
+                os.close(descriptor)
+                pid, channel = children.pop(descriptor)
+                _report(channel, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                channel.close()
+
+
+def _fork(received: list[int], program: types.CodeType) -> tuple[int, socket.socket]:
+    pid = os.fork()
+    if pid == 0:
+        _become(received, program)
+    *streams, last = received
+    for descriptor in streams:
+        os.close(descriptor)
+    channel = socket.socket(fileno=last)
+    _report(channel, pid)
+    return pid, channel
+
+
+def _report(channel: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):
+        channel.send(b"%d\n" % number)
+
+
+def _kill_groups(leaders: list[int]) -> None:
+    for pid in leaders:
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _become(received: list[int], program: types.CodeType) -> None:
+    """Be the program: its session, descriptors, folder, environment, arguments and `__main__`."""
+    try:
+        os.setsid()
+        arguments, folder, environment = _request(received[3])
+        for target, descriptor in enumerate(received[:3]):
+            os.dup2(descriptor, target)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        with open(COMM, "w") as name:
+            name.write(os.path.basename(program.co_filename))
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.argv[:] = [program.co_filename, *arguments]
+        module = types.ModuleType("__main__")
+        module.__file__ = program.co_filename
+        sys.modules["__main__"] = module
+        exec(program, module.__dict__)
+    except SystemExit as end:
+        os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+    finally:
+        os._exit(1)
+
+
+def _request(channel: int) -> tuple[list[str], str, dict[str, str]]:
+    """Everything up to the end of what the client says."""
+    parts = []
+    while part := os.read(channel, 1 << 16):
+        parts.append(part)
+    arguments, folder, environment = marshal.loads(b"".join(parts))
+    return arguments, folder, environment
+
+
+if __name__ == "__main__":
+    main()
