@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test interop lint types schema docs divergences clean
+.PHONY: demo test interop lint types schema docs house divergences clean
 
 demo: $(READY)
 	@printf '%s\n' \
@@ -18,8 +18,8 @@ interop: $(READY)
 	PIGEON_INTEROP=1 $(BIN)/python -m pytest -m interop
 
 lint: $(READY)
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests scripts
+	$(BIN)/ruff format --check src tests scripts
 
 types: $(READY)
 	$(BIN)/mypy
@@ -29,6 +29,9 @@ schema: $(READY)
 
 docs: $(READY)
 	$(BIN)/python scripts/protocol_tables.py
+
+house: $(READY)
+	$(BIN)/python scripts/house.py
 
 divergences: $(READY)
 	cd tests && ../$(BIN)/python -m fakes.contract_manifest

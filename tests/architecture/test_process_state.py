@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fakes.source_tree import modules, room_of, tree_of
+from house_measures import room_of
+
+from fakes.source_tree import TREE
 
 READS = {
     "os.environ",
@@ -103,9 +105,9 @@ def test_exceptions_are_still_needed() -> None:
 
 
 def _found() -> Iterator[tuple[str, str, int]]:
-    for module in modules():
+    for module in TREE.modules:
         if room_of(module) != "cli":
-            for what, line in _reads(tree_of(module)):
+            for what, line in _reads(TREE.tree(module)):
                 yield module, what, line
 
 

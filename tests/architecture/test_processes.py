@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from fakes.source_tree import modules, tree_of
+from fakes.source_tree import TREE
 
 HOME = "pigeon.system.process"
 OF_OS = {
@@ -30,9 +30,9 @@ def uses() -> set[tuple[str, str]]:
     """Every use of a means to start or signal a process outside `system/process`."""
     return {
         (module, used)
-        for module in modules()
+        for module in TREE.modules
         if not module.startswith(HOME)
-        for used in _process_names(tree_of(module))
+        for used in _process_names(TREE.tree(module))
     }
 
 

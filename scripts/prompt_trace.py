@@ -1,0 +1,166 @@
+"""What one prompt runs through, traced on the real program until its first `text_delta`.
+
+The parent starts `pigeon --mode rpc` of a checkout in a child Python, waits for the answer to a `get_state`, sends one
+prompt to the fake model server of the tests (Anthropic Messages over HTTP on loopback), and reads until the first
+`text_delta`. The child is this same file: it installs a profile function for every thread, then calls the entry point
+that `pyproject.toml` declares. Its log has one entry per call with the time of `CLOCK_MONOTONIC`, which is the
+same clock in both processes: the calls between sending and reading are the prompt's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+OWN_ROOT = Path(__file__).resolve().parent.parent
+DEADLINE = 60.0
+
+
+class Call(NamedTuple):
+    """One call of a function of the package: its file below `src/pigeon`, its name, and when it was made."""
+
+    file: str
+    function: str
+    at: float
+
+    @property
+    def room(self) -> str:
+        """The first folder, or the file itself at the top of the package."""
+        return self.file.partition("/")[0]
+
+
+class Trace(NamedTuple):
+    """The calls of one prompt in the order in which they were made, over all threads."""
+
+    calls: list[Call]
+
+    @property
+    def files(self) -> list[str]:
+        """Distinct files in the order in which the prompt reaches them."""
+        return list(dict.fromkeys(call.file for call in self.calls))
+
+    @property
+    def functions(self) -> set[tuple[str, str]]:
+        """Distinct functions."""
+        return {(call.file, call.function) for call in self.calls}
+
+    @property
+    def changes_of_room(self) -> int:
+        """How often a call is in another room than the call before it."""
+        return sum(one.room != other.room for one, other in zip(self.calls, self.calls[1:], strict=False))
+
+
+def trace_prompt(root: Path) -> Trace:
+    """Run one prompt on the program of a checkout and say what it called."""
+    sys.path.insert(0, str(OWN_ROOT / "tests"))
+    from fakes.agent_desk import Desk, providers
+    from fakes.model_server import ModelServer
+
+    with tempfile.TemporaryDirectory() as folder, ModelServer() as server:
+        server.answers("Hello there.")
+        desk = Desk(Path(folder))
+        desk.configure(providers(server.url))
+        log = Path(folder) / "calls.json"
+        command = [_python_of(root), str(Path(__file__).resolve()), str(root), str(log)]
+        process = subprocess.Popen(
+            [*command, "--mode", "rpc", "--model", "fake/fake-1"],
+            cwd=desk.work,
+            env=desk.environment({"PYTHONPATH": str(root / "src")}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        timer = threading.Timer(DEADLINE, process.kill)
+        timer.start()
+        try:
+            sent, read = _converse(process)
+        finally:
+            timer.cancel()
+            process.kill()
+            process.wait()
+        calls = [Call(*entry) for entry in json.loads(log.read_text("utf-8"))]
+    return Trace([call for call in calls if sent <= call.at <= read])
+
+
+def _converse(process: subprocess.Popen[bytes]) -> tuple[float, float]:
+    """Play the conversation; the times of sending the prompt and of reading its first delta."""
+    assert process.stdin is not None
+    _send(process, {"id": "1", "type": "get_state"})
+    _read_until(process, lambda record: record.get("id") == "1")
+    sent = time.monotonic()
+    _send(process, {"id": "2", "type": "prompt", "message": "Say hello."})
+    _read_until(process, lambda record: record.get("assistantMessageEvent", {}).get("type") == "text_delta")
+    read = time.monotonic()
+    _read_until(process, lambda record: record["type"] == "agent_end")
+    process.stdin.close()
+    assert process.wait(DEADLINE) == 0, "the program ended with an error"
+    return sent, read
+
+
+def _send(process: subprocess.Popen[bytes], record: dict[str, Any]) -> None:
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(record).encode() + b"\n")
+    process.stdin.flush()
+
+
+def _read_until(process: subprocess.Popen[bytes], wanted: Callable[[dict[str, Any]], bool]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if wanted(json.loads(line)):
+            return
+    raise SystemExit("the program ended before it said what the trace waits for")
+
+
+def _python_of(root: Path) -> str:
+    own = root / ".venv" / "bin" / "python"
+    return str(own) if own.exists() else sys.executable
+
+
+# The child
+
+
+def _run_traced(root: Path, log: Path, arguments: list[str]) -> None:
+    """Call the program's entry point under a profile function; what was called is written when the process ends."""
+    declared = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]["pigeon"]
+    module, _, name = declared.partition(":")
+    package = f"{root / 'src' / 'pigeon'}{os.sep}"
+    calls: list[tuple[str, str, float]] = []
+
+    def profile(frame: Any, event: str, _: object) -> None:
+        code = frame.f_code
+        # Module and class bodies, lambdas and comprehensions (`<...>`) are not functions that a reader looks for.
+        if event == "call" and code.co_filename.startswith(package) and not code.co_qualname.endswith(">"):
+            calls.append((code.co_filename[len(package) :], code.co_qualname, time.monotonic()))
+
+    _at_exit(lambda: log.write_text(json.dumps(calls), "utf-8"))
+    sys.path.insert(0, str(root / "src"))
+    sys.argv = ["pigeon", *arguments]
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    getattr(importlib.import_module(module), name)()
+
+
+def _at_exit(write: Callable[[], object]) -> None:
+    """The program ends with `os._exit`, which runs no handlers; forked children must not write the log."""
+    leave, traced = os._exit, os.getpid()
+
+    def write_and_leave(code: int) -> None:
+        if os.getpid() == traced:
+            sys.setprofile(None)
+            write()
+        leave(code)
+
+    os._exit = write_and_leave  # type: ignore[assignment]
+
+
+if __name__ == "__main__":
+    _run_traced(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

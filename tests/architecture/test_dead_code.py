@@ -1,0 +1,40 @@
+"""What only tests use is no part of the program: a public name is used somewhere in the source."""
+
+from __future__ import annotations
+
+from fakes.source_tree import TREE, hold
+
+_ADAPTER = "the gateway imports the adapter of an API by name, late"
+_ASYNCIO = "asyncio calls it"
+
+NAMES: dict[str, str] = {
+    "pigeon.providers.anthropic.adapter.stream": _ADAPTER,
+    "pigeon.providers.google.adapter.stream": _ADAPTER,
+    "pigeon.providers.openai_chat.adapter.stream": _ADAPTER,
+    "pigeon.providers.openai_responses.adapter.stream": _ADAPTER,
+    "pigeon.system.process.helper_main.main": "the helper process starts there",
+}
+METHODS: dict[str, str] = {
+    "pigeon.providers.http.network.Network.connect_tcp": "the HTTP client calls it",
+    "pigeon.providers.http.network._Arrivals.connection_made": _ASYNCIO,
+    "pigeon.providers.http.network._Arrivals.data_received": _ASYNCIO,
+    "pigeon.providers.http.network._Arrivals.eof_received": _ASYNCIO,
+}
+
+# What nothing used when this rule came.
+KNOWN = {
+    "pigeon.rpc.router.unhandled",
+    "pigeon.system.paths.absolute",
+    "pigeon.system.process.pool.kill_kept",
+    "pigeon.system.process.unsupervised.kill_direct",
+    "pigeon.wire.codec.encode_string_body",
+    "pigeon.wire.errors.NotAvailable",
+}
+
+
+def test_a_public_name_of_a_module_is_used() -> None:
+    hold(TREE.unused_names(), NAMES, KNOWN)
+
+
+def test_a_public_method_is_mentioned_somewhere() -> None:
+    hold(TREE.unused_methods(), METHODS)

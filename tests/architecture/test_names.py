@@ -1,0 +1,46 @@
+"""One name, one thing: over the whole package a class is found by its name, and no module is a drawer."""
+
+from __future__ import annotations
+
+from fakes.source_tree import TREE, hold
+
+VAGUE = {"utils", "util", "helpers", "common", "misc"}
+
+# Class names that two modules may share, with the reason. `extensions/public` repeats names of the wire on purpose (an
+# author of extensions knows the protocol) and is compared only with itself.
+SHARED: dict[str, str] = {}
+
+# Names that stood twice when this rule came.
+KNOWN = {
+    "Command",
+    "Composed",
+    "Controls",
+    "Conversation",
+    "Equipment",
+    "Expander",
+    "Gate",
+    "Keeper",
+    "Limits",
+    "Line",
+    "Picture",
+    "Reports",
+    "Rule",
+    "Streamer",
+    "Surroundings",
+    "Values",
+    "_Call",
+    "_Change",
+    "_Chunk",
+    "_Event",
+    "_OutputDetails",
+    "_Search",
+    "_Usage",
+}
+
+
+def test_a_class_name_exists_once() -> None:
+    hold(TREE.repeated_classes(), SHARED, KNOWN)
+
+
+def test_nothing_is_called_utils() -> None:
+    assert not [module for module in TREE.modules if module.rpartition(".")[2] in VAGUE]

@@ -1,0 +1,82 @@
+"""What an object needs comes by its constructor: no attribute is set outside the class that it belongs to.
+
+`SourceTree.foreign_assignments` says what counts.
+"""
+
+from __future__ import annotations
+
+from fakes.source_tree import TREE, hold
+
+# "module: attribute": reason
+ALLOWED: dict[str, str] = {
+    "pigeon.extensions.runtime.process_exits: _exit": "an extension must not end the process",
+    "pigeon.extensions.runtime.process_exits: abort": "an extension must not end the process",
+    "pigeon.extensions.runtime.process_exits: setattr(sys, name, io.StringIO())": "a stream that an extension closed",
+    "pigeon.tools.images.resizing: MAX_IMAGE_PIXELS": "the only way in which Pillow takes its limit",
+}
+
+# What offended when this rule came.
+KNOWN = {
+    "pigeon.app.apply_settings: block_images",
+    "pigeon.app.apply_settings: clear_delay",
+    "pigeon.app.apply_settings: enabled",
+    "pigeon.app.apply_settings: follow_up_mode",
+    "pigeon.app.apply_settings: interrupt_mode",
+    "pigeon.app.apply_settings: mode",
+    "pigeon.app.apply_settings: policy",
+    "pigeon.app.apply_settings: retries",
+    "pigeon.app.apply_settings: steering_mode",
+    "pigeon.app.build: tap",
+    "pigeon.app.build: veto",
+    "pigeon.app.build: while_running",
+    "pigeon.app.sessions: resume",
+    "pigeon.app.tools: plan",
+    "pigeon.app.tools: wanted",
+    "pigeon.cli.json_mode: keeps_unreadable_images",
+    "pigeon.cli.rpc_mode: keeps_unreadable_images",
+    "pigeon.dialects.snapshots: usage",
+    "pigeon.extensions.public.api: changes",
+    "pigeon.extensions.public.api: handlers",
+    "pigeon.extensions.public.api: topics",
+    "pigeon.extensions.runner: binding",
+    "pigeon.extensions.runner: trusted",
+    "pigeon.extensions.runtime.dispatcher: failure",
+    "pigeon.extensions.runtime.dispatcher: value",
+    "pigeon.extensions.runtime.event_queue: delta",
+    "pigeon.extensions.runtime.loaded_extension: trusted",
+    "pigeon.extensions.runtime.loading: runtime",
+    "pigeon.providers.http.exchange: done",
+    "pigeon.providers.openai_chat.stream: index",
+    "pigeon.providers.openai_chat.stream: name",
+    "pigeon.rpc.handlers.forks: locale",
+    "pigeon.rpc.handlers.hello: interrupt_mode",
+    "pigeon.rpc.handlers.hello: keeps_unreadable_images",
+    "pigeon.rpc.handlers.modes: enabled",
+    "pigeon.rpc.handlers.modes: follow_up_mode",
+    "pigeon.rpc.handlers.modes: interrupt_mode",
+    "pigeon.rpc.handlers.modes: steering_mode",
+    "pigeon.rpc.handlers.prompting: locale",
+    "pigeon.rpc.handlers.state: context_usage",
+    "pigeon.session.activity: cancelled",
+    "pigeon.session.engine: hooks",
+    "pigeon.session.engine: reminders",
+    "pigeon.session.engine: rules",
+    "pigeon.session.engine: scope",
+    "pigeon.session.history.session_file: torn",
+    "pigeon.session.history.views: children",
+    "pigeon.session.history.views: label",
+    "pigeon.session.history.views: label_timestamp",
+    "pigeon.session.prompting: prompt_of_run",
+    "pigeon.session.runs: prompt_of_run",
+    "pigeon.session.runs: scope",
+    "pigeon.session.session: also_said",
+    "pigeon.session.session: before_settled",
+    "pigeon.session.session: place",
+    "pigeon.system.process.pool: tries",
+    "pigeon.system.process.pool: ward",
+    "pigeon.system.process.supervised: ward",
+}
+
+
+def test_no_attribute_is_assigned_outside_its_class() -> None:
+    hold({one.short for one in TREE.foreign_assignments()}, ALLOWED, KNOWN)
