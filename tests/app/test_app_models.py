@@ -7,7 +7,7 @@ import pytest
 from fakes.http_server import HttpServer, plain
 from fakes.model_requests import a_model, a_request
 from pigeon.app.models import Choice, choose, gateway_of
-from pigeon.cli.args import parse
+from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
 from pigeon.config.values import Values
 from pigeon.providers.registry import ModelRegistry
@@ -36,8 +36,8 @@ def a_registry(environ: dict[str, str], *problems: str) -> ModelRegistry:
     )
 
 
-def chosen(*arguments: str, settings: Settings | None = None, environ: dict[str, str] = BOTH) -> Choice:
-    return choose(parse(list(arguments)), settings or Settings(), a_registry(environ))
+def chosen(settings: Settings | None = None, environ: dict[str, str] = BOTH, **options: Any) -> Choice:
+    return choose(AgentOptions(**options), settings or Settings(), a_registry(environ))
 
 
 def reference(choice: Choice) -> str | None:
@@ -49,38 +49,38 @@ def scope(choice: Choice) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "found"),
+    ("options", "found"),
     [
-        (["--model", "anthropic/claude-b"], "anthropic/claude-b"),
-        (["--provider", "anthropic", "--model", "claude-a"], "anthropic/claude-a"),
-        (["--model", "claude-b", "--models", "gpt-a"], "anthropic/claude-b"),
-        (["--models", "claude-a,gpt-a"], "anthropic/claude-a"),
-        (["--models", "claude-a, gpt-b"], "openai/gpt-b"),
-        (["--models", "claude-*"], "anthropic/claude-a"),
-        ([], "openai/gpt-b"),
+        ({"model": "anthropic/claude-b"}, "anthropic/claude-b"),
+        ({"provider": "anthropic", "model": "claude-a"}, "anthropic/claude-a"),
+        ({"model": "claude-b", "models": ("gpt-a",)}, "anthropic/claude-b"),
+        ({"models": ("claude-a", "gpt-a")}, "anthropic/claude-a"),
+        ({"models": ("claude-a", "gpt-b")}, "openai/gpt-b"),
+        ({"models": ("claude-*",)}, "anthropic/claude-a"),
+        ({}, "openai/gpt-b"),
     ],
 )
 def test_a_named_model_comes_before_the_scope_and_the_scope_before_the_settings(
-    arguments: list[str], found: str
+    options: dict[str, Any], found: str
 ) -> None:
-    assert reference(chosen(*arguments, settings=DEFAULT)) == found
+    assert reference(chosen(**options, settings=DEFAULT)) == found
 
 
 def test_the_scope_is_the_option_or_else_the_settings() -> None:
     settings = Settings(enabled_models=["gpt-a:high", "claude-b"])
     assert scope(chosen(settings=settings)) == [("openai/gpt-a", "high"), ("anthropic/claude-b", None)]
-    assert scope(chosen("--models", "claude-a", settings=settings)) == [("anthropic/claude-a", None)]
+    assert scope(chosen(models=("claude-a",), settings=settings)) == [("anthropic/claude-a", None)]
     assert scope(chosen()) == []
 
 
 def test_a_scope_stays_for_cycling_when_a_model_is_named() -> None:
-    choice = chosen("--model", "claude-b", "--models", "gpt-a,gpt-b")
+    choice = chosen(model="claude-b", models=("gpt-a", "gpt-b"))
     assert [name for name, _ in scope(choice)] == ["openai/gpt-a", "openai/gpt-b"]
     assert choice.explicit
 
 
 def test_a_pattern_that_matches_nothing_is_told_and_the_others_count() -> None:
-    choice = chosen("--models", "nothing,gpt-a")
+    choice = chosen(models=("nothing", "gpt-a"))
     assert reference(choice) == "openai/gpt-a"
     assert any("nothing" in problem for problem in choice.problems)
 
@@ -96,18 +96,18 @@ def test_without_any_key_there_is_no_model_and_that_is_no_error() -> None:
 
 
 def test_a_model_may_be_named_before_it_has_a_key() -> None:
-    assert reference(chosen("--model", "anthropic/claude-a", environ={})) == "anthropic/claude-a"
+    assert reference(chosen(model="anthropic/claude-a", environ={})) == "anthropic/claude-a"
 
 
-@pytest.mark.parametrize("arguments", [["--model", "nonsense"], ["--provider", "nobody", "--model", "x"]])
-def test_a_name_that_means_nothing_is_refused(arguments: list[str]) -> None:
+@pytest.mark.parametrize("options", [{"model": "nonsense"}, {"provider": "nobody", "model": "x"}])
+def test_a_name_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(StartupError, match="--list-models"):
-        chosen(*arguments)
+        chosen(**options)
 
 
 def test_a_name_that_is_not_found_comes_with_what_is_wrong_with_the_files() -> None:
     with pytest.raises(StartupError, match=r"not found(?s:.*)models.json is broken"):
-        choose(parse(["--model", "a/a1"]), Settings(), a_registry({}, "models.json is broken"))
+        choose(AgentOptions(model="a/a1"), Settings(), a_registry({}, "models.json is broken"))
 
 
 @pytest.mark.parametrize(
@@ -139,55 +139,55 @@ async def test_the_settings_may_name_a_proxy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "level"),
+    ("options", "level"),
     [
-        ([], "low"),
-        (["--model", "claude-a"], "low"),
-        (["--model", "claude-a:high"], "high"),
-        (["--model", "claude-a:high", "--thinking", "minimal"], "minimal"),
-        (["--models", "gpt-a:high"], "high"),
-        (["--models", "gpt-a:high", "--thinking", "off"], "off"),
+        ({}, "low"),
+        ({"model": "claude-a"}, "low"),
+        ({"model": "claude-a:high"}, "high"),
+        ({"model": "claude-a:high", "thinking": "minimal"}, "minimal"),
+        ({"models": ("gpt-a:high",)}, "high"),
+        ({"models": ("gpt-a:high",), "thinking": "off"}, "off"),
     ],
 )
-def test_thinking_is_the_option_then_the_name_then_the_settings(arguments: list[str], level: str) -> None:
-    assert chosen(*arguments, settings=Settings(default_thinking_level="low")).thinking == level
+def test_thinking_is_the_option_then_the_name_then_the_settings(options: dict[str, Any], level: str) -> None:
+    assert chosen(**options, settings=Settings(default_thinking_level="low")).thinking == level
 
 
 def test_a_model_has_its_own_level_in_the_settings() -> None:
     own = Settings(default_provider="openai", default_model="gpt-b", model_thinking_levels={"openai/gpt-b": "high"})
     assert chosen(settings=own).thinking == "high"
-    assert chosen("--thinking", "low", settings=own).thinking == "low"
+    assert chosen(thinking="low", settings=own).thinking == "low"
 
 
 def test_a_level_that_nobody_knows_is_told_and_ignored() -> None:
-    choice = chosen("--thinking", "hard")
+    choice = chosen(thinking="hard")
     assert choice.thinking == "medium"
     assert choice.problems == ['unknown thinking level "hard" is ignored']
 
 
 def test_a_key_needs_a_model() -> None:
     with pytest.raises(StartupError, match="--api-key requires a model"):
-        chosen("--api-key", "k", environ={})
+        chosen(api_key="k", environ={})
 
 
 async def test_a_key_is_for_the_provider_of_the_chosen_model() -> None:
     registry = a_registry({})
-    choice = choose(parse(["--model", "openai/gpt-a", "--api-key", "k"]), Settings(), registry)
+    choice = choose(AgentOptions(model="openai/gpt-a", api_key="k"), Settings(), registry)
     assert choice.model is not None
     assert (await registry.access(choice.model)).key == "k"
     assert not registry.has_key("anthropic")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "provider"),
+    ("options", "provider"),
     [
-        (["--model", "demo"], "demo"),
-        (["--provider", "demo"], "demo"),
-        (["--model", "scripted/hello"], "scripted"),
-        (["--provider", "scripted", "--model", "hello"], "scripted"),
+        ({"model": "demo"}, "demo"),
+        ({"provider": "demo"}, "demo"),
+        ({"model": "scripted/hello"}, "scripted"),
+        ({"provider": "scripted", "model": "hello"}, "scripted"),
     ],
 )
-def test_built_in_models_need_no_key_and_win(arguments: list[Any], provider: str) -> None:
-    choice = chosen(*arguments, settings=DEFAULT, environ={})
+def test_built_in_models_need_no_key_and_win(options: dict[str, Any], provider: str) -> None:
+    choice = chosen(**options, settings=DEFAULT, environ={})
     assert choice.model is not None
     assert (choice.model.provider, choice.explicit) == (provider, True)

@@ -24,7 +24,6 @@ METHODS: dict[str, str] = {
 # What nothing used when this rule came.
 KNOWN = {
     "pigeon.rpc.router.unhandled",
-    "pigeon.system.paths.absolute",
     "pigeon.system.process.pool.kill_kept",
     "pigeon.system.process.unsupervised.kill_direct",
     "pigeon.wire.codec.encode_string_body",

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.cli.args import MODES, parse, parser
+from pigeon.app.options import AgentOptions
+from pigeon.cli.args import MODES, CommandLine, parse, parser
 from pigeon.wire.errors import StartupError
 
 WITH_VALUE = [
@@ -27,32 +30,77 @@ LONG = {
 }  # fmt: skip
 
 
-def name_of(option: str) -> str:
-    return LONG.get(option, option)[2:].replace("-", "_")
+# Accepted because hosts pass them; nothing reads them.
+WITHOUT_EFFECT = [
+    "--provider-session-id", "--approval-mode", "--theme", "--offline", "--print", "-p", "--verbose", "--no-themes",
+    "--no-title", "--no-lsp", "--no-pty",
+]  # fmt: skip
+RENAMED = {"continue": "continue_newest", "extension": "extensions", "skill": "skills"}
+LISTS = ["models", "tools", "exclude_tools"]
+
+
+def value_of(line: CommandLine, option: str) -> Any:
+    """What an option came to, in the options of the agent or in the call itself."""
+    name = LONG.get(option, option)[2:].replace("-", "_")
+    name = RENAMED.get(name, f"{name}s" if name == "prompt_template" else name)
+    return getattr(line.agent, name) if name in AgentOptions.__struct_fields__ else getattr(line, name)
 
 
 @pytest.mark.parametrize("option", WITH_VALUE)
 def test_an_option_takes_its_value(option: str) -> None:
-    options = parse(["--mode", "rpc", option, "value"])
-    assert vars(options)[name_of(option)] == "value"
-    assert (options.unknown, options.messages, options.mode) == ([], [], "rpc")
+    line = parse(["--mode", "rpc", option, "value"])
+    assert (line.unknown, line.messages, line.mode) == ((), (), "rpc")
+    if option not in WITHOUT_EFFECT:
+        in_list = LONG.get(option, option)[2:].replace("-", "_") in LISTS
+        assert value_of(line, option) == (("value",) if in_list else "value")
 
 
 @pytest.mark.parametrize("option", REPEATABLE)
 def test_an_option_may_be_given_again(option: str) -> None:
-    assert vars(parse([option, "a", "--mode", "rpc", option, "b"]))[name_of(option)] == ["a", "b"]
+    line = parse([option, "a", "--mode", "rpc", option, "b"])
+    assert (line.unknown, line.messages, line.mode) == ((), (), "rpc")
+    if option not in WITHOUT_EFFECT:
+        assert value_of(line, option) == ("a", "b")
 
 
 @pytest.mark.parametrize("option", SWITCHES)
 def test_a_switch_is_off_until_it_is_given(option: str) -> None:
-    options = parse([option, "--mode", "rpc"])
-    assert vars(options)[name_of(option)] is True
-    assert (options.unknown, options.mode) == ([], "rpc")
-    assert vars(parse([]))[name_of(option)] is False
+    line = parse([option, "--mode", "rpc"])
+    assert (line.unknown, line.mode) == ((), "rpc")
+    if option not in (*WITHOUT_EFFECT, "--approve", "-a", "--no-approve", "-na"):
+        assert value_of(line, option) is True
+        assert value_of(parse([]), option) is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "trust"),
+    [([], None), (["--approve"], True), (["-na"], False), (["--approve", "--no-approve"], False)],
+)
+def test_a_project_is_trusted_by_option_and_no_is_stronger(arguments: list[str], trust: bool | None) -> None:
+    assert parse(arguments).agent.trust_project is trust
+
+
+@pytest.mark.parametrize(
+    ("given", "tools"), [("read,bash", ("read", "bash")), (" read , ,bash ", ("read", "bash")), (",", ()), ("", None)]
+)
+def test_lists_are_taken_apart_at_commas(given: str, tools: tuple[str, ...] | None) -> None:
+    options = parse(["--tools", given, "--exclude-tools", given, "--models", "a/*, b:high"]).agent
+    assert options.tools == tools
+    assert options.exclude_tools == (tools or ())
+    assert options.models == ("a/*", "b:high")
+
+
+def test_without_arguments_the_options_are_the_defaults() -> None:
+    assert parse([]).agent == AgentOptions()
+
+
+def test_the_call_remembers_how_the_program_was_called() -> None:
+    line = parse(["--mode", "rpc", "--", "x"], "/usr/bin/omp")
+    assert (line.program, line.arguments) == ("/usr/bin/omp", ("--mode", "rpc", "--", "x"))
 
 
 def test_all_switches_together_are_no_contradiction() -> None:
-    assert parse(SWITCHES).unknown == []
+    assert parse(SWITCHES).unknown == ()
 
 
 def test_the_lists_above_are_complete() -> None:
@@ -72,13 +120,13 @@ def test_a_mode_that_nobody_knows_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("option", ["--resume", "--list-models"])
 def test_an_optional_value_may_be_missing(option: str) -> None:
-    assert vars(parse([option, "--mode", "rpc"]))[name_of(option)] == ""
-    assert vars(parse([]))[name_of(option)] is None
+    assert value_of(parse([option, "--mode", "rpc"]), option) == ""
+    assert value_of(parse([]), option) is None
 
 
 def test_an_export_takes_one_file_or_two() -> None:
-    assert parse(["--export", "in.jsonl"]).export == ["in.jsonl"]
-    assert parse(["--export", "in.jsonl", "out.html"]).export == ["in.jsonl", "out.html"]
+    assert parse(["--export", "in.jsonl"]).export == ("in.jsonl",)
+    assert parse(["--export", "in.jsonl", "out.html"]).export == ("in.jsonl", "out.html")
 
 
 @pytest.mark.parametrize("option", ["--model", "--name", "--system-prompt", "--extension"])
@@ -90,49 +138,43 @@ def test_a_value_that_is_missing_is_an_error_that_names_the_option(option: str) 
 
 @pytest.mark.parametrize("value", ["- one rule", "-1", "-", "a --mode b", "--no tools please", "", "ä=b"])
 def test_a_value_may_begin_with_a_dash_where_it_is_no_option(value: str) -> None:
-    options = parse(["--append-system-prompt", value, "--mode", "rpc"])
-    assert (options.append_system_prompt, options.mode) == ([value], "rpc")
+    line = parse(["--append-system-prompt", value, "--mode", "rpc"])
+    assert (line.agent.append_system_prompt, line.mode) == ((value,), "rpc")
 
 
 @pytest.mark.parametrize("value", ["--mode", "-x", "-c", "a=b"])
 def test_a_value_that_looks_like_an_option_is_taken_behind_an_equals_sign(value: str) -> None:
-    options = parse([f"--system-prompt={value}", "--mode", "rpc"])
-    assert (options.system_prompt, options.mode, options.unknown) == (value, "rpc", [])
+    line = parse([f"--system-prompt={value}", "--mode", "rpc"])
+    assert (line.agent.system_prompt, line.mode, line.unknown) == (value, "rpc", ())
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")).filter(lambda value: value != "--"))
 def test_any_text_is_taken_behind_an_equals_sign(value: str) -> None:
-    assert parse([f"--name={value}"]).name == value
+    assert parse([f"--name={value}"]).agent.name == value
 
 
 def test_everything_behind_two_dashes_is_a_message() -> None:
-    options = parse(["--mode", "json", "first", "--", "--model", "-x", "--"])
-    assert options.messages == ["first", "--model", "-x", "--"]
-    assert (options.model, options.unknown) == (None, [])
+    line = parse(["--mode", "json", "first", "--", "--model", "-x", "--"])
+    assert line.messages == ("first", "--model", "-x", "--")
+    assert (line.agent.model, line.unknown) == (None, ())
 
 
 def test_an_option_is_never_abbreviated() -> None:
-    options = parse(["--mod", "rpc"])
-    assert options.mode is None
-    assert options.unknown == ["--mod"]
+    line = parse(["--mod", "rpc"])
+    assert line.mode is None
+    assert line.unknown == ("--mod",)
 
 
 def test_unknown_options_are_kept_for_extensions_and_stop_nothing() -> None:
-    options = parse(["--plan", "--mode", "rpc", "--level=high", "-z", "--color", "red", "--last"])
-    assert options.mode == "rpc"
-    assert options.flags() == {"plan": True, "level": "high", "color": "red", "last": True}
-    assert [option for option in options.unknown if option.startswith("-")] == [
-        "--plan",
-        "--level=high",
-        "-z",
-        "--color",
-        "--last",
-    ]
+    line = parse(["--plan", "--mode", "rpc", "--level=high", "-z", "--color", "red", "--last"])
+    assert line.mode == "rpc"
+    assert line.agent.flags == {"plan": True, "level": "high", "color": "red", "last": True}
+    assert line.unknown == ("--plan", "--level=high", "-z", "--color", "--last")
 
 
 def test_an_empty_value_of_an_unknown_option_stays_empty() -> None:
-    assert parse(["--level=", "--eq=a=b"]).flags() == {"level": "", "eq": "a=b"}
+    assert parse(["--level=", "--eq=a=b"]).agent.flags == {"level": "", "eq": "a=b"}
 
 
 def test_nothing_behind_two_dashes_is_a_flag() -> None:
-    assert parse(["--", "--plan"]).flags() == {}
+    assert parse(["--", "--plan"]).agent.flags == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ class TestShelf(SessionRepository):
     def __init__(self, folder: Path, persistent: bool = True, opener: Opener = AppendFile) -> None:
         self.reports: list[str] = []
         self.opener = opener
-        super().__init__(str(folder), str(folder.parent), persistent, lambda: NOW, self.reports.append)
+        super().__init__(str(folder), str(folder.parent), persistent, lambda: NOW, self.reports.append, os.path.abspath)
 
     def _store(self, path: str) -> SessionFile:
         return SessionFile(path, self.reports.append, self.opener)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pigeon.config.trust_file import remember, saved_decision
-from pigeon.guard.trust import RESOURCES, Trust, decision, guarded, option_of, skill_folders
+from pigeon.guard.trust import RESOURCES, Trust, decision, guarded, skill_folders
 
 
 def folders(project: Path) -> list[str]:
@@ -65,7 +65,6 @@ def test_where_there_is_nothing_to_trust_only_the_option_matters() -> None:
     assert decision(needed=False) == Trust(True, "nothing")
     assert decision(needed=False, saved=False) == Trust(True, "nothing")
     assert decision(needed=False, option=False) == Trust(False, "option")
-    assert [option_of(True, False), option_of(True, True), option_of(False, False)] == [True, False, None]
 
 
 def test_the_nearest_saved_decision_counts(tmp_path: Path) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
 from pigeon.session.compaction.compaction import CompactionPolicy
 from pigeon.session.retry import RetryPolicy
 from pigeon.session.session import Session
 from pigeon.wire.base import or_else
-from pigeon.wire.commands import InterruptMode
 
 
-def apply_settings(settings: Settings, session: Session, default_interrupt: InterruptMode) -> None:
+def apply_settings(settings: Settings, session: Session, options: AgentOptions) -> None:
     """Set every switch."""
     work = session.engine
     session.queue.steering_mode = settings.steering_mode
     session.queue.follow_up_mode = settings.follow_up_mode
     session.todos.clear_delay = settings.tasks.todo_clear_delay
-    work.conduct.interrupt_mode = or_else(settings.interrupt_mode, default_interrupt)
+    work.conduct.interrupt_mode = or_else(settings.interrupt_mode, options.interrupt_mode)
+    work.conduct.keeps_unreadable_images = options.keep_unreadable_images
     work.block_images = settings.images.block_images
     work.conduct.mode = settings.tool_execution
     work.compaction.enabled = settings.compaction.enabled

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,14 +13,15 @@ from msgspec import Struct
 from pigeon.agent.interfaces import Gate
 from pigeon.app.apply_settings import apply_settings
 from pigeon.app.built_in import DEMO, Offer
-from pigeon.app.export_page import write_session_page
+from pigeon.app.environment import Environment
+from pigeon.app.export_page import PageWriter
 from pigeon.app.extensions import Extended, Extending
 from pigeon.app.models import Choice, choose, gateway_of, registry_of
+from pigeon.app.options import AgentOptions
 from pigeon.app.permissions import permission_gate
 from pigeon.app.reports import Reports
 from pigeon.app.sessions import journal_of, repository_of
 from pigeon.app.tools import Bench, ready_for_commands, share_plan, stop_children, unknown_tools
-from pigeon.cli.args import Options
 from pigeon.config.layers import Layers
 from pigeon.config.paths import agent_dir
 from pigeon.providers.gateway import Gateway, Streamer
@@ -34,10 +34,8 @@ from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.views import clean_name
 from pigeon.session.hooks import NoHooks
 from pigeon.session.session import Session
-from pigeon.system import clock
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.base import or_else
-from pigeon.wire.commands import InterruptMode
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import StartupError
 from pigeon.wire.steering import Rule
@@ -46,60 +44,60 @@ if TYPE_CHECKING:
     from pigeon.extensions.runner import Runner
 
 
-class Composed(Struct):
-    """A session, and what its host has to know of it."""
+class BuiltAgent(Struct, frozen=True, kw_only=True):
+    """A session, and what its host must know: what is wrong with options and files, and when to call what.
+
+    `started` is awaited once there is a host to talk to, `warm` when there is time before the first request, `leaving`
+    while the session is still open, `stop` after it was closed. `known_flags` are the options that extensions take.
+    """
 
     session: Session
     problems: list[str]
-    known_flags: set[str]
+    known_flags: frozenset[str]
     drains: Callable[[], bool]
     started: Callable[[Callable[[], None]], Awaitable[None]]
     warm: Callable[[], Awaitable[None]]
     leaving: Callable[[], Awaitable[None]]
     stop: Callable[[], Awaitable[None]]
 
-    def tell_problems(self, options: Options) -> None:
-        """Say on stderr what is wrong with options and files."""
-        flags = {option: option.lstrip("-").partition("=")[0] for option in options.unknown}
-        unknown = [
-            f"unknown option {option} is ignored" for option, name in flags.items() if name not in self.known_flags
-        ]
-        for problem in [*unknown, *self.problems]:
-            print(f"Warning: {problem}", file=sys.stderr)  # noqa: T201
+
+async def build(options: AgentOptions, environment: Environment) -> BuiltAgent:
+    """The agent that the options describe; raises `StartupError` where they cannot be followed."""
+    return await _Builder(options, environment).build()
 
 
-class Composer:
+class _Builder:
     """Collects the pieces in the order in which they need each other."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: AgentOptions, environment: Environment) -> None:
         self._options = options
-        self._folder = agent_dir(os.environ)
+        self._environment = environment
+        self._folder = agent_dir(options.agent_dir, environment.variables, environment.cwd, environment.home)
         self._reports = Reports()
         self._layers = Layers(self._folder)
-        self._cwd = _working_directory(options.cwd)
+        self._cwd = _working_directory(options, environment)
         self._session: Session | None = None
 
-    async def compose(self, default_interrupt: InterruptMode) -> Composed:
-        """The session that the options describe."""
-        options = self._options
-        extended = await Extending(options, self._layers, self._folder, self._cwd).extend()
+    async def build(self) -> BuiltAgent:
+        options, environment = self._options, self._environment
+        extended = await Extending(options, environment, self._layers, self._folder, self._cwd).extend()
         settings = self._layers.settings
-        registry = registry_of(self._folder, os.environ, self._cwd)
-        gateway = gateway_of(registry, settings, os.environ)
+        registry = registry_of(self._folder, environment.variables, self._cwd)
+        gateway = gateway_of(registry, settings, environment.variables)
         self._take_providers(extended, registry, gateway)
         choice = choose(options, settings, registry)
-        repository = repository_of(options, settings, self._folder, self._cwd, os.environ, self._reports)
-        journal = journal_of(options, repository, self._cwd)
+        repository = repository_of(options, environment, settings, self._folder, self._cwd, self._reports)
+        journal = journal_of(options, environment, repository, self._cwd)
         resources = self._resources(journal.cwd, extended.trusted)
         parts = self._parts(choice, registry, gateway, repository, journal, resources, extended)
         session = self._session = Session(parts)
-        apply_settings(settings, session, default_interrupt)
+        apply_settings(settings, session, options)
         session.engine.runs.while_running = lambda: ready_for_commands(session.toolset)
         share_plan(options, session.toolset, session.todos)
         if options.name and options.name.strip():
             session.journal.append(SessionInfo, name=clean_name(options.name))
         life = _Life(session, registry, gateway, extended, resources, self._reports)
-        return Composed(
+        return BuiltAgent(
             session=session,
             problems=[
                 *self._layers.problems,
@@ -108,7 +106,7 @@ class Composer:
                 *extended.problems,
                 *unknown_tools(options, session.toolset),
             ],
-            known_flags=extended.runner.known_flags() if extended.runner else set(),
+            known_flags=frozenset(extended.runner.known_flags() if extended.runner else ()),
             drains=lambda: options.drain or _is_demo(session),
             started=life.started,
             warm=life.warm,
@@ -126,7 +124,9 @@ class Composer:
         resources: Resources,
         extended: Extended,
     ) -> Dependencies:
-        bench = Bench(self._options, self._layers.settings, journal.cwd, lambda: self._session)
+        bench = Bench(
+            self._options, self._environment.variables, self._layers.settings, journal.cwd, lambda: self._session
+        )
         if extended.runner is not None:
             bench.add({tool.spec.name: tool for tool in extended.runner.contributions.tools()}, self._options)
         trusts = _Trusts(self._cwd, extended.trusted)
@@ -154,12 +154,12 @@ class Composer:
             pictures=bench.pictures,
             expander=resources.expander(),
             system_prompt=lambda cwd: resources.system_prompt(cwd, *bench.toolset.described()),
-            now=clock.now_ms,
+            now=self._environment.now,
             report=self._reports,
             rules=rules,
             hooks=extended.runner.hooks if extended.runner else NoHooks(),
             gate=self._gate(extended),
-            write_page=write_session_page,
+            write_page=PageWriter(self._environment).write,
             models_file=os.path.join(self._folder, "models.json"),
         )
 
@@ -184,8 +184,8 @@ class Composer:
     def _resources(self, cwd: str, trusted: bool) -> Resources:
         options, settings = self._options, self._layers.settings
         chosen = ResourceOptions(
-            skills=options.skill,
-            prompt_templates=options.prompt_template,
+            skills=options.skills,
+            prompt_templates=options.prompt_templates,
             no_skills=options.no_skills,
             no_prompt_templates=options.no_prompt_templates,
             no_context_files=options.no_context_files,
@@ -195,7 +195,13 @@ class Composer:
             user_prompts=or_else(settings.prompts, []),
         )
         return Resources(
-            self._folder, cwd, trusted, chosen, report=self._reports, expansion_failed=self._reports.skill_failed
+            self._folder,
+            cwd,
+            trusted,
+            chosen,
+            home=self._environment.home,
+            report=self._reports,
+            expansion_failed=self._reports.skill_failed,
         )
 
 
@@ -267,11 +273,10 @@ def _same(streamer: Streamer) -> Streamer:
     return streamer
 
 
-def _working_directory(asked: str | None) -> str:
-    try:
-        folder = os.path.abspath(os.path.expanduser(asked or os.getcwd()))
-    except FileNotFoundError:
-        raise StartupError("The working directory does not exist any more; name another with --cwd") from None
+def _working_directory(options: AgentOptions, environment: Environment) -> str:
+    folder = environment.absolute(options.cwd or environment.cwd)
+    if not os.path.isabs(folder):
+        raise StartupError("The working directory does not exist any more; name another with --cwd")
     if not os.path.isdir(folder):
         raise StartupError(f"Not a directory: {folder}")
     return folder

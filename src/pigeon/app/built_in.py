@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pigeon.cli.args import Options
+from pigeon.app.options import AgentOptions
 from pigeon.providers.gateway import Streamer
 from pigeon.providers.registry import ModelRegistry
 from pigeon.wire.model import Model
@@ -30,7 +30,7 @@ class Offer:
         return self._registry.find(provider, model_id)
 
 
-def built_in_model(options: Options) -> Model | None:
+def built_in_model(options: AgentOptions) -> Model | None:
     """The demo or a script, if that is what the options name."""
     asked = f"{options.provider}/{options.model}" if options.provider and options.model else options.model or ""
     if asked in (DEMO, f"{DEMO}/guide") or (options.provider == DEMO and not options.model):

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pigeon.cli.args import Options
+from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
 from pigeon.config.layers import Layers
 from pigeon.config.paths import project_dirs
 from pigeon.config.trust_file import remember, saved_decision
 from pigeon.extensions.runtime.discovery import Source, named, project_sources, user_sources
-from pigeon.guard.trust import decision, guarded, option_of
+from pigeon.guard.trust import decision, guarded
 from pigeon.wire.base import or_else
 
 if TYPE_CHECKING:
@@ -30,8 +31,11 @@ class Extended(Struct):
 class Extending:
     """Loads extensions in the two steps that trust asks for."""
 
-    def __init__(self, options: Options, layers: Layers, agent_dir: str, cwd: str) -> None:
+    def __init__(
+        self, options: AgentOptions, environment: Environment, layers: Layers, agent_dir: str, cwd: str
+    ) -> None:
         self._options = options
+        self._environment = environment
         self._layers = layers
         self._agent_dir = agent_dir
         self._cwd = cwd
@@ -39,7 +43,7 @@ class Extending:
 
     async def extend(self) -> Extended:
         """The user's extensions first, then the decision, then the project's."""
-        sources = named(self._options.extension, self._cwd)
+        sources = named(self._options.extensions, self._cwd)
         if not self._options.no_extensions:
             sources += user_sources(self._agent_dir, or_else(self._layers.settings.extensions, []))
         await self._load(sources)
@@ -59,24 +63,23 @@ class Extending:
         if self._runner is None:
             from pigeon.extensions.runner import Runner
 
-            self._runner = Runner(cwd=self._cwd, mode="rpc", flags=self._options.flags())
+            self._runner = Runner(cwd=self._cwd, mode="rpc", flags=dict(self._options.flags))
         await self._runner.load(sources)
 
     def _needs_trust(self) -> bool:
         folders = [*project_dirs(self._cwd), os.path.join(self._cwd, ".omp")]
-        return bool(guarded(self._cwd, folders, os.path.expanduser("~")))
+        return bool(guarded(self._cwd, folders, self._environment.home))
 
     async def _trusted(self) -> tuple[bool, list[str]]:
-        options = self._options
+        option = self._options.trust_project
         needed = self._needs_trust()
         if not needed:
-            option = option_of(options.approve, options.no_approve)
             return option is not False, []
         vote = await self._runner.project_trust(self._cwd) if self._runner is not None else None
         saved, problem = saved_decision(self._agent_dir, self._cwd)
         trust = decision(
             needed=needed,
-            option=option_of(options.approve, options.no_approve),
+            option=option,
             vote=vote,
             saved=saved,
             default=self._layers.settings.default_project_trust,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from pigeon.agent.inference import CacheRetention
 from pigeon.app.built_in import DEMO, SCRIPTED, built_in_model, demo, scripted
-from pigeon.cli.args import Options
+from pigeon.app.options import AgentOptions
 from pigeon.config.auth_file import AuthFile
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
@@ -36,7 +36,7 @@ class Choice(Struct):
     problems: list[str]
 
 
-def registry_of(folder: str, environment: Mapping[str, str], cwd: str = "/") -> ModelRegistry:
+def registry_of(folder: str, environment: Mapping[str, str], cwd: str) -> ModelRegistry:
     """All models this user has; commands that print keys run in `cwd`."""
     file = read_models_file(os.path.join(folder, "models.json"))
     auth = AuthFile(os.path.join(folder, "auth.json"))
@@ -76,7 +76,7 @@ def _retention(environment: Mapping[str, str]) -> CacheRetention:
     return kinds.get(environment.get("PIGEON_CACHE_RETENTION") or environment.get("PI_CACHE_RETENTION"), "short")
 
 
-def choose(options: Options, settings: Settings, registry: ModelRegistry) -> Choice:
+def choose(options: AgentOptions, settings: Settings, registry: ModelRegistry) -> Choice:
     """The model to begin with; raises `StartupError` when one was named that does not exist."""
     choice = Choice(None, settings.default_thinking_level, False, built_in_model(options), [], [])
     _scope(choice, options, settings, registry)
@@ -88,16 +88,17 @@ def choose(options: Options, settings: Settings, registry: ModelRegistry) -> Cho
         _default(choice, settings, registry)
     if choice.model is not None and not isinstance(settings.model_thinking_levels, Absent) and not choice.explicit:
         choice.thinking = settings.model_thinking_levels.get(choice.model.reference, choice.thinking)
-    if options.thinking in LEVELS:
-        choice.thinking = options.thinking
+    asked = next((level for level in LEVELS if level == options.thinking), None)
+    if asked is not None:
+        choice.thinking = asked
     elif options.thinking:
         choice.problems.append(f'unknown thinking level "{options.thinking}" is ignored')
     _use_key(choice, options, registry)
     return choice
 
 
-def _scope(choice: Choice, options: Options, settings: Settings, registry: ModelRegistry) -> None:
-    patterns = options.models.split(",") if options.models else or_else(settings.enabled_models, [])
+def _scope(choice: Choice, options: AgentOptions, settings: Settings, registry: ModelRegistry) -> None:
+    patterns: Sequence[str] = options.models or or_else(settings.enabled_models, [])
     if patterns:
         from pigeon.providers.model_patterns import scope_of
 
@@ -106,7 +107,7 @@ def _scope(choice: Choice, options: Options, settings: Settings, registry: Model
         choice.problems.extend(warnings)
 
 
-def _named(choice: Choice, options: Options, registry: ModelRegistry) -> None:
+def _named(choice: Choice, options: AgentOptions, registry: ModelRegistry) -> None:
     direct = registry.lookup(options.provider, options.model) if options.provider and options.model else None
     choice.explicit = True
     if direct is not None:
@@ -140,7 +141,7 @@ def _default(choice: Choice, settings: Settings, registry: ModelRegistry) -> Non
         choice.model = first_usable(registry)
 
 
-def _use_key(choice: Choice, options: Options, registry: ModelRegistry) -> None:
+def _use_key(choice: Choice, options: AgentOptions, registry: ModelRegistry) -> None:
     if not options.api_key:
         return
     if choice.model is None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from pigeon.cli.args import Options
-from pigeon.cli.picker import pick
+from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
 from pigeon.session.history import listing
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import load_session
 from pigeon.session.history.repository import SessionRepository, default_folder
-from pigeon.system import clock
 from pigeon.wire.base import Absent
 from pigeon.wire.errors import Refusal, StartupError
 
@@ -21,39 +20,40 @@ _SESSION_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def repository_of(
-    options: Options,
+    options: AgentOptions,
+    environment: Environment,
     settings: Settings,
     agent_dir: str,
     cwd: str,
-    environment: Mapping[str, str],
     report: Callable[[str], None],
 ) -> SessionRepository:
     """Where this process keeps its conversations."""
-    own = options.session_dir or environment.get("PI_CODING_AGENT_SESSION_DIR")
+    own = options.session_dir or environment.variables.get("PI_CODING_AGENT_SESSION_DIR")
     if not own and not isinstance(settings.session_dir, Absent):
         own = settings.session_dir
-    folder = os.path.abspath(os.path.expanduser(own)) if own else default_folder(agent_dir, cwd)
+    folder = environment.absolute(own) if own else default_folder(agent_dir, cwd)
     everywhere = os.path.join(agent_dir, "sessions")
-    return SessionRepository(folder, everywhere, not options.no_session, clock.now_ms, report)
+    return SessionRepository(folder, everywhere, not options.no_session, environment.now, report, environment.absolute)
 
 
-def journal_of(options: Options, repository: SessionRepository, cwd: str) -> Journal:
+def journal_of(options: AgentOptions, environment: Environment, repository: SessionRepository, cwd: str) -> Journal:
     """The conversation that the options name, or a new one; raises `StartupError` if that cannot be."""
     _check(options)
-    if options.resume == "":
-        options.resume = pick(repository.folder)
+    named = options.session
+    if options.resume is not None:
+        named = named or options.resume or environment.pick_session(repository.folder)
     try:
         if options.no_session:
             return repository.new(cwd, session_id=options.session_id)
         if options.fork:
-            return _forked(_found(options.fork, repository), repository, cwd, options.session_id)
-        if options.session or options.resume:
-            return repository.open(_found(options.session or options.resume, repository), cwd)
+            return _forked(environment.absolute(_found(options.fork, repository)), repository, cwd, options.session_id)
+        if named:
+            return repository.open(_found(named, repository), cwd)
         if options.session_id:
             known = listing.resolve(options.session_id, repository.folder, repository.folder)
             if known is not None and (listing.header_of(known[0]) or {}).get("id") == options.session_id:
                 return repository.open(known[0], cwd)
-        if vars(options)["continue"]:
+        if options.continue_newest:
             shared = os.path.dirname(repository.folder) != repository.everywhere
             path = listing.newest(repository.folder, cwd if shared else None)
             if path is not None:
@@ -63,11 +63,17 @@ def journal_of(options: Options, repository: SessionRepository, cwd: str) -> Jou
     return repository.new(cwd, session_id=options.session_id)
 
 
-def _check(options: Options) -> None:
-    others = [flag for flag in ("session", "continue", "resume", "no_session") if vars(options)[flag]]
+def _check(options: AgentOptions) -> None:
+    beginnings = {
+        "--session": options.session,
+        "--continue": options.continue_newest,
+        "--resume": options.resume,
+        "--no-session": options.no_session,
+    }
+    others = [flag for flag, given in beginnings.items() if given]
     if options.fork and others:
-        raise StartupError(f"--fork cannot be combined with --{others[0].replace('_', '-')}")
-    if options.session_id and any(flag in others for flag in ("session", "continue", "resume")):
+        raise StartupError(f"--fork cannot be combined with {others[0]}")
+    if options.session_id and set(others) - {"--no-session"}:
         raise StartupError("--session-id cannot be combined with --session, --continue or --resume")
     if options.session_id and not _SESSION_ID.fullmatch(options.session_id):
         raise StartupError(
@@ -92,7 +98,6 @@ def _found(reference: str, repository: SessionRepository) -> str:
 
 
 def _forked(path: str, repository: SessionRepository, cwd: str, session_id: str | None) -> Journal:
-    path = os.path.abspath(os.path.expanduser(path))
     loaded = load_session(path)
     if loaded is None:
         raise StartupError(f"No session found matching '{path}'")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pigeon.agent.interfaces import Tool
-from pigeon.cli.args import Options
+from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
 from pigeon.guard.environment import tool_environment
 from pigeon.providers.catalog.built_in import key_variables
@@ -25,7 +24,15 @@ from pigeon.wire.base import Absent, or_else
 class Bench:
     """The tools of one working directory; moving makes them anew for another."""
 
-    def __init__(self, options: Options, settings: Settings, cwd: str, session: Callable[[], Session | None]) -> None:
+    def __init__(
+        self,
+        options: AgentOptions,
+        variables: Mapping[str, str],
+        settings: Settings,
+        cwd: str,
+        session: Callable[[], Session | None],
+    ) -> None:
+        self._variables = variables
         self._settings = settings
         self._session = session
         self.place = self._place(cwd)
@@ -35,13 +42,12 @@ class Bench:
             tools["todo"] = TodoTool()
         self.toolset = Toolset(tools, _active(options, settings, list(tools)))
 
-    def add(self, tools: Mapping[str, Tool], options: Options) -> None:
+    def add(self, tools: Mapping[str, Tool], options: AgentOptions) -> None:
         """Tools from elsewhere; they take the place of built-in ones of the same name."""
         self.toolset.replace(dict(tools))
-        allowed = _names(options.tools) if options.tools else list(tools)
-        excluded = _names(options.exclude_tools or "")
+        allowed = list(tools) if options.tools is None else options.tools
         for name in tools:
-            if name in allowed and name not in excluded and not options.no_tools:
+            if name in allowed and name not in options.exclude_tools and not options.no_tools:
                 self.toolset.offer(name)
 
     def move_to(self, cwd: str) -> Workplace:
@@ -68,7 +74,7 @@ class Bench:
 
     def _environment(self) -> Mapping[str, str]:
         return tool_environment(
-            os.environ,
+            self._variables,
             keep_provider_keys=self._settings.keep_provider_keys,
             also_secret=key_variables(),
             session=self._known_to_commands(),
@@ -90,38 +96,31 @@ class Bench:
         return {name: value for name, value in known.items() if value}
 
 
-def unknown_tools(options: Options, toolset: Toolset) -> list[str]:
+def unknown_tools(options: AgentOptions, toolset: Toolset) -> list[str]:
     """What to say of names that no tool has; those of the host's tools come later and need not be given."""
-    if not options.tools:
-        return []
     known = sorted(tool.spec.name for tool in toolset.every())
-    unknown = [name for name in _names(options.tools) if name not in known]
+    unknown = [name for name in options.tools or () if name not in known]
     return [f'--tools: there is no tool "{name}" (known: {", ".join(known)})' for name in unknown]
 
 
-def share_plan(options: Options, toolset: Toolset, todos: Todos) -> None:
+def share_plan(options: AgentOptions, toolset: Toolset, todos: Todos) -> None:
     """Let the model see the plan as soon as the host has made one, unless the tools were named."""
     tool = toolset.tool("todo")
     if isinstance(tool, TodoTool):
         tool.plan = todos
-        if not options.tools:
+        if options.tools is None:
             todos.wanted = lambda: toolset.offer("todo")
 
 
-def _active(options: Options, settings: Settings, known: list[str]) -> list[str]:
+def _active(options: AgentOptions, settings: Settings, known: list[str]) -> list[str]:
     if options.no_tools or options.no_builtin_tools:
         return []
-    wanted = list(DEFAULT_TOOLS)
-    if options.tools:
-        wanted = _names(options.tools)
+    wanted: Iterable[str] = DEFAULT_TOOLS
+    if options.tools is not None:
+        wanted = options.tools
     elif not isinstance(settings.default_tools, Absent):
         wanted = settings.default_tools
-    excluded = _names(options.exclude_tools or "")
-    return [name for name in wanted if name in known and name not in excluded]
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    return [name for name in wanted if name in known and name not in options.exclude_tools]
 
 
 def ready_for_commands(toolset: Toolset) -> None:

@@ -1,14 +1,18 @@
-"""The command line: every option that pi's family and its clients use.
+"""The command line as records: every option that pi's family and its clients use. The only user of `argparse`.
 
-Hosts often pass one flag always, so nothing of this list is ever refused, and an option that nobody knows is a warning,
-not an end.
+Hosts tend to pass the same flags to every agent. So a flag that has no effect here is accepted all the same, and an
+unknown one is kept: it may belong to an extension, and otherwise it is a warning.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import NoReturn
 
+from msgspec import Struct
+
+from pigeon.app.options import AgentOptions
 from pigeon.wire.errors import StartupError
 
 MODES = ("text", "json", "rpc", "rpc-ui", "acp")
@@ -50,7 +54,7 @@ _SWITCHES: dict[str, str] = {
     "--approve": "trust this project's files for this process",
     "--no-approve": "do not trust this project's files",
     "--drain": "when stdin ends, finish the run before leaving",
-    "--offline": "no network but the chosen provider",
+    "--offline": argparse.SUPPRESS,
     "--print": argparse.SUPPRESS,
     "--verbose": argparse.SUPPRESS,
     "--no-themes": argparse.SUPPRESS,
@@ -98,42 +102,103 @@ def _names(option: str) -> list[str]:
     return [option, _SHORT[option]] if option in _SHORT else [option]
 
 
-class Options(argparse.Namespace):
-    """What was asked for; an option's name is its long form with underscores."""
+class CommandLine(Struct, frozen=True, kw_only=True):
+    """One call of the program: how it was called, what it shall do, and the options of its agent."""
 
-    unknown: list[str]
-    arguments: list[str]
-
-    def flags(self) -> dict[str, bool | str]:
-        """Options that nobody here knows, by name: extensions may."""
-        found: dict[str, bool | str] = {}
-        for option in self.unknown:
-            if not option.startswith("--"):
-                continue
-            name, equals, value = option[2:].partition("=")
-            after = self.arguments[self.arguments.index(option) + 1 :][:1]
-            following = after[0] if after and not after[0].startswith("-") else True
-            found[name] = value if equals else following
-        return found
+    program: str
+    arguments: tuple[str, ...]
+    agent: AgentOptions
+    mode: str | None
+    messages: tuple[str, ...]
+    dialect: str | None
+    record_cap: str | None
+    list_models: str | None
+    export: tuple[str, ...]
+    help: bool
+    version: bool
+    unknown: tuple[str, ...]
 
 
-def parse(arguments: list[str]) -> Options:
+def parse(arguments: Sequence[str], program: str = "pigeon") -> CommandLine:
     """The options; raises `StartupError` for a value that cannot be used."""
     known, messages = _without_messages(arguments)
-    options = Options()
-    _, unknown = parser().parse_known_args(known, options)
+    found, unknown = parser().parse_known_args(known)
+    if found.mode is not None and found.mode not in MODES:
+        raise StartupError(f'Invalid mode "{found.mode}". Valid values: text, json, rpc')
     words = [word for word in unknown if not word.startswith("-")]
-    options.messages = [*options.messages, *words, *messages]
-    options.unknown = [word for word in unknown if word.startswith("-")]
-    options.arguments = known
-    if options.mode is not None and options.mode not in MODES:
-        raise StartupError(f'Invalid mode "{options.mode}". Valid values: text, json, rpc')
-    return options
+    options = [word for word in unknown if word.startswith("-")]
+    return CommandLine(
+        program=program,
+        arguments=tuple(arguments),
+        agent=_agent_options(found, _flags(options, known)),
+        mode=found.mode,
+        messages=(*found.messages, *words, *messages),
+        dialect=found.dialect,
+        record_cap=found.record_cap,
+        list_models=found.list_models,
+        export=tuple(found.export or ()),
+        help=found.help,
+        version=found.version,
+        unknown=tuple(options),
+    )
 
 
-def _without_messages(arguments: list[str]) -> tuple[list[str], list[str]]:
+def _without_messages(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Everything behind `--` is a message."""
     if "--" in arguments:
         at = arguments.index("--")
-        return arguments[:at], arguments[at + 1 :]
-    return arguments, []
+        return list(arguments[:at]), list(arguments[at + 1 :])
+    return list(arguments), []
+
+
+def _flags(options: list[str], arguments: list[str]) -> dict[str, bool | str]:
+    """Options that only extensions may know, by name; a word that follows one is its value."""
+    found: dict[str, bool | str] = {}
+    for option in options:
+        if not option.startswith("--"):
+            continue
+        name, equals, value = option[2:].partition("=")
+        after = arguments[arguments.index(option) + 1 :][:1]
+        following = after[0] if after and not after[0].startswith("-") else True
+        found[name] = value if equals else following
+    return found
+
+
+def _agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> AgentOptions:
+    return AgentOptions(
+        cwd=found.cwd,
+        provider=found.provider,
+        model=found.model,
+        models=tuple(pattern.strip() for pattern in found.models.split(",")) if found.models else (),
+        api_key=found.api_key,
+        thinking=found.thinking,
+        session=found.session,
+        session_id=found.session_id,
+        resume=found.resume,
+        continue_newest=vars(found)["continue"],
+        fork=found.fork,
+        no_session=found.no_session,
+        session_dir=found.session_dir,
+        name=found.name,
+        tools=_listed(found.tools) if found.tools else None,
+        exclude_tools=_listed(found.exclude_tools or ""),
+        no_tools=found.no_tools,
+        no_builtin_tools=found.no_builtin_tools,
+        extensions=tuple(found.extension),
+        no_extensions=found.no_extensions,
+        flags=flags,
+        skills=tuple(found.skill),
+        no_skills=found.no_skills,
+        prompt_templates=tuple(found.prompt_template),
+        no_prompt_templates=found.no_prompt_templates,
+        no_context_files=found.no_context_files,
+        no_rules=found.no_rules,
+        system_prompt=found.system_prompt,
+        append_system_prompt=tuple(found.append_system_prompt),
+        trust_project=False if found.no_approve else True if found.approve else None,
+        drain=found.drain,
+    )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -7,74 +7,73 @@ said; 1 when one was refused, with the reason on stderr.
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
 import sys
 
-from pigeon import __version__
-from pigeon.app.build import Composed, Composer
-from pigeon.cli.args import Options
+from pigeon.app.build import BuiltAgent
+from pigeon.app.environment import Environment
+from pigeon.cli.args import CommandLine
+from pigeon.cli.starting import Descriptors, run_agent, spoken_dialect
 from pigeon.dialects.base import Dialect
-from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.rpc.outbox import Outbox
-from pigeon.rpc.shutdown import EXIT_OK, EXIT_STDOUT_CLOSED, Shutdown
+from pigeon.rpc.shutdown import Shutdown
 from pigeon.session.prompting import HostMessage
-from pigeon.transport import stdio
+from pigeon.session.session import Session
+from pigeon.transport import exit_codes
 from pigeon.transport.writer import Writer
 from pigeon.wire.errors import Refusal
 
 FLUSH_SECONDS = 10.0
 
 
-def run_json(options: Options) -> int:
+def run_json(line: CommandLine, environment: Environment) -> int:
     """Run the prompts; returns the exit code."""
-    environment = dict(os.environ)
-    name = chosen_name(options.dialect, sys.argv[0], sys.argv[1:], environment)
-    dialect = dialect_named(name, __version__, environment)
-    prompts = list(options.messages)
+    dialect = spoken_dialect(line, environment)
+    prompts = _prompts(line)
+
+    async def play(agent: BuiltAgent, descriptors: Descriptors) -> int:
+        return await _play(agent, dialect, descriptors[1], prompts)
+
+    return run_agent(line, environment, dialect, play)
+
+
+def _prompts(line: CommandLine) -> list[str]:
+    """Those of the command line; piped text goes before the first."""
+    prompts = list(line.messages)
     piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read().strip()
-    if piped:
-        prompts = [piped + (prompts[0] if prompts else ""), *prompts[1:]]
-    descriptors = stdio.claim()
-    return asyncio.new_event_loop().run_until_complete(_play(options, dialect, descriptors[1], prompts))
+    return [piped + "".join(prompts[:1]), *prompts[1:]] if piped else prompts
 
 
-async def _play(options: Options, dialect: Dialect, output: int, prompts: list[str]) -> int:
-    composed = await Composer(options).compose(dialect.default_interrupt_mode)
-    composed.session.engine.conduct.keeps_unreadable_images = dialect.keeps_unreadable_images
-    composed.tell_problems(options)
-    gc.freeze()
-    gc.enable()
+async def _play(agent: BuiltAgent, dialect: Dialect, output: int, prompts: list[str]) -> int:
     shutdown = Shutdown()
     shutdown.watch_signals()
-    writer = Writer(output, lambda: shutdown.request(EXIT_STDOUT_CLOSED))
+    writer = Writer(output, lambda: shutdown.request(exit_codes.FAILED))
     outbox = Outbox(writer, dialect)
-    session = composed.session
+    session = agent.session
     session.bus.announce(outbox.event, outbox.room)
     session.disconnect()
-    await composed.started(lambda: shutdown.request(EXIT_OK))
+    await agent.started(lambda: shutdown.request(exit_codes.OK))
     writer.put((next(session.journal.every_line()), b"\n"))
-    work = asyncio.ensure_future(_ask(composed, prompts))
+    work = asyncio.ensure_future(_ask(session, prompts))
     ended = asyncio.ensure_future(shutdown.reason())
     await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
     code = work.result() if work.done() else ended.result()
-    await composed.leaving()
+    await agent.leaving()
     await session.close()
-    await composed.stop()
+    await agent.stop()
     writer.close(FLUSH_SECONDS)
     return code
 
 
-async def _ask(composed: Composed, prompts: list[str]) -> int:
+async def _ask(session: Session, prompts: list[str]) -> int:
     for prompt in prompts:
         try:
-            waiting = composed.session.prompting.prompt(HostMessage(prompt))
+            waiting = session.prompting.prompt(HostMessage(prompt))
             if waiting is not None:
                 await waiting
         except Refusal as refusal:
             print(refusal, file=sys.stderr)  # noqa: T201
-            return 1
-        await composed.session.prompting.commands_done()
-        await composed.session.activity.until_idle()
+            return exit_codes.FAILED
+        await session.prompting.commands_done()
+        await session.activity.until_idle()
         await asyncio.sleep(0)
-    return EXIT_OK
+    return exit_codes.OK

@@ -1,21 +1,22 @@
-"""`--list-models`: a table of what can be used."""
+"""`--list-models`: a table of the models that can be used."""
 
 from __future__ import annotations
 
-import os
 import sys
 
+from pigeon.app.environment import Environment
 from pigeon.app.models import registry_of
-from pigeon.cli.args import Options
 from pigeon.config.paths import agent_dir
+from pigeon.transport import exit_codes
 
 
-def run_list_models(options: Options) -> int:
-    """Print the table."""
+def run_list_models(search: str, environment: Environment) -> int:
+    """Print the table, with what is wrong with the files on stderr."""
     from pigeon.providers.default_model import model_table
 
-    registry = registry_of(agent_dir(os.environ), os.environ)
-    print(model_table(registry.available(), options.list_models))  # noqa: T201
+    folder = agent_dir(None, environment.variables, environment.cwd, environment.home)
+    registry = registry_of(folder, environment.variables, environment.cwd or "/")
+    print(model_table(registry.available(), search))  # noqa: T201
     for problem in registry.problems():
         print(f"pigeon: {problem}", file=sys.stderr)  # noqa: T201
-    return 0
+    return exit_codes.OK

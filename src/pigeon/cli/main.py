@@ -1,4 +1,4 @@
-"""The entry point: decide the mode, and import only what that mode needs."""
+"""The entry point: decides what to do, and imports only what that needs."""
 
 from __future__ import annotations
 
@@ -6,67 +6,77 @@ import gc
 import os
 import sys
 from contextlib import suppress
+from typing import NoReturn
 
 from pigeon import __version__
+from pigeon.transport import exit_codes
 
 SPOKEN_PI_VERSION = "0.87.1"
+NO_MODE = "Choose a mode: --mode rpc to serve a host program, --mode json to run one prompt (see pigeon --help)"
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the program and leave with its exit code."""
-    # What a start makes stays: looking for garbage in it only costs time. Whoever serves switches it on again.
+    # Nothing that a start makes is garbage: looking for some costs time. A mode that serves switches it on again.
     gc.disable()
-    arguments = sys.argv[1:]
+    program, *arguments = sys.argv
     if arguments in (["--version"], ["-v"]):
-        _leave(_print_version())
+        _leave(_print_version(program))
     if arguments[:1] == ["schema"]:
         _leave(_print_schema())
     from pigeon.wire.errors import StartupError
 
     try:
-        code = _run(arguments)
+        code = _run(program, arguments)
     except BrokenPipeError:
-        os._exit(1)
+        os._exit(exit_codes.FAILED)
     except StartupError as error:
         print(f"Error: {error}", file=sys.stderr)  # noqa: T201
-        code = 1
+        code = exit_codes.FAILED
     _leave(code)
 
 
-def _run(arguments: list[str]) -> int:
+def _run(program: str, arguments: list[str]) -> int:
+    from pigeon.app.environment import process_environment
     from pigeon.cli.args import parse, parser
     from pigeon.wire.errors import StartupError
 
-    options = parse(arguments)
-    if options.version:
-        return _print_version()
-    if options.help:
+    line = parse(arguments, program)
+    if line.version:
+        return _print_version(program)
+    if line.help:
         print(parser().format_help())  # noqa: T201
-        return 0
-    if options.list_models is not None:
+        return exit_codes.OK
+    if line.list_models is not None:
         from pigeon.cli.list_models import run_list_models
 
-        return run_list_models(options)
-    if options.export:
-        from pigeon.app.export_page import run_export
+        return run_list_models(line.list_models, process_environment())
+    if line.export:
+        from pigeon.app.export_page import PageWriter
 
-        return run_export(options.export)
-    if options.mode == "json":
+        print(f"Exported to: {PageWriter(process_environment()).export(*line.export[:2])}")  # noqa: T201
+        return exit_codes.OK
+    if line.mode == "json":
         from pigeon.cli.json_mode import run_json
 
-        return run_json(options)
-    if options.mode in ("rpc", "rpc-ui"):
+        return run_json(line, process_environment(_pick))
+    if line.mode in ("rpc", "rpc-ui"):
         from pigeon.cli.rpc_mode import run_rpc
 
-        return run_rpc(options)
-    raise StartupError("Say how to talk: --mode rpc for a host, --mode json for one prompt (see pigeon --help)")
+        return run_rpc(line, process_environment(_pick))
+    raise StartupError(NO_MODE)
 
 
-def _print_version() -> int:
+def _pick(folder: str) -> str:
+    from pigeon.cli.picker import pick
+
+    return pick(folder)
+
+
+def _print_version(program: str) -> int:
     """Called by pi's name, clients check the protocol's version; otherwise our own."""
-    called = os.path.basename(sys.argv[0])
-    print(SPOKEN_PI_VERSION if called == "pi" else __version__)  # noqa: T201
-    return 0
+    print(SPOKEN_PI_VERSION if os.path.basename(program) == "pi" else __version__)  # noqa: T201
+    return exit_codes.OK
 
 
 def _print_schema() -> int:
@@ -75,16 +85,12 @@ def _print_schema() -> int:
     from pigeon.wire.schema import protocol_schema
 
     print(json.dumps(protocol_schema(), indent=2))  # noqa: T201
-    return 0
+    return exit_codes.OK
 
 
-def _leave(code: int) -> None:
-    """End now: threads that are stuck in somebody's code must not keep us."""
+def _leave(code: int) -> NoReturn:
+    """End now: threads that are stuck, as an extension's may be, must not keep the process alive."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()
     os._exit(code)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from pigeon.app.environment import no_terminal
 from pigeon.session.history.listing import listed
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import or_else
 from pigeon.wire.errors import StartupError
 
 MOST = 20
-NO_TERMINAL = "--resume needs a terminal to choose in; here use --session PATH|ID or --continue"
 
 
 def pick(folder: str, terminal: str = "/dev/tty") -> str:
-    """The path of the session that the person chose; raises `StartupError` when nobody can, or nobody does."""
+    """The path of the session that was chosen; raises `StartupError` where there is no terminal, or no choice."""
     try:
         screen = open(terminal, "r+b", buffering=0)  # noqa: SIM115 - closed by the block below
     except OSError:
-        raise StartupError(NO_TERMINAL) from None
+        return no_terminal(folder)
     with screen:
         rows, _ = listed([folder], None, MOST)
         if not rows:

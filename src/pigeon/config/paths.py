@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from pigeon.system.paths import absolute
+
 OWN_NAME = ".pigeon"
 
 
-def agent_dir(environment: Mapping[str, str]) -> str:
-    """The folder of settings, models, keys and sessions; a pi user can point us at theirs."""
-    for name in ("PIGEON_CODING_AGENT_DIR", "PI_CODING_AGENT_DIR"):
-        if environment.get(name):
-            return os.path.abspath(os.path.expanduser(environment[name]))
-    return os.path.join(os.path.expanduser("~"), OWN_NAME, "agent")
+def agent_dir(asked: str | None, variables: Mapping[str, str], cwd: str, home: str) -> str:
+    """The folder of settings, models, keys and sessions: the one asked for, else a variable's, else in the home."""
+    named = asked or variables.get("PIGEON_CODING_AGENT_DIR") or variables.get("PI_CODING_AGENT_DIR")
+    return absolute(named, cwd, home) if named else os.path.join(home, OWN_NAME, "agent")
 
 
 def project_dirs(cwd: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from pigeon.dialects.base import Dialect
@@ -14,9 +15,9 @@ _TELLING_FLAGS = {"--no-title": "xcsh", "--no-rules": "xcsh", "--provider-sessio
 _TRUE = ("1", "true", "yes", "on")
 
 
-def chosen_name(asked: str | None, program: str, arguments: list[str], environment: dict[str, str]) -> str:
+def chosen_name(asked: str | None, program: str, arguments: Sequence[str], variables: Mapping[str, str]) -> str:
     """The name of the dialect; raises `StartupError` for a name that nobody speaks."""
-    name = asked or environment.get("PIGEON_DIALECT") or _by_program(program) or _by_flag(arguments) or "pi"
+    name = asked or variables.get("PIGEON_DIALECT") or _by_program(program) or _by_flag(arguments) or "pi"
     if name not in NAMES:
         raise StartupError(f'Unknown dialect "{name}". Use one of: {", ".join(NAMES)}')
     return name
@@ -27,13 +28,13 @@ def _by_program(program: str) -> str | None:
     return base if base in ("pi", "omp", "xcsh") else None
 
 
-def _by_flag(arguments: list[str]) -> str | None:
+def _by_flag(arguments: Sequence[str]) -> str | None:
     return next((_TELLING_FLAGS[flag] for flag in arguments if flag in _TELLING_FLAGS), None)
 
 
-def dialect_named(name: str, version: str, environment: dict[str, str]) -> Dialect:
+def dialect_named(name: str, version: str, variables: Mapping[str, str]) -> Dialect:
     """The dialect itself; only the one that is spoken is imported."""
-    emit_title = environment.get("PI_RPC_EMIT_TITLE", "").strip().lower() in _TRUE
+    emit_title = variables.get("PI_RPC_EMIT_TITLE", "").strip().lower() in _TRUE
     return _kind(name)(version, emit_title)
 
 

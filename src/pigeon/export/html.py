@@ -98,16 +98,20 @@ def page(header: Mapping[str, Any], items: Sequence[Item], stats: SessionStats, 
     )
 
 
-def write_page(path: str, text: str, protected: str | None = None) -> None:
-    """Put the page into a file, whole or not at all; its folder must exist, and `protected` is never overwritten."""
+def write_page(path: str, text: str, protected: str | None = None, called: str | None = None) -> None:
+    """Put the page into a file, whole or not at all; its folder must exist, and `protected` is never overwritten.
+
+    Errors name the path as `called`: the host's way to write it.
+    """
+    called = called or path
     if protected is not None and os.path.realpath(path) == os.path.realpath(protected):
-        raise Refusal(f"The page cannot be written over the session itself: {path}")
+        raise Refusal(f"The page cannot be written over the session itself: {called}")
     try:
-        if not os.path.isdir(os.path.dirname(path) or os.curdir):
+        if not os.path.isdir(os.path.dirname(path)):
             raise FileNotFoundError(2, "", path)
         files.replace_file(path, text.encode("utf-8", "replace"), PRIVATE if not os.path.exists(path) else None)
     except OSError as error:
-        raise Refusal(files.error_text(error, "open", path)) from None
+        raise Refusal(files.error_text(error, "open", called)) from None
 
 
 def _policy() -> str:

@@ -80,8 +80,3 @@ def decision(
     if default in ("always", "never"):
         return Trust(default == "always", "setting")
     return Trust(False, "nobody to ask", asks=True)
-
-
-def option_of(approve: bool, no_approve: bool) -> bool | None:
-    """Both options as one answer; no is stronger."""
-    return False if no_approve else True if approve else None

@@ -9,9 +9,10 @@ import pigeon.rpc.handlers.all  # noqa: F401 - registers the handlers
 from pigeon.dialects.base import Dialect
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.server import Server
-from pigeon.rpc.shutdown import EXIT_OK, EXIT_STDOUT_CLOSED, Shutdown
+from pigeon.rpc.shutdown import Shutdown
 from pigeon.rpc.talk import Talk
 from pigeon.session.session import Session
+from pigeon.transport import exit_codes
 from pigeon.transport.framing import DEFAULT_CAP, Frame, Framing
 from pigeon.transport.reader import Reader
 from pigeon.transport.writer import Writer
@@ -36,7 +37,7 @@ class Host:
         self._session = session
         self._drains = drains
         self._shutdown = Shutdown()
-        self._writer = Writer(descriptors[1], lambda: self._shutdown.request(EXIT_STDOUT_CLOSED))
+        self._writer = Writer(descriptors[1], lambda: self._shutdown.request(exit_codes.FAILED))
         self._outbox = Outbox(self._writer, dialect)
         talk = Talk(session, self._outbox, record_cap)
         self._server = Server({"session": session, "talk": talk}, self._outbox)
@@ -59,10 +60,10 @@ class Host:
         self._reader.start()
         await started(self._end_when_quiet)
         code = await self._shutdown.reason()
-        if code == EXIT_OK and self._drains():
+        if code == exit_codes.OK and self._drains():
             code = await self._shutdown.finish(asyncio.ensure_future(self._all_done()))
         await self._shutdown.within(asyncio.ensure_future(self._stop(leaving, stop)), STOP_SECONDS)
-        self._writer.close(FLUSH_SECONDS if code == EXIT_OK else FLUSH_AFTER_SIGNAL)
+        self._writer.close(FLUSH_SECONDS if code == exit_codes.OK else FLUSH_AFTER_SIGNAL)
         return code
 
     async def _all_done(self) -> None:
@@ -82,7 +83,7 @@ class Host:
 
     async def _quiet_end(self) -> None:
         await self._all_done()
-        self._shutdown.request(EXIT_OK)
+        self._shutdown.request(exit_codes.OK)
 
     def _deliver(self, frames: list[Frame], ended: bool) -> None:
         self._server.offer(frames)
@@ -100,6 +101,6 @@ class Host:
             self._warming = asyncio.ensure_future(self._warm())
         if ended:
             self._session.disconnect()
-            self._shutdown.request(EXIT_OK)
+            self._shutdown.request(exit_codes.OK)
         else:
             self._reader.taken()

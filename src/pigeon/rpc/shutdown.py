@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from typing import Any
 
-EXIT_OK = 0
-EXIT_STDOUT_CLOSED = 1
-SIGNALS = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
+from pigeon.transport import exit_codes
 
 
 class Shutdown:
@@ -21,7 +18,7 @@ class Shutdown:
 
     def watch_signals(self) -> None:
         """End on SIGTERM, SIGHUP and SIGINT."""
-        for number, code in SIGNALS.items():
+        for number, code in exit_codes.BY_SIGNAL.items():
             self._loop.add_signal_handler(number, self.request, code)
 
     def request(self, code: int) -> None:
@@ -39,7 +36,7 @@ class Shutdown:
         """Let work come to its end; a signal in the meantime decides the exit code and leaves time for a clean end."""
         await _first(work, self._again)
         if not self._again.done():
-            return EXIT_OK
+            return exit_codes.OK
         code = self._again.result()
         self._again = self._loop.create_future()
         return code

@@ -40,7 +40,7 @@ class Dependencies(Struct, kw_only=True):
     now: Callable[[], int]
     report: Callable[[str], None]
     models_file: str
-    write_page: Callable[[str, str, list[bytes], list[bytes]], None]
+    write_page: Callable[[str, str, list[bytes], list[bytes]], str]
     rules: Callable[[str], list[Rule]] = _no_rules
     hooks: Hooks = NoHooks()
     pictures: Pictures = AsGiven()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
@@ -21,13 +20,6 @@ async def export_html(cmd: ExportHtml, s: Session) -> Exported:
         raise Refusal("Cannot export in-memory session to HTML")
     if not s.journal.saved or not any(line.type == "message" for line in s.journal.branch):
         raise Refusal("Nothing to export yet - start a conversation first")
-    path = _path(or_else(cmd.output_path, ""), file)
     every = list(s.journal.every_line())
     branch = [line.raw for line in s.journal.branch]
-    await asyncio.to_thread(s.write_page, path, file, every, branch)
-    return Exported(path=path)
-
-
-def _path(asked: str, file: str) -> str:
-    """Where the page goes; a name without a folder means the folder that the process was started in."""
-    return os.path.expanduser(asked or f"pigeon-session-{os.path.basename(file).removesuffix('.jsonl')}.html")
+    return Exported(path=await asyncio.to_thread(s.write_page, or_else(cmd.output_path, ""), file, every, branch))

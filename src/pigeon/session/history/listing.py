@@ -80,7 +80,7 @@ def _candidates(folder: str, everywhere: str) -> Iterator[tuple[str, bool]]:
     for path in session_files(folder):
         yield path, True
     for other in _folders(everywhere):
-        if os.path.abspath(other) != os.path.abspath(folder):
+        if other != folder:
             for path in session_files(other):
                 yield path, False
 

@@ -143,7 +143,7 @@ def _header(line: bytes, path: str) -> dict[str, Any]:
     except BadRecord:
         header = None
     if not isinstance(header, dict) or header.get("type") != "session" or not isinstance(header.get("id"), str):
-        raise InvalidSession(os.path.abspath(path))
+        raise InvalidSession(path)
     version = header.get("version", 1)
     if not isinstance(version, int) or isinstance(version, bool):
         header["version"] = 1

@@ -94,12 +94,14 @@ class SessionRepository:
         persistent: bool,
         now: Callable[[], int],
         report: Callable[[str], None],
+        absolute: Callable[[str], str],
     ) -> None:
         self.folder = folder
         self.everywhere = everywhere
         self.persistent = persistent
         self._now = now
         self._report = report
+        self._absolute = absolute
 
     def folders(self) -> list[str]:
         """Every folder that may hold sessions of this user."""
@@ -117,7 +119,7 @@ class SessionRepository:
 
         The file of `current` may be opened again: its lock is let go first.
         """
-        path = os.path.abspath(os.path.expanduser(path))
+        path = self._absolute(path)
         header = header_in(path)
         if header is None:
             return self._bound(path, cwd)
@@ -142,7 +144,7 @@ class SessionRepository:
 
     def is_file_of(self, path: str, journal: Journal) -> bool:
         """True if this path is where the journal is kept."""
-        path = os.path.abspath(os.path.expanduser(path))
+        path = self._absolute(path)
         if journal.file is None or path == journal.file:
             return path == journal.file
         return os.path.realpath(path) == os.path.realpath(journal.file)

@@ -1,0 +1,49 @@
+"""What surrounds an agent: variables, home, the folder that relative paths begin at, the clock, the terminal.
+
+The caller of `pigeon.app.build` gives it, so that agents in one process can have different ones. The rooms below get
+the values that they need from it and never ask the process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from pigeon.system import clock
+from pigeon.system.paths import absolute
+from pigeon.wire.errors import StartupError
+
+
+def no_terminal(folder: str) -> str:
+    """Where no person can be asked which session to resume."""
+    raise StartupError("--resume needs a terminal to choose in; here use --session PATH|ID or --continue")
+
+
+class Environment(Struct, frozen=True, kw_only=True):
+    """The surroundings of one agent.
+
+    `variables` may change while the agent runs (those of the process do when an extension sets one): they are read when
+    they are needed. `cwd` is empty where the process has no working directory any more. `pick_session` is given a
+    folder of sessions and returns the file that a person chose.
+    """
+
+    variables: Mapping[str, str]
+    home: str
+    cwd: str
+    now: Callable[[], int] = clock.now_ms
+    pick_session: Callable[[str], str] = no_terminal
+
+    def absolute(self, path: str) -> str:
+        """Where a path of the options leads."""
+        return absolute(path, self.cwd, self.home)
+
+
+def process_environment(pick_session: Callable[[str], str] = no_terminal) -> Environment:
+    """The surroundings of this process; the variables are those of the process, not a copy."""
+    try:
+        cwd = os.getcwd()
+    except FileNotFoundError:
+        cwd = ""
+    return Environment(variables=os.environ, home=os.path.expanduser("~"), cwd=cwd, pick_session=pick_session)

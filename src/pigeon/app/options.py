@@ -1,0 +1,69 @@
+"""What an agent is asked for. `pigeon.app.build` reads it; the command line and other doors make it.
+
+Every field has a default, so that a door names only what it cares about. Paths may be relative or begin with `~`: they
+are meant from the `Environment` that is given to `build` with the options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from pigeon.wire.commands import InterruptMode
+
+
+class AgentOptions(Struct, frozen=True, kw_only=True):
+    """The options of one agent. Nothing here is checked before `build`, which raises `StartupError`."""
+
+    # Folders: where to work, and where settings, models, keys and sessions are.
+    cwd: str | None = None
+    agent_dir: str | None = None
+
+    # The model to begin with, the patterns that `cycle_model` goes through, and a key for the model's provider.
+    provider: str | None = None
+    model: str | None = None
+    models: tuple[str, ...] = ()
+    api_key: str | None = None
+    thinking: str | None = None
+
+    # The conversation to begin with: at most one of the first five. An empty `resume` asks a person.
+    session: str | None = None
+    session_id: str | None = None
+    resume: str | None = None
+    continue_newest: bool = False
+    fork: str | None = None
+    no_session: bool = False
+    session_dir: str | None = None
+    name: str | None = None
+
+    # Tools by name; `None` leaves the choice to the settings.
+    tools: tuple[str, ...] | None = None
+    exclude_tools: tuple[str, ...] = ()
+    no_tools: bool = False
+    no_builtin_tools: bool = False
+
+    # Extensions, and the options that only they know: name and value, or true for a switch.
+    extensions: tuple[str, ...] = ()
+    no_extensions: bool = False
+    flags: Mapping[str, bool | str] = {}
+
+    # What the model is told. A prompt may be a text or the path of a file.
+    skills: tuple[str, ...] = ()
+    no_skills: bool = False
+    prompt_templates: tuple[str, ...] = ()
+    no_prompt_templates: bool = False
+    no_context_files: bool = False
+    no_rules: bool = False
+    system_prompt: str | None = None
+    append_system_prompt: tuple[str, ...] = ()
+
+    # Whether the project's own files may be used: yes, no, or (`None`) as the user decided earlier.
+    trust_project: bool | None = None
+
+    # Whether a run is finished when the host goes away.
+    drain: bool = False
+
+    # What dialects differ in: the interrupt mode unless the settings name one, and what happens to broken images.
+    interrupt_mode: InterruptMode = "immediate"
+    keep_unreadable_images: bool = True

@@ -1,0 +1,108 @@
+"""The program as a whole: how it is started, and what it prints and returns when it cannot go on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fakes.agent_desk import Desk
+from fakes.rpc_process import RpcProcess
+from pigeon import __version__
+
+MODULE = [sys.executable, "-m", "pigeon"]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    made = Desk(tmp_path)
+    made.configure()
+    return made
+
+
+def run(desk: Desk, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MODULE, *arguments],
+        env=desk.environment(),
+        cwd=desk.work,
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_the_package_can_be_run_as_a_program(desk: Desk) -> None:
+    with RpcProcess(desk, "--model", "demo", "--no-session", program=MODULE) as agent:
+        assert agent.ask("get_state")["model"]["provider"] == "demo"
+    assert agent.stderr == ""
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["-v"], ["--version", "--mode", "rpc"]])
+def test_the_version_is_printed(desk: Desk, arguments: list[str]) -> None:
+    ran = run(desk, *arguments)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{__version__}\n", "")
+
+
+def test_the_schema_is_printed(desk: Desk) -> None:
+    ran = run(desk, "schema")
+    assert ran.returncode == 0
+    assert json.loads(ran.stdout)["$schema"]
+
+
+def test_help_names_the_options_that_have_an_effect(desk: Desk) -> None:
+    ran = run(desk, "--help")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("usage: pigeon ")
+    assert "--no-context-files" in ran.stdout
+    assert "--no-lsp" not in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ([], "Choose a mode: --mode rpc to serve a host program"),
+        (["--mode", "text"], "Choose a mode: "),
+        (["--mode", "tui"], 'Invalid mode "tui".'),
+        (["--mode", "rpc", "--record-cap", "12"], "--record-cap must be a number of bytes, at least 1024"),
+        (["--mode", "rpc", "--record-cap", "many"], "--record-cap must be a number of bytes, at least 1024"),
+        (["--mode", "rpc", "--cwd", "nowhere"], "Not a directory: "),
+        (["--export", "none.jsonl"], "File not found: "),
+    ],
+)
+def test_what_cannot_be_done_is_an_error_on_stderr(desk: Desk, arguments: list[str], error: str) -> None:
+    ran = run(desk, *arguments)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith(f"Error: {error}")
+
+
+def test_a_session_is_exported_where_it_was_asked_for(desk: Desk) -> None:
+    with RpcProcess(desk, "--model", "demo", program=MODULE) as agent:
+        agent.run("hi")
+        session = Path(agent.ask("get_state")["sessionFile"])
+    assert run(desk, "--export", str(session)).stdout == f"Exported to: pigeon-session-{session.stem}.html\n"
+    assert run(desk, "--export", str(session), "~/page.html").stdout == f"Exported to: {desk.home}/page.html\n"
+    for page in (desk.work / f"pigeon-session-{session.stem}.html", desk.home / "page.html"):
+        assert "<!DOCTYPE html>" in page.read_text("utf-8")
+
+
+def test_piped_text_goes_before_the_first_prompt_of_the_command_line(desk: Desk) -> None:
+    ran = run(desk, "--mode", "json", "--no-session", "--model", "demo", "one", "two", given=" piped \n")
+    said = [json.loads(line) for line in ran.stdout.splitlines()]
+    prompts = [
+        record["message"]["content"][0]["text"]
+        for record in said
+        if record["type"] == "message_end" and record["message"]["role"] == "user"
+    ]
+    assert ran.returncode == 0
+    assert prompts == ["pipedone", "two"]
+
+
+def test_a_refused_prompt_is_an_error_of_the_process(desk: Desk) -> None:
+    ran = run(desk, "--mode", "json", "--no-session", "hello")
+    assert ran.returncode == 1
+    assert "model" in ran.stderr.lower()
