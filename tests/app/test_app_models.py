@@ -11,6 +11,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
 from pigeon.config.values import Values
 from pigeon.providers.registry import ModelRegistry
+from pigeon.session.hooks import NoHooks
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
 
@@ -122,7 +123,7 @@ def test_a_name_that_is_not_found_comes_with_what_is_wrong_with_the_files() -> N
 async def test_the_environment_says_how_long_providers_keep_a_prompt(environ: dict[str, str], retention: str) -> None:
     async with HttpServer([plain(400, {})]) as server:
         model = a_model(provider="anthropic", base_url=server.url)
-        gateway = gateway_of(a_registry(BOTH), Settings(), environ)
+        gateway = gateway_of(a_registry(BOTH), Settings(), environ, NoHooks())
         assert [delta async for delta in gateway.stream(a_request(model))]
         await gateway.aclose()
     marks = {"short": {"type": "ephemeral"}, "long": {"type": "ephemeral", "ttl": "1h"}, "none": None}
@@ -132,7 +133,7 @@ async def test_the_environment_says_how_long_providers_keep_a_prompt(environ: di
 async def test_the_settings_may_name_a_proxy() -> None:
     async with HttpServer([plain(400, {})]) as proxy:
         model = a_model(provider="anthropic", base_url="http://models.invalid")
-        gateway = gateway_of(a_registry(BOTH), Settings(http_proxy=proxy.url), {})
+        gateway = gateway_of(a_registry(BOTH), Settings(http_proxy=proxy.url), {}, NoHooks())
         assert [delta async for delta in gateway.stream(a_request(model))]
         await gateway.aclose()
     assert proxy.requests[0].path == "http://models.invalid/v1/messages"

@@ -353,7 +353,7 @@ async def headers(event, ctx):
     )
     stage.bind()
     hooks = stage.runner.hooks
-    assert await hooks.provider_request({"model": "m"}) == {"model": "m", "seed": 7}
+    assert await hooks.provider_request(b'{"model":"m"}') == b'{"model":"m","seed":7}'
     assert await hooks.provider_headers({"user-agent": "x", "a": "b"}) == {"a": "b", "x-team": "birds"}
 
 

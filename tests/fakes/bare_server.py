@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 
-from pigeon.providers.http.client import Incoming
+from pigeon.providers.http.client import HttpResponse
 
 PATIENCE = 10.0
 
@@ -17,7 +17,7 @@ def reply(body: bytes, *headers: str, status: int = 200) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-async def whole(answer: Incoming) -> bytes:
+async def whole(answer: HttpResponse) -> bytes:
     """All of the body; the connection is free afterwards."""
     parts = []
     while (piece := await answer.chunk()) is not None:

@@ -16,8 +16,9 @@ from pigeon.agent.inference import (
     Named,
     ToolSpec,
 )
-from pigeon.providers.connection import Access, Connection, Line, Policy
-from pigeon.providers.http.client import Http
+from pigeon.providers.connection import Access, Connection, RequestPolicy
+from pigeon.providers.http.client import HttpClient
+from pigeon.session.hooks import NoHooks
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
@@ -98,9 +99,21 @@ def called(call_id: str, signature: str | None = None, **arguments: Any) -> Tool
     )
 
 
-def connection(http: Http, *, key: str = KEY, policy: Policy | None = None, **access: Any) -> Connection:
-    given = Access(key=key, **access)
-    return Connection(line=Line(http=http, policy=policy or Policy(), secrets=given.secrets), access=given)
+def connection(
+    http: HttpClient,
+    *,
+    key: str = KEY,
+    policy: RequestPolicy | None = None,
+    thinking_budgets: dict[str, int] | None = None,
+    **access: Any,
+) -> Connection:
+    return Connection(
+        http=http,
+        hooks=NoHooks(),
+        access=Access(key=key, **access),
+        policy=policy or RequestPolicy(),
+        thinking_budgets=thinking_budgets or {},
+    )
 
 
 class Told:

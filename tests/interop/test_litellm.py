@@ -24,7 +24,7 @@ import pytest
 from fakes.http_server import HttpServer, Reply, sse
 from fakes.model_requests import Told, a_model, a_request, answered, called, connection, returned, said, told
 from pigeon.providers.gateway import ADAPTERS
-from pigeon.providers.http.client import Http
+from pigeon.providers.http.client import HttpClient
 
 VERSION = "1.106.0"
 MASTER = "sk-master-1234"
@@ -108,27 +108,27 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[Http]:
-    client = Http()
+async def http() -> AsyncIterator[HttpClient]:
+    client = HttpClient({})
     yield client
     await client.aclose()
 
 
-async def ask(proxy: Proxy, http: Http, api: str, model: str, *messages: object, key: str = MASTER) -> Told:
+async def ask(proxy: Proxy, http: HttpClient, api: str, model: str, *messages: object, key: str = MASTER) -> Told:
     base = proxy.url if api == "anthropic-messages" else f"{proxy.url}/v1"
     request = a_request(a_model(id=model, api=api, base_url=base), *messages)
     return await told(import_module(ADAPTERS[api]).stream(request, connection(http, key=key)))
 
 
 @pytest.mark.parametrize("api", ["openai-completions", "anthropic-messages"])
-async def test_mock_answers_arrive(proxy: Proxy, http: Http, api: str) -> None:
+async def test_mock_answers_arrive(proxy: Proxy, http: HttpClient, api: str) -> None:
     answer = await ask(proxy, http, api, "mock")
     assert answer.texts == [MOCK]
     assert answer.end.stop == "stop"
 
 
 @pytest.mark.parametrize("api", ["openai-completions", "anthropic-messages", "openai-responses"])
-async def test_a_stream_with_text_and_a_call_survives_the_translation(proxy: Proxy, http: Http, api: str) -> None:
+async def test_a_stream_with_text_and_a_call_survives_the_translation(proxy: Proxy, http: HttpClient, api: str) -> None:
     def chunk(delta: dict[str, object], finish: str | None = None, **more: object) -> dict[str, object]:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **more}
@@ -163,7 +163,7 @@ async def test_a_stream_with_text_and_a_call_survives_the_translation(proxy: Pro
 
 
 @pytest.mark.parametrize("api", ["openai-completions", "anthropic-messages", "openai-responses"])
-async def test_an_unknown_model_and_a_wrong_key_are_clear_failures(proxy: Proxy, http: Http, api: str) -> None:
+async def test_an_unknown_model_and_a_wrong_key_are_clear_failures(proxy: Proxy, http: HttpClient, api: str) -> None:
     unknown = await ask(proxy, http, api, "nobody")
     assert unknown.failure.status in (400, 404)
     assert not unknown.failure.retryable

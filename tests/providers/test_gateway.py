@@ -3,17 +3,19 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from typing import ClassVar
 
 import pytest
 
 from fakes.http_server import Hold, HttpServer, Reply, plain, sse
 from fakes.model_requests import a_model, a_request, told
 from pigeon.agent.inference import Delta, Finished, ModelRequest
-from pigeon.providers.connection import Access
+from pigeon.providers.connection import Access, RequestPolicy
 from pigeon.providers.gateway import ADAPTERS, Gateway
-from pigeon.providers.http.client import Http
+from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import NoKey
+from pigeon.session.hooks import NoHooks
 from pigeon.wire.model import Model
 
 CHUNKS = sse({"id": "c", "choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}, "[DONE]")
@@ -28,8 +30,8 @@ class Keys:
 
 @pytest.fixture
 async def gateway() -> AsyncIterator[Gateway]:
-    http = Http()
-    yield Gateway(Keys(), http)
+    http = HttpClient({})
+    yield Gateway(Keys(), http, NoHooks())
     await http.aclose()
 
 
@@ -72,10 +74,35 @@ async def test_other_adapters_are_made_once_and_asked_directly() -> None:
         async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
             yield Finished(stop="stop")
 
-    gateway = Gateway(Keys(), Http(), extra={"echo": Echo})
+    gateway = Gateway(Keys(), HttpClient({}), NoHooks(), extra={"echo": Echo})
     for _ in range(2):
         assert (await told(gateway.stream(a_request(a_model(api="echo"))))).end.stop == "stop"
     assert len(made) == 1
+
+
+async def test_hooks_see_each_request_and_may_change_it() -> None:
+    class Changing(NoHooks):
+        seen: ClassVar[list[object]] = []
+
+        async def provider_request(self, body: bytes) -> bytes:
+            return body.replace(b'"m-1"', b'"m-2"')
+
+        async def provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
+            return {**headers, "x-team": "birds"}
+
+        def provider_responded(self, status: int, headers: Mapping[str, str]) -> None:
+            self.seen.append((status, headers["content-type"]))
+
+    http = HttpClient({})
+    hooks = Changing()
+    gateway = Gateway(Keys(), http, hooks, policy=RequestPolicy(max_retries=1))
+    async with HttpServer([plain(503, {}, retry_after="0"), Reply(CHUNKS)]) as server:
+        model = a_model(api="openai-completions", base_url=server.url)
+        assert (await told(gateway.stream(a_request(model)))).texts == ["hi"]
+        assert [request.body["model"] for request in server.requests] == ["m-2", "m-2"]
+        assert [request.headers["x-team"] for request in server.requests] == ["birds", "birds"]
+    assert hooks.seen == [(503, "application/json"), (200, "text/event-stream")]
+    await http.aclose()
 
 
 async def test_cancelling_reaches_the_connection(gateway: Gateway) -> None:

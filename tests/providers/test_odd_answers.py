@@ -36,14 +36,14 @@ def play(api: str, *events: Event) -> Told:
             translator.take(b"", json.dumps(event).encode(), out)
         out.append(translator.finish(out))
     except StreamBroken as broken:
-        out.append(translator.broken(broken.failure))
+        out.append(translator.ended("error", broken.failure))
     return Told(out)
 
 
 def whole(api: str, answer: Any) -> Told:
     translator = STREAMS[api]("m")
     out: list[Delta] = []
-    translator.whole(json.dumps(answer).encode(), out)
+    translator.take_whole(json.dumps(answer).encode(), out)
     translator.done = True
     out.append(translator.finish(out))
     return Told(out)

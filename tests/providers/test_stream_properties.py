@@ -162,7 +162,7 @@ def play(translator: Any, events: list[bytes]) -> Told:
             translator.take(b"", data, out)
         out.append(translator.finish(out))
     except StreamBroken as broken:
-        out.append(translator.broken(broken.failure))
+        out.append(translator.ended("error", broken.failure))
     return Told(out)
 
 
@@ -191,9 +191,9 @@ def test_any_body_in_one_piece_is_an_answer_or_a_failure(name: str, data: bytes)
     translator = TRANSLATORS[name][0]()
     out: list[Delta] = []
     try:
-        translator.whole(data, out)
+        translator.take_whole(data, out)
         translator.done = True
         out.append(translator.finish(out))
     except StreamBroken as broken:
-        out.append(translator.broken(broken.failure))
+        out.append(translator.ended("error", broken.failure))
     Told(out)

@@ -1,4 +1,4 @@
-"""One request to a model, and the deltas that come back.
+"""One request to a model, the deltas that come back, and the hooks around it.
 
 A provider adapter turns its own stream into these few records and nothing else; folding them into a message, pricing
 and announcing is done once, in the loop. Rules: a block is opened before it grows and closed once; indices count up
@@ -7,7 +7,8 @@ from 0 in the order of opening; exactly one `Finished` comes last, also after a 
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -99,3 +100,19 @@ class Finished(Struct):
 
 
 Delta = Named | BlockOpened | BlockGrew | BlockClosed | Metered | Finished
+
+
+class ProviderHooks(Protocol):
+    """Where extensions look at requests to HTTP providers: part of the session's hooks, called by the gateway."""
+
+    async def provider_request(self, body: bytes) -> bytes:
+        """The JSON body to send; the very same bytes if it stays as it is."""
+        ...
+
+    async def provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
+        """The headers to send; the given ones may be changed."""
+        ...
+
+    def provider_responded(self, status: int, headers: Mapping[str, str]) -> None:
+        """The head of an answer has come, also of one that refuses the request."""
+        ...

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pigeon.agent.interfaces import Gate
+from pigeon.agent.interfaces import Gate, ModelProvider
 from pigeon.app.apply_settings import apply_settings
 from pigeon.app.built_in import DEMO, Offer
 from pigeon.app.environment import Environment
@@ -24,7 +24,7 @@ from pigeon.app.sessions import journal_of, repository_of
 from pigeon.app.tools import Bench, ready_for_commands, share_plan, stop_children, unknown_tools
 from pigeon.config.layers import Layers
 from pigeon.config.paths import agent_dir
-from pigeon.providers.gateway import Gateway, Streamer
+from pigeon.providers.gateway import Gateway
 from pigeon.providers.registry import ModelRegistry
 from pigeon.resources.resources import ResourceOptions, Resources
 from pigeon.resources.rule_files import read_rules, rule_folders
@@ -32,7 +32,7 @@ from pigeon.session.dependencies import Dependencies
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.views import clean_name
-from pigeon.session.hooks import NoHooks
+from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.session import Session
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.base import or_else
@@ -83,7 +83,7 @@ class _Builder:
         extended = await Extending(options, environment, self._layers, self._folder, self._cwd).extend()
         settings = self._layers.settings
         registry = registry_of(self._folder, environment.variables, self._cwd)
-        gateway = gateway_of(registry, settings, environment.variables)
+        gateway = gateway_of(registry, settings, environment.variables, _hooks(extended))
         self._take_providers(extended, registry, gateway)
         choice = choose(options, settings, registry)
         repository = repository_of(options, environment, settings, self._folder, self._cwd, self._reports)
@@ -157,7 +157,7 @@ class _Builder:
             now=self._environment.now,
             report=self._reports,
             rules=rules,
-            hooks=extended.runner.hooks if extended.runner else NoHooks(),
+            hooks=_hooks(extended),
             gate=self._gate(extended),
             write_page=PageWriter(self._environment).write,
             models_file=os.path.join(self._folder, "models.json"),
@@ -175,7 +175,6 @@ class _Builder:
     def _take_providers(self, extended: Extended, registry: ModelRegistry, gateway: Gateway) -> None:
         if extended.runner is None:
             return
-        gateway.tap = extended.runner.hooks
         for bundle in extended.runner.contributions.providers():
             registry.put_entry(bundle.name, bundle.entry)
             if bundle.streamer is not None:
@@ -269,7 +268,11 @@ class _Life:
         await self._gateway.aclose()
 
 
-def _same(streamer: Streamer) -> Streamer:
+def _hooks(extended: Extended) -> Hooks:
+    return extended.runner.hooks if extended.runner else NoHooks()
+
+
+def _same(streamer: ModelProvider) -> ModelProvider:
     return streamer
 
 

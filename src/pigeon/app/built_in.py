@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pigeon.agent.interfaces import ModelProvider
 from pigeon.app.options import AgentOptions
-from pigeon.providers.gateway import Streamer
 from pigeon.providers.registry import ModelRegistry
 from pigeon.wire.model import Model
 
@@ -44,14 +44,14 @@ def built_in_model(options: AgentOptions) -> Model | None:
     return None
 
 
-def scripted() -> Streamer:
+def scripted() -> ModelProvider:
     """Plays scripts; imported when first needed."""
     from pigeon.providers.scripted.model import ScriptedModel
 
     return ScriptedModel()
 
 
-def demo() -> Streamer:
+def demo() -> ModelProvider:
     """The demo; imported when first needed."""
     from pigeon.providers.demo.model import DemoModel
 

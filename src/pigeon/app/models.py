@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from pigeon.agent.inference import CacheRetention
+from pigeon.agent.inference import CacheRetention, ProviderHooks
 from pigeon.app.built_in import DEMO, SCRIPTED, built_in_model, demo, scripted
 from pigeon.app.options import AgentOptions
 from pigeon.config.auth_file import AuthFile
@@ -15,9 +15,9 @@ from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
 from pigeon.config.values import Values
 from pigeon.providers.catalog.built_in import BuiltInCatalog
-from pigeon.providers.connection import Policy
+from pigeon.providers.connection import RequestPolicy
 from pigeon.providers.gateway import Gateway
-from pigeon.providers.http.client import Http
+from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry
 from pigeon.session.model_choice import ScopedModel
 from pigeon.wire.base import Absent, or_else
@@ -51,10 +51,12 @@ def registry_of(folder: str, environment: Mapping[str, str], cwd: str) -> ModelR
     )
 
 
-def gateway_of(registry: ModelRegistry, settings: Settings, environment: Mapping[str, str]) -> Gateway:
+def gateway_of(
+    registry: ModelRegistry, settings: Settings, environment: Mapping[str, str], hooks: ProviderHooks
+) -> Gateway:
     """The way to all models, built-in ones included."""
     retry = or_else(settings.retry.provider, ProviderRetrySettings())
-    policy = Policy(
+    policy = RequestPolicy(
         idle_ms=or_else(retry.timeout_ms, settings.http_idle_timeout_ms),
         max_retries=retry.max_retries,
         max_retry_delay_ms=retry.max_retry_delay_ms,
@@ -63,7 +65,8 @@ def gateway_of(registry: ModelRegistry, settings: Settings, environment: Mapping
     extra = {SCRIPTED: scripted, DEMO: demo}
     return Gateway(
         registry,
-        Http(user_agent="pigeon", proxy=or_else(settings.http_proxy, "")),
+        HttpClient(environment, proxy=or_else(settings.http_proxy, "")),
+        hooks,
         extra=extra,
         policy=policy,
         thinking_budgets=budgets or None,

@@ -1,26 +1,29 @@
-"""What an adapter sends through: the client, how patient to be, and the texts that must not be shown.
+"""What an adapter gets besides the request: the client, its patience, the hooks, the credentials, the history cache.
 
-What one request may use: the key, extra headers, and the user's thinking budgets. Never part of a `Model`.
+`Gateway` makes one `Connection` per request; the adapters build the request with it, and `http/exchange` sends that.
+Below it stand the few facts of a model that every adapter looks up in the same way. Credentials live here and in the
+registry, and are never part of a `Model`, which hosts see.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from pigeon.agent.inference import ProviderHooks
 from pigeon.wire.base import Absent
 from pigeon.wire.model import Model
 
 if TYPE_CHECKING:
-    from pigeon.providers.history.cache import Replay
-    from pigeon.providers.http.client import Http
+    from pigeon.providers.history.cache import HistoryCache
+    from pigeon.providers.http.client import HttpClient
 
 IDLE_MS = 300_000
 
 
-class Policy(Struct, frozen=True):
+class RequestPolicy(Struct, frozen=True):
     """How long to wait and how often to ask again before the stream begins; 0 means no limit, or never."""
 
     idle_ms: int = IDLE_MS
@@ -28,39 +31,13 @@ class Policy(Struct, frozen=True):
     max_retry_delay_ms: int = 60_000
 
 
-class Tap(Protocol):
-    """Somebody who looks at requests before they are sent, and may change them."""
-
-    async def provider_request(self, payload: Any) -> Any:
-        """The body to send."""
-        ...
-
-    async def provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
-        """The headers to send."""
-        ...
-
-    def provider_responded(self, status: int, headers: Mapping[str, str]) -> None:
-        """An answer begins."""
-        ...
-
-
-class Line(Struct, frozen=True):
-    """The way out of one request."""
-
-    http: Http
-    policy: Policy = Policy()
-    secrets: tuple[str, ...] = ()
-    tap: Tap | None = None
-
-
 class Access(Struct, frozen=True):
-    """Credentials of one request; a header of None removes a default one."""
+    """Credentials of one request; a header of None removes a default one, `env` has the variables of this provider."""
 
     key: str = ""
     bearer: bool = False
     headers: dict[str, str | None] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
-    budgets: dict[str, int] = field(default_factory=dict)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -69,15 +46,18 @@ class Access(Struct, frozen=True):
 
 
 class Connection(Struct, frozen=True):
-    """An adapter's way out: the line, the credentials, and what was told before."""
+    """Everything one request goes out with; without a cache the whole history is converted anew."""
 
-    line: Line
+    http: HttpClient
+    hooks: ProviderHooks
     access: Access
-    replay: Replay | None = None
+    policy: RequestPolicy = RequestPolicy()
+    thinking_budgets: Mapping[str, int] = field(default_factory=dict)
+    history: HistoryCache | None = None
 
 
-def merged(defaults: dict[str, str], extra: dict[str, str | None]) -> dict[str, str]:
-    """Headers by lower-case name, the extra ones winning."""
+def merged_headers(defaults: dict[str, str], extra: Mapping[str, str | None]) -> dict[str, str]:
+    """Headers by lower-case name, the extra ones winning; an extra one of None takes a default away."""
     headers = {name.lower(): value for name, value in defaults.items()}
     for name, value in extra.items():
         if value is None:

@@ -16,7 +16,7 @@ from pigeon.wire.errors import BadRecord
 
 LONG_WAIT_MS = 60_000
 MAX_BODY_CHARS = 4000
-Style = Literal["body", "message"]
+ErrorStyle = Literal["body", "message"]
 
 _OVERFLOW_CODES = {
     "context_length_exceeded",
@@ -130,7 +130,7 @@ def _retryable(text: str, status: int | None, code: str, server_says: bool | Non
     return code in _TRANSIENT_CODES or _says(_TRANSIENT, text)
 
 
-def from_response(status: int, headers: Mapping[str, str], body: bytes, style: Style = "body") -> Failure:
+def from_response(status: int, headers: Mapping[str, str], body: bytes, style: ErrorStyle = "body") -> Failure:
     """An HTTP answer that is not a success."""
     text = body.decode("utf-8", "replace").strip()[:MAX_BODY_CHARS]
     error = error_object(body)
@@ -208,6 +208,20 @@ _TRANSPORT = {
 def malformed(what: str, reason: str) -> StreamBroken:
     """A piece of the stream that cannot be read."""
     return StreamBroken(Failure(message=f"{what} cannot be read: {reason}", code="malformed_stream"))
+
+
+def no_events(head: bytes, content_type: str) -> Failure:
+    """A success whose body is no event stream: a login page, a proxy's notice, nothing at all."""
+    text = " ".join(head.decode("utf-8", "replace").split())[:200]
+    if not text:
+        return Failure(message="The provider's answer was empty", code="empty_stream", retryable=True)
+    kind = "an HTML page" if text.startswith("<") else f"{content_type or 'something'} that is no event stream"
+    return Failure(message=f"Expected an event stream, got {kind}: {text}", code="not_a_stream", retryable=True)
+
+
+def truncated(what: str) -> StreamBroken:
+    """The stream ended before its final event."""
+    return StreamBroken(Failure(message=f"The stream ended before {what}", code="truncated", retryable=True))
 
 
 def error_object(body: bytes) -> Any:

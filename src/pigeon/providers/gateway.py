@@ -1,22 +1,28 @@
-"""The provider that the loop sees: finds the adapter of a request's API, gets its credentials, streams."""
+"""The provider that the loop sees: finds the adapter of a request's API, gets its credentials, streams.
+
+One gateway serves one agent. What it keeps between requests (pooled connections, the history cache, the providers of
+extensions) belongs to that agent alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from pigeon.agent.inference import CacheRetention, Delta, Failure, Finished, ModelRequest
-from pigeon.providers.connection import Access, Connection, Line, Policy, Tap
-from pigeon.providers.http.client import Http
-from pigeon.providers.registry import NoKey
+from pigeon.agent.inference import CacheRetention, Delta, Failure, Finished, ModelRequest, ProviderHooks
+from pigeon.agent.interfaces import ModelProvider
+from pigeon.providers.connection import Connection, RequestPolicy
+from pigeon.providers.http.client import HttpClient
+from pigeon.providers.registry import ModelRegistry, NoKey
 from pigeon.wire.model import Model
 
 if TYPE_CHECKING:
-    from pigeon.providers.history.cache import Replay
+    from pigeon.providers.history.cache import HistoryCache
 
+# Imported at the first request to such an API, or by `warm`.
 ADAPTERS = {
     "anthropic-messages": "pigeon.providers.anthropic.adapter",
     "openai-completions": "pigeon.providers.openai_chat.adapter",
@@ -24,51 +30,34 @@ ADAPTERS = {
     "azure-openai-responses": "pigeon.providers.openai_responses.adapter",
     "google-generative-ai": "pigeon.providers.google.adapter",
 }
-
-
-class Streamer(Protocol):
-    """Anything that answers requests by itself, without credentials."""
-
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Begin an answer."""
-        ...
-
-
-class Keys(Protocol):
-    """Where credentials come from."""
-
-    async def access(self, model: Model) -> Access:
-        """Key and headers; raises `NoKey`."""
-        ...
-
-
-Factory = Callable[[], Streamer]
+ProviderFactory = Callable[[], ModelProvider]
 
 
 class Gateway:
-    """Answers requests for any model of the registry."""
+    """Answers requests for any model of the registry; `extra` has the APIs that need neither HTTP nor credentials."""
 
     def __init__(
         self,
-        registry: Keys,
-        http: Http,
+        registry: ModelRegistry,
+        http: HttpClient,
+        hooks: ProviderHooks,
         *,
-        extra: Mapping[str, Factory] | None = None,
-        policy: Policy | None = None,
+        extra: Mapping[str, ProviderFactory] | None = None,
+        policy: RequestPolicy | None = None,
         thinking_budgets: Mapping[str, int] | None = None,
         retention: CacheRetention = "short",
     ) -> None:
         self._registry = registry
         self._http = http
+        self._hooks = hooks
         self._extra = dict(extra or {})
-        self._made: dict[str, Streamer] = {}
-        self._policy = policy or Policy()
+        self._made: dict[str, ModelProvider] = {}
+        self._policy = policy or RequestPolicy()
         self._budgets = dict(thinking_budgets or {})
         self._retention: CacheRetention = retention
-        self._replay: Replay | None = None
-        self.tap: Tap | None = None
+        self._history: HistoryCache | None = None
 
-    def add(self, api: str, factory: Factory) -> None:
+    def add(self, api: str, factory: ProviderFactory) -> None:
         """Answer requests for an API in another way from here on."""
         self._extra[api] = factory
         self._made.pop(api, None)
@@ -90,7 +79,7 @@ class Gateway:
         import_module(ADAPTERS[model.api])
 
     async def aclose(self) -> None:
-        """Close all connections; at the end of the process."""
+        """Close all connections; at the end of the agent."""
         await self._http.aclose()
 
     async def _over_http(self, request: ModelRequest) -> AsyncIterator[Delta]:
@@ -99,15 +88,12 @@ class Gateway:
             yield _failed(f'Unknown API "{request.model.api}" of {request.model.reference}', "unknown_api")
             return
         try:
-            access = await self._registry.access(request.model)
+            connection = await self._connection(request.model)
         except NoKey as error:
             yield _failed(str(error), "no_api_key")
             return
-        access = msgspec.structs.replace(access, budgets=self._budgets)
-        line = Line(http=self._http, policy=self._policy, secrets=access.secrets, tap=self.tap)
         if request.cache == "short" and self._retention != "short":
             request = msgspec.structs.replace(request, cache=self._retention)
-        connection = Connection(line=line, access=access, replay=self._told_before())
         try:
             deltas = import_module(module).stream(request, connection)
         except Exception as error:
@@ -119,12 +105,20 @@ class Gateway:
         finally:
             await deltas.aclose()
 
-    def _told_before(self) -> Replay:
-        if self._replay is None:
-            from pigeon.providers.history.cache import Replay
+    async def _connection(self, model: Model) -> Connection:
+        from pigeon.providers.history.cache import HistoryCache
 
-            self._replay = Replay()
-        return self._replay
+        access = await self._registry.access(model)
+        if self._history is None:
+            self._history = HistoryCache()
+        return Connection(
+            http=self._http,
+            hooks=self._hooks,
+            access=access,
+            policy=self._policy,
+            thinking_budgets=self._budgets,
+            history=self._history,
+        )
 
 
 def _failed(text: str, code: str) -> Finished:

@@ -1,16 +1,16 @@
-"""What every adapter keeps while an answer arrives: open blocks, token counts, and how it may end.
+"""What the adapters of all APIs share while an answer arrives: the state of a translation, token counts, decoding.
 
-One event of an answer as a record: at full speed while the server keeps to its API, with patience when it does not.
-
-Only JSON that is broken, or a value that carries what the model said and cannot be read, breaks the stream. Any other
-field with a null or a value of a wrong kind counts as left out.
+Decoding runs at full speed while the server keeps to its API, and field by field when it does not. Only broken JSON, or
+an unreadable value in a field that carries what the model said, breaks the stream. Any other field with a null or a
+value of a wrong kind counts as left out.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cache
 from types import UnionType
-from typing import Any, Protocol, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -23,40 +23,37 @@ from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import StopReason
 from pigeon.wire.model import Cost, Usage
 
-
-class Translator(Protocol):
-    """Turns the events of one API into deltas."""
-
-    done: bool
-
-    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
-        """Append the deltas of one event; raises `StreamBroken` when the answer cannot go on."""
-        ...
-
-    def whole(self, data: bytes, out: list[Delta]) -> None:
-        """Append the deltas of an answer that came as one JSON object."""
-        ...
-
-    def finish(self, out: list[Delta]) -> Finished:
-        """The stream is over; raises `StreamBroken` if it was over too early."""
-        ...
-
-    def broken(self, failure: Failure) -> Finished:
-        """How a failed answer ends, with what is known of it."""
-        ...
+_T = TypeVar("_T")
+_UNREADABLE = object()
 
 
-class Assembly:
-    """Common state of the translators."""
+class StreamTranslator(ABC):
+    """Turns the events of one answer into deltas; an API subclasses it, `http/exchange` drives it.
+
+    `done` means that the stream needs no further event. `raw_stop` is the provider's own word for why the answer ended.
+    """
 
     def __init__(self) -> None:
         self.done = False
-        self._name = Named()
         self.raw_stop: str | Absent = ABSENT
+        self._name = Named()
         self._blocks = 0
 
+    @abstractmethod
+    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
+        """Append the deltas of one event; raises `StreamBroken` when the answer cannot go on."""
+
+    @abstractmethod
+    def finish(self, out: list[Delta]) -> Finished:
+        """The stream is over: close what is open; raises `StreamBroken` if it was over too early."""
+
+    def take_whole(self, data: bytes, out: list[Delta]) -> None:
+        """Append the deltas of an answer that came as one JSON object: a single event, unless an API says otherwise."""
+        self.take(b"", data, out)
+        self.done = True
+
     def named(self, out: list[Delta], response_id: str | None, model: str | None, asked: str) -> None:
-        """Take the answer's id, and its model if that is not the one asked for; told once each is known."""
+        """Report the answer's id, and its model if that is not the one asked for, once each becomes known."""
         known = self._name
         name = Named(response_id or known.response_id, model if model and model != asked else known.response_model)
         if name != known:
@@ -70,24 +67,12 @@ class Assembly:
         out.append(BlockOpened(index, kind, call_id, name))
         return index
 
-    def whole(self, data: bytes, out: list[Delta]) -> None:
-        """An answer in one piece reads like a single event, unless an API says otherwise."""
-        self.take(b"", data, out)
-
-    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
-        """One event."""
-        raise NotImplementedError
-
     def ended(self, stop: StopReason, failure: Failure | None = None) -> Finished:
         """The last delta."""
         return Finished(stop, failure, self.raw_stop)
 
-    def broken(self, failure: Failure) -> Finished:
-        """The last delta of a failed answer."""
-        return self.ended("error", failure)
 
-
-def counted(
+def metered(
     *, sent: int, output: int, cache_read: int = 0, cache_write: int = 0, rate: float = 1, **more: int | Absent
 ) -> Metered:
     """Token counts as a delta; counts below zero are a provider's mistake and become zero."""
@@ -105,10 +90,6 @@ def counted(
         ),
         rate,
     )
-
-
-_T = TypeVar("_T")
-_NOTHING = object()
 
 
 def decoded(decoder: msgspec.json.Decoder[_T], kind: Any, data: bytes, what: str | bytes) -> _T:
@@ -142,7 +123,7 @@ def _record(kind: Any, value: Any) -> Any:
         if key not in value:
             continue
         found = _salvaged(type_, value[key])
-        if found is not _NOTHING:
+        if found is not _UNREADABLE:
             given[name] = found
         elif needed and value[key]:
             raise msgspec.ValidationError(f"`{key}` has a value of a wrong kind")
@@ -166,5 +147,5 @@ def _salvaged(kind: Any, value: Any) -> Any:
             return _record(option, value)
         if isinstance(value, list) and get_origin(option) is list:
             items = (_salvaged(get_args(option)[0], one) for one in value)
-            return [item for item in items if item is not _NOTHING]
-    return _NOTHING
+            return [item for item in items if item is not _UNREADABLE]
+    return _UNREADABLE

@@ -8,10 +8,11 @@ so it is awaited where a cancelled scope can end the waiting.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from pigeon.agent.inference import ProviderHooks
 from pigeon.wire.answers import BashResult, SlashCommand
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent
@@ -71,7 +72,7 @@ class ResourcePaths(Struct, frozen=True):
     prompts: list[str]
 
 
-class Hooks(Protocol):
+class Hooks(ProviderHooks, Protocol):
     """Everything that extensions may do to a session; the tools' gate and the vetoes are protocols of their own."""
 
     def commands(self) -> list[SlashCommand]:
@@ -112,18 +113,6 @@ class Hooks(Protocol):
 
     async def before_settle(self, outcome: RunOutcome) -> list[CustomMessage]:
         """Messages that start one more run before the agent settles; usually none."""
-        ...
-
-    async def provider_request(self, payload: Any) -> Any:
-        """The body of a request to a provider, right before it is sent."""
-        ...
-
-    async def provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
-        """The headers of a request to a provider, right before it is sent."""
-        ...
-
-    def provider_responded(self, status: int, headers: Mapping[str, str]) -> None:
-        """A provider began to answer."""
         ...
 
     def model_selected(self, model: Model, previous: Model | None, source: ModelSelectSource) -> None:
@@ -186,9 +175,9 @@ class NoHooks:
         """Settle."""
         return []
 
-    async def provider_request(self, payload: Any) -> Any:
+    async def provider_request(self, body: bytes) -> bytes:
         """As it is."""
-        return payload
+        return body
 
     async def provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
         """As they are."""

@@ -23,7 +23,7 @@ from fakes.model_requests import (
 )
 from pigeon.agent.inference import ModelRequest
 from pigeon.providers.anthropic import adapter as anthropic
-from pigeon.providers.http.client import Http
+from pigeon.providers.http.client import HttpClient
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent
 
@@ -31,8 +31,8 @@ EPHEMERAL = {"type": "ephemeral"}
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[Http]:
-    client = Http()
+async def http() -> AsyncIterator[HttpClient]:
+    client = HttpClient({})
     yield client
     await client.aclose()
 
@@ -61,12 +61,12 @@ def end(reason: str = "end_turn", **usage: Any) -> list[dict[str, Any]]:
     ]
 
 
-async def play(http: Http, *events: dict[str, Any]) -> Told:
+async def play(http: HttpClient, *events: dict[str, Any]) -> Told:
     async with HttpServer([Reply(sse(*events, named=True))]) as server:
         return await told(anthropic.stream(a_request(a_model(base_url=server.url)), connection(http)))
 
 
-async def test_the_request_as_the_server_gets_it(http: Http) -> None:
+async def test_the_request_as_the_server_gets_it(http: HttpClient) -> None:
     async with HttpServer([plain(400, {})]) as server:
         request = a_request(a_model(base_url=server.url + "/"))
         await told(anthropic.stream(request, connection(http)))
@@ -97,7 +97,7 @@ async def test_the_request_as_the_server_gets_it(http: Http) -> None:
     }
 
 
-async def test_a_bearer_token_and_own_headers_go_out(http: Http) -> None:
+async def test_a_bearer_token_and_own_headers_go_out(http: HttpClient) -> None:
     async with HttpServer([plain(400, {})]) as server:
         given = connection(http, bearer=True, headers={"X-Team": "blue", "anthropic-version": None})
         await told(anthropic.stream(a_request(a_model(base_url=server.url)), given))
@@ -108,7 +108,7 @@ async def test_a_bearer_token_and_own_headers_go_out(http: Http) -> None:
     assert "anthropic-version" not in headers
 
 
-async def test_text_thinking_and_calls_become_blocks(http: Http) -> None:
+async def test_text_thinking_and_calls_become_blocks(http: HttpClient) -> None:
     whole = await play(
         http,
         start(cache_read_input_tokens=3, cache_creation_input_tokens=4),
@@ -139,7 +139,7 @@ async def test_text_thinking_and_calls_become_blocks(http: Http) -> None:
     assert (whole.end.stop, whole.end.raw_stop, whole.name.response_id) == ("toolUse", "tool_use", "msg_1")
 
 
-async def test_unknown_blocks_and_deltas_are_passed_over(http: Http) -> None:
+async def test_unknown_blocks_and_deltas_are_passed_over(http: HttpClient) -> None:
     whole = await play(
         http,
         start(),
@@ -150,7 +150,7 @@ async def test_unknown_blocks_and_deltas_are_passed_over(http: Http) -> None:
     assert whole.texts == ["ok"]
 
 
-async def test_arguments_that_come_with_the_start_of_a_call_count(http: Http) -> None:
+async def test_arguments_that_come_with_the_start_of_a_call_count(http: HttpClient) -> None:
     whole = await play(
         http,
         start(),
@@ -173,7 +173,7 @@ async def test_arguments_that_come_with_the_start_of_a_call_count(http: Http) ->
         ("something_new", "error"),
     ],
 )
-async def test_each_stop_reason_has_its_meaning(http: Http, reason: str, stop: str) -> None:
+async def test_each_stop_reason_has_its_meaning(http: HttpClient, reason: str, stop: str) -> None:
     whole = await play(http, start(), *end(reason))
     assert (whole.end.stop, whole.end.raw_stop) == (stop, reason)
     if stop == "error":
@@ -181,21 +181,21 @@ async def test_each_stop_reason_has_its_meaning(http: Http, reason: str, stop: s
         assert not whole.failure.retryable
 
 
-async def test_an_answer_that_filled_the_window_is_an_overflow(http: Http) -> None:
+async def test_an_answer_that_filled_the_window_is_an_overflow(http: HttpClient) -> None:
     assert (await play(http, start(), *end("model_context_window_exceeded"))).failure.overflow
 
 
-async def test_an_error_event_is_the_failure(http: Http) -> None:
+async def test_an_error_event_is_the_failure(http: HttpClient) -> None:
     whole = await play(http, start(), {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
     assert (whole.failure.code, whole.failure.retryable) == ("overloaded_error", True)
     assert "Overloaded" in whole.failure.message
 
 
-async def test_a_stream_that_never_gives_a_reason_is_truncated(http: Http) -> None:
+async def test_a_stream_that_never_gives_a_reason_is_truncated(http: HttpClient) -> None:
     assert (await play(http, start(), {"type": "message_stop"})).failure.code == "truncated"
 
 
-async def test_another_model_in_the_answer_is_noted(http: Http) -> None:
+async def test_another_model_in_the_answer_is_noted(http: HttpClient) -> None:
     event = start()
     event["message"]["model"] = "m-2"
     assert (await play(http, event, *end())).name.response_model == "m-2"
@@ -279,7 +279,7 @@ def test_older_models_think_with_a_budget() -> None:
     low = body(a_request(model, thinking="low"))
     assert low["thinking"] == {"type": "enabled", "budget_tokens": 2048, "display": "summarized"}
     assert low["max_tokens"] == 32_000
-    headers = anthropic.headers_of(a_request(model), connection(Http()), low)
+    headers = anthropic.headers_of(a_request(model), connection(HttpClient({})), low)
     assert headers["anthropic-beta"] == anthropic.INTERLEAVED
     own = body(a_request(model, thinking="xhigh"), high=20_000)
     assert own["thinking"]["budget_tokens"] == 20_000
@@ -315,10 +315,10 @@ def test_the_betas_are_only_those_needed_and_the_user_may_replace_them() -> None
     request = a_request(model)
     sent = body(request)
     assert "eager_input_streaming" not in sent["tools"][0]
-    assert anthropic.headers_of(request, connection(Http()), sent)["anthropic-beta"] == anthropic.FINE_GRAINED
-    own = connection(Http(), headers={"Anthropic-Beta": "mine"})
+    assert anthropic.headers_of(request, connection(HttpClient({})), sent)["anthropic-beta"] == anthropic.FINE_GRAINED
+    own = connection(HttpClient({}), headers={"Anthropic-Beta": "mine"})
     assert anthropic.headers_of(request, own, sent)["anthropic-beta"] == "mine"
-    none = connection(Http(), headers={"anthropic-beta": None})
+    none = connection(HttpClient({}), headers={"anthropic-beta": None})
     assert "anthropic-beta" not in anthropic.headers_of(request, none, sent)
 
 
@@ -328,8 +328,8 @@ def test_session_affinity_is_sent_where_it_is_wanted() -> None:
         ({"sendSessionAffinityHeaders": True, "sessionAffinityFormat": "openrouter"}, "x-session-id"),
     ):
         request = a_request(a_model(compat=compat))
-        assert anthropic.headers_of(request, connection(Http()), {})[name] == "s-1"
-    assert "x-session-affinity" not in anthropic.headers_of(a_request(a_model()), connection(Http()), {})
+        assert anthropic.headers_of(request, connection(HttpClient({})), {})[name] == "s-1"
+    assert "x-session-affinity" not in anthropic.headers_of(a_request(a_model()), connection(HttpClient({})), {})
 
 
 def test_own_sampling_parameters_come_last() -> None:

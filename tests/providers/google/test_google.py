@@ -24,7 +24,7 @@ from fakes.model_requests import (
 from pigeon.providers.google import adapter as google
 from pigeon.providers.google.adapter import FOREIGN_CALL
 from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, TOOL_IMAGE
-from pigeon.providers.http.client import Http
+from pigeon.providers.http.client import HttpClient
 from pigeon.wire.base import ABSENT
 from pigeon.wire.model import Model
 
@@ -37,8 +37,8 @@ def gemini(model_id: str = "gemini-3-pro", **facts: Any) -> Model:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[Http]:
-    client = Http()
+async def http() -> AsyncIterator[HttpClient]:
+    client = HttpClient({})
     yield client
     await client.aclose()
 
@@ -50,7 +50,7 @@ def chunk(*parts: dict[str, Any], finish: str | None = None, **more: Any) -> dic
     return {"candidates": [candidate], "responseId": "r-1", "modelVersion": "gemini-3-pro", **more}
 
 
-async def play(http: Http, *chunks: Any) -> Told:
+async def play(http: HttpClient, *chunks: Any) -> Told:
     async with HttpServer([Reply(sse(*chunks))]) as server:
         return await told(google.stream(a_request(gemini(base_url=server.url)), connection(http)))
 
@@ -66,7 +66,7 @@ def thinking(model_id: str, level: str, **facts: Any) -> dict[str, Any]:
     return config
 
 
-async def test_the_request_as_the_server_gets_it(http: Http) -> None:
+async def test_the_request_as_the_server_gets_it(http: HttpClient) -> None:
     async with HttpServer([plain(400, {})]) as server:
         await told(google.stream(a_request(gemini(base_url=server.url + "/v1beta")), connection(http)))
         received = server.requests[0]
@@ -94,7 +94,7 @@ async def test_the_request_as_the_server_gets_it(http: Http) -> None:
     }
 
 
-async def test_parts_become_blocks(http: Http) -> None:
+async def test_parts_become_blocks(http: HttpClient) -> None:
     usage = {
         "promptTokenCount": 100,
         "cachedContentTokenCount": 30,
@@ -119,13 +119,13 @@ async def test_parts_become_blocks(http: Http) -> None:
     assert (whole.end.stop, whole.end.raw_stop, whole.name.response_id) == ("toolUse", "STOP", "r-1")
 
 
-async def test_two_calls_with_one_id_get_two(http: Http) -> None:
+async def test_two_calls_with_one_id_get_two(http: HttpClient) -> None:
     call = {"functionCall": {"name": "bash", "id": "same", "args": {}}}
     whole = await play(http, chunk(call, call, finish="STOP"))
     assert len({call_id for call_id, _ in whole.calls.values()}) == 2
 
 
-async def test_a_signature_alone_does_not_make_a_thought(http: Http) -> None:
+async def test_a_signature_alone_does_not_make_a_thought(http: HttpClient) -> None:
     whole = await play(http, chunk({"text": "hi", "thoughtSignature": SIGNATURE}, finish="STOP"))
     assert whole.kinds == ["text"]
     assert whole.signatures[0] == SIGNATURE
@@ -144,19 +144,19 @@ async def test_a_signature_alone_does_not_make_a_thought(http: Http) -> None:
         ("NEW_REASON", "error"),
     ],
 )
-async def test_each_finish_reason_has_its_meaning(http: Http, reason: str, stop: str) -> None:
+async def test_each_finish_reason_has_its_meaning(http: HttpClient, reason: str, stop: str) -> None:
     whole = await play(http, chunk({"text": "x"}, finish=reason))
     assert (whole.end.stop, whole.end.raw_stop) == (stop, reason)
     if stop == "error":
         assert whole.failure.code == reason
 
 
-async def test_a_blocked_prompt_says_so(http: Http) -> None:
+async def test_a_blocked_prompt_says_so(http: HttpClient) -> None:
     blocked = await play(http, {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})
     assert "PROHIBITED_CONTENT" in blocked.failure.message
 
 
-async def test_errors_and_truncation(http: Http) -> None:
+async def test_errors_and_truncation(http: HttpClient) -> None:
     error = {"error": {"code": 503, "status": "UNAVAILABLE", "message": "overloaded"}}
     assert (await play(http, chunk({"text": "x"}), error)).failure.retryable
     assert (await play(http, chunk({"text": "x"}))).failure.code == "truncated"

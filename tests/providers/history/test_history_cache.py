@@ -15,7 +15,7 @@ from pigeon.agent.inference import ModelRequest
 from pigeon.providers.anthropic import adapter as anthropic
 from pigeon.providers.google import adapter as google
 from pigeon.providers.history import cache
-from pigeon.providers.history.cache import Replay
+from pigeon.providers.history.cache import HistoryCache
 from pigeon.providers.http.exchange import encoded
 from pigeon.providers.openai_chat import adapter as openai_chat
 from pigeon.providers.openai_chat.compat import chat_compat
@@ -23,10 +23,10 @@ from pigeon.providers.openai_responses import adapter as openai_responses
 from pigeon.wire.messages import AssistantMessage
 from pigeon.wire.model import Model
 
-Body = Callable[[ModelRequest, Replay | None], dict[str, Any]]
+Body = Callable[[ModelRequest, HistoryCache | None], dict[str, Any]]
 
 
-def to_chat(request: ModelRequest, memory: Replay | None) -> dict[str, Any]:
+def to_chat(request: ModelRequest, memory: HistoryCache | None) -> dict[str, Any]:
     return openai_chat.body_of(request, chat_compat(request.model), {}, memory)
 
 
@@ -144,7 +144,7 @@ def finished(body: dict[str, Any], api: str) -> list[Raw]:
 @pytest.mark.parametrize("api", BODIES)
 @given(data=st.data())
 def test_however_a_conversation_changes_it_is_told_as_if_anew(api: str, data: st.DataObject) -> None:
-    body_of, models, memory = BODIES[api], MODELS[api], Replay()
+    body_of, models, memory = BODIES[api], MODELS[api], HistoryCache()
     history: list[Any] = data.draw(st.lists(messages_of(api), max_size=10))
     model = data.draw(st.sampled_from(models))
     more = data.draw(
@@ -167,7 +167,7 @@ def test_however_a_conversation_changes_it_is_told_as_if_anew(api: str, data: st
 
 @pytest.mark.parametrize("api", BODIES)
 def test_what_cannot_change_any_more_is_encoded_once(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, memory = MODELS[api][0], Replay()
+    model, memory = MODELS[api][0], HistoryCache()
     count = 0
 
     def counted(body: Any) -> bytes:
@@ -187,7 +187,7 @@ def test_what_cannot_change_any_more_is_encoded_once(api: str, monkeypatch: pyte
 
 @pytest.mark.parametrize("api", BODIES)
 def test_a_conversation_that_was_cut_keeps_what_is_before_the_cut(api: str) -> None:
-    model, memory = MODELS[api][0], Replay()
+    model, memory = MODELS[api][0], HistoryCache()
     talk = a_talk(model)
     first = finished(BODIES[api](a_request(model, *talk), memory), api)
     talk[5:] = [said("something else"), answered(text("else"), by=model), said("go on")]
@@ -199,7 +199,7 @@ def test_a_conversation_that_was_cut_keeps_what_is_before_the_cut(api: str) -> N
 
 @pytest.mark.parametrize("api", BODIES)
 def test_a_result_that_takes_the_place_of_the_next_answer_is_still_told(api: str) -> None:
-    model, memory = MODELS[api][0], Replay()
+    model, memory = MODELS[api][0], HistoryCache()
     begin = [said("begin"), answered(called("a"), by=model)]
     BODIES[api](a_request(model, *begin, answered(text("no result yet"), by=model), said("go on")), memory)
     request = a_request(model, *begin, returned("a", "the late result"), said("go on"))
@@ -210,7 +210,7 @@ def test_a_result_that_takes_the_place_of_the_next_answer_is_still_told(api: str
 
 @pytest.mark.parametrize("api", BODIES)
 def test_another_model_hears_nothing_that_was_made_for_the_first(api: str) -> None:
-    model, other, memory = *MODELS[api][:2], Replay()
+    model, other, memory = *MODELS[api][:2], HistoryCache()
     talk = a_talk(model)
     first = finished(BODIES[api](a_request(model, *talk), memory), api)
     BODIES[api](a_request(other, *talk), memory)
@@ -221,7 +221,7 @@ def test_another_model_hears_nothing_that_was_made_for_the_first(api: str) -> No
 
 @pytest.mark.parametrize("api", BODIES)
 def test_spoiling_a_body_spoils_no_later_one(api: str) -> None:
-    model, memory = MODELS[api][-2], Replay()
+    model, memory = MODELS[api][-2], HistoryCache()
     talk = a_talk(model)
     for length in range(1, len(talk) + 1):
         request = a_request(model, *talk[:length])
@@ -246,7 +246,7 @@ def spoil(item: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("api", ["anthropic-messages", "openai-completions"])
 def test_the_mark_for_the_cache_moves_on_with_the_end_of_the_conversation(api: str) -> None:
-    model, memory = a_model(api=api, compat={"cacheControlFormat": "anthropic"}), Replay()
+    model, memory = a_model(api=api, compat={"cacheControlFormat": "anthropic"}), HistoryCache()
     talk = a_talk(model)
     ends_with_user = [not isinstance(message, AssistantMessage) for message in talk]
     for length, by_user in enumerate(ends_with_user, 1):
@@ -258,13 +258,13 @@ def test_the_mark_for_the_cache_moves_on_with_the_end_of_the_conversation(api: s
 
 
 def test_without_instructions_the_first_message_may_be_told_from_memory() -> None:
-    model, memory = a_model(api="openai-completions", compat={"cacheControlFormat": "anthropic"}), Replay()
+    model, memory = a_model(api="openai-completions", compat={"cacheControlFormat": "anthropic"}), HistoryCache()
     request = a_request(model, *a_talk(model), system_prompt="")
     assert encoded(to_chat(request, memory)) == encoded(to_chat(request, None))
 
 
 def test_a_message_that_cannot_be_told_leaves_no_trace_in_memory() -> None:
-    model, memory = MODELS["openai-completions"][0], Replay()
+    model, memory = MODELS["openai-completions"][0], HistoryCache()
     broken = answered(called("a", command=["\ud83d", float("nan")]), by=model)
     for end in ([], [said("x"), answered(text("y"), by=model)]):
         with pytest.raises(ValueError, match="not JSON compliant"):

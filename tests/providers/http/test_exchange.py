@@ -15,9 +15,9 @@ from fakes.model_requests import KEY, Told, a_model, a_request, connection, told
 from fakes.virtual_time import virtually
 from pigeon.agent.inference import Delta
 from pigeon.providers.anthropic import adapter as anthropic
-from pigeon.providers.connection import Policy
+from pigeon.providers.connection import RequestPolicy
 from pigeon.providers.gateway import ADAPTERS
-from pigeon.providers.http.client import Http
+from pigeon.providers.http.client import HttpClient
 from pigeon.providers.http.exchange import Stalled, Watchdog, encoded
 
 START = {"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": 7, "output_tokens": 1}}}
@@ -30,36 +30,36 @@ WHOLE = sse(START, OPEN, HELLO, CLOSE, DELTA, STOP, named=True)
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[Http]:
-    client = Http()
+async def http() -> AsyncIterator[HttpClient]:
+    client = HttpClient({})
     # The patience of some tests is shorter than loading the library may take.
     await client.warm("http://127.0.0.1")
     yield client
     await client.aclose()
 
 
-def ask(server: HttpServer, http: Http, policy: Policy | None = None) -> AsyncIterator[Delta]:
+def ask(server: HttpServer, http: HttpClient, policy: RequestPolicy | None = None) -> AsyncIterator[Delta]:
     return anthropic.stream(a_request(a_model(base_url=server.url)), connection(http, policy=policy))
 
 
-async def answer(http: Http, *parts: Any, policy: Policy | None = None, **reply: Any) -> Told:
+async def answer(http: HttpClient, *parts: Any, policy: RequestPolicy | None = None, **reply: Any) -> Told:
     async with HttpServer([Reply(list(parts), **reply)]) as server:
         return await told(ask(server, http, policy))
 
 
-async def test_an_answer_comes_whole(http: Http) -> None:
+async def test_an_answer_comes_whole(http: HttpClient) -> None:
     whole = await answer(http, *WHOLE)
     assert whole.texts == ["hello"]
     assert whole.end.stop == "stop"
 
 
-async def test_events_cut_anywhere_make_the_same_answer(http: Http) -> None:
+async def test_events_cut_anywhere_make_the_same_answer(http: HttpClient) -> None:
     data = b"".join(WHOLE)
     whole = await answer(http, *[data[at : at + 7] for at in range(0, len(data), 7)])
     assert whole.texts == ["hello"]
 
 
-async def test_a_cut_connection_keeps_what_came_and_can_be_tried_again(http: Http) -> None:
+async def test_a_cut_connection_keeps_what_came_and_can_be_tried_again(http: HttpClient) -> None:
     broken = await answer(http, *WHOLE[:3], Cut())
     assert broken.texts == ["hello"]
     assert broken.counts[0] == 7
@@ -67,12 +67,12 @@ async def test_a_cut_connection_keeps_what_came_and_can_be_tried_again(http: Htt
     assert broken.name.response_id == "msg_1"
 
 
-async def test_a_stream_without_its_end_is_truncated(http: Http) -> None:
+async def test_a_stream_without_its_end_is_truncated(http: HttpClient) -> None:
     broken = await answer(http, *WHOLE[:4])
     assert (broken.failure.code, broken.failure.retryable) == ("truncated", True)
 
 
-async def test_html_instead_of_events_is_called_that(http: Http) -> None:
+async def test_html_instead_of_events_is_called_that(http: HttpClient) -> None:
     for content_type in ("text/event-stream", "text/html"):
         page = await answer(http, b"<html><body>Please log in</body></html>", content_type=content_type)
         assert page.failure.code == "not_a_stream"
@@ -80,36 +80,36 @@ async def test_html_instead_of_events_is_called_that(http: Http) -> None:
         assert "Please log in" in page.failure.message
 
 
-async def test_a_json_error_with_status_200_is_an_error(http: Http) -> None:
+async def test_a_json_error_with_status_200_is_an_error(http: HttpClient) -> None:
     refused = await answer(http, b'{"error":{"message":"no such model","code":"x"}}', content_type="application/json")
     assert "no such model" in refused.failure.message
     assert refused.failure.code == "x"
 
 
-async def test_nothing_at_all_is_said_to_be_empty(http: Http) -> None:
+async def test_nothing_at_all_is_said_to_be_empty(http: HttpClient) -> None:
     assert (await answer(http)).failure.code == "empty_stream"
 
 
-async def test_data_that_is_no_json_breaks_the_answer_but_not_what_came_before(http: Http) -> None:
+async def test_data_that_is_no_json_breaks_the_answer_but_not_what_came_before(http: HttpClient) -> None:
     broken = await answer(http, *WHOLE[:3], b"event: content_block_delta\ndata: {not json\n\n", *WHOLE[3:])
     assert broken.texts == ["hello"]
     assert broken.failure.code == "malformed_stream"
     assert "content_block_delta" in broken.failure.message
 
 
-async def test_a_silent_stream_is_given_up(http: Http) -> None:
-    silent = await answer(http, *WHOLE[:3], Hold(), policy=Policy(idle_ms=200))
+async def test_a_silent_stream_is_given_up(http: HttpClient) -> None:
+    silent = await answer(http, *WHOLE[:3], Hold(), policy=RequestPolicy(idle_ms=200))
     assert silent.texts == ["hello"]
     assert (silent.failure.code, silent.failure.retryable) == ("idle_timeout", True)
     assert "0.2 s" in silent.failure.message
 
 
-async def test_a_server_that_never_answers_is_given_up(http: Http) -> None:
-    silent = await answer(http, held_headers=Hold(), policy=Policy(idle_ms=200))
+async def test_a_server_that_never_answers_is_given_up(http: HttpClient) -> None:
+    silent = await answer(http, held_headers=Hold(), policy=RequestPolicy(idle_ms=200))
     assert silent.failure.code == "idle_timeout"
 
 
-async def test_keep_alives_are_no_content(http: Http) -> None:
+async def test_keep_alives_are_no_content(http: HttpClient) -> None:
     async def pings(reply: Reply, stop: asyncio.Event) -> None:
         """Pings for as long as the client listens; the reply's list grows while it is sent."""
         while not stop.is_set():
@@ -125,7 +125,7 @@ async def test_keep_alives_are_no_content(http: Http) -> None:
     async with HttpServer([reply]) as server:
         feeding = asyncio.ensure_future(pings(reply, stop))
         first.released.set()
-        quiet = await told(ask(server, http, Policy(idle_ms=60)))
+        quiet = await told(ask(server, http, RequestPolicy(idle_ms=60)))
         stop.set()
         feeding.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -134,7 +134,7 @@ async def test_keep_alives_are_no_content(http: Http) -> None:
     assert quiet.counts[0] == 7
 
 
-async def test_closing_the_answer_drops_the_connection(http: Http) -> None:
+async def test_closing_the_answer_drops_the_connection(http: HttpClient) -> None:
     hold = Hold()
     async with HttpServer([Reply([*WHOLE[:3], hold])]) as server:
         stream = ask(server, http)
@@ -146,7 +146,7 @@ async def test_closing_the_answer_drops_the_connection(http: Http) -> None:
             await server.requests[0].gone.wait()
 
 
-async def test_cancelling_the_reader_drops_the_connection(http: Http) -> None:
+async def test_cancelling_the_reader_drops_the_connection(http: HttpClient) -> None:
     hold = Hold()
     async with HttpServer([Reply([*WHOLE[:3], hold])]) as server:
         task = asyncio.ensure_future(told(ask(server, http)))
@@ -158,7 +158,7 @@ async def test_cancelling_the_reader_drops_the_connection(http: Http) -> None:
             await server.requests[0].gone.wait()
 
 
-async def test_a_finished_answer_leaves_its_connection_to_the_next(http: Http) -> None:
+async def test_a_finished_answer_leaves_its_connection_to_the_next(http: HttpClient) -> None:
     async with HttpServer([Reply(WHOLE), Reply(WHOLE)]) as server:
         await told(ask(server, http))
         await asyncio.gather(*http._background)
@@ -166,48 +166,48 @@ async def test_a_finished_answer_leaves_its_connection_to_the_next(http: Http) -
         assert [request.connection for request in server.requests] == [1, 1]
 
 
-async def test_nobody_listening_is_a_connection_failure(http: Http) -> None:
+async def test_nobody_listening_is_a_connection_failure(http: HttpClient) -> None:
     refused = await told(anthropic.stream(a_request(a_model(base_url="http://127.0.0.1:1")), connection(http)))
     assert (refused.failure.code, refused.failure.retryable) == ("connection_failed", True)
 
 
-async def test_a_bad_base_url_says_so(http: Http) -> None:
+async def test_a_bad_base_url_says_so(http: HttpClient) -> None:
     refused = await told(anthropic.stream(a_request(a_model(base_url="htp:/x")), connection(http)))
     assert (refused.failure.code, refused.failure.retryable) == ("bad_url", False)
 
 
-async def test_the_key_never_shows_in_a_failure(http: Http) -> None:
+async def test_the_key_never_shows_in_a_failure(http: HttpClient) -> None:
     async with HttpServer([plain(401, {"error": {"message": f"bad key {KEY}"}})]) as server:
         refused = await told(ask(server, http))
     assert KEY not in refused.failure.message
     assert "***" in refused.failure.message
 
 
-async def test_a_request_is_tried_again_before_its_stream_began(http: Http) -> None:
+async def test_a_request_is_tried_again_before_its_stream_began(http: HttpClient) -> None:
     busy = plain(529, {"error": {"type": "overloaded_error", "message": "x"}}, retry_after_ms="1")
     async with HttpServer([busy, busy, Reply(WHOLE)]) as server:
-        whole = await told(ask(server, http, Policy(max_retries=2)))
+        whole = await told(ask(server, http, RequestPolicy(max_retries=2)))
         assert len(server.requests) == 3
     assert whole.texts == ["hello"]
 
 
-async def test_a_request_is_not_tried_again_when_that_is_no_use(http: Http) -> None:
+async def test_a_request_is_not_tried_again_when_that_is_no_use(http: HttpClient) -> None:
     async with HttpServer([plain(400, {"error": {"message": "no"}})]) as server:
-        await told(ask(server, http, Policy(max_retries=2)))
+        await told(ask(server, http, RequestPolicy(max_retries=2)))
         assert len(server.requests) == 1
 
 
-async def test_a_server_that_asks_for_too_much_patience_is_reported(http: Http) -> None:
+async def test_a_server_that_asks_for_too_much_patience_is_reported(http: HttpClient) -> None:
     busy = plain(429, {"error": {"message": "slow down"}}, retry_after="120")
     async with HttpServer([busy]) as server:
-        refused = await told(ask(server, http, Policy(max_retries=2, max_retry_delay_ms=60_000)))
+        refused = await told(ask(server, http, RequestPolicy(max_retries=2, max_retry_delay_ms=60_000)))
     assert "120000 ms" in refused.failure.message
     assert "60000 ms" in refused.failure.message
     assert refused.failure.retry_after_ms == 120_000
 
 
 async def test_two_first_requests_share_one_client() -> None:
-    http = Http()
+    http = HttpClient({})
     await asyncio.gather(http.warm("http://x"), http.warm("http://y"))
     assert len(http._pools) == 1
     await http.aclose()
@@ -219,17 +219,15 @@ def test_unpaired_surrogates_do_not_leave_and_split_pairs_join() -> None:
     assert encoded({"n": 10**30}) == b'{"n":1000000000000000000000000000000}'
 
 
-async def test_a_proxy_of_the_environment_is_used_except_where_it_says_not(
-    http: Http, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_proxy_of_the_environment_is_used_except_where_it_says_not() -> None:
     async with HttpServer([Reply(WHOLE), Reply(WHOLE)]) as proxy, HttpServer([Reply(WHOLE)]) as server:
-        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        http = HttpClient({"HTTP_PROXY": proxy.url, "NO_PROXY": "127.0.0.1"})
         far = a_model(base_url="http://models.invalid")
         assert (await told(anthropic.stream(a_request(far), connection(http)))).texts == ["hello"]
         assert proxy.requests[0].path == "http://models.invalid/v1/messages"
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         assert (await told(ask(server, http))).texts == ["hello"]
         assert len(proxy.requests) == 1
+        await http.aclose()
 
 
 USAGE = {"input_tokens": 7, "output_tokens": 2}
@@ -300,7 +298,7 @@ WHOLES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("api", "body"), WHOLES, ids=[api for api, _ in WHOLES])
-async def test_a_server_that_does_not_stream_is_understood(http: Http, api: str, body: dict[str, Any]) -> None:
+async def test_a_server_that_does_not_stream_is_understood(http: HttpClient, api: str, body: dict[str, Any]) -> None:
     adapter = import_module(ADAPTERS[api])
     async with HttpServer([plain(200, body), plain(200, {"error": {"message": "Overloaded", "code": "x"}})]) as server:
         model = a_model(api=api, base_url=server.url)

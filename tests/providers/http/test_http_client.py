@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import os
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.request import getproxies_environment, proxy_bypass_environment
 
 import pytest
 
@@ -18,34 +20,32 @@ from fakes.model_requests import KEY, a_model, a_request, connection, told
 from fakes.tunnel_proxy import TunnelProxy
 from pigeon.agent.inference import Failure
 from pigeon.providers.anthropic import adapter as anthropic
-from pigeon.providers.connection import Policy
+from pigeon.providers.connection import RequestPolicy
 from pigeon.providers.errors import from_exception
 from pigeon.providers.http import client as http
-from pigeon.providers.http.client import Http, Incoming, InvalidProxy, InvalidURL, Outgoing, way_to
+from pigeon.providers.http.client import HttpClient, HttpRequest, HttpResponse, InvalidProxy, InvalidURL, route_to
 from pigeon.providers.http.network import Network
 
 DATA = Path(__file__).parents[1] / "data"
 CERTIFICATE = DATA / "localhost.cert.pem"
 
 
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssl_cert_file", "ssl_cert_dir"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
+@pytest.fixture
+def environment() -> dict[str, str]:
+    return {}
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[Http]:
-    made = Http(user_agent="pigeon/1")
+async def client(environment: dict[str, str]) -> AsyncIterator[HttpClient]:
+    made = HttpClient(environment, user_agent="pigeon/1")
     yield made
     await made.aclose()
 
 
 @pytest.fixture
-def trusted(monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+def trusted(environment: dict[str, str]) -> ssl.SSLContext:
     """The server's half of a certificate that the client knows."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    environment["SSL_CERT_FILE"] = str(CERTIFICATE)
     return server_side()
 
 
@@ -55,11 +55,11 @@ def server_side() -> ssl.SSLContext:
     return context
 
 
-def to(url: str, body: bytes = b"{}", **headers: str) -> Outgoing:
-    return Outgoing(url, {name.replace("_", "-"): value for name, value in headers.items()}, body)
+def to(url: str, body: bytes = b"{}", **headers: str) -> HttpRequest:
+    return HttpRequest(url, {name.replace("_", "-"): value for name, value in headers.items()}, body)
 
 
-async def failure_of(client: Http, request: Outgoing) -> Failure:
+async def failure_of(client: HttpClient, request: HttpRequest) -> Failure:
     with pytest.raises(Exception) as caught:  # noqa: PT011 - the failure says what it is
         await client.send(request)
     return from_exception(caught.value)
@@ -79,7 +79,7 @@ def redirected(monkeypatch: pytest.MonkeyPatch, port: int) -> list[tuple[str, in
     return wanted
 
 
-async def test_a_request_says_what_every_request_must_say(client: Http) -> None:
+async def test_a_request_says_what_every_request_must_say(client: HttpClient) -> None:
     async with HttpServer([plain(200, {"a": 1}, x_two="2")]) as server:
         answer = await client.send(to(f"{server.url}/v1?x=1", b'{"q": 1}', X_Mine="yes", User_Agent="me"))
         assert (answer.status, answer.ok, answer.content_type) == (200, True, "application/json")
@@ -108,7 +108,7 @@ async def test_a_request_says_what_every_request_must_say(client: Http) -> None:
     ],
 )
 async def test_any_letters_may_stand_in_an_address(
-    client: Http, monkeypatch: pytest.MonkeyPatch, url: str, place: tuple[str, int], host: str, path: str | None
+    client: HttpClient, monkeypatch: pytest.MonkeyPatch, url: str, place: tuple[str, int], host: str, path: str | None
 ) -> None:
     async with HttpServer([plain(200, {})]) as server:
         wanted = redirected(monkeypatch, int(server.url.rpartition(":")[2]))
@@ -133,10 +133,10 @@ async def test_any_letters_may_stand_in_an_address(
     ],
 )
 async def test_an_address_that_is_none_is_an_error_that_shows_it(
-    client: Http, monkeypatch: pytest.MonkeyPatch, url: str, proxied: bool
+    client: HttpClient, environment: dict[str, str], url: str, proxied: bool
 ) -> None:
     if proxied:
-        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+        environment["HTTP_PROXY"] = "http://127.0.0.1:1"
     with pytest.raises(InvalidURL) as caught:
         await client.send(to(url))
     assert url in str(caught.value)
@@ -144,20 +144,20 @@ async def test_an_address_that_is_none_is_an_error_that_shows_it(
     assert (failure.code, failure.retryable) == ("bad_url", False)
 
 
-async def test_an_address_that_is_none_is_shown_without_its_password(client: Http) -> None:
+async def test_an_address_that_is_none_is_shown_without_its_password(client: HttpClient) -> None:
     with pytest.raises(InvalidURL, match=r"models\.example:port") as caught:
         await client.send(to("http://me:word@models.example:port/v1"))
     assert "word" not in str(caught.value)
 
 
-async def test_another_scheme_than_http_is_refused(client: Http) -> None:
+async def test_another_scheme_than_http_is_refused(client: HttpClient) -> None:
     failure = await failure_of(client, to("ftp://models.example/v1"))
     assert (failure.code, failure.retryable) == ("bad_url", False)
     assert "ftp://" in failure.message
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\n", f"{KEY}\r\nx-other: 1", f"\0{KEY}", f"{KEY}é", f"{KEY}\u2026"])
-async def test_a_header_that_cannot_be_sent_is_an_error_without_the_key(client: Http, key: str) -> None:
+async def test_a_header_that_cannot_be_sent_is_an_error_without_the_key(client: HttpClient, key: str) -> None:
     async with HttpServer([]) as server:
         failure = await failure_of(client, to(server.url, authorization=f"Bearer {key}"))
         assert server.requests == []
@@ -166,7 +166,7 @@ async def test_a_header_that_cannot_be_sent_is_an_error_without_the_key(client: 
     assert (failure.code, failure.retryable) == ("bad_request", False)
 
 
-async def test_a_server_with_a_known_certificate_is_talked_to(client: Http, trusted: ssl.SSLContext) -> None:
+async def test_a_server_with_a_known_certificate_is_talked_to(client: HttpClient, trusted: ssl.SSLContext) -> None:
     big = "x" * 1_000_000
     async with HttpServer([plain(200, {"big": big}), plain(200, {})], ssl=trusted) as server:
         for url in (server.url, server.url, server.url.replace("127.0.0.1", "localhost")):
@@ -177,7 +177,7 @@ async def test_a_server_with_a_known_certificate_is_talked_to(client: Http, trus
 
 
 async def test_an_unknown_certificate_is_an_error_that_is_not_tried_again(
-    client: Http, monkeypatch: pytest.MonkeyPatch
+    client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []
     connect = Network.connect_tcp
@@ -188,7 +188,7 @@ async def test_an_unknown_certificate_is_an_error_that_is_not_tried_again(
 
     monkeypatch.setattr(Network, "connect_tcp", counted)
     async with HttpServer([], ssl=server_side()) as server:
-        line = connection(client, policy=Policy(max_retries=3))
+        line = connection(client, policy=RequestPolicy(max_retries=3))
         refused = await told(anthropic.stream(a_request(a_model(base_url=server.url)), line))
     assert refused.failure.message.startswith("TLS failed: 127.0.0.1: ")
     assert "certificate verify failed" in refused.failure.message
@@ -196,7 +196,7 @@ async def test_an_unknown_certificate_is_an_error_that_is_not_tried_again(
 
 
 async def test_a_certificate_for_another_name_is_an_error_that_says_so(
-    client: Http, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+    client: HttpClient, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with HttpServer([], ssl=trusted) as server:
         redirected(monkeypatch, int(server.url.rpartition(":")[2]))
@@ -206,12 +206,12 @@ async def test_a_certificate_for_another_name_is_an_error_that_says_so(
 
 
 async def test_certificates_that_cannot_be_read_are_an_error_that_names_them(
-    client: Http, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    client: HttpClient, environment: dict[str, str], tmp_path: Path
 ) -> None:
     missing, wrong = tmp_path / "missing.pem", tmp_path / "wrong.pem"
     wrong.write_text("no certificate")
     for path in (missing, wrong):
-        monkeypatch.setenv("SSL_CERT_FILE", str(path))
+        environment["SSL_CERT_FILE"] = str(path)
         failure = await failure_of(client, to("https://127.0.0.1:1"))
         assert str(path) in failure.message
         assert "SSL_CERT_FILE" in failure.message
@@ -219,10 +219,10 @@ async def test_certificates_that_cannot_be_read_are_an_error_that_names_them(
 
 
 async def test_https_goes_through_a_tunnel_with_the_password_of_the_proxy(
-    client: Http, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+    client: HttpClient, trusted: ssl.SSLContext, environment: dict[str, str]
 ) -> None:
     async with TunnelProxy() as proxy, HttpServer([plain(200, {"n": 1})] * 2, ssl=trusted) as server:
-        monkeypatch.setenv("HTTPS_PROXY", f"http://us%C3%A9r:p%40ss@127.0.0.1:{proxy.port}")
+        environment["HTTPS_PROXY"] = f"http://us%C3%A9r:p%40ss@127.0.0.1:{proxy.port}"
         url = server.url.replace("127.0.0.1", "localhost")
         for _ in range(2):
             assert await whole(await client.send(to(f"{url}/v1", authorization=KEY))) == b'{"n": 1}'
@@ -239,10 +239,10 @@ async def test_https_goes_through_a_tunnel_with_the_password_of_the_proxy(
     ("person", "expected"), [("http://", None), ("me:word@", f"Basic {base64.b64encode(b'me:word').decode()}")]
 )
 async def test_plain_http_goes_through_a_proxy_too(
-    client: Http, monkeypatch: pytest.MonkeyPatch, person: str, expected: str | None
+    client: HttpClient, environment: dict[str, str], person: str, expected: str | None
 ) -> None:
     async with HttpServer([plain(200, {})]) as proxy:
-        monkeypatch.setenv("ALL_PROXY", proxy.url.replace("http://", person))
+        environment["ALL_PROXY"] = proxy.url.replace("http://", person)
         await whole(await client.send(to("http://models.invalid:81/v1")))
         [request] = proxy.requests
     assert request.path == "http://models.invalid:81/v1"
@@ -262,23 +262,72 @@ async def test_plain_http_goes_through_a_proxy_too(
     ],
 )
 def test_a_proxy_of_the_settings_is_for_when_the_environment_names_none(
-    monkeypatch: pytest.MonkeyPatch, url: str, variables: dict[str, str], proxy: str | None
+    url: str, variables: dict[str, str], proxy: str | None
 ) -> None:
+    assert route_to(url, variables, "http://set") == (url.startswith("https"), proxy)
+
+
+@pytest.mark.parametrize(
+    ("variables", "proxy"),
+    [
+        ({"HTTP_PROXY": "http://upper", "http_proxy": "http://lower"}, "http://lower"),
+        ({"http_proxy": "http://lower", "HTTP_PROXY": "http://upper"}, "http://lower"),
+        ({"HTTP_PROXY": "http://upper", "http_proxy": ""}, None),
+        ({"ALL_PROXY": "http://all", "HTTPS_PROXY": "http://other"}, "http://all"),
+        ({"HTTP_PROXY": "http://header", "REQUEST_METHOD": "GET"}, None),
+        ({"http_proxy": "http://lower", "REQUEST_METHOD": "GET"}, "http://lower"),
+        ({"HTTP_PROXY": "http://upper", "no_proxy": ".invalid"}, None),
+        ({"HTTP_PROXY": "http://upper", "NO_PROXY": "*"}, None),
+        ({"FTP_PROXY": "http://other"}, None),
+    ],
+)
+def test_the_variables_of_proxies_count_as_other_programs_read_them(
+    variables: dict[str, str], proxy: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert route_to("http://models.invalid/v1", variables) == (False, proxy)
+    for name in [*os.environ]:
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert way_to(url, "http://set") == (url.startswith("https"), proxy)
+    named = getproxies_environment()
+    assert proxy == (None if proxy_bypass_environment("models.invalid") else named.get("http") or named.get("all"))
+
+
+async def test_two_clients_of_one_process_have_their_own_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    async with HttpServer([plain(200, {"n": 1})] * 2) as one, HttpServer([plain(200, {"n": 2})]) as other:
+        clients = [HttpClient({"HTTP_PROXY": proxy.url}) for proxy in (one, other)]
+        answers = [await whole(await client.send(to("http://models.invalid/v1"))) for client in clients]
+        assert answers == [b'{"n": 1}', b'{"n": 2}']
+        direct = HttpClient({})
+        answer = await direct.send(to(one.url))
+        assert (answer.status, len(one.requests)) == (200, 2)
+        await answer.drop()
+        for client in (*clients, direct):
+            await client.aclose()
+
+
+async def test_two_clients_of_one_process_believe_their_own_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    knowing, other = HttpClient({"SSL_CERT_FILE": str(CERTIFICATE)}), HttpClient({})
+    async with HttpServer([plain(200, {})], ssl=server_side()) as server:
+        await whole(await knowing.send(to(server.url)))
+        assert (await failure_of(other, to(server.url))).code == "tls_failed"
+    for client in (knowing, other):
+        await client.aclose()
 
 
 async def test_a_socks_proxy_without_its_package_says_what_to_install() -> None:
-    client = Http(proxy="socks5://127.0.0.1:1")
+    client = HttpClient({}, proxy="socks5://127.0.0.1:1")
     with pytest.raises(InvalidProxy, match="socksio"):
         await client.send(to("http://models.invalid/v1"))
     await client.aclose()
 
 
-async def test_a_proxy_that_refuses_is_quoted(trusted: ssl.SSLContext) -> None:
+async def test_a_proxy_that_refuses_is_quoted() -> None:
     async with TunnelProxy(refusal="407 Who are you") as proxy:
-        client = Http(proxy=f"http://127.0.0.1:{proxy.port}")
+        client = HttpClient({}, proxy=f"http://127.0.0.1:{proxy.port}")
         failure = await failure_of(client, to("https://models.invalid/v1"))
         await client.aclose()
     assert failure.code == "proxy_failed"
@@ -287,7 +336,7 @@ async def test_a_proxy_that_refuses_is_quoted(trusted: ssl.SSLContext) -> None:
 
 @pytest.mark.parametrize("place", ["ftp://me:word@x:21", "http://me:word@:80", "http://me:word@x:port", "me:word@"])
 async def test_a_proxy_that_is_none_is_an_error_without_its_password(place: str) -> None:
-    client = Http(proxy=place)
+    client = HttpClient({}, proxy=place)
     with pytest.raises(InvalidProxy, match="proxy") as caught:
         await client.send(to("http://models.invalid/v1"))
     await client.aclose()
@@ -295,7 +344,7 @@ async def test_a_proxy_that_is_none_is_an_error_without_its_password(place: str)
     assert not from_exception(caught.value).retryable
 
 
-async def test_a_compressed_answer_is_read_as_if_it_was_not(client: Http) -> None:
+async def test_a_compressed_answer_is_read_as_if_it_was_not(client: HttpClient) -> None:
     packed = gzip.compress(b"hello" * 1000)
     replies = [
         Reply([packed[:9], packed[9:]], headers={"Content-Encoding": " GZIP "}),
@@ -316,14 +365,14 @@ async def test_a_compressed_answer_is_read_as_if_it_was_not(client: Http) -> Non
         await unknown.drop()
 
 
-async def test_a_text_has_a_limit(client: Http) -> None:
+async def test_a_text_has_a_limit(client: HttpClient) -> None:
     async with HttpServer([Reply([b"x" * 1000] * 10)]) as server:
         answer = await client.send(to(server.url))
         assert await answer.text(limit=2500) == b"x" * 2500
         await answer.drop()
 
 
-async def asked(client: Http, server: BareServer) -> tuple[Peer, Incoming]:
+async def asked(client: HttpClient, server: BareServer) -> tuple[Peer, HttpResponse]:
     """An answer of which the first piece has come."""
     task = asyncio.ensure_future(client.send(to(server.url)))
     peer = await server.accept()
@@ -334,13 +383,13 @@ async def asked(client: Http, server: BareServer) -> tuple[Peer, Incoming]:
     return peer, answer
 
 
-def idle(client: Http) -> list[bool]:
+def idle(client: HttpClient) -> list[bool]:
     """Which of the kept connections can be used again."""
     [pool] = client._pools.values()
     return [one.is_idle() for one in pool.connections]
 
 
-async def test_the_rest_of_a_released_answer_is_read_before_the_next_request(client: Http) -> None:
+async def test_the_rest_of_a_released_answer_is_read_before_the_next_request(client: HttpClient) -> None:
     async with BareServer() as server:
         peer, answer = await asked(client, server)
         answer.release()
@@ -351,7 +400,7 @@ async def test_the_rest_of_a_released_answer_is_read_before_the_next_request(cli
         assert not server.has_another_client()
 
 
-async def test_nobody_waits_for_the_end_of_a_released_answer(client: Http) -> None:
+async def test_nobody_waits_for_the_end_of_a_released_answer(client: HttpClient) -> None:
     hold = Hold()
     async with HttpServer([Reply([b"hi", hold]), plain(200, {})]) as server:
         first = await client.send(to(server.url))
@@ -367,16 +416,16 @@ async def test_nobody_waits_for_the_end_of_a_released_answer(client: Http) -> No
 
 
 async def test_a_released_answer_is_tidied_up_without_another_request(
-    client: Http, monkeypatch: pytest.MonkeyPatch
+    client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = asyncio.Event()
-    drain = Incoming.drain
+    drain = HttpResponse.drain
 
-    async def watched(answer: Incoming) -> None:
+    async def watched(answer: HttpResponse) -> None:
         await drain(answer)
         done.set()
 
-    monkeypatch.setattr(Incoming, "drain", watched)
+    monkeypatch.setattr(HttpResponse, "drain", watched)
     async with BareServer() as server:
         _, answer = await asked(client, server)
         answer.release()
@@ -387,7 +436,7 @@ async def test_a_released_answer_is_tidied_up_without_another_request(
 
 
 async def test_too_much_left_or_left_too_late_closes_the_connection(
-    client: Http, monkeypatch: pytest.MonkeyPatch
+    client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for much in (True, False):
         monkeypatch.setattr(http, "DRAIN_SECONDS", 100 if much else 0.01)
@@ -403,7 +452,7 @@ async def test_too_much_left_or_left_too_late_closes_the_connection(
                 assert much
 
 
-async def test_closing_the_client_closes_what_was_released(client: Http) -> None:
+async def test_closing_the_client_closes_what_was_released(client: HttpClient) -> None:
     async with BareServer() as server:
         peer, answer = await asked(client, server)
         answer.release()

@@ -17,23 +17,16 @@ from fakes.bare_server import BareServer, Peer, reply, whole
 from pigeon.agent.inference import Failure
 from pigeon.providers.errors import from_exception
 from pigeon.providers.http import network
-from pigeon.providers.http.client import Http, Incoming, Outgoing
+from pigeon.providers.http.client import HttpClient, HttpRequest, HttpResponse
 from pigeon.providers.http.network import READ_AHEAD_BYTES, Network
 
 ONE_READ = 256 * 1024
 CERTIFICATE = Path(__file__).parents[1] / "data" / "localhost.cert.pem"
 
 
-@pytest.fixture(autouse=True)
-def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-
-
 @pytest.fixture
-async def http() -> AsyncIterator[Http]:
-    client = Http()
+async def http() -> AsyncIterator[HttpClient]:
+    client = HttpClient({})
     await client.warm("http://127.0.0.1")
     yield client
     await client.aclose()
@@ -45,11 +38,11 @@ async def server() -> AsyncIterator[BareServer]:
         yield listening
 
 
-def asking(http: Http, server: BareServer, body: bytes = b"{}") -> asyncio.Task[Incoming]:
-    return asyncio.ensure_future(http.send(Outgoing(f"{server.url}/v1", {"x-a": "b"}, body)))
+def asking(http: HttpClient, server: BareServer, body: bytes = b"{}") -> asyncio.Task[HttpResponse]:
+    return asyncio.ensure_future(http.send(HttpRequest(f"{server.url}/v1", {"x-a": "b"}, body)))
 
 
-async def served(http: Http, server: BareServer, body: bytes) -> Peer:
+async def served(http: HttpClient, server: BareServer, body: bytes) -> Peer:
     """The server's end of a new connection, on which one request was answered."""
     task = asking(http, server)
     peer = await server.accept()
@@ -65,14 +58,14 @@ async def several_turns() -> None:
         await asyncio.sleep(0)
 
 
-async def failure_of(http: Http, url: str) -> Failure:
+async def failure_of(http: HttpClient, url: str) -> Failure:
     with pytest.raises(Exception) as caught:  # noqa: PT011 - the failure says what it is
-        await http.send(Outgoing(url, {}, b"{}"))
+        await http.send(HttpRequest(url, {}, b"{}"))
     return from_exception(caught.value)
 
 
 async def test_a_whole_request_arrives_in_one_piece(
-    http: Http, server: BareServer, monkeypatch: pytest.MonkeyPatch
+    http: HttpClient, server: BareServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = asyncio.selector_events._SelectorSocketTransport
     write = kind.write
@@ -93,7 +86,7 @@ async def test_a_whole_request_arrives_in_one_piece(
     assert await whole(await task) == b"ok"
 
 
-async def test_two_requests_in_a_row_use_one_connection(http: Http, server: BareServer) -> None:
+async def test_two_requests_in_a_row_use_one_connection(http: HttpClient, server: BareServer) -> None:
     task = asking(http, server)
     peer = await server.accept()
     for number in range(3):
@@ -108,7 +101,7 @@ async def test_two_requests_in_a_row_use_one_connection(http: Http, server: Bare
 
 @pytest.mark.parametrize("reset", [False, True])
 async def test_a_connection_that_was_closed_while_idle_is_not_used_again(
-    http: Http, server: BareServer, reset: bool
+    http: HttpClient, server: BareServer, reset: bool
 ) -> None:
     peer = await served(http, server, b"one")
     # The event loop has not seen it yet when the next request is sent.
@@ -122,7 +115,7 @@ async def test_a_connection_that_was_closed_while_idle_is_not_used_again(
 
 @pytest.mark.parametrize("reset", [False, True])
 async def test_a_request_that_met_a_closing_connection_is_sent_again_on_a_new_one(
-    http: Http, server: BareServer, reset: bool
+    http: HttpClient, server: BareServer, reset: bool
 ) -> None:
     peer = await served(http, server, b"one")
     task = asking(http, server)
@@ -134,7 +127,7 @@ async def test_a_request_that_met_a_closing_connection_is_sent_again_on_a_new_on
     assert await whole(await task) == b"two"
 
 
-async def test_a_new_connection_that_is_closed_is_an_error(http: Http, server: BareServer) -> None:
+async def test_a_new_connection_that_is_closed_is_an_error(http: HttpClient, server: BareServer) -> None:
     task = asking(http, server)
     peer = await server.accept()
     await peer.request()
@@ -144,7 +137,7 @@ async def test_a_new_connection_that_is_closed_is_an_error(http: Http, server: B
     assert not server.has_another_client()
 
 
-async def test_an_answer_that_has_begun_is_not_asked_for_again(http: Http, server: BareServer) -> None:
+async def test_an_answer_that_has_begun_is_not_asked_for_again(http: HttpClient, server: BareServer) -> None:
     peer = await served(http, server, b"one")
     task = asking(http, server)
     await peer.request()
@@ -155,7 +148,9 @@ async def test_an_answer_that_has_begun_is_not_asked_for_again(http: Http, serve
     assert not server.has_another_client()
 
 
-async def test_a_connection_on_which_something_came_unasked_is_not_used_again(http: Http, server: BareServer) -> None:
+async def test_a_connection_on_which_something_came_unasked_is_not_used_again(
+    http: HttpClient, server: BareServer
+) -> None:
     peer = await served(http, server, b"one")
     await peer.send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
     await several_turns()
@@ -164,7 +159,7 @@ async def test_a_connection_on_which_something_came_unasked_is_not_used_again(ht
 
 @pytest.mark.parametrize("reads_first", [True, False])
 async def test_a_server_that_refuses_before_it_has_read_all_is_understood(
-    http: Http, server: BareServer, reads_first: bool
+    http: HttpClient, server: BareServer, reads_first: bool
 ) -> None:
     task = asking(http, server, b"x" * 20_000_000)
     peer = await server.accept()
@@ -179,7 +174,7 @@ async def test_a_server_that_refuses_before_it_has_read_all_is_understood(
 
 
 async def test_a_connection_that_still_owes_a_part_of_its_request_is_not_used_again(
-    http: Http, server: BareServer
+    http: HttpClient, server: BareServer
 ) -> None:
     task = asking(http, server, b"x" * 20_000_000)
     peer = await server.accept()
@@ -188,7 +183,7 @@ async def test_a_connection_that_still_owes_a_part_of_its_request_is_not_used_ag
     peer = await served(http, server, b"two")
 
 
-async def test_a_big_body_arrives_whole_at_a_server_that_reads_late(http: Http, server: BareServer) -> None:
+async def test_a_big_body_arrives_whole_at_a_server_that_reads_late(http: HttpClient, server: BareServer) -> None:
     body = bytes(range(256)) * 80_000
     task = asking(http, server, body)
     peer = await server.accept()
@@ -200,7 +195,7 @@ async def test_a_big_body_arrives_whole_at_a_server_that_reads_late(http: Http, 
 
 
 async def test_what_nobody_reads_stays_with_the_server(
-    http: Http, server: BareServer, monkeypatch: pytest.MonkeyPatch
+    http: HttpClient, server: BareServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Any] = []
     full = asyncio.Event()
@@ -232,7 +227,7 @@ async def test_what_nobody_reads_stays_with_the_server(
     assert made[0].transport.is_reading()
 
 
-async def test_cancelling_a_wait_drops_the_connection_at_once(http: Http, server: BareServer) -> None:
+async def test_cancelling_a_wait_drops_the_connection_at_once(http: HttpClient, server: BareServer) -> None:
     for begun in (False, True):
         task = asking(http, server)
         peer = await server.accept()
@@ -248,7 +243,7 @@ async def test_cancelling_a_wait_drops_the_connection_at_once(http: Http, server
         assert await peer.some() == b""
 
 
-async def test_an_answer_that_breaks_off_is_a_lost_connection(http: Http, server: BareServer) -> None:
+async def test_an_answer_that_breaks_off_is_a_lost_connection(http: HttpClient, server: BareServer) -> None:
     for reset in (False, True):
         task = asking(http, server)
         peer = await server.accept()
@@ -264,7 +259,7 @@ async def test_an_answer_that_breaks_off_is_a_lost_connection(http: Http, server
         await answer.drop()
 
 
-async def test_nobody_at_the_port_is_a_connection_failure_that_names_it(http: Http) -> None:
+async def test_nobody_at_the_port_is_a_connection_failure_that_names_it(http: HttpClient) -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))
         port = unheard.getsockname()[1]
@@ -274,7 +269,7 @@ async def test_nobody_at_the_port_is_a_connection_failure_that_names_it(http: Ht
 
 
 async def test_a_name_that_nobody_knows_is_a_connection_failure_that_names_it(
-    http: Http, monkeypatch: pytest.MonkeyPatch
+    http: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unknown(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -290,7 +285,7 @@ async def test_a_server_that_does_not_answer_the_call_is_a_timeout(monkeypatch: 
     async def never(*_: Any, **__: Any) -> Any:
         await asyncio.Event().wait()
 
-    http = Http(connect_timeout_s=0.01)
+    http = HttpClient({}, connect_timeout_s=0.01)
     monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never)
     failure = await failure_of(http, "http://127.0.0.1:8/v1")
     await http.aclose()

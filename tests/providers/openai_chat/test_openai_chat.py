@@ -24,9 +24,9 @@ from fakes.model_requests import (
     told,
 )
 from pigeon.agent.inference import ModelRequest
-from pigeon.providers.history.cache import Replay
+from pigeon.providers.history.cache import HistoryCache
 from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, NO_OUTPUT, TOOL_IMAGE
-from pigeon.providers.http.client import Http
+from pigeon.providers.http.client import HttpClient
 from pigeon.providers.openai_chat import adapter as openai_chat
 from pigeon.providers.openai_chat.adapter import BRIDGE
 from pigeon.providers.openai_chat.compat import chat_compat
@@ -43,13 +43,13 @@ def openai(**facts: Any) -> Model:
     return chat_model(base_url="https://api.openai.com/v1", provider="openai", **facts)
 
 
-def body(request: ModelRequest, memory: Replay | None = None, **budgets: int) -> dict[str, Any]:
+def body(request: ModelRequest, memory: HistoryCache | None = None, **budgets: int) -> dict[str, Any]:
     return openai_chat.body_of(request, chat_compat(request.model), budgets, memory)
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[Http]:
-    client = Http()
+async def http() -> AsyncIterator[HttpClient]:
+    client = HttpClient({})
     yield client
     await client.aclose()
 
@@ -70,13 +70,13 @@ def call(
     return {"tool_calls": [piece]}
 
 
-async def play(http: Http, *chunks: Any, **facts: Any) -> Told:
+async def play(http: HttpClient, *chunks: Any, **facts: Any) -> Told:
     async with HttpServer([Reply(sse(*chunks))]) as server:
         model = chat_model(base_url=server.url, **facts)
         return await told(openai_chat.stream(a_request(model), connection(http)))
 
 
-async def test_the_request_as_the_server_gets_it(http: Http) -> None:
+async def test_the_request_as_the_server_gets_it(http: HttpClient) -> None:
     async with HttpServer([plain(400, {})]) as server:
         request = a_request(chat_model(base_url=server.url + "/v1", reasoning=True), thinking="low")
         await told(openai_chat.stream(request, connection(http)))
@@ -118,7 +118,7 @@ def test_openai_itself_gets_what_only_it_knows() -> None:
     assert len(body(a_request(openai(), session_id="x" * 99))["prompt_cache_key"]) == 64
 
 
-async def test_text_thinking_and_calls_become_blocks(http: Http) -> None:
+async def test_text_thinking_and_calls_become_blocks(http: HttpClient) -> None:
     whole = await play(
         http,
         chunk({"role": "assistant", "content": ""}),
@@ -151,13 +151,13 @@ async def test_text_thinking_and_calls_become_blocks(http: Http) -> None:
 
 
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_text"])
-async def test_thinking_comes_under_several_names(http: Http, name: str) -> None:
+async def test_thinking_comes_under_several_names(http: HttpClient, name: str) -> None:
     whole = await play(http, chunk({name: "hm"}), chunk({"content": "x"}, "stop"))
     assert whole.kinds == ["thinking", "text"]
     assert whole.signatures[0] == name
 
 
-async def test_reasoning_details_are_kept_for_replay(http: Http) -> None:
+async def test_reasoning_details_are_kept_for_replay(http: HttpClient) -> None:
     pieces = [{"type": "reasoning.text", "index": 0, "text": text} for text in ("h", "m")]
     secret = {"type": "reasoning.encrypted", "index": 1, "data": "blob"}
     whole = await play(
@@ -174,7 +174,7 @@ async def test_reasoning_details_are_kept_for_replay(http: Http) -> None:
     assert sent["reasoning_details"] == [{"type": "reasoning.text", "index": 0, "text": "hm"}, secret]
 
 
-async def test_calls_without_index_or_with_the_same_index_are_kept_apart(http: Http) -> None:
+async def test_calls_without_index_or_with_the_same_index_are_kept_apart(http: HttpClient) -> None:
     same = await play(
         http, chunk(call(0, "a", "bash", "{}")), chunk(call(0, "b", "bash", '{"x":1}')), chunk({}, "tool_calls")
     )
@@ -190,7 +190,7 @@ async def test_calls_without_index_or_with_the_same_index_are_kept_apart(http: H
     assert none.texts == ["{}", '{"x":1}']
 
 
-async def test_a_call_without_id_gets_one_and_waits_for_its_name(http: Http) -> None:
+async def test_a_call_without_id_gets_one_and_waits_for_its_name(http: HttpClient) -> None:
     whole = await play(
         http,
         chunk(call(0, None, None, '{"command":')),
@@ -213,31 +213,33 @@ async def test_a_call_without_id_gets_one_and_waits_for_its_name(http: Http) -> 
         ("odd", "error", False),
     ],
 )
-async def test_each_finish_reason_has_its_meaning(http: Http, reason: str, stop: str, retryable: bool | None) -> None:
+async def test_each_finish_reason_has_its_meaning(
+    http: HttpClient, reason: str, stop: str, retryable: bool | None
+) -> None:
     whole = await play(http, chunk({"content": "x"}, reason), "[DONE]")
     assert whole.end.stop == stop
     if retryable is not None:
         assert whole.failure.retryable is retryable
 
 
-async def test_calls_behind_a_plain_stop_still_run(http: Http) -> None:
+async def test_calls_behind_a_plain_stop_still_run(http: HttpClient) -> None:
     assert (await play(http, chunk(call(0, "a", "bash", "{}")), chunk({}, "stop"))).end.stop == "toolUse"
 
 
-async def test_no_finish_reason_is_a_truncation_unless_the_server_never_gives_one(http: Http) -> None:
+async def test_no_finish_reason_is_a_truncation_unless_the_server_never_gives_one(http: HttpClient) -> None:
     assert (await play(http, chunk({"content": "x"}), "[DONE]")).failure.code == "truncated"
     lenient = {"supportsFinishReason": False}
     assert (await play(http, chunk({"content": "x"}), "[DONE]", compat=lenient)).end.stop == "stop"
     assert (await play(http, chunk(call(0, "a", "bash", "{}")), compat=lenient)).end.stop == "toolUse"
 
 
-async def test_an_error_chunk_is_the_failure(http: Http) -> None:
+async def test_an_error_chunk_is_the_failure(http: HttpClient) -> None:
     broken = await play(http, chunk({"content": "x"}), {"error": {"message": "Overloaded", "code": 502}})
     assert broken.texts == ["x"]
     assert (broken.failure.status, broken.failure.retryable) == (502, True)
 
 
-async def test_usage_is_found_in_all_its_places(http: Http) -> None:
+async def test_usage_is_found_in_all_its_places(http: HttpClient) -> None:
     deepseek = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_cache_hit_tokens": 4}
     assert (await play(http, chunk({"content": "x"}, "stop", usage=deepseek))).counts == (6, 2, 4, 0)
     event = chunk({"content": "x"}, "stop")
@@ -245,12 +247,12 @@ async def test_usage_is_found_in_all_its_places(http: Http) -> None:
     assert (await play(http, event)).counts == (0, 2, 10, 0)
 
 
-async def test_content_as_a_list_of_parts_is_read(http: Http) -> None:
+async def test_content_as_a_list_of_parts_is_read(http: HttpClient) -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert (await play(http, chunk({"content": parts}, "stop"))).texts == ["ab"]
 
 
-async def test_another_model_in_the_answer_is_noted(http: Http) -> None:
+async def test_another_model_in_the_answer_is_noted(http: HttpClient) -> None:
     assert (await play(http, chunk({"content": "x"}, "stop", model="m-2"))).name.response_model == "m-2"
     assert (await play(http, chunk({"content": "x"}, "stop"))).name.response_model is ABSENT
 
@@ -372,8 +374,8 @@ def test_anthropic_models_behind_a_router_get_cache_marks() -> None:
 def test_session_affinity_is_sent_where_it_is_wanted(style: str, names: set[str]) -> None:
     model = chat_model(compat={"sendSessionAffinityHeaders": True, "sessionAffinityFormat": style})
     request = a_request(model)
-    plain_headers = openai_chat.headers_of(request, connection(Http()), chat_compat(chat_model()))
-    headers = openai_chat.headers_of(request, connection(Http()), chat_compat(model))
+    plain_headers = openai_chat.headers_of(request, connection(HttpClient({})), chat_compat(chat_model()))
+    headers = openai_chat.headers_of(request, connection(HttpClient({})), chat_compat(model))
     assert set(headers) - set(plain_headers) == names
 
 
@@ -448,10 +450,10 @@ def test_mistral_keeps_a_cache_for_the_session() -> None:
         request = a_request(model, cache=cache)
         assert body(request)["prompt_cache_key"] == "s-1"
         assert "prompt_cache_retention" not in body(request)
-        assert openai_chat.headers_of(request, connection(Http()), chat_compat(model))["x-affinity"] == "s-1"
+        assert openai_chat.headers_of(request, connection(HttpClient({})), chat_compat(model))["x-affinity"] == "s-1"
     request = a_request(model, cache="none")
     assert "prompt_cache_key" not in body(request)
-    assert "x-affinity" not in openai_chat.headers_of(request, connection(Http()), chat_compat(model))
+    assert "x-affinity" not in openai_chat.headers_of(request, connection(HttpClient({})), chat_compat(model))
 
 
 @pytest.mark.parametrize("priority", [0, -5, 7])
@@ -467,7 +469,7 @@ def test_texts_of_a_result_stand_on_lines_of_their_own() -> None:
 
 
 def test_cache_marks_need_no_instructions_and_move_along_with_a_memory() -> None:
-    model, memory = chat_model(compat={"cacheControlFormat": "anthropic"}), Replay()
+    model, memory = chat_model(compat={"cacheControlFormat": "anthropic"}), HistoryCache()
     history: list[Any] = [said("one")]
     for number in range(3):
         sent = body(a_request(model, *history, system_prompt=" ", tools=[]), memory)["messages"]

@@ -24,7 +24,7 @@ from fakes.model_requests import (
 )
 from pigeon.agent.inference import Metered
 from pigeon.providers.history.normalize import TOOL_IMAGE
-from pigeon.providers.http.client import Http
+from pigeon.providers.http.client import HttpClient
 from pigeon.providers.openai_responses import adapter as openai_responses
 from pigeon.providers.openai_responses.adapter import azure_url, body_of, call_id
 from pigeon.wire.content import TextContent
@@ -38,8 +38,8 @@ def responses_model(**facts: Any) -> Model:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[Http]:
-    client = Http()
+async def http() -> AsyncIterator[HttpClient]:
+    client = HttpClient({})
     yield client
     await client.aclose()
 
@@ -69,12 +69,12 @@ def end(status: str = "completed", **response: Any) -> dict[str, Any]:
     }
 
 
-async def play(http: Http, *events: Any) -> Told:
+async def play(http: HttpClient, *events: Any) -> Told:
     async with HttpServer([Reply(sse(*events, named=True))]) as server:
         return await told(openai_responses.stream(a_request(responses_model(base_url=server.url)), connection(http)))
 
 
-async def test_the_request_as_the_server_gets_it(http: Http) -> None:
+async def test_the_request_as_the_server_gets_it(http: HttpClient) -> None:
     async with HttpServer([plain(400, {})]) as server:
         request = a_request(responses_model(base_url=server.url + "/v1", reasoning=True), thinking="high")
         await told(openai_responses.stream(request, connection(http)))
@@ -110,7 +110,7 @@ async def test_the_request_as_the_server_gets_it(http: Http) -> None:
     }
 
 
-async def test_items_become_blocks(http: Http) -> None:
+async def test_items_become_blocks(http: HttpClient) -> None:
     call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "bash"}
     whole = await play(
         http,
@@ -137,7 +137,7 @@ async def test_items_become_blocks(http: Http) -> None:
     assert (whole.end.stop, whole.end.raw_stop, whole.name.response_id) == ("toolUse", "completed", "resp_1")
 
 
-async def test_items_that_come_without_deltas_are_read_whole(http: Http) -> None:
+async def test_items_that_come_without_deltas_are_read_whole(http: HttpClient) -> None:
     whole = await play(
         http,
         done(0, type="message", id="m", content=[{"type": "output_text", "text": "hi"}]),
@@ -152,14 +152,14 @@ async def test_items_that_come_without_deltas_are_read_whole(http: Http) -> None
     ("tier", "model_id", "rate"),
     [("default", "m-1", 1), ("flex", "m-1", 0.5), ("priority", "m-1", 2), ("priority", "gpt-5.5", 2.5)],
 )
-async def test_a_service_tier_has_its_price(http: Http, tier: str, model_id: str, rate: float) -> None:
+async def test_a_service_tier_has_its_price(http: HttpClient, tier: str, model_id: str, rate: float) -> None:
     async with HttpServer([Reply(sse(end(service_tier=tier)))]) as server:
         request = a_request(a_model(id=model_id, api="openai-responses", base_url=server.url))
         deltas = [delta async for delta in openai_responses.stream(request, connection(http))]
     assert [delta.rate for delta in deltas if isinstance(delta, Metered)] == [rate]
 
 
-async def test_encrypted_reasoning_may_come_with_the_end(http: Http) -> None:
+async def test_encrypted_reasoning_may_come_with_the_end(http: HttpClient) -> None:
     whole = await play(
         http,
         added(0, type="reasoning", id="rs_1", summary=[]),
@@ -169,18 +169,18 @@ async def test_encrypted_reasoning_may_come_with_the_end(http: Http) -> None:
     assert json.loads(whole.signatures[0]) == REASONING
 
 
-async def test_a_refusal_is_text(http: Http) -> None:
+async def test_a_refusal_is_text(http: HttpClient) -> None:
     whole = await play(http, added(0, type="message", id="m"), delta("refusal", 0, "I won't"), end())
     assert whole.texts == ["I won't"]
 
 
-async def test_running_out_of_tokens_is_a_length(http: Http) -> None:
+async def test_running_out_of_tokens_is_a_length(http: HttpClient) -> None:
     assert (
         await play(http, end("incomplete", incomplete_details={"reason": "max_output_tokens"}))
     ).end.stop == "length"
 
 
-async def test_other_ends_are_errors(http: Http) -> None:
+async def test_other_ends_are_errors(http: HttpClient) -> None:
     filtered = await play(http, end("incomplete", incomplete_details={"reason": "content_filter"}))
     assert filtered.failure.code == "content_filter"
     failed = await play(http, end("failed", error={"code": "server_error", "message": "oops"}))
@@ -189,12 +189,12 @@ async def test_other_ends_are_errors(http: Http) -> None:
     assert full.failure.overflow
 
 
-async def test_an_error_event_is_the_failure(http: Http) -> None:
+async def test_an_error_event_is_the_failure(http: HttpClient) -> None:
     broken = await play(http, {"type": "error", "code": "rate_limit_exceeded", "message": "slow down"})
     assert (broken.failure.message, broken.failure.retryable) == ("rate_limit_exceeded: slow down", True)
 
 
-async def test_no_final_event_is_a_truncation(http: Http) -> None:
+async def test_no_final_event_is_a_truncation(http: HttpClient) -> None:
     assert (
         await play(http, added(0, type="message", id="m"), delta("output_text", 0, "x"))
     ).failure.code == "truncated"
@@ -282,7 +282,7 @@ def test_the_smallest_answer_is_sixteen_tokens() -> None:
     assert body_of(a_request(responses_model(), max_tokens=1))["max_output_tokens"] == 16
 
 
-async def test_azure_is_found_by_its_base_url(http: Http) -> None:
+async def test_azure_is_found_by_its_base_url(http: HttpClient) -> None:
     env = {"AZURE_OPENAI_DEPLOYMENT_NAME_MAP": "x=y, m-1 = mine"}
     async with HttpServer([plain(400, {})]) as server:
         model = responses_model(api="azure-openai-responses", base_url=server.url + "/openai/v1")

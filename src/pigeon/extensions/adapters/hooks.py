@@ -15,6 +15,7 @@ from pigeon.extensions.public.session_objects import custom_message
 from pigeon.extensions.runtime.dispatcher import Answer, Dispatcher
 from pigeon.extensions.runtime.validation import checked, plain
 from pigeon.session import hooks as h
+from pigeon.wire import codec
 from pigeon.wire.answers import BashResult, SlashCommand
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import ImageContent
@@ -185,22 +186,23 @@ class ExtensionHooks:
         self._continued += bool(notes)
         return notes
 
-    async def provider_request(self, payload: Any) -> Any:
-        """The body to send."""
-        current = payload
+    async def provider_request(self, body: bytes) -> bytes:
+        """The body to send; it is decoded only where an extension handles the event."""
+        replaced: list[Any] = []
+
+        def make() -> e.Event:
+            return e.BeforeProviderRequest(copy.deepcopy(replaced[-1]) if replaced else codec.decode(body))
 
         def take(answer: Answer) -> bool:
-            nonlocal current
             if isinstance(answer.value, r.Replace):
                 try:
-                    current = plain(answer.value.value, "the payload")
+                    replaced.append(plain(answer.value.value, "the payload"))
                 except TypeError as error:
                     self._complain(answer, str(error))
             return False
 
-        make = lambda: e.BeforeProviderRequest(copy.deepcopy(current))  # noqa: E731
         await self._dispatcher.ask(e.BeforeProviderRequest, make, take, (r.Replace,))
-        return current
+        return codec.encode(replaced[-1]) if replaced else body
 
     async def provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
         """The headers to send."""

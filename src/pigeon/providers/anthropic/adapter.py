@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
 from pigeon.providers.anthropic.stream import AnthropicStream
-from pigeon.providers.connection import Connection, compat_of, endpoint, mapped_level, merged
-from pigeon.providers.history.cache import Replay, conversation
+from pigeon.providers.connection import Connection, compat_of, endpoint, mapped_level, merged_headers
+from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import IMAGE_NOTE, result_text
-from pigeon.providers.http.client import Outgoing
+from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.token_budget import output_cap, split_budget
 from pigeon.wire.base import Absent
@@ -28,13 +28,13 @@ _BAD_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
     """One answer of the Messages API."""
-    body = body_of(request, connection.access.budgets, connection.replay)
-    outgoing = Outgoing(
+    body = body_of(request, connection.thinking_budgets, connection.history)
+    outgoing = HttpRequest(
         url=endpoint(request.model.base_url, "v1/messages"),
         headers=headers_of(request, connection, body),
         body=encoded(body),
     )
-    return exchange(connection.line, outgoing, AnthropicStream(request.model.id), "body")
+    return exchange(connection, outgoing, AnthropicStream(request.model.id), "body")
 
 
 def headers_of(request: ModelRequest, connection: Connection, body: dict[str, Any]) -> dict[str, str]:
@@ -56,16 +56,16 @@ def headers_of(request: ModelRequest, connection: Connection, body: dict[str, An
     if compat.get("sendSessionAffinityHeaders") and request.session_id and request.cache != "none":
         name = "x-session-id" if compat.get("sessionAffinityFormat") == "openrouter" else "x-session-affinity"
         headers[name] = request.session_id
-    return merged(headers, access.headers)
+    return merged_headers(headers, access.headers)
 
 
-def body_of(request: ModelRequest, budgets: dict[str, int], replay: Replay | None = None) -> dict[str, Any]:
+def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCache | None = None) -> dict[str, Any]:
     """The JSON body."""
     model = request.model
     compat = compat_of(model)
     mark = _cache_mark(request, compat)
     unsigned = bool(compat.get("allowEmptySignature"))
-    messages = conversation(request, replay, call_id, lambda history, _: _messages(history, unsigned))
+    messages = conversation(request, cache, call_id, lambda history, _: _messages(history, unsigned))
     _mark_last(messages, mark)
     body: dict[str, Any] = {
         "model": model.id,
@@ -126,7 +126,7 @@ def _tools(tools: list[ToolSpec], compat: dict[str, Any], mark: dict[str, str] |
     return out
 
 
-def _thinking(request: ModelRequest, compat: dict[str, Any], budgets: dict[str, int]) -> dict[str, Any]:
+def _thinking(request: ModelRequest, compat: dict[str, Any], budgets: Mapping[str, int]) -> dict[str, Any]:
     model = request.model
     if not model.reasoning:
         return {}

@@ -8,9 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
-from pigeon.providers.errors import StreamBroken, code_of, from_event
-from pigeon.providers.http.exchange import truncated
-from pigeon.providers.stream_translator import Assembly, counted, decoded
+from pigeon.providers.errors import StreamBroken, code_of, from_event, truncated
+from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
 from pigeon.system.ids import request_id
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
@@ -97,7 +96,7 @@ class _Open:
         self.input: Any = None
 
 
-class AnthropicStream(Assembly):
+class AnthropicStream(StreamTranslator):
     """Translates one answer."""
 
     def __init__(self, model_id: str) -> None:
@@ -132,7 +131,7 @@ class AnthropicStream(Assembly):
         elif kind == "error" or event.error:
             raise StreamBroken(from_event(event.error, data.decode("utf-8", "replace")))
 
-    def whole(self, data: bytes, out: list[Delta]) -> None:
+    def take_whole(self, data: bytes, out: list[Delta]) -> None:
         """The message that a server sent without streaming."""
         message = decoded(_whole, _Message, data, "The message")
         if message.error or message.content is None:
@@ -143,6 +142,7 @@ class AnthropicStream(Assembly):
             self._close(index, out)
         self._stop = message.stop_reason
         self.raw_stop = message.stop_reason or ABSENT
+        self.done = True
 
     def finish(self, out: list[Delta]) -> Finished:
         """The answer is complete, or it ends in the reason why not."""
@@ -227,7 +227,7 @@ class AnthropicStream(Assembly):
         # Proxies leave counts out or send null; what was known stays.
         self._counts = [old if new is None else new for old, new in zip(self._counts, fresh, strict=True)]
         sent, output, read, written, written1h = self._counts
-        out.append(counted(sent=sent, output=output, cache_read=read, cache_write=written, cache_write_1h=written1h))
+        out.append(metered(sent=sent, output=output, cache_read=read, cache_write=written, cache_write_1h=written1h))
 
 
 def _grow(block: _Open, change: _Change, out: list[Delta]) -> None:

@@ -8,9 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, Delta, Failure, Finished
-from pigeon.providers.errors import StreamBroken, from_event
-from pigeon.providers.http.exchange import truncated
-from pigeon.providers.stream_translator import Assembly, counted, decoded
+from pigeon.providers.errors import StreamBroken, from_event, truncated
+from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
 from pigeon.system.ids import request_id
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
@@ -70,7 +69,7 @@ class _Chunk(Struct, rename="camel"):
 _decoder = msgspec.json.Decoder(_Chunk)
 
 
-class GoogleStream(Assembly):
+class GoogleStream(StreamTranslator):
     """Translates one answer; a block ends where a part of another kind begins."""
 
     def __init__(self, model_id: str) -> None:
@@ -153,7 +152,7 @@ class GoogleStream(Assembly):
 def _counts(usage: _Usage) -> Delta:
     cached = usage.cached_content_token_count or 0
     thought = usage.thoughts_token_count or 0
-    return counted(
+    return metered(
         sent=(usage.prompt_token_count or 0) - cached,
         output=(usage.candidates_token_count or 0) + thought,
         cache_read=cached,

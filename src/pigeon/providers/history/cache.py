@@ -33,7 +33,7 @@ class _Chunk:
         self.call_ids = call_ids
 
 
-class Replay:
+class HistoryCache:
     """Remembers the conversation of the last request."""
 
     def __init__(self) -> None:
@@ -98,11 +98,13 @@ class Replay:
             self._ids.give_back(chunk.call_ids)
 
 
-def conversation(request: ModelRequest, replay: Replay | None, normalise: Normalise, convert: Convert) -> list[Any]:
+def conversation(
+    request: ModelRequest, cache: HistoryCache | None, normalise: Normalise, convert: Convert
+) -> list[Any]:
     """The conversation in the words of an API; all of it as objects, if nobody remembers anything."""
-    if replay is None:
+    if cache is None:
         return convert(handed_over(request.messages, request.model, CallIds(normalise)), 0)
-    return replay.items(request, normalise, convert)
+    return cache.items(request, normalise, convert)
 
 
 def _chunk_end(messages: list[ModelMessage], at: int) -> int:

@@ -1,18 +1,18 @@
-"""The way out over HTTP: made when first needed, pooled, with proxies from the environment.
+"""The HTTP client: connection pools made when first needed, one per route, with proxies and certificates.
 
 Importing the HTTP library and loading the certificate store cost a tenth of a second, so both happen in a worker
 thread: in the background after the first answer (`warm`), or when the first request cannot wait any longer. Plain
 `http` base URLs (local servers) do without a certificate store. The library is the pool alone: cookies, redirects and
 authentication flows are not for model servers, and cost a third of the time to the first byte.
 
-Where a request goes: its address, through which proxy, and whose certificates are believed.
+Proxies and certificate stores are named by the variables of the agent's own environment, never by the process's, so
+that two agents in one process do not share them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 KEPT_CONNECTIONS = 20
 KEPT_SECONDS = 60.0
-Way = tuple[bool, str | None]
+Route = tuple[bool, str | None]  # whether certificates are needed, and the proxy
 _URL_SIGNS = "/%:@!$&'()*+,;=~?"
 _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
@@ -38,41 +38,57 @@ class InvalidProxy(ValueError):
     """A proxy that no request can be sent through."""
 
 
-def way_to(url: str, proxy: str = "") -> Way:
-    """The way to this URL: the proxy of the environment, else the given one, unless an exception is made for it."""
-    return not url.startswith("http:"), _proxy_for(url, proxy)
+def route_to(url: str, environment: Mapping[str, str], otherwise: str = "") -> Route:
+    """The route to this URL: the environment's proxy, else the given one, unless an exception is made for the host."""
+    return not url.startswith("http:"), _proxy_for(url, environment, otherwise)
 
 
-def _proxy_for(url: str, otherwise: str) -> str | None:
-    if not otherwise and not any(os.environ.get(name) or os.environ.get(name.lower()) for name in _PROXY_VARIABLES):
+def _proxy_for(url: str, environment: Mapping[str, str], otherwise: str) -> str | None:
+    if not otherwise and not any(environment.get(name) or environment.get(name.lower()) for name in _PROXY_VARIABLES):
         return None
     from urllib.parse import urlsplit
-    from urllib.request import getproxies, proxy_bypass
+    from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
     try:
         parts = urlsplit(url)
     except ValueError:
         # The request is refused for this reason, with its name.
         return None
-    proxies = getproxies()
+    proxies = _proxies(environment)
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if not proxy and not _is_here(parts.hostname or ""):
         proxy = otherwise
-    return None if not proxy or proxy_bypass(parts.netloc) else proxy
+    return None if not proxy or proxy_bypass_environment(parts.netloc, proxies) else proxy
+
+
+def _proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """Proxies by scheme, and the exceptions as `no`; like `urllib.request.getproxies_environment` of this mapping."""
+    proxies: dict[str, str] = {}
+    names = [name for name in environment if name.lower().endswith("_proxy")]
+    # Lower-case names come last and win; an empty one takes the other away.
+    for name in sorted(names, key=lambda name: name.endswith("_proxy")):
+        scheme, value, is_lower = name[:-6].lower(), environment[name], name.endswith("_proxy")
+        if scheme == "http" and not is_lower and "REQUEST_METHOD" in environment:
+            continue  # in a CGI program, `HTTP_PROXY` comes from a header of its client
+        if value:
+            proxies[scheme] = value
+        elif is_lower:
+            proxies.pop(scheme, None)
+    return proxies
 
 
 def _is_here(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def new_pool(way: Way) -> httpcore2.AsyncConnectionPool:
-    """Connections of one way; imports the library and loads certificates, so call it in a thread."""
+def _new_pool(route: Route, environment: Mapping[str, str]) -> httpcore2.AsyncConnectionPool:
+    """Connections of one route; imports the library and loads certificates, so call it in a thread."""
     import httpcore2
 
     from pigeon.providers.http.network import Network
 
-    secure, proxy = way
-    certificates = _certificates() if secure or proxy is not None else None
+    secure, proxy = route
+    certificates = _certificates(environment) if secure or proxy is not None else None
     return httpcore2.AsyncConnectionPool(
         ssl_context=certificates,
         proxy=None if proxy is None else _proxy_at(proxy, certificates),
@@ -83,13 +99,21 @@ def new_pool(way: Way) -> httpcore2.AsyncConnectionPool:
     )
 
 
-def _certificates() -> ssl.SSLContext:
+def _certificates(environment: Mapping[str, str]) -> ssl.SSLContext:
+    import ssl
+
     import httpcore2
 
+    file, folder = environment.get("SSL_CERT_FILE"), environment.get("SSL_CERT_DIR")
     try:
-        return httpcore2.default_ssl_context()
+        if file:
+            return ssl.create_default_context(cafile=file)
+        if folder:
+            return ssl.create_default_context(capath=folder)
+        # Otherwise the library would look for the two variables in the environment of the process.
+        return httpcore2.default_ssl_context(_trust_env=False)
     except OSError as error:
-        place = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR") or "the system's store"
+        place = file or folder or "the system's store"
         raise OSError(f"the certificates in {place} cannot be loaded (SSL_CERT_FILE, SSL_CERT_DIR): {error}") from None
 
 
@@ -150,7 +174,7 @@ DRAIN_BYTES = 64 * 1024
 MAX_ERROR_BYTES = 256 * 1024
 
 
-class Outgoing(Struct, frozen=True):
+class HttpRequest(Struct, frozen=True):
     """A request that is ready to be sent."""
 
     url: str
@@ -158,10 +182,10 @@ class Outgoing(Struct, frozen=True):
     body: bytes
 
 
-class Incoming:
+class HttpResponse:
     """An answer whose body is still arriving."""
 
-    def __init__(self, response: httpcore2.Response, http: Http) -> None:
+    def __init__(self, response: httpcore2.Response, http: HttpClient) -> None:
         self._response = response
         self._http = http
         self._chunks: AsyncIterator[bytes] | None = None
@@ -236,28 +260,34 @@ class Incoming:
             await self._response.aclose()
 
 
-class Http:
-    """Sends requests; closed once, at the end of the process. `proxy` is for when the environment names none."""
+class HttpClient:
+    """Sends requests of one agent; closed once, at its end. `proxy` is for when the environment names none."""
 
     def __init__(
-        self, *, user_agent: str = "pigeon", connect_timeout_s: float = CONNECT_TIMEOUT_S, proxy: str = ""
+        self,
+        environment: Mapping[str, str],
+        *,
+        user_agent: str = "pigeon",
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        proxy: str = "",
     ) -> None:
+        self._environment = environment
         self._always = {"user-agent": user_agent, "accept-encoding": "identity"}
-        # Silence is watched over by the reader of the stream, who alone knows what content is.
-        self._patience = {"timeout": {"connect": connect_timeout_s, "read": None, "write": None, "pool": None}}
+        # Silence is the watchdog's business, in `exchange`, because only there pings are told from content.
+        self._timeouts = {"timeout": {"connect": connect_timeout_s, "read": None, "write": None, "pool": None}}
         self._proxy = proxy
-        self._pools: dict[Way, httpcore2.AsyncConnectionPool] = {}
-        self._making: dict[Way, asyncio.Task[httpcore2.AsyncConnectionPool]] = {}
+        self._pools: dict[Route, httpcore2.AsyncConnectionPool] = {}
+        self._making: dict[Route, asyncio.Task[httpcore2.AsyncConnectionPool]] = {}
         self._addresses: dict[str, httpcore2.URL] = {}
-        self._ways: dict[str, Way] = {}
-        self._read: list[Incoming] = []
+        self._routes: dict[str, Route] = {}
+        self._read: list[HttpResponse] = []
         self._background: set[asyncio.Task[None]] = set()
 
     async def warm(self, base_url: str = "https://localhost") -> None:
         """Load the library and make the pool for such URLs, without disturbing the event loop."""
         await self._pool(base_url)
 
-    async def send(self, request: Outgoing) -> Incoming:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         """Post the request and return when the headers of the answer are there."""
         if self._read:
             await self._tidied_up(request.url)
@@ -272,9 +302,9 @@ class Http:
             address,
             headers=_lines(address, {**self._always, **request.headers}, len(request.body)),
             content=request.body,
-            extensions=self._patience,
+            extensions=self._timeouts,
         )
-        return Incoming(await _answer(pool, outgoing), self)
+        return HttpResponse(await _answer(pool, outgoing), self)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -289,7 +319,7 @@ class Http:
             await pool.aclose()
         self._pools.clear()
 
-    def release(self, answer: Incoming) -> None:
+    def release(self, answer: HttpResponse) -> None:
         """Tidy up after an answer when there is time, at the latest before the next request."""
         if not self._read:
             asyncio.get_running_loop().call_later(TIDY_AFTER_S, self._tidy_up)
@@ -311,25 +341,25 @@ class Http:
             task.add_done_callback(self._background.discard)
 
     async def _pool(self, url: str) -> httpcore2.AsyncConnectionPool:
-        way = self._ways.get(url)
-        if way is None:
-            way = self._ways[url] = way_to(url, self._proxy)
-        pool = self._pools.get(way)
+        route = self._routes.get(url)
+        if route is None:
+            route = self._routes[url] = route_to(url, self._environment, self._proxy)
+        pool = self._pools.get(route)
         if pool is not None:
             return pool
-        making = self._making.get(way)
+        making = self._making.get(route)
         if making is None:
-            making = asyncio.ensure_future(self._make(way))
-            self._making[way] = making
+            making = asyncio.ensure_future(self._make(route))
+            self._making[route] = making
         try:
             return await asyncio.shield(making)
         finally:
             if making.done():
-                self._making.pop(way, None)
+                self._making.pop(route, None)
 
-    async def _make(self, way: Way) -> httpcore2.AsyncConnectionPool:
-        pool = await asyncio.to_thread(new_pool, way)
-        self._pools[way] = pool
+    async def _make(self, route: Route) -> httpcore2.AsyncConnectionPool:
+        pool = await asyncio.to_thread(_new_pool, route, self._environment)
+        self._pools[route] = pool
         return pool
 
 

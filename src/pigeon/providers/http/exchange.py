@@ -1,12 +1,8 @@
 """One request from first byte to last: send, try again before the stream begins, watch, translate.
 
 Whatever happens, the deltas end in exactly one `Finished`; a failure is data in it. Closing the iterator, or cancelling
-the task that reads it, drops the connection at once.
-
-Notices silence: a wait that brings no content for too long is broken off.
-
-Pings and comments are not content. Only waiting counts: while the consumer is slow, the clock stands. One lazy timer
-serves a whole stream, so a chunk costs two assignments.
+the task that reads it, drops the connection at once. Every adapter sends its requests through `exchange`; the pauses
+between whole turns are decided elsewhere, in `session/retry`.
 """
 
 from __future__ import annotations
@@ -17,115 +13,57 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pigeon.agent.inference import Delta, Failure
-from pigeon.providers.connection import Line, Tap
-from pigeon.providers.errors import StreamBroken, Style, from_exception, from_response
+from pigeon.agent.inference import Delta, Failure, ProviderHooks
+from pigeon.providers.connection import Connection
+from pigeon.providers.errors import ErrorStyle, StreamBroken, from_exception, from_response, no_events
 from pigeon.providers.http.body import MAX_EVENT_BYTES, EventTooLong, SseParser
-from pigeon.providers.http.client import Incoming, Outgoing
-from pigeon.providers.stream_translator import Translator
+from pigeon.providers.http.client import HttpRequest, HttpResponse
+from pigeon.providers.stream_translator import StreamTranslator
 from pigeon.wire import codec
 
+HEAD_BYTES = 400
 _T = TypeVar("_T")
 
 
-class Stalled(Exception):
-    """Nothing came within the allowed time."""
-
-
-class Watchdog:
-    """Guards the waits of one stream; a limit of 0 never bites."""
-
-    def __init__(self, limit_s: float) -> None:
-        self._limit = limit_s
-        self._loop = asyncio.get_running_loop()
-        self._left = limit_s
-        self._began = 0.0
-        self._task: asyncio.Task[object] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._bitten = False
-
-    def fed(self) -> None:
-        """Content came: the full time is there again."""
-        self._left = self._limit
-
-    async def wait(self, awaitable: Awaitable[_T]) -> _T:
-        """Await the next piece; raises `Stalled` when the time without content is used up."""
-        if self._limit <= 0:
-            return await awaitable
-        loop = self._loop
-        self._task = asyncio.current_task()
-        self._began = loop.time()
-        if self._timer is None:
-            self._timer = loop.call_later(self._left, self._look)
-        try:
-            return await awaitable
-        except asyncio.CancelledError:
-            task = self._task
-            if self._bitten and task is not None and task.uncancel() == 0:
-                raise Stalled from None
-            raise
-        finally:
-            self._task = None
-            self._left -= loop.time() - self._began
-
-    def stop(self) -> None:
-        """The stream is over."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look(self) -> None:
-        self._timer = None
-        if self._task is None:
-            return
-        left = self._left - (self._loop.time() - self._began)
-        if left <= 0:
-            self._bitten = True
-            self._task.cancel()
-        else:
-            self._timer = self._loop.call_later(left, self._look)
-
-
-HEAD_BYTES = 400
-
-
-async def exchange(line: Line, request: Outgoing, translator: Translator, style: Style) -> AsyncIterator[Delta]:
+async def exchange(
+    connection: Connection, request: HttpRequest, translator: StreamTranslator, style: ErrorStyle
+) -> AsyncIterator[Delta]:
     """The deltas of one answer."""
-    watchdog = Watchdog(line.policy.idle_ms / 1000)
-    incoming: Incoming | None = None
+    watchdog = Watchdog(connection.policy.idle_ms / 1000)
+    response: HttpResponse | None = None
     try:
         try:
-            incoming = await _opened(line, request, watchdog, style)
-            body = _Body(incoming, watchdog, translator)
-            while (batch := await body.batch()) is not None:
+            response = await _opened(connection, request, watchdog, style)
+            reader = _DeltaReader(response, watchdog, translator)
+            while (batch := await reader.batch()) is not None:
                 for delta in batch:
                     yield delta
             rest: list[Delta] = []
             finished = translator.finish(rest)
             for delta in rest:
                 yield delta
-            incoming.release()
-            incoming = None
+            response.release()
+            response = None
             yield finished
         finally:
             watchdog.stop()
-            if incoming is not None:
-                await incoming.drop()
+            if response is not None:
+                await response.drop()
     except StreamBroken as broken:
-        yield translator.broken(_clean(broken.failure, line.secrets))
+        yield translator.ended("error", _clean(broken.failure, connection.access.secrets))
     except Stalled:
-        yield translator.broken(_silence(line.policy.idle_ms))
+        yield translator.ended("error", _silence(connection.policy.idle_ms))
     except EventTooLong as error:
-        yield translator.broken(Failure(message=f"The stream cannot be read: {error}", code="malformed_stream"))
+        yield translator.ended("error", Failure(message=f"The stream cannot be read: {error}", code="malformed_stream"))
     except Exception as error:
-        yield translator.broken(_clean(from_exception(error), line.secrets))
+        yield translator.ended("error", _clean(from_exception(error), connection.access.secrets))
 
 
-class _Body:
+class _DeltaReader:
     """The body as batches of deltas, one batch for each piece that the network gave."""
 
-    def __init__(self, incoming: Incoming, watchdog: Watchdog, translator: Translator) -> None:
-        self._incoming = incoming
+    def __init__(self, response: HttpResponse, watchdog: Watchdog, translator: StreamTranslator) -> None:
+        self._response = response
         self._watchdog = watchdog
         self._translator = translator
         self._parser = SseParser()
@@ -135,10 +73,10 @@ class _Body:
 
     async def batch(self) -> list[Delta] | None:
         """The deltas of the next pieces; None when the stream is over."""
-        if self._incoming.content_type == "application/json" and not self._translator.done:
+        if self._response.content_type == "application/json" and not self._translator.done:
             return await self._whole()
         while self._failed is None and not self._translator.done:
-            chunk = await self._watchdog.wait(self._incoming.chunk())
+            chunk = await self._watchdog.wait(self._response.chunk())
             if chunk is None:
                 return self._last_batch()
             if not self._events and len(self._head) < HEAD_BYTES:
@@ -153,15 +91,14 @@ class _Body:
 
     async def _whole(self) -> list[Delta]:
         """Some servers do not stream although they were asked to: the answer is one JSON object."""
-        data = await self._watchdog.wait(self._incoming.text(MAX_EVENT_BYTES))
+        data = await self._watchdog.wait(self._response.text(MAX_EVENT_BYTES))
         out: list[Delta] = []
         try:
-            self._translator.whole(data, out)
+            self._translator.take_whole(data, out)
         except StreamBroken as broken:
             if broken.failure.code == "malformed_stream":
                 raise StreamBroken(no_events(data[:HEAD_BYTES], "JSON")) from None
             raise
-        self._translator.done = True
         return out
 
     def _last_batch(self) -> list[Delta] | None:
@@ -171,11 +108,11 @@ class _Body:
         if self._failed is not None:
             raise self._failed
         if not self._events:
-            raise StreamBroken(no_events(self._head, self._incoming.content_type))
+            raise StreamBroken(no_events(self._head, self._response.content_type))
         return None
 
     def _translated(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
-        """What came before a break is still told."""
+        """The deltas of these events; those of the events before a break still count, and the break is raised later."""
         out: list[Delta] = []
         take = self._translator.take
         self._events += len(events)
@@ -188,45 +125,44 @@ class _Body:
         return out
 
 
-async def _tapped(tap: Tap, request: Outgoing) -> Outgoing:
-    """The request after others had a look at it."""
-    payload = await tap.provider_request(codec.decode(request.body))
-    headers = await tap.provider_headers(dict(request.headers))
-    return Outgoing(url=request.url, headers=headers, body=codec.encode(payload))
+async def _hooked(hooks: ProviderHooks, request: HttpRequest) -> HttpRequest:
+    """The request as extensions leave it."""
+    body = await hooks.provider_request(request.body)
+    headers = await hooks.provider_headers(dict(request.headers))
+    return HttpRequest(url=request.url, headers=headers, body=body)
 
 
-async def _opened(line: Line, request: Outgoing, watchdog: Watchdog, style: Style) -> Incoming:
+async def _opened(connection: Connection, request: HttpRequest, watchdog: Watchdog, style: ErrorStyle) -> HttpResponse:
+    """The answer whose body may be read; a refusal that can pass is asked again as often as the policy says."""
     attempt = 0
-    if line.tap is not None:
-        request = await _tapped(line.tap, request)
+    request = await _hooked(connection.hooks, request)
     while True:
         failure: Failure
         try:
-            incoming = await watchdog.wait(line.http.send(request))
+            response = await watchdog.wait(connection.http.send(request))
         except Stalled:
             raise
         except Exception as error:
             failure = from_exception(error)
         else:
-            if line.tap is not None:
-                line.tap.provider_responded(incoming.status, incoming.headers)
-            if incoming.ok and incoming.content_type != "text/html":
-                return incoming
+            connection.hooks.provider_responded(response.status, response.headers)
+            if response.ok and response.content_type != "text/html":
+                return response
             try:
-                failure = await _refusal(incoming, watchdog, style)
+                failure = await _refusal(response, watchdog, style)
             finally:
-                await incoming.drop()
-        if attempt >= line.policy.max_retries or not failure.retryable:
+                await response.drop()
+        if attempt >= connection.policy.max_retries or not failure.retryable:
             raise StreamBroken(failure)
-        await asyncio.sleep(_pause(failure, attempt, line.policy.max_retry_delay_ms) / 1000)
+        await asyncio.sleep(_pause(failure, attempt, connection.policy.max_retry_delay_ms) / 1000)
         attempt += 1
 
 
-async def _refusal(incoming: Incoming, watchdog: Watchdog, style: Style) -> Failure:
-    body = await watchdog.wait(incoming.text())
-    if incoming.ok:
-        return no_events(body, incoming.content_type)
-    return from_response(incoming.status, incoming.headers, body, style)
+async def _refusal(response: HttpResponse, watchdog: Watchdog, style: ErrorStyle) -> Failure:
+    body = await watchdog.wait(response.text())
+    if response.ok:
+        return no_events(body, response.content_type)
+    return from_response(response.status, response.headers, body, style)
 
 
 def _pause(failure: Failure, attempt: int, cap_ms: int) -> int:
@@ -241,20 +177,6 @@ def _pause(failure: Failure, attempt: int, cap_ms: int) -> int:
     return asked
 
 
-def no_events(head: bytes, content_type: str) -> Failure:
-    """A success whose body is no event stream: a login page, a proxy's notice, nothing at all."""
-    text = " ".join(head.decode("utf-8", "replace").split())[:200]
-    if not text:
-        return Failure(message="The provider's answer was empty", code="empty_stream", retryable=True)
-    kind = "an HTML page" if text.startswith("<") else f"{content_type or 'something'} that is no event stream"
-    return Failure(message=f"Expected an event stream, got {kind}: {text}", code="not_a_stream", retryable=True)
-
-
-def truncated(what: str) -> StreamBroken:
-    """The stream ended before its final event."""
-    return StreamBroken(Failure(message=f"The stream ended before {what}", code="truncated", retryable=True))
-
-
 def _silence(idle_ms: int) -> Failure:
     text = f"The provider sent nothing for {idle_ms / 1000:g} s; the request was given up (httpIdleTimeoutMs)"
     return Failure(message=text, code="idle_timeout", retryable=True)
@@ -267,6 +189,68 @@ def _clean(failure: Failure, secrets: tuple[str, ...]) -> Failure:
             if len(form) >= 8 and form in message:
                 message = message.replace(form, "***")
     return failure if message is failure.message else msgspec.structs.replace(failure, message=message)
+
+
+class Stalled(Exception):
+    """Nothing came within the allowed time."""
+
+
+class Watchdog:
+    """Breaks off a wait that brings no content for too long; a limit of 0 means never.
+
+    Pings and comments are not content. Only waiting counts: while the consumer is slow, the clock stands. One lazy
+    timer serves a whole stream, so a chunk costs two assignments.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit = limit_s
+        self._loop = asyncio.get_running_loop()
+        self._left = limit_s
+        self._began = 0.0
+        self._task: asyncio.Task[object] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._expired = False
+
+    def fed(self) -> None:
+        """Content came: the full time is there again."""
+        self._left = self._limit
+
+    async def wait(self, awaitable: Awaitable[_T]) -> _T:
+        """Await the next piece; raises `Stalled` when the time without content is used up."""
+        if self._limit <= 0:
+            return await awaitable
+        loop = self._loop
+        self._task = asyncio.current_task()
+        self._began = loop.time()
+        if self._timer is None:
+            self._timer = loop.call_later(self._left, self._check)
+        try:
+            return await awaitable
+        except asyncio.CancelledError:
+            task = self._task
+            if self._expired and task is not None and task.uncancel() == 0:
+                raise Stalled from None
+            raise
+        finally:
+            self._task = None
+            self._left -= loop.time() - self._began
+
+    def stop(self) -> None:
+        """The stream is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self) -> None:
+        self._timer = None
+        if self._task is None:
+            return
+        left = self._left - (self._loop.time() - self._began)
+        if left <= 0:
+            self._expired = True
+            self._task.cancel()
+        else:
+            self._timer = self._loop.call_later(left, self._check)
 
 
 def encoded(body: dict[str, Any]) -> bytes:

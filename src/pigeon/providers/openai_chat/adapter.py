@@ -6,14 +6,14 @@ History as chat messages.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
-from pigeon.providers.connection import Connection, endpoint, merged
-from pigeon.providers.history.cache import Replay, conversation
+from pigeon.providers.connection import Connection, endpoint, merged_headers
+from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, NO_OUTPUT, has_tool_traffic, result_text
-from pigeon.providers.http.client import Outgoing
+from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.openai_chat.compat import ChatCompat, chat_compat
 from pigeon.providers.openai_chat.stream import ChatStream
@@ -27,6 +27,145 @@ from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessag
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
 BRIDGE = "The tool results are in."
+CACHE_KEY_CHARS = 64
+CALL_ID_CHARS = 40
+
+
+def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
+    """One answer of a chat completions server."""
+    compat = chat_compat(request.model)
+    outgoing = HttpRequest(
+        url=endpoint(request.model.base_url, "chat/completions"),
+        headers=headers_of(request, connection, compat),
+        body=encoded(body_of(request, compat, connection.thinking_budgets, connection.history)),
+    )
+    translator = ChatStream(request.model.id, needs_finish=compat.supports_finish_reason)
+    return exchange(connection, outgoing, translator, "message")
+
+
+def headers_of(request: ModelRequest, connection: Connection, compat: ChatCompat) -> dict[str, str]:
+    """Authentication, and the session where the server keeps a cache by it."""
+    headers = {"content-type": "application/json", "accept": "text/event-stream"}
+    if connection.access.key:
+        headers["authorization"] = f"Bearer {connection.access.key}"
+    if compat.send_session_affinity_headers and request.session_id and request.cache != "none":
+        headers.update(affinity_headers(request.session_id, compat.session_affinity_format))
+    return merged_headers(headers, connection.access.headers)
+
+
+def affinity_headers(session_id: str, style: str) -> dict[str, str]:
+    """The headers that bring a session back to the same machine."""
+    if style == "openrouter":
+        return {"x-session-id": session_id}
+    if style == "mistral":
+        return {"x-affinity": session_id}
+    headers = {"x-client-request-id": session_id, "x-session-affinity": session_id}
+    if style != "openai-nosession":
+        headers["session_id"] = session_id
+    return headers
+
+
+def body_of(
+    request: ModelRequest, compat: ChatCompat, budgets: Mapping[str, int], cache: HistoryCache | None = None
+) -> dict[str, Any]:
+    """The JSON body."""
+    model = request.model
+    normalise = short_call_id if compat.short_call_ids else call_id
+    prompt = instructions(request, compat)
+    history = conversation(request, cache, normalise, lambda messages, _: chat_messages(messages, compat))
+    body: dict[str, Any] = {
+        "model": model.id,
+        "messages": [*prompt, *history],
+        "stream": True,
+    }
+    if compat.supports_usage_in_streaming:
+        body["stream_options"] = {"include_usage": True}
+    if compat.supports_store:
+        body["store"] = False
+    cap = output_cap(request)
+    if cap:
+        body[compat.max_tokens_field] = cap
+    if request.tools:
+        body["tools"] = _tools(request.tools, compat)
+        if compat.zai_tool_stream:
+            body["tool_stream"] = True
+    elif not compat.is_openai and has_tool_traffic(request.messages):
+        # Some proxies refuse a history with calls unless the list is there; OpenAI itself refuses an empty one.
+        body["tools"] = []
+    body.update(_cache_fields(request, compat))
+    if compat.vllm_priority is not None:
+        body["priority"] = compat.vllm_priority
+    body.update(thinking_fields(request, compat, budgets, cap))
+    if compat.open_router_routing:
+        body["provider"] = compat.open_router_routing
+    if compat.vercel_gateway_routing:
+        body["providerOptions"] = {"gateway": compat.vercel_gateway_routing}
+    if compat.cache_control_format == "anthropic" and request.cache != "none":
+        _mark_for_cache(prompt, history, body.get("tools"))
+    if not isinstance(model.sampling_params, Absent):
+        body.update(model.sampling_params)
+    return body
+
+
+def call_id(text: str) -> str:
+    """A tool call id of another API as these servers take it."""
+    joined = text.replace("|", "_")
+    if len(joined) <= CALL_ID_CHARS:
+        return joined
+    return f"{joined[: CALL_ID_CHARS - 9]}_{_hash(text)[:8]}"
+
+
+def short_call_id(text: str) -> str:
+    """Nine letters and digits, for servers that insist on that."""
+    return text if len(text) == 9 and text.isascii() and text.isalnum() else _hash(text)[:9]
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _tools(tools: list[ToolSpec], compat: ChatCompat) -> list[dict[str, Any]]:
+    out = []
+    for tool in tools:
+        function: dict[str, Any] = {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+        }
+        if compat.supports_strict_mode:
+            function["strict"] = False
+        out.append({"type": "function", "function": function})
+    return out
+
+
+def _cache_fields(request: ModelRequest, compat: ChatCompat) -> dict[str, Any]:
+    long = request.cache == "long" and compat.supports_long_cache_retention
+    if request.cache == "none" or not request.session_id or not (compat.takes_cache_key or long):
+        return {}
+    fields: dict[str, Any] = {"prompt_cache_key": request.session_id[:CACHE_KEY_CHARS]}
+    if long:
+        fields["prompt_cache_retention"] = "24h"
+    return fields
+
+
+def _mark_for_cache(prompt: list[dict[str, Any]], history: list[Any], tools: list[dict[str, Any]] | None) -> None:
+    """Cache marks as the Messages API has them: instructions, last tool, end of the conversation."""
+    # Finished JSON comes before the last chunk of the conversation, and that chunk always has a text.
+    end = next((item for item in reversed(history) if isinstance(item, dict) and _has_text(item)), None)
+    for message in [*prompt, *([] if end is None else [end])]:
+        if isinstance(message["content"], str):
+            message["content"] = [{"type": "text", "text": message["content"]}]
+        text = next(part for part in reversed(message["content"]) if part["type"] == "text")
+        text["cache_control"] = {"type": "ephemeral"}
+    if tools:
+        tools[-1]["cache_control"] = {"type": "ephemeral"}
+
+
+def _has_text(message: dict[str, Any]) -> bool:
+    content = message.get("content")
+    if isinstance(content, str):
+        return bool(content)
+    return isinstance(content, list) and any(part["type"] == "text" for part in content)
 
 
 def instructions(request: ModelRequest, compat: ChatCompat) -> list[dict[str, Any]]:
@@ -155,144 +294,3 @@ def _reasoning(thoughts: list[ThinkingContent]) -> dict[str, Any]:
         except BadRecord:
             return {}
     return {}
-
-
-CACHE_KEY_CHARS = 64
-CALL_ID_CHARS = 40
-
-
-def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
-    """One answer of a chat completions server."""
-    compat = chat_compat(request.model)
-    outgoing = Outgoing(
-        url=endpoint(request.model.base_url, "chat/completions"),
-        headers=headers_of(request, connection, compat),
-        body=encoded(body_of(request, compat, connection.access.budgets, connection.replay)),
-    )
-    translator = ChatStream(request.model.id, needs_finish=compat.supports_finish_reason)
-    return exchange(connection.line, outgoing, translator, "message")
-
-
-def headers_of(request: ModelRequest, connection: Connection, compat: ChatCompat) -> dict[str, str]:
-    """Authentication, and the session where the server keeps a cache by it."""
-    headers = {"content-type": "application/json", "accept": "text/event-stream"}
-    if connection.access.key:
-        headers["authorization"] = f"Bearer {connection.access.key}"
-    if compat.send_session_affinity_headers and request.session_id and request.cache != "none":
-        headers.update(affinity_headers(request.session_id, compat.session_affinity_format))
-    return merged(headers, connection.access.headers)
-
-
-def affinity_headers(session_id: str, style: str) -> dict[str, str]:
-    """The headers that bring a session back to the same machine."""
-    if style == "openrouter":
-        return {"x-session-id": session_id}
-    if style == "mistral":
-        return {"x-affinity": session_id}
-    headers = {"x-client-request-id": session_id, "x-session-affinity": session_id}
-    if style != "openai-nosession":
-        headers["session_id"] = session_id
-    return headers
-
-
-def body_of(
-    request: ModelRequest, compat: ChatCompat, budgets: dict[str, int], replay: Replay | None = None
-) -> dict[str, Any]:
-    """The JSON body."""
-    model = request.model
-    normalise = short_call_id if compat.short_call_ids else call_id
-    prompt = instructions(request, compat)
-    history = conversation(request, replay, normalise, lambda messages, _: chat_messages(messages, compat))
-    body: dict[str, Any] = {
-        "model": model.id,
-        "messages": [*prompt, *history],
-        "stream": True,
-    }
-    if compat.supports_usage_in_streaming:
-        body["stream_options"] = {"include_usage": True}
-    if compat.supports_store:
-        body["store"] = False
-    cap = output_cap(request)
-    if cap:
-        body[compat.max_tokens_field] = cap
-    if request.tools:
-        body["tools"] = _tools(request.tools, compat)
-        if compat.zai_tool_stream:
-            body["tool_stream"] = True
-    elif not compat.is_openai and has_tool_traffic(request.messages):
-        # Some proxies refuse a history with calls unless the list is there; OpenAI itself refuses an empty one.
-        body["tools"] = []
-    body.update(_cache_fields(request, compat))
-    if compat.vllm_priority is not None:
-        body["priority"] = compat.vllm_priority
-    body.update(thinking_fields(request, compat, budgets, cap))
-    if compat.open_router_routing:
-        body["provider"] = compat.open_router_routing
-    if compat.vercel_gateway_routing:
-        body["providerOptions"] = {"gateway": compat.vercel_gateway_routing}
-    if compat.cache_control_format == "anthropic" and request.cache != "none":
-        _mark_for_cache(prompt, history, body.get("tools"))
-    if not isinstance(model.sampling_params, Absent):
-        body.update(model.sampling_params)
-    return body
-
-
-def call_id(text: str) -> str:
-    """A tool call id of another API as these servers take it."""
-    joined = text.replace("|", "_")
-    if len(joined) <= CALL_ID_CHARS:
-        return joined
-    return f"{joined[: CALL_ID_CHARS - 9]}_{_hash(text)[:8]}"
-
-
-def short_call_id(text: str) -> str:
-    """Nine letters and digits, for servers that insist on that."""
-    return text if len(text) == 9 and text.isascii() and text.isalnum() else _hash(text)[:9]
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
-def _tools(tools: list[ToolSpec], compat: ChatCompat) -> list[dict[str, Any]]:
-    out = []
-    for tool in tools:
-        function: dict[str, Any] = {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.parameters,
-        }
-        if compat.supports_strict_mode:
-            function["strict"] = False
-        out.append({"type": "function", "function": function})
-    return out
-
-
-def _cache_fields(request: ModelRequest, compat: ChatCompat) -> dict[str, Any]:
-    long = request.cache == "long" and compat.supports_long_cache_retention
-    if request.cache == "none" or not request.session_id or not (compat.takes_cache_key or long):
-        return {}
-    fields: dict[str, Any] = {"prompt_cache_key": request.session_id[:CACHE_KEY_CHARS]}
-    if long:
-        fields["prompt_cache_retention"] = "24h"
-    return fields
-
-
-def _mark_for_cache(prompt: list[dict[str, Any]], history: list[Any], tools: list[dict[str, Any]] | None) -> None:
-    """Cache marks as the Messages API has them: instructions, last tool, end of the conversation."""
-    # Finished JSON comes before the last chunk of the conversation, and that chunk always has a text.
-    end = next((item for item in reversed(history) if isinstance(item, dict) and _has_text(item)), None)
-    for message in [*prompt, *([] if end is None else [end])]:
-        if isinstance(message["content"], str):
-            message["content"] = [{"type": "text", "text": message["content"]}]
-        text = next(part for part in reversed(message["content"]) if part["type"] == "text")
-        text["cache_control"] = {"type": "ephemeral"}
-    if tools:
-        tools[-1]["cache_control"] = {"type": "ephemeral"}
-
-
-def _has_text(message: dict[str, Any]) -> bool:
-    content = message.get("content")
-    if isinstance(content, str):
-        return bool(content)
-    return isinstance(content, list) and any(part["type"] == "text" for part in content)

@@ -8,10 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
-from pigeon.providers.errors import StreamBroken, from_event, message_of
-from pigeon.providers.http.exchange import truncated
+from pigeon.providers.errors import StreamBroken, from_event, message_of, truncated
 from pigeon.providers.openai_chat.call_matching import CallPiece, Calls, Growing
-from pigeon.providers.stream_translator import Assembly, counted, decoded
+from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
 from pigeon.wire.messages import StopReason
@@ -75,7 +74,7 @@ class _Chunk(Struct):
 _decoder = msgspec.json.Decoder(_Chunk)
 
 
-class ChatStream(Assembly):
+class ChatStream(StreamTranslator):
     """Translates one answer; blocks stay open to the end, because servers interleave them."""
 
     def __init__(self, model_id: str, *, needs_finish: bool = True) -> None:
@@ -223,7 +222,7 @@ def _counts(usage: _Usage) -> Delta:
     cached = prompt.cached_tokens or usage.prompt_cache_hit_tokens or usage.cached_tokens or 0
     written = prompt.cache_write_tokens or 0
     details = usage.completion_tokens_details
-    return counted(
+    return metered(
         sent=(usage.prompt_tokens or 0) - cached - written,
         output=usage.completion_tokens or 0,
         cache_read=cached,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -49,7 +49,9 @@ class _Wish(Struct, frozen=True):
         return {**fields, "reasoning_effort": effort} if effort else fields
 
 
-def thinking_fields(request: ModelRequest, compat: ChatCompat, budgets: dict[str, int], cap: int = 0) -> dict[str, Any]:
+def thinking_fields(
+    request: ModelRequest, compat: ChatCompat, budgets: Mapping[str, int], cap: int = 0
+) -> dict[str, Any]:
     """The fields to add to a body that asks for at most so many tokens; none for a model that does not reason."""
     if not request.model.reasoning:
         return {}

@@ -8,9 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, Delta, Failure, Finished
-from pigeon.providers.errors import StreamBroken, classified, code_of, from_event, malformed, message_of
-from pigeon.providers.http.exchange import truncated
-from pigeon.providers.stream_translator import Assembly, counted, decoded
+from pigeon.providers.errors import StreamBroken, classified, code_of, from_event, malformed, message_of, truncated
+from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
 from pigeon.system.ids import request_id
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
@@ -78,7 +77,7 @@ class _Item:
         self.part = 0
 
 
-class ResponsesStream(Assembly):
+class ResponsesStream(StreamTranslator):
     """Translates one answer: each output item is a block."""
 
     def __init__(self, model_id: str) -> None:
@@ -112,7 +111,7 @@ class ResponsesStream(Assembly):
         elif kind == "error" or (not kind and event.error):
             raise StreamBroken(_error(event, data))
 
-    def whole(self, data: bytes, out: list[Delta]) -> None:
+    def take_whole(self, data: bytes, out: list[Delta]) -> None:
         """The response that a server sent without streaming."""
         response = decoded(_whole, _Response, data, "The response")
         if response.output is None and not response.error:
@@ -268,7 +267,7 @@ class ResponsesStream(Assembly):
         cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
         thought = usage.output_tokens_details.reasoning_tokens if usage.output_tokens_details else 0
         out.append(
-            counted(
+            metered(
                 sent=(usage.input_tokens or 0) - cached - written,
                 output=usage.output_tokens or 0,
                 cache_read=cached,
