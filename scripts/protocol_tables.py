@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from pigeon.wire import commands, content, dialogs, entries, events, images, messages, model
+from pigeon.wire import commands, content, dialogs, entries, events, messages, model
 from pigeon.wire.base import Absent, Record
 from pigeon.wire.commands import Command
 
@@ -22,7 +22,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 _PLACE = re.compile(r"(<!-- table: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null", Any: "any"}
 _NOTHING = "none"
-_GIVEN = {images.ImageInput, images.ImageSource, messages.Attachment, dialogs.HostTool, dialogs.HostToolOutcome}
+_GIVEN = {content.ImageInput, content.ImageSource, content.Attachment, commands.HostTool, commands.HostToolOutcome}
 
 
 def commands_table() -> str:

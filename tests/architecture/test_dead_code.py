@@ -26,8 +26,6 @@ KNOWN = {
     "pigeon.rpc.router.unhandled",
     "pigeon.system.process.pool.kill_kept",
     "pigeon.system.process.unsupervised.kill_direct",
-    "pigeon.wire.codec.encode_string_body",
-    "pigeon.wire.errors.NotAvailable",
 }
 
 

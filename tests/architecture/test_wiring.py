@@ -31,7 +31,6 @@ KNOWN = {
     "pigeon.app.build: while_running",
     "pigeon.app.tools: plan",
     "pigeon.app.tools: wanted",
-    "pigeon.dialects.snapshots: usage",
     "pigeon.extensions.public.api: changes",
     "pigeon.extensions.public.api: handlers",
     "pigeon.extensions.public.api: topics",

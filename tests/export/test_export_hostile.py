@@ -13,7 +13,7 @@ from fakes.session_entries import AT, HEADER, answered, entry, resulted, said, s
 from pigeon.export.escaping import escaped, plain
 from pigeon.export.html import page
 from pigeon.export.markdown import markdown_html
-from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall
+from pigeon.wire.content import Attachment, ImageContent, TextContent, ThinkingContent, ToolCall
 from pigeon.wire.entries import (
     BranchSummaryEntry,
     CompactionEntry,
@@ -21,7 +21,7 @@ from pigeon.wire.entries import (
     ModelChange,
     ThinkingLevelChange,
 )
-from pigeon.wire.messages import Attachment, BashExecutionMessage, CustomMessage, UserMessage
+from pigeon.wire.messages import BashExecutionMessage, CustomMessage, UserMessage
 
 ATTACKS = [
     "<script>alert(1)</script>",

@@ -15,10 +15,10 @@ from fakes.page_reader import PageReader
 from fakes.session_entries import AT, BEGAN, HEADER, answered, entry, resulted, said, stats
 from pigeon.export.html import page, write_page
 from pigeon.export.markdown import LONGEST
-from pigeon.wire.content import ImageContent, ThinkingContent, ToolCall
+from pigeon.wire.content import Attachment, ImageContent, ThinkingContent, ToolCall
 from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, CustomMessageEntry, ModelChange
 from pigeon.wire.errors import Refusal
-from pigeon.wire.messages import Attachment, BashExecutionMessage, UserMessage
+from pigeon.wire.messages import BashExecutionMessage, UserMessage
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(40))
 

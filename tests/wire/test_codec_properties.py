@@ -104,8 +104,3 @@ def test_integral_numbers_leave_without_a_fraction(text: str) -> None:
     raw = codec.encode(codec.decode(text))
     assert b"." not in raw
     assert float(raw) == float(text)
-
-
-@given(ANY_TEXT)
-def test_the_body_of_a_string_stands_between_quotes(text: str) -> None:
-    assert json.loads(b'"' + codec.encode_string_body(text) + b'"') == text

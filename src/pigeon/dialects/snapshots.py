@@ -64,7 +64,7 @@ class Snapshot:
         self._message = message
         self._usage = message.usage
         self._blocks: list[_Text | _Call] = []
-        self._head, self._tail = _around_content(message)
+        self._head, self._tail = _around_content(message, message.usage)
 
     def apply(self, update: MessageUpdate) -> bytes:
         """Take one update in; returns the encoded event without its closing brace."""
@@ -107,18 +107,17 @@ class Snapshot:
 
     def _reprice(self, usage: Usage) -> None:
         self._usage = usage
-        self._message.usage = usage
-        self._head, self._tail = _around_content(self._message)
+        self._head, self._tail = _around_content(self._message, usage)
 
 
-def _around_content(message: AssistantMessage) -> tuple[bytes, bytes]:
+def _around_content(message: AssistantMessage, usage: Usage) -> tuple[bytes, bytes]:
     """The encoded message in two halves, split inside its empty content list."""
     empty = AssistantMessage(
         content=[],
         api=message.api,
         provider=message.provider,
         model=message.model,
-        usage=message.usage,
+        usage=usage,
         stop_reason="stop",
         timestamp=message.timestamp,
     )

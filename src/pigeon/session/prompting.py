@@ -15,10 +15,9 @@ from pigeon.session.queue import MessageQueue, QueueKind
 from pigeon.wire.answers import SlashCommand
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.commands import StreamingBehavior
-from pigeon.wire.content import ImageContent, TextContent, text_of
+from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextContent, text_of, user_blocks
 from pigeon.wire.errors import Aborted, Refusal
-from pigeon.wire.images import ImageInput, user_blocks
-from pigeon.wire.messages import Attachment, UserMessage
+from pigeon.wire.messages import UserMessage
 
 if TYPE_CHECKING:
     from pigeon.session.conduct import Conduct

@@ -1,7 +1,4 @@
-"""What commands answer: the `data` of a successful response.
-
-The one envelope of an answer.
-"""
+"""What commands answer: the `data` of a successful response, and `Response`, the envelope of every answer."""
 
 from __future__ import annotations
 

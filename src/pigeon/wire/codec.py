@@ -84,11 +84,6 @@ def escape_separators(raw: bytes) -> bytes:
     return raw
 
 
-def encode_string_body(text: str) -> bytes:
-    """The inside of a JSON string: escaped, without the quotes."""
-    return encode(text)[1:-1]
-
-
 def pretty(value: Any) -> str:
     """Indented JSON for people and models."""
     return json.dumps(msgspec.to_builtins(value, str_keys=True), indent=2, ensure_ascii=False)

@@ -1,12 +1,9 @@
 """Every command a host may send: its arguments, its lane and the shape of its answer, declared once.
 
-What every command is.
-
-Lanes say what a command may wait for. `control` never waits, not even for a host that stopped reading. `session`
-commands run one after the other in order of arrival, so `set_model` then `prompt` cannot race. `beside` commands start
-in order and finish whenever they finish.
-
-`hello`: how a host that knows us says what it speaks and what it can do with. Nobody has to send it.
+Lanes say what a command may wait for; `rpc/lanes.py` runs them. `control` never waits, not even for a host that stopped
+reading. `session` commands run one after the other in order of arrival, so `set_model` then `prompt` cannot race.
+`beside` commands start in order and finish whenever they finish. `wire/codec.py` makes commands of lines by `BY_NAME`,
+and `rpc/router.py` finds the handler by the class.
 """
 
 from __future__ import annotations
@@ -15,9 +12,7 @@ from typing import ClassVar, Literal
 
 from pigeon.wire import answers
 from pigeon.wire.base import ABSENT, Absent, Json, Record
-from pigeon.wire.dialogs import HostTool, HostToolOutcome
-from pigeon.wire.images import ImageInput
-from pigeon.wire.messages import Attachment
+from pigeon.wire.content import Attachment, ImageInput
 from pigeon.wire.model import Model, ThinkingLevel
 from pigeon.wire.steering import TodoPhaseGiven
 
@@ -394,6 +389,27 @@ class SetTodos(Command, tag="set_todos", kw_only=True):
 
     answer = answers.TodoPhases
     phases: list[TodoPhaseGiven]
+
+
+class HostTool(Record, kw_only=True):
+    """A tool as the host offers it; `parameters` is a JSON Schema object.
+
+    Nothing is typed here because a definition that does not fit is refused by its place in the list or by its name.
+    """
+
+    name: Json | Absent = ABSENT
+    description: Json | Absent = ABSENT
+    parameters: Json | Absent = ABSENT
+    label: Json | Absent = ABSENT
+    hidden: Json | Absent = ABSENT
+    read_only: Json | Absent = ABSENT
+
+
+class HostToolOutcome(Record, kw_only=True):
+    """What a host reports of a call, in progress or finished; blocks of another kind than text or image become text."""
+
+    content: list[Json]
+    details: Json | Absent = ABSENT
 
 
 class SetHostTools(Command, tag="set_host_tools", kw_only=True):

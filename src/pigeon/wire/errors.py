@@ -1,11 +1,10 @@
-"""Failures that a host is told about. The text of each is the `error` of the response, so it names what to do.
+"""Failures that are reported to the host. The text of each is the `error` of the response, so it names what to do.
 
 PigeonError
 +-- Refusal            a command is answered with success false
 |   +-- BadRecord      the line is no command: bad JSON, no object, a wrong field
 |   +-- UnknownCommand
 |   +-- SessionBusy    a run is active and the prompt does not say how to queue
-|   +-- NotAvailable   this build has no such feature yet
 +-- ToolFailed         a tool ends with an error result, details included
 +-- Aborted            the scope that this work belongs to was cancelled
 +-- StartupError       the process cannot start with these arguments or files
@@ -45,10 +44,6 @@ class SessionBusy(Refusal):
         super().__init__(
             "Agent is already processing. Specify streamingBehavior ('steer' or 'followUp') to queue the message."
         )
-
-
-class NotAvailable(Refusal):
-    """The command is known, and this build cannot do it."""
 
 
 class ToolFailed(PigeonError):

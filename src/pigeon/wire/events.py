@@ -11,7 +11,7 @@ from typing import Literal
 from pigeon.wire.answers import Compacted
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.content import ToolCall, UserBlock
-from pigeon.wire.dialogs import DialogRequest, HostToolCall, HostToolCancel
+from pigeon.wire.dialogs import DialogRequest
 from pigeon.wire.entries import Entry
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 from pigeon.wire.model import Usage
@@ -280,6 +280,22 @@ class BashExecutionUpdate(Event, tag="bash_execution_update", kw_only=True):
 
     id: Json | Absent = ABSENT
     delta: str
+
+
+class HostToolCall(Record, tag_field="type", tag="host_tool_call", kw_only=True):
+    """Sent when the model calls a host tool; the host answers with `host_tool_result` under this id."""
+
+    id: str
+    tool_call_id: str
+    tool_name: str
+    arguments: dict[str, Json]
+
+
+class HostToolCancel(Record, tag_field="type", tag="host_tool_cancel", kw_only=True):
+    """Sent when an open call is no longer wanted."""
+
+    id: str
+    target_id: str
 
 
 class TtsrTriggered(Event, tag="ttsr_triggered", kw_only=True):

@@ -9,29 +9,10 @@ from __future__ import annotations
 from typing import Literal
 
 from pigeon.wire.base import ABSENT, Absent, Json, Record
-from pigeon.wire.content import AssistantBlock, UserBlock
+from pigeon.wire.content import AssistantBlock, Attachment, UserBlock
 from pigeon.wire.model import Usage
 
 StopReason = Literal["stop", "length", "toolUse", "error", "aborted", "pending", "deferred"]
-
-
-class Attachment(Record, kw_only=True):
-    """A file that came along with a prompt in the early form of the protocol; null is as good as nothing there."""
-
-    type: Literal["image", "document"]
-    file_name: str = ""
-    mime_type: str = ""
-    content: str = ""
-    id: str | Absent = ABSENT
-    size: int | Absent = ABSENT
-    extracted_text: str | Absent | None = ABSENT
-    preview: str | Absent | None = ABSENT
-
-    def __post_init__(self) -> None:
-        if self.extracted_text is None:
-            self.extracted_text = ABSENT
-        if self.preview is None:
-            self.preview = ABSENT
 
 
 class UserMessage(Record, tag_field="role", tag="user", kw_only=True):

@@ -1,6 +1,7 @@
-"""The model record and the arithmetic of thinking levels.
+"""What is known of a model: its record, its prices and thinking levels, and what an answer of it costs.
 
-Tokens and money of one answer.
+`priced` fills in the cost of counted tokens, `clamped` finds the thinking level that a model supports. Providers,
+session and rpc use both, so that a figure is the same in an answer, in the statistics and in the session file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The protocol as JSON Schema and as tables, made from the records."""
+"""The protocol as JSON Schema, made from the records; `pigeon schema` prints it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The plan that host and model share: phases with tasks.
+"""What steers the model besides the conversation: the plan that host and model share, and stream rules.
 
-Stream rules: advice that is given to the model when what it writes shows that it needs it.
+A plan is a list of phases with tasks. A stream rule is advice for the model that is given when what it writes matches
+the rule's condition.
 """
 
 from __future__ import annotations

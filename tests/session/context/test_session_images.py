@@ -11,8 +11,8 @@ import pytest
 from fakes.model_requests import PNG
 from pigeon.agent.scope import Scope
 from pigeon.session.context.images import STOPPED, AsGiven, has_images, ready_to_send
-from pigeon.wire.content import ImageContent, TextContent, UserBlock
-from pigeon.wire.messages import Attachment, CustomMessage, UserMessage
+from pigeon.wire.content import Attachment, ImageContent, TextContent, UserBlock
+from pigeon.wire.messages import CustomMessage, UserMessage
 
 OTHER = ImageContent(data="b3RoZXI=", mime_type="image/png")
 

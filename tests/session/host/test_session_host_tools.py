@@ -17,10 +17,10 @@ from pigeon.session.toolset import Toolset
 from pigeon.tools.ls import LsTool
 from pigeon.tools.read import ReadTool
 from pigeon.wire import codec
+from pigeon.wire.commands import HostTool, HostToolOutcome
 from pigeon.wire.content import ImageContent, TextContent, ToolCall
-from pigeon.wire.dialogs import HostTool, HostToolCall, HostToolCancel, HostToolOutcome
 from pigeon.wire.errors import Refusal, ToolFailed
-from pigeon.wire.events import Outbound, ToolOutcome
+from pigeon.wire.events import HostToolCall, HostToolCancel, Outbound, ToolOutcome
 
 SCHEMA = {"type": "object", "properties": {"message": {"type": "string"}}}
 ECHO = {"name": "echo", "description": "Says it again", "parameters": SCHEMA}

@@ -15,11 +15,10 @@ from pigeon.session.toolset import Toolset
 from pigeon.system import ids
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.content import TextContent, UserBlock
-from pigeon.wire.dialogs import HostTool, HostToolCall, HostToolCancel, HostToolOutcome
+from pigeon.wire.commands import HostTool, HostToolOutcome
+from pigeon.wire.content import ImageInput, TextContent, UserBlock, image_block
 from pigeon.wire.errors import Aborted, BadRecord, Refusal, ToolFailed
-from pigeon.wire.events import Outbound, ToolOutcome
-from pigeon.wire.images import ImageInput, image_block
+from pigeon.wire.events import HostToolCall, HostToolCancel, Outbound, ToolOutcome
 
 MOST_UPDATES = 32
 DISCONNECTED = "RPC client disconnected before host tool execution completed"
