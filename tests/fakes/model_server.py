@@ -7,8 +7,10 @@ none is refused with status 400 and a text that says so.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
+import socket
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -20,22 +22,48 @@ from typing import Any
 PATIENCE = 30.0
 
 
+class Signal:
+    """Something that happens once; a thread that waits in `select` sees it as a readable socket."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._happened = False
+        self._watchers: list[socket.socket] = []
+
+    def set(self) -> None:
+        with self._lock:
+            self._happened = True
+            for watcher in self._watchers:
+                watcher.send(b"!")
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[socket.socket]:
+        """A socket that is readable as soon as it has happened."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            with self._lock:
+                self._watchers.append(theirs)
+                if self._happened:
+                    theirs.send(b"!")
+            try:
+                yield ours
+            finally:
+                with self._lock:
+                    self._watchers.remove(theirs)
+
+
 class Gate:
     """A place in an answer where the server stands still until the test opens it."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
-        self._open = threading.Event()
+        self.opened = Signal()
 
     def open(self) -> None:
-        self._open.set()
+        self.opened.set()
 
     def wait_reached(self, timeout: float = PATIENCE) -> None:
         assert self.reached.wait(timeout), "the model server never came to this gate"
-
-    @property
-    def is_open(self) -> bool:
-        return self._open.is_set()
 
 
 @dataclass
@@ -105,10 +133,10 @@ class ModelServer:
         self.headers: list[dict[str, str]] = []
         self._queue: deque[Answer] = deque()
         self._lock = threading.Lock()
-        self.stopping = threading.Event()
+        self.stopping = Signal()
         self._http = _Http(("127.0.0.1", 0), _Handler)
         self._http.owner = self
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread = threading.Thread(target=self._http.serve, daemon=True)
 
     @property
     def url(self) -> str:
@@ -120,7 +148,6 @@ class ModelServer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stopping.set()
-        self._http.shutdown()
         self._thread.join()
         self._http.server_close()
 
@@ -166,6 +193,12 @@ class _Http(ThreadingHTTPServer):
     owner: ModelServer
     daemon_threads = False
     block_on_close = True
+
+    def serve(self) -> None:
+        """Take connections until the owner stops."""
+        with self.owner.stopping.watched() as stopping:
+            while stopping not in select.select([self, stopping], [], [])[0]:
+                self.handle_request()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is part of the play."""
@@ -219,19 +252,19 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.flush()
             elif isinstance(step, Gate):
                 step.reached.set()
-                self._stand_still(step)
+                self._stand_still(step.opened)
             elif isinstance(step, Hang):
-                self._stand_still(None)
+                self._stand_still(Signal())
             else:
                 raise _Gone
         self.wfile.write(b"0\r\n\r\n")
 
-    def _stand_still(self, gate: Gate | None) -> None:
+    def _stand_still(self, opened: Signal) -> None:
         """Wait for the gate, for the client to go away, or for the end of the test."""
-        while gate is None or not gate.is_open:
-            readable, _, _ = select.select([self.connection], [], [], 0.005)
-            if self.server.owner.stopping.is_set() or (readable and not self.connection.recv(1)):
-                raise _Gone
+        with opened.watched() as gate, self.server.owner.stopping.watched() as stopping:
+            while gate not in (ready := select.select([self.connection, gate, stopping], [], [])[0]):
+                if stopping in ready or not self.connection.recv(1):
+                    raise _Gone
 
 
 def _script(answer: Answer) -> Iterator[bytes | Gate | Cut | Hang]:
