@@ -12,8 +12,8 @@ import pytest
 
 from fakes.agent_desk import Desk, providers
 from fakes.model_server import ModelServer
+from fakes.processes import eventually, processes_with
 from fakes.rpc_process import RpcProcess
-from fakes.tool_runs import processes_with, until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")
 DEATHS = ("SIGKILL", "SIGTERM", "SIGABRT", "end of input")
@@ -54,10 +54,10 @@ def test_a_key_command_and_what_it_started_do_not_outlive_the_agent(
         agent = RpcProcess(desk, "--no-session", "--provider", "fake", "--model", "fake-1")
         try:
             agent.send({"type": "prompt", "message": "x"})
-            assert until(lambda: len(processes_with(f"{marker}\x00")) == 3)
+            assert eventually(lambda: len(processes_with(f"{marker}\x00")) == 3)
             if "key" in ending:
                 asked.wait_arrived()
             end(agent, death)
-            assert until(lambda: processes_with(marker) == [])
+            assert eventually(lambda: processes_with(marker) == [])
         finally:
             agent.kill()

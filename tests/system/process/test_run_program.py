@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.tool_runs import processes_with, until
+from fakes.processes import eventually, processes_with
 from pigeon.system.process import start
 from pigeon.system.process.run_program import ProgramResult, find_program, run_program
 
@@ -102,7 +102,7 @@ async def test_cancelling_the_call_ends_the_program(marker: str, tmp_path: Path)
     call = asyncio.ensure_future(
         run_program(["bash", "-c", f"exec -a {marker} sleep 300"], cwd="/", environment=ENVIRONMENT)
     )
-    assert await asyncio.to_thread(until, lambda: len(processes_with(marker)) == 1)
+    assert await asyncio.to_thread(eventually, lambda: len(processes_with(marker)) == 1)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
@@ -114,7 +114,7 @@ async def test_what_it_leaves_in_the_background_does_not_hold_the_call_open(mark
     script = f"(exec -a {marker} sleep 300) & echo started"
     ran = await run_program(["bash", "-c", script], cwd="/", environment=ENVIRONMENT)
     assert ran == ProgramResult(b"started\n", b"", 0, False)
-    assert await asyncio.to_thread(until, lambda: len(processes_with(marker)) == 1)
+    assert await asyncio.to_thread(eventually, lambda: len(processes_with(marker)) == 1)
     assert await start.kill_everything()
     assert processes_with(marker) == []
 
