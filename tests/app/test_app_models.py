@@ -6,6 +6,7 @@ import pytest
 
 from fakes.http_server import HttpServer, plain
 from fakes.model_requests import a_model, a_request
+from pigeon.app.environment import Environment
 from pigeon.app.models import Choice, choose, gateway_of
 from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
@@ -37,8 +38,12 @@ def a_registry(environ: dict[str, str], *problems: str) -> ModelRegistry:
     )
 
 
+def around(variables: dict[str, str]) -> Environment:
+    return Environment(variables=variables, home="/home/pigeon", cwd="/work")
+
+
 def chosen(settings: Settings | None = None, environ: dict[str, str] = BOTH, **options: Any) -> Choice:
-    return choose(AgentOptions(**options), settings or Settings(), a_registry(environ))
+    return choose(AgentOptions(**options), around(environ), settings or Settings(), a_registry(environ))
 
 
 def reference(choice: Choice) -> str | None:
@@ -108,7 +113,7 @@ def test_a_name_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
 
 def test_a_name_that_is_not_found_comes_with_what_is_wrong_with_the_files() -> None:
     with pytest.raises(StartupError, match=r"not found(?s:.*)models.json is broken"):
-        choose(AgentOptions(model="a/a1"), Settings(), a_registry({}, "models.json is broken"))
+        choose(AgentOptions(model="a/a1"), around({}), Settings(), a_registry({}, "models.json is broken"))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,7 @@ def test_a_name_that_is_not_found_comes_with_what_is_wrong_with_the_files() -> N
 async def test_the_environment_says_how_long_providers_keep_a_prompt(environ: dict[str, str], retention: str) -> None:
     async with HttpServer([plain(400, {})]) as server:
         model = a_model(provider="anthropic", base_url=server.url)
-        gateway = gateway_of(a_registry(BOTH), Settings(), environ, NoHooks())
+        gateway = gateway_of(a_registry(BOTH), Settings(), around(environ), NoHooks())
         assert [delta async for delta in gateway.stream(a_request(model))]
         await gateway.aclose()
     marks = {"short": {"type": "ephemeral"}, "long": {"type": "ephemeral", "ttl": "1h"}, "none": None}
@@ -133,7 +138,7 @@ async def test_the_environment_says_how_long_providers_keep_a_prompt(environ: di
 async def test_the_settings_may_name_a_proxy() -> None:
     async with HttpServer([plain(400, {})]) as proxy:
         model = a_model(provider="anthropic", base_url="http://models.invalid")
-        gateway = gateway_of(a_registry(BOTH), Settings(http_proxy=proxy.url), {}, NoHooks())
+        gateway = gateway_of(a_registry(BOTH), Settings(http_proxy=proxy.url), around({}), NoHooks())
         assert [delta async for delta in gateway.stream(a_request(model))]
         await gateway.aclose()
     assert proxy.requests[0].path == "http://models.invalid/v1/messages"
@@ -173,7 +178,7 @@ def test_a_key_needs_a_model() -> None:
 
 async def test_a_key_is_for_the_provider_of_the_chosen_model() -> None:
     registry = a_registry({})
-    choice = choose(AgentOptions(model="openai/gpt-a", api_key="k"), Settings(), registry)
+    choice = choose(AgentOptions(model="openai/gpt-a", api_key="k"), around({}), Settings(), registry)
     assert choice.model is not None
     assert (await registry.access(choice.model)).key == "k"
     assert not registry.has_key("anthropic")

@@ -56,7 +56,6 @@ REMAINING = {
     ("pigeon.extensions.runtime.discovery", "os.path.abspath"),
     ("pigeon.extensions.runtime.discovery", "os.path.expanduser"),
     ("pigeon.guard.rules", "os.path.expanduser"),
-    ("pigeon.providers.scripted.script", "expanduser"),
     ("pigeon.resources.places", "os.path.abspath"),
     ("pigeon.resources.places", "os.path.expanduser"),
     ("pigeon.resources.resources", "os.path.abspath"),

@@ -83,9 +83,9 @@ class _Builder:
         extended = await Extending(options, environment, self._layers, self._folder, self._cwd).extend()
         settings = self._layers.settings
         registry = registry_of(self._folder, environment.variables, self._cwd)
-        gateway = gateway_of(registry, settings, environment.variables, _hooks(extended))
+        gateway = gateway_of(registry, settings, environment, _hooks(extended))
         self._take_providers(extended, registry, gateway)
-        choice = choose(options, settings, registry)
+        choice = choose(options, environment, settings, registry)
         repository = repository_of(options, environment, settings, self._folder, self._cwd, self._reports)
         journal = journal_of(options, environment, repository, self._cwd)
         resources = self._resources(journal.cwd, extended.trusted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pigeon.agent.interfaces import ModelProvider
+from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.providers.registry import ModelRegistry
 from pigeon.wire.model import Model
@@ -30,7 +31,7 @@ class Offer:
         return self._registry.find(provider, model_id)
 
 
-def built_in_model(options: AgentOptions) -> Model | None:
+def built_in_model(options: AgentOptions, environment: Environment) -> Model | None:
     """The demo or a script, if that is what the options name."""
     asked = f"{options.provider}/{options.model}" if options.provider and options.model else options.model or ""
     if asked in (DEMO, f"{DEMO}/guide") or (options.provider == DEMO and not options.model):
@@ -40,15 +41,15 @@ def built_in_model(options: AgentOptions) -> Model | None:
     if asked.startswith(f"{SCRIPTED}/"):
         from pigeon.providers.scripted.model import scripted_model
 
-        return scripted_model(asked.removeprefix(f"{SCRIPTED}/"))
+        return scripted_model(asked.removeprefix(f"{SCRIPTED}/"), environment.absolute)
     return None
 
 
-def scripted() -> ModelProvider:
+def scripted(environment: Environment) -> ModelProvider:
     """Plays scripts; imported when first needed."""
     from pigeon.providers.scripted.model import ScriptedModel
 
-    return ScriptedModel()
+    return ScriptedModel(environment.absolute)
 
 
 def demo() -> ModelProvider:

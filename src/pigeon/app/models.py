@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 
 from pigeon.agent.inference import CacheRetention, ProviderHooks
 from pigeon.app.built_in import DEMO, SCRIPTED, built_in_model, demo, scripted
+from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.config.auth_file import AuthFile
 from pigeon.config.models_file import read_models_file
@@ -16,7 +18,7 @@ from pigeon.config.settings import ProviderRetrySettings, Settings
 from pigeon.config.values import Values
 from pigeon.providers.catalog.built_in import BuiltInCatalog
 from pigeon.providers.connection import RequestPolicy
-from pigeon.providers.gateway import Gateway
+from pigeon.providers.gateway import Gateway, ProviderFactory
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry
 from pigeon.session.model_choice import ScopedModel
@@ -51,9 +53,7 @@ def registry_of(folder: str, environment: Mapping[str, str], cwd: str) -> ModelR
     )
 
 
-def gateway_of(
-    registry: ModelRegistry, settings: Settings, environment: Mapping[str, str], hooks: ProviderHooks
-) -> Gateway:
+def gateway_of(registry: ModelRegistry, settings: Settings, environment: Environment, hooks: ProviderHooks) -> Gateway:
     """The way to all models, built-in ones included."""
     retry = or_else(settings.retry.provider, ProviderRetrySettings())
     policy = RequestPolicy(
@@ -62,15 +62,15 @@ def gateway_of(
         max_retry_delay_ms=retry.max_retry_delay_ms,
     )
     budgets = or_else(settings.thinking_budgets, {})
-    extra = {SCRIPTED: scripted, DEMO: demo}
+    extra: dict[str, ProviderFactory] = {SCRIPTED: partial(scripted, environment), DEMO: demo}
     return Gateway(
         registry,
-        HttpClient(environment, proxy=or_else(settings.http_proxy, "")),
+        HttpClient(environment.variables, proxy=or_else(settings.http_proxy, "")),
         hooks,
         extra=extra,
         policy=policy,
         thinking_budgets=budgets or None,
-        retention=_retention(environment),
+        retention=_retention(environment.variables),
     )
 
 
@@ -79,9 +79,9 @@ def _retention(environment: Mapping[str, str]) -> CacheRetention:
     return kinds.get(environment.get("PIGEON_CACHE_RETENTION") or environment.get("PI_CACHE_RETENTION"), "short")
 
 
-def choose(options: AgentOptions, settings: Settings, registry: ModelRegistry) -> Choice:
+def choose(options: AgentOptions, environment: Environment, settings: Settings, registry: ModelRegistry) -> Choice:
     """The model to begin with; raises `StartupError` when one was named that does not exist."""
-    choice = Choice(None, settings.default_thinking_level, False, built_in_model(options), [], [])
+    choice = Choice(None, settings.default_thinking_level, False, built_in_model(options, environment), [], [])
     _scope(choice, options, settings, registry)
     if choice.built_in is not None:
         choice.model, choice.explicit = choice.built_in, True

@@ -29,7 +29,7 @@ from pigeon.wire.messages import ToolResultMessage, UserMessage
 def request(path: Path, *messages: ModelMessage, system: str = "be brief", tools: tuple[str, ...] = ()) -> ModelRequest:
     said = list(messages) or [user("hello")]
     specs = [ToolSpec(name=name, description="", parameters={"type": "object"}) for name in tools]
-    return ModelRequest(model=scripted_model(str(path)), system_prompt=system, messages=said, tools=specs)
+    return ModelRequest(model=scripted_model(str(path), str), system_prompt=system, messages=said, tools=specs)
 
 
 def user(text: str) -> UserMessage:
@@ -62,8 +62,23 @@ def end_of(deltas: list[Delta]) -> Finished:
     return deltas[-1]
 
 
+async def test_a_path_begins_where_the_agent_says(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "replies.json").write_text(json.dumps({"default": f"I am {name}", "name": name}))
+
+        def inside(path: str, folder: Path = folder) -> str:
+            return str(folder / path)
+
+        model = scripted_model("replies.json", inside)
+        assert (model.id, model.name) == ("replies.json", name)
+        asked = ModelRequest(model=model, system_prompt="", messages=[user("hello")], tools=[])
+        assert text_in(await answer(ScriptedModel(inside), asked)) == f"I am {name}"
+
+
 async def test_replies_are_used_in_order_one_per_request(tmp_path: Path) -> None:
-    path, model = script(tmp_path, ["one", "two"]), ScriptedModel()
+    path, model = script(tmp_path, ["one", "two"]), ScriptedModel(str)
     assert [text_in(await answer(model, request(path))) for _ in range(2)] == ["one", "two"]
 
 
@@ -71,7 +86,7 @@ async def test_two_scripts_keep_their_own_place(tmp_path: Path) -> None:
     first, second = tmp_path / "a.json", tmp_path / "b.json"
     first.write_text('["a1", "a2"]')
     second.write_text('["b1"]')
-    model = ScriptedModel()
+    model = ScriptedModel(str)
     said = [text_in(await answer(model, request(path))) for path in (first, second, first)]
     assert said == ["a1", "b1", "a2"]
 
@@ -79,7 +94,7 @@ async def test_two_scripts_keep_their_own_place(tmp_path: Path) -> None:
 async def test_a_reply_streams_like_a_model(tmp_path: Path) -> None:
     reply = {"thinking": "hm", "text": "abcdef", "toolCalls": [{"name": "bash", "arguments": {"command": "ls"}}]}
     path = script(tmp_path, {"chunk": 4, "replies": [reply]})
-    deltas = await answer(ScriptedModel(), request(path))
+    deltas = await answer(ScriptedModel(str), request(path))
     kinds = [type(delta).__name__ for delta in deltas]
     assert kinds[:2] == ["Named", "Metered"]
     assert kinds[-2:] == ["Metered", "Finished"]
@@ -98,7 +113,7 @@ async def test_blocks_keep_their_order_ids_and_raw_arguments(tmp_path: Path) -> 
         {"type": "text", "text": "ab", "repeat": 3},
         {"type": "thinking", "thinking": "t", "signature": "sig", "redacted": True},
     ]
-    deltas = await answer(ScriptedModel(), request(script(tmp_path, [{"blocks": blocks, "stop": "length"}])))
+    deltas = await answer(ScriptedModel(str), request(script(tmp_path, [{"blocks": blocks, "stop": "length"}])))
     assert text_in(deltas, 0) == '{"path": "a'
     assert text_in(deltas, 1) == "ababab"
     closed = [delta for delta in deltas if isinstance(delta, BlockClosed)]
@@ -109,7 +124,7 @@ async def test_blocks_keep_their_order_ids_and_raw_arguments(tmp_path: Path) -> 
 
 async def test_usage_is_what_the_script_says_and_else_an_estimate(tmp_path: Path) -> None:
     path = script(tmp_path, [{"text": "12345678", "usage": {"input": 7, "cacheRead": 3, "reasoning": 1}}])
-    deltas = await answer(ScriptedModel(), request(path))
+    deltas = await answer(ScriptedModel(str), request(path))
     first, last = [delta.usage for delta in deltas if isinstance(delta, Metered)]
     assert (first.input, first.output) == (7, 0)
     assert (last.input, last.output, last.cache_read, last.reasoning, last.total_tokens) == (7, 2, 3, 1, 12)
@@ -117,7 +132,7 @@ async def test_usage_is_what_the_script_says_and_else_an_estimate(tmp_path: Path
 
 async def test_an_error_comes_after_what_was_streamed(tmp_path: Path) -> None:
     error = {"message": "busy", "status": 529, "retryable": True, "code": "overloaded", "retryAfterMs": 5}
-    deltas = await answer(ScriptedModel(), request(script(tmp_path, [{"text": "half", "error": error}])))
+    deltas = await answer(ScriptedModel(str), request(script(tmp_path, [{"text": "half", "error": error}])))
     assert text_in(deltas) == "half"
     failure = end_of(deltas).failure
     assert failure is not None
@@ -127,7 +142,7 @@ async def test_an_error_comes_after_what_was_streamed(tmp_path: Path) -> None:
 
 async def test_a_reply_that_is_only_an_error_streams_nothing_else(tmp_path: Path) -> None:
     path = script(tmp_path, [{"error": {"message": "too long", "overflow": True}}])
-    deltas = await answer(ScriptedModel(), request(path))
+    deltas = await answer(ScriptedModel(str), request(path))
     assert len(deltas) == 1
     failure = end_of(deltas).failure
     assert failure is not None
@@ -141,7 +156,7 @@ async def test_a_rule_goes_before_the_list_and_does_not_use_it_up(tmp_path: Path
         {"when": {"system": "pirate"}, "reply": "arr"},
         {"when": {"anywhere": "secret"}, "reply": "sh"},
     ]
-    path, model = script(tmp_path, {"rules": rules, "replies": ["list"], "default": "rest"}), ScriptedModel()
+    path, model = script(tmp_path, {"rules": rules, "replies": ["list"], "default": "rest"}), ScriptedModel(str)
 
     async def said(asked: ModelRequest) -> str:
         return text_in(await answer(model, asked))
@@ -155,7 +170,7 @@ async def test_a_rule_goes_before_the_list_and_does_not_use_it_up(tmp_path: Path
 
 
 async def test_a_used_up_script_says_so(tmp_path: Path) -> None:
-    path, model = script(tmp_path, ["one"]), ScriptedModel()
+    path, model = script(tmp_path, ["one"]), ScriptedModel(str)
     await answer(model, request(path))
     failure = end_of(await answer(model, request(path))).failure
     assert failure is not None
@@ -166,7 +181,7 @@ async def test_a_used_up_script_says_so(tmp_path: Path) -> None:
 
 async def test_placeholders_stand_for_the_conversation(tmp_path: Path) -> None:
     path = script(tmp_path, {"default": {"text": "${user}/${toolResult}", "thinking": "${user}"}})
-    deltas = await answer(ScriptedModel(), request(path, user("u"), result("r")))
+    deltas = await answer(ScriptedModel(str), request(path, user("u"), result("r")))
     assert (text_in(deltas, 0), text_in(deltas, 1)) == ("u", "u/r")
 
 
@@ -188,14 +203,14 @@ async def test_a_malformed_script_is_a_failure_that_names_file_and_field(
     tmp_path: Path, content: Any, named: str
 ) -> None:
     path = script(tmp_path, content)
-    failure = end_of(await answer(ScriptedModel(), request(path))).failure
+    failure = end_of(await answer(ScriptedModel(str), request(path))).failure
     assert failure is not None
     assert str(path) in failure.message
     assert named in failure.message
 
 
 async def test_a_missing_script_is_a_failure_and_is_looked_for_again(tmp_path: Path) -> None:
-    model, path = ScriptedModel(), tmp_path / "later.json"
+    model, path = ScriptedModel(str), tmp_path / "later.json"
     failure = end_of(await answer(model, request(path))).failure
     assert failure is not None
     assert "later.json" in failure.message
@@ -209,7 +224,7 @@ async def test_a_hanging_reply_ends_when_it_is_cancelled(tmp_path: Path) -> None
     grew = asyncio.Event()
 
     async def consume() -> None:
-        async for delta in ScriptedModel().stream(request(path)):
+        async for delta in ScriptedModel(str).stream(request(path)):
             seen.append(delta)
             if isinstance(delta, BlockClosed):
                 grew.set()
@@ -234,7 +249,7 @@ async def test_others_get_a_turn_between_two_pieces(tmp_path: Path) -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    await answer(ScriptedModel(), request(path))
+    await answer(ScriptedModel(str), request(path))
     done = True
     await task
     assert turns >= 1000
@@ -250,16 +265,16 @@ def test_pieces_join_to_the_text_and_are_always_the_same(text: str, low: int, mo
 
 def test_the_model_record_tells_what_the_script_says_of_itself(tmp_path: Path) -> None:
     path = script(tmp_path, {"name": "Mine", "reasoning": False, "contextWindow": 1000})
-    model = scripted_model(str(path))
+    model = scripted_model(str(path), str)
     assert (model.provider, model.api, model.id) == ("scripted", "scripted", str(path))
     assert (model.name, model.reasoning, model.context_window) == ("Mine", False, 1000)
-    assert scripted_model("nowhere.json").reasoning
+    assert scripted_model("nowhere.json", str).reasoning
 
 
 async def test_the_example_in_the_documentation_is_a_valid_script(tmp_path: Path) -> None:
     page = Path(__file__).parents[3] / "docs" / "scripted-models.md"
     example = page.read_text("utf-8").split("## Example", 1)[1]
-    path, model = script(tmp_path, example), ScriptedModel()
+    path, model = script(tmp_path, example), ScriptedModel(str)
     asked = request(path, user("u"), result("a.txt"))
     ends = [end_of(await answer(model, asked)) for _ in range(5)]
     assert [end.stop for end in ends] == ["toolUse", "stop", "error", "stop", "stop"]

@@ -323,13 +323,13 @@ async def test_the_answer_is_cut_in_the_stream(tmp_path: Path) -> None:
     reply = {"blocks": [{"type": "text", "text": "this is bad and goes on and on", "repeat": 50}], "hang": True}
     script.write_text(json.dumps({"replies": [reply], "chunk": 4}))
     desk = Desk(rule())
-    asked = ModelRequest(model=scripted_model(str(script)), system_prompt="", messages=[SAID], tools=[])
+    asked = ModelRequest(model=scripted_model(str(script), str), system_prompt="", messages=[SAID], tools=[])
 
     async def unchanged(message: Message) -> Message:
         return message
 
     answer = AnswerStream(asked, desk.publish, lambda: 1, unchanged, desk.rules.watch())
-    message = await answer.stream(ScriptedModel(), Scope())
+    message = await answer.stream(ScriptedModel(str), Scope())
     assert answer.cut
     assert message.stop_reason == "aborted"
     kinds = [type(event) for event in desk.published]

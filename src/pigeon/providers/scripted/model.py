@@ -14,6 +14,7 @@ from pigeon.providers.scripted.playback import Pieces, played, tokens_of_answer,
 from pigeon.providers.scripted.script import (
     Block,
     CallBlock,
+    Locate,
     Reply,
     Script,
     ScriptedError,
@@ -34,16 +35,17 @@ PROVIDER = "scripted"
 
 
 class ScriptedModel:
-    """Plays scripts; how far each one has come is kept for the life of the process."""
+    """Plays scripts; how far each one has come is kept for the life of the agent."""
 
-    def __init__(self) -> None:
+    def __init__(self, absolute: Locate) -> None:
+        self._absolute = absolute
         self._plays: dict[str, _Play] = {}
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer from the script that `request.model.id` names."""
         path = request.model.id
         try:
-            play = self._plays.get(path) or self._plays.setdefault(path, _Play(read_script(path)))
+            play = self._plays.get(path) or self._plays.setdefault(path, _Play(read_script(path, self._absolute)))
         except ScriptError as error:
             yield Finished(stop="error", failure=Failure(message=str(error), code="bad_script"))
             return
@@ -55,10 +57,10 @@ class ScriptedModel:
             yield delta
 
 
-def scripted_model(path: str) -> Model:
+def scripted_model(path: str, absolute: Locate) -> Model:
     """The model record of a script; what the file says of itself if it can be read, else the defaults."""
     try:
-        script = read_script(path)
+        script = read_script(path, absolute)
     except ScriptError:
         script = Script()
     return Model(

@@ -6,6 +6,7 @@ The format is described for hosts in `docs/scripted-models.md`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,6 +19,7 @@ from pigeon.wire.errors import BadRecord, PigeonError
 Count = Annotated[int, Meta(ge=0)]
 Size = Annotated[int, Meta(ge=1)]
 ChunkSize = Size | list[Size]  # not a pair type: msgspec crashes on a bounded number beside a fixed tuple
+Locate = Callable[[str], str]  # where a path of the options leads
 Stop = Literal["stop", "length", "toolUse"]
 
 
@@ -162,11 +164,11 @@ def as_reply(reply: str | Reply) -> Reply:
     return Reply(text=reply) if isinstance(reply, str) else reply
 
 
-def read_script(path: str) -> Script:
-    """The script in a file; raises `ScriptError` and nothing else."""
+def read_script(path: str, absolute: Locate) -> Script:
+    """The script in a file; raises `ScriptError`, which names the path as it was given, and nothing else."""
     try:
-        raw = Path(path).expanduser().read_bytes()
-    except (OSError, ValueError, RuntimeError) as error:
+        raw = Path(absolute(path)).read_bytes()
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ScriptError(f"Cannot read the model script {path}: {reason}. Name a JSON file: scripted/<file>") from None
     try:
