@@ -25,7 +25,6 @@ KNOWN = {
     "Rule",
     "Surroundings",
     "Values",
-    "_Call",
     "_Change",
     "_Chunk",
     "_Event",

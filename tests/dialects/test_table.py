@@ -8,7 +8,7 @@ import pytest
 
 from fakes.speech import NAMES, VERSION, Record, an_answer, begun, heard, speaker, told, update
 from pigeon.dialects.base import numbered
-from pigeon.dialects.choice import turned
+from pigeon.dialects.choice import changed_dialect
 from pigeon.wire.answers import Compacted, failed, succeeded
 from pigeon.wire.dialogs import NotifyRequest, SetTitleRequest
 from pigeon.wire.events import (
@@ -200,7 +200,7 @@ def test_separators_of_lines_leave_escaped_and_no_id_is_null(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_dialect_can_leave_the_message_so_far_out(name: str) -> None:
-    dialect = turned(speaker("pi"), name, deltas=True)
+    dialect = changed_dialect(speaker("pi"), name, deltas=True)
     assert (dialect.name, dialect.version) == (name, VERSION)
     told(dialect, begun())
     (record,) = told(dialect, update(TextDelta(content_index=0, delta="Hi")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pigeon.dialects.base import Dialect, Line
+from pigeon.dialects.base import Dialect, OutputLine
 from pigeon.dialects.choice import dialect_named
 from pigeon.wire.content import TextContent
 from pigeon.wire.events import MessageStart, MessageUpdate, Outbound, StreamEvent
@@ -22,7 +22,7 @@ def speaker(name: str, **environment: str) -> Dialect:
     return dialect_named(name, VERSION, environment)
 
 
-def heard(lines: list[Line]) -> list[Record]:
+def heard(lines: list[OutputLine]) -> list[Record]:
     """The lines as a host parses them."""
     return [json.loads(b"".join(line.pieces)) for line in lines]
 

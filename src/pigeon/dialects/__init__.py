@@ -1,1 +1,4 @@
-"""What differs between speakers: pure projections of one native stream. No other room asks for the dialect."""
+"""What differs between the dialects of the protocol, as projections of one stream of records.
+
+No other room asks which dialect is spoken.
+"""

@@ -1,7 +1,7 @@
 """The table of dialects, row by row. This class is the default dialect, `pi`; the others override rows.
 
-A dialect turns native events and answers into lines. It keeps only what it still has to say: the snapshot of the answer
-that is streaming.
+A dialect turns events and answers into lines; `rpc/outbox.py` calls it for each record in order. Its only state is the
+snapshot of the answer that is streaming (`snapshots.py`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from pigeon.wire.events import (
 from pigeon.wire.messages import AssistantMessage
 
 
-class Line(Struct):
-    """One line of output in pieces; `apart` asks for a write call of its own."""
+class OutputLine(Struct):
+    """One line of output in pieces, which are never joined here; `apart` asks for a write call of its own."""
 
     pieces: tuple[bytes, ...]
     apart: bool = False
@@ -51,15 +51,15 @@ class Dialect:
         self.deltas = deltas
         self._snapshot: Snapshot | None = None
 
-    def greeting(self) -> list[Line]:
+    def greeting(self) -> list[OutputLine]:
         """Row: first line."""
         return []
 
-    def lines(self, event: Outbound) -> list[Line]:
-        """An event as this dialect says it: none, one or several lines."""
+    def lines(self, event: Outbound) -> list[OutputLine]:
+        """An event as this dialect shows it: none, one or several lines."""
         if isinstance(event, MessageUpdate):
             return [self.update(event)]
-        return [Line((encode(record),), apart=isinstance(record, AgentSettled)) for record in self.project(event)]
+        return [OutputLine((encode(record),), apart=isinstance(record, AgentSettled)) for record in self.project(event)]
 
     def project(self, event: Outbound) -> Iterable[Record]:
         """All rows about events other than `message_update`."""
@@ -79,14 +79,14 @@ class Dialect:
             return event
         return MessageStart(message=replace(message, stop_reason=self.provisional_stop))
 
-    def update(self, event: MessageUpdate) -> Line:
+    def update(self, event: MessageUpdate) -> OutputLine:
         """Row: `message_update`, here with `message` and `partial` snapshots unless the host wants deltas only."""
         if self.deltas:
-            return Line((encode(event),))
+            return OutputLine((encode(event),))
         assert self._snapshot is not None
         opening = self._snapshot.apply(event)
         message = self._snapshot.encoded()
-        return Line(
+        return OutputLine(
             (
                 b'{"type":"message_update","message":',
                 message,
@@ -102,28 +102,28 @@ class Dialect:
             return (event,)
         return (older_name(event), event)
 
-    def answer(self, response: Response) -> list[Line]:
+    def answer(self, response: Response) -> list[OutputLine]:
         """Row: responses."""
         return plain_answer(response)
 
-    def refused_prompt(self, response: Response) -> list[Line]:
+    def refused_prompt(self, response: Response) -> list[OutputLine]:
         """Row: rejected prompt, here one failure."""
         return self.answer(response)
 
-    def unknown_command(self, response: Response) -> list[Line]:
+    def unknown_command(self, response: Response) -> list[OutputLine]:
         """Row: unknown command, here with its id."""
         return self.answer(response)
 
 
-def plain_answer(response: Response) -> list[Line]:
+def plain_answer(response: Response) -> list[OutputLine]:
     """A response as the protocol has it."""
-    return [Line((encode(response),))]
+    return [OutputLine((encode(response),))]
 
 
-def numbered(line: Line, number: int) -> Line:
+def numbered(line: OutputLine, number: int) -> OutputLine:
     """The same event with its place in the order of events."""
     *before, last = line.pieces
-    return Line((*before, last[:-1] + b',"seq":%d}' % number), line.apart)
+    return OutputLine((*before, last[:-1] + b',"seq":%d}' % number), line.apart)
 
 
 def older_name(event: CompactionStart | CompactionEnd) -> Record:

@@ -1,4 +1,7 @@
-"""Which dialect to speak: what was asked for, else the name we were called by, else a flag that one family has."""
+"""Which dialect to speak: the one asked for, else by the name of the program, else by a flag that only one family has.
+
+This is the registry of the dialects: a new one is imported in `_kind` and named in `wire/commands.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _TRUE = ("1", "true", "yes", "on")
 
 
 def chosen_name(asked: str | None, program: str, arguments: Sequence[str], variables: Mapping[str, str]) -> str:
-    """The name of the dialect; raises `StartupError` for a name that nobody speaks."""
+    """The name of the dialect; raises `StartupError` for an unknown name."""
     name = asked or variables.get("PIGEON_DIALECT") or _by_program(program) or _by_flag(arguments) or "pi"
     if name not in NAMES:
         raise StartupError(f'Unknown dialect "{name}". Use one of: {", ".join(NAMES)}')
@@ -38,8 +41,8 @@ def dialect_named(name: str, version: str, variables: Mapping[str, str]) -> Dial
     return _kind(name)(version, emit_title)
 
 
-def turned(dialect: Dialect, name: str, deltas: bool) -> Dialect:
-    """Another dialect for the same host, at the beginning of its memory."""
+def changed_dialect(dialect: Dialect, name: str, deltas: bool) -> Dialect:
+    """Another dialect for the same host, without any state of the one before."""
     return _kind(name)(dialect.version, dialect.emit_title, deltas)
 
 

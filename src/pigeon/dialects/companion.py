@@ -1,11 +1,11 @@
-"""`companion`: the early protocol. Events only, no responses; a failure is an `error` event."""
+"""`companion`: the first version of the protocol. Events only, no responses; a failure is an `error` event."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import ClassVar
 
-from pigeon.dialects.base import Line
+from pigeon.dialects.base import OutputLine
 from pigeon.dialects.omp import Omp
 from pigeon.wire.answers import Response
 from pigeon.wire.base import Absent, Record
@@ -25,31 +25,31 @@ from pigeon.wire.events import (
     TurnStart,
 )
 
-_HEARD = (
+_SENT = (
     AgentStart, AgentEnd, AgentSettled, TurnStart, TurnEnd, MessageStart, MessageEnd, ToolExecutionStart,
     ToolExecutionEnd, ErrorEvent,
 )  # fmt: skip
 
 
 class Companion(Omp):
-    """Clients of the first protocol: prompt and abort in, ten kinds of events out."""
+    """Clients of the first version: prompt and abort in, ten kinds of events out."""
 
     name: ClassVar[DialectName] = "companion"
 
-    def greeting(self) -> list[Line]:
+    def greeting(self) -> list[OutputLine]:
         """Row: first line."""
         return []
 
     def project(self, event: Outbound) -> Iterable[Record]:
         """Only the events that this protocol has."""
-        return super().project(event) if isinstance(event, _HEARD) else ()
+        return super().project(event) if isinstance(event, _SENT) else ()
 
-    def answer(self, response: Response) -> list[Line]:
+    def answer(self, response: Response) -> list[OutputLine]:
         """Row: responses: none, a failure becomes an `error` event."""
         if response.success or isinstance(response.error, Absent):
             return []
-        return [Line((encode(ErrorEvent(error=response.error)),))]
+        return [OutputLine((encode(ErrorEvent(error=response.error)),))]
 
-    def unknown_command(self, response: Response) -> list[Line]:
+    def unknown_command(self, response: Response) -> list[OutputLine]:
         """Row: unknown command: ignored."""
         return []

@@ -1,7 +1,7 @@
 """`omp`: oh-my-pi. A ready line, an acknowledgement before a refusal, no id on unknown commands, `agent_end` alone.
 
-Its clients count one `agent_end` per accepted prompt and believe that nothing follows it. So what happens by itself
-after a run (another try, a compaction, what goes on after it) is told inside one `agent_start` and `agent_end`.
+Its clients count one `agent_end` per accepted prompt and expect nothing after it. So what follows a run by itself (a
+retry, a compaction, the run after it) is reported between one `agent_start` and one `agent_end`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from pigeon.dialects.base import Dialect, Line, older_name, without_id
+from pigeon.dialects.base import Dialect, OutputLine, older_name, without_id
 from pigeon.wire.answers import Response, succeeded
 from pigeon.wire.base import Record
 from pigeon.wire.codec import encode
@@ -28,12 +28,12 @@ class Omp(Dialect):
         self._begun = False
         self._added: list[Message] = []
 
-    def greeting(self) -> list[Line]:
+    def greeting(self) -> list[OutputLine]:
         """Row: first line."""
-        return [Line((encode(Ready()),))]
+        return [OutputLine((encode(Ready()),))]
 
     def project(self, event: Outbound) -> Iterable[Record]:
-        """Row: run end, said once, when nothing more happens by itself."""
+        """Row: run end, sent once, when nothing more happens by itself."""
         if isinstance(event, AgentStart):
             begun, self._begun = self._begun, True
             return () if begun else (event,)
@@ -49,10 +49,10 @@ class Omp(Dialect):
         """Row: compaction events under their older name, automatic ones only."""
         return () if event.reason == "manual" else (older_name(event),)
 
-    def refused_prompt(self, response: Response) -> list[Line]:
+    def refused_prompt(self, response: Response) -> list[OutputLine]:
         """Row: rejected prompt: accepted first, then failed under the same id."""
         return [*self.answer(succeeded(response.command, id=response.id)), *self.answer(response)]
 
-    def unknown_command(self, response: Response) -> list[Line]:
+    def unknown_command(self, response: Response) -> list[OutputLine]:
         """Row: unknown command, without id."""
         return self.answer(without_id(response))

@@ -23,7 +23,7 @@ from pigeon.wire.model import Usage
 from pigeon.wire.partial_json import GrowingJson
 
 
-class _Text:
+class _GrowingText:
     """A text or thinking block."""
 
     def __init__(self, head: bytes) -> None:
@@ -36,7 +36,7 @@ class _Text:
         return self._body, b'"}'
 
 
-class _Call:
+class _GrowingCall:
     """A tool call whose arguments arrive as raw JSON."""
 
     def __init__(self, start: ToolcallStart) -> None:
@@ -63,7 +63,7 @@ class Snapshot:
     def __init__(self, message: AssistantMessage) -> None:
         self._message = message
         self._usage = message.usage
-        self._blocks: list[_Text | _Call] = []
+        self._blocks: list[_GrowingText | _GrowingCall] = []
         self._head, self._tail = _around_content(message, message.usage)
 
     def apply(self, update: MessageUpdate) -> bytes:
@@ -88,21 +88,21 @@ class Snapshot:
     def _grow(self, event: StreamEvent, encoded: bytes) -> None:
         if isinstance(event, (TextDelta, ThinkingDelta)):
             block = self._blocks[event.content_index]
-            assert isinstance(block, _Text)
+            assert isinstance(block, _GrowingText)
             block.grow(encoded[encoded.index(b'"delta":"') + 9 : -2])
         elif isinstance(event, ToolcallDelta):
             call = self._blocks[event.content_index]
-            assert isinstance(call, _Call)
+            assert isinstance(call, _GrowingCall)
             call.grow(event.delta)
         elif isinstance(event, TextStart):
-            self._blocks.append(_Text(b'{"type":"text","text":"'))
+            self._blocks.append(_GrowingText(b'{"type":"text","text":"'))
         elif isinstance(event, ThinkingStart):
-            self._blocks.append(_Text(b'{"type":"thinking","thinking":"'))
+            self._blocks.append(_GrowingText(b'{"type":"thinking","thinking":"'))
         elif isinstance(event, ToolcallStart):
-            self._blocks.append(_Call(event))
+            self._blocks.append(_GrowingCall(event))
         elif isinstance(event, ToolcallEnd):
             call = self._blocks[event.content_index]
-            assert isinstance(call, _Call)
+            assert isinstance(call, _GrowingCall)
             call.finish(encode(event.tool_call))
 
     def _reprice(self, usage: Usage) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from pigeon.dialects.base import Line
+from pigeon.dialects.base import OutputLine
 from pigeon.dialects.omp import Omp
 from pigeon.wire.base import Record
 from pigeon.wire.codec import encode
@@ -20,9 +20,9 @@ class Xcsh(Omp):
     name: ClassVar[DialectName] = "xcsh"
     default_interrupt_mode: ClassVar[InterruptMode] = "wait"
 
-    def greeting(self) -> list[Line]:
+    def greeting(self) -> list[OutputLine]:
         """Row: first line."""
-        return [Line((encode(Ready(version=self.version)),))]
+        return [OutputLine((encode(Ready(version=self.version)),))]
 
     def project(self, event: Outbound) -> Iterable[Record]:
         """Row: `setTitle` requests."""

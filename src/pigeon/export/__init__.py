@@ -1,1 +1,1 @@
-"""A conversation as one page that anybody can open: self-contained, readable, and with nothing in it that can run."""
+"""A conversation as one HTML page: self-contained, readable, and with nothing in it that can run."""

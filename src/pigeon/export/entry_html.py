@@ -148,7 +148,7 @@ def _summary(title: str, about: str, summary: str, at: str, anchor: str) -> str:
 
 
 def _unknown(item: dict[str, Any], anchor: str) -> str:
-    """An entry of a form that nobody here knows is shown as it is kept."""
+    """An entry of unknown form is shown as it stands in the file."""
     kind = escaped(str(item.get("type", "entry")))
     body = f"<details><summary>as kept</summary><pre>{escaped(json_text(item))}</pre></details>"
     return _article("custom", "Entry", kind, str(item.get("timestamp", "")), body, anchor)

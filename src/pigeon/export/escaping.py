@@ -1,6 +1,7 @@
-"""From any text to HTML text: everything of a session passes through here or through `markdown`.
+"""From any text, and from points in time, to HTML text.
 
-Points in time, as a session keeps them and as a reader wants them.
+Everything that a session holds reaches the page through `escaped`, `moment_html` or `markdown_html`, and only through
+them: the tests with hostile sessions rely on it.
 """
 
 from __future__ import annotations

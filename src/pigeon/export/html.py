@@ -1,9 +1,7 @@
 """The page of a conversation, and the file it is written to.
 
-The page needs nothing from anywhere and can do nothing: its policy allows one style sheet, by its hash, and pictures
-that are inside the page. There is no script, so there is none to be fooled.
-
-How the page looks: light and dark after the reader's system, narrow screens and paper included.
+The page loads nothing and runs nothing: its content security policy allows one style sheet, by its hash, and images
+that are inside the page. The style sheet follows the reader's system (light or dark), narrow screens and paper.
 """
 
 from __future__ import annotations

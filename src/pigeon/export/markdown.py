@@ -1,7 +1,7 @@
 """Markdown of a model as HTML that holds formatting and links and nothing else.
 
-Two fences stand one behind the other: the renderer has HTML switched off, and what it makes is cleaned against a list
-of what may stay. Pictures become links, so that opening a page asks nobody for anything.
+Two defences stand one behind the other: the renderer has HTML switched off, and its output is cleaned against a list of
+allowed tags and attributes. Images become links, so that opening a page causes no request.
 """
 
 from __future__ import annotations

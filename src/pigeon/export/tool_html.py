@@ -1,6 +1,6 @@
-"""A tool call and its result: one line that can be opened.
+"""Tool calls with their results, each a line that can be opened, and images as data inside the page.
 
-Pictures of a session, as data inside the page.
+What a session says about an image is not trusted: only bytes that begin like PNG, JPEG, GIF or WebP are shown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def picture_html(image: ImageContent) -> str:
 
 
 def _kind_of(data: bytes) -> str | None:
-    """By its first bytes: what a session says about itself is not believed."""
+    """The kind by the first bytes, whatever type the session names."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "webp"
     return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), None)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 
 from msgspec.structs import replace
 
-from pigeon.dialects.base import Dialect, Line, numbered, plain_answer
+from pigeon.dialects.base import Dialect, OutputLine, numbered, plain_answer
 from pigeon.transport.writer import Writer
 from pigeon.wire.answers import Response
 from pigeon.wire.events import MessageUpdate, Outbound, TextDelta, ThinkingDelta, ToolcallDelta
@@ -143,7 +143,7 @@ class Outbox:
             self._count += len(lines)
         self._send(lines, urgent=self._may_hold)
 
-    def _send(self, lines: list[Line], urgent: bool = False) -> None:
+    def _send(self, lines: list[OutputLine], urgent: bool = False) -> None:
         """Growing text goes out at once, since people read along; the rest in fewer, larger pieces."""
         for line in lines:
             self._writer.put((*line.pieces, b"\n"), line.apart, can_wait=not urgent)

@@ -1,8 +1,9 @@
 """Bytes to records and back: the only JSON parser and printer.
 
 Strict both ways: NaN and Infinity are neither read nor written, integral floats are printed as integers, U+2028 and
-U+2029 leave escaped because some clients split lines on them. Lone surrogates, huge integers and deep nesting end in
-`BadRecord`, or survive, but never raise anything else.
+U+2029 are written as escapes because some clients split lines at them. Lone surrogates, huge integers and deep nesting
+are either kept or refused with `BadRecord`; nothing else is ever raised. `command_of` and `convert` turn parsed values
+into records and name the field that does not fit.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def convert(value: Any, type: type[_T]) -> _T:
     try:
         return msgspec.convert(value, type, strict=True)
     except msgspec.ValidationError as error:
-        raise BadRecord(_named(str(error), type)) from None
+        raise BadRecord(_sentence_on(str(error), type)) from None
     except RecursionError:
         raise BadRecord("the value is nested too deeply") from None
 
@@ -104,20 +105,20 @@ def to_plain(record: Any) -> Any:
     return msgspec.to_builtins(record, str_keys=True)
 
 
-def _named(reason: str, type: type[Any]) -> str:
+def _sentence_on(reason: str, type: type[Any]) -> str:
     """`Expected ... - at $.x` as a sentence that begins with the field."""
     text, _, place = reason.partition(" - at `")
     path = place.rstrip("`").removeprefix("$").removeprefix(".")
     missing = re.fullmatch(r"Object missing required field `(.+)`", text)
     if missing:
         path = f"{path}.{missing[1]}" if path else missing[1]
-        return f'Missing or invalid field "{path}": it is required{_words(type, path)}'
+        return f'Missing or invalid field "{path}": it is required{_allowed_words(type, path)}'
     if path:
-        return f'Missing or invalid field "{path}": {_lowered(text)}{_words(type, path)}'
+        return f'Missing or invalid field "{path}": {_lowered(text)}{_allowed_words(type, path)}'
     return f"Invalid record: {_lowered(text)}"
 
 
-def _words(type: type[Any], path: str) -> str:
+def _allowed_words(type: type[Any], path: str) -> str:
     """The words that a field takes, if it takes only some."""
     from msgspec import inspect
 

@@ -1,7 +1,8 @@
 """JSON that is still arriving: tool arguments, character by character, in linear time.
 
-`GrowingJson` keeps the longest prefix that can be closed into valid JSON together with what closes it, so a snapshot
-costs no parsing. `parse_arguments` reads the finished text, repairing what models get wrong.
+`GrowingJson` keeps the longest prefix that can be closed into valid JSON together with what closes it, so that a
+snapshot (`dialects/snapshots.py`) costs no parsing. `parse_arguments` reads the finished text, repairing what models
+get wrong; `agent/fold.py` uses it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,30 @@ _VALID_LITERAL = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][
 _HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB]")
 _CLOSERS = {"{": b"}", "[": b"]"}
 _ESCAPES = set('"\\/bfnrt')
+
+
+# The states of the automaton, one method `_in_<state>` each. "Done" is `comma` inside a container, `end` outside.
+#
+#   state    on                             next
+#   value    { or [                         key or value, one level deeper
+#            "                              string
+#            letter, digit or sign          literal (only inside a container)
+#            ] right behind its [           done, one level up
+#   key      "                              string, which is a key
+#            } with nothing pending         done, one level up
+#   colon    :                              value
+#   comma    ,                              key or value, by the container
+#            } or ]                         done, one level up
+#   string   anything but " and \           string
+#            \                              escape
+#            "                              colon behind a key, else done
+#   escape   its last character             string
+#   literal  a character that ends it       done, if it is a valid literal
+#   end      white space                    end
+#
+# Any other character makes the text `broken`: the prefix stays as it is. What has been read goes to `pending` first and
+# becomes part of the prefix (`_commit`) only at places where the prefix can be closed: a key without its value, a
+# literal that may grow and half a surrogate pair wait there.
 
 
 class GrowingJson:

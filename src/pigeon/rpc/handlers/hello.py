@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pigeon.dialects.choice import turned
+from pigeon.dialects.choice import changed_dialect
 from pigeon.rpc.router import handles
 from pigeon.rpc.server import MOST_IN_FLIGHT
 from pigeon.rpc.talk import Talk
@@ -21,7 +21,7 @@ def hello(cmd: Hello, talk: Talk) -> Welcome:
     before = outbox.dialect
     in_force: list[str] = [*(["deltas"] if before.deltas else []), *(["seq"] if outbox.numbers else [])]
     wanted = or_else(cmd.features, in_force)
-    after = turned(before, or_else(cmd.dialect, before.name), "deltas" in wanted)
+    after = changed_dialect(before, or_else(cmd.dialect, before.name), "deltas" in wanted)
     if talk.session.activity.in_run:
         raise Refusal(BUSY)
     outbox.turn_to(after, "seq" in wanted)
