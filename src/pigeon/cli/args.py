@@ -15,6 +15,7 @@ from msgspec import Struct
 from pigeon.app.options import AgentOptions
 from pigeon.wire.errors import StartupError
 
+HELP_WIDTH = 100
 MODES = ("text", "json", "rpc", "rpc-ui", "acp")
 
 _VALUES: dict[str, tuple[str, str]] = {
@@ -70,6 +71,13 @@ _SHORT = {
 }  # fmt: skip
 
 
+class _HelpFormatter(argparse.HelpFormatter):
+    """Of a fixed width: to ask the terminal, each `add_argument` would need `shutil` and what it imports."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=HELP_WIDTH)
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise StartupError(message[:1].upper() + message[1:])
@@ -77,7 +85,13 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The parser, with all options."""
-    made = _Parser(prog="pigeon", add_help=False, allow_abbrev=False, description="A coding agent for other programs.")
+    made = _Parser(
+        prog="pigeon",
+        add_help=False,
+        allow_abbrev=False,
+        description="A coding agent for other programs.",
+        formatter_class=_HelpFormatter,
+    )
     made.add_argument("messages", nargs="*", help=argparse.SUPPRESS)
     made.add_argument(
         "--mode", metavar="MODE", help="rpc: JSON lines on stdin and stdout; json: one prompt, its events on stdout"

@@ -8,14 +8,17 @@ into records and name the field that does not fit.
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from pigeon.wire.commands import BY_NAME, OLD_NAMES, Command
 from pigeon.wire.errors import BadRecord, UnknownCommand
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
 
 _T = TypeVar("_T")
 MAX_FLOAT_AS_INT = 2**53
@@ -34,7 +37,14 @@ def _no_constant(name: str) -> Any:
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(float_hook=_float)
-_tolerant = json.JSONDecoder(parse_constant=_no_constant, parse_float=_float)
+
+
+@cache
+def _tolerant() -> JSONDecoder:
+    """The decoder of the standard library; most agents never need it, so it is imported late."""
+    from json import JSONDecoder
+
+    return JSONDecoder(parse_constant=_no_constant, parse_float=_float)
 
 
 def decode(data: bytes | str) -> Any:
@@ -55,7 +65,7 @@ def _decode_tolerantly(data: bytes | str, reason: str) -> Any:
     if "\\u" not in text:
         raise BadRecord(_plain(reason))
     try:
-        return _tolerant.decode(text)
+        return _tolerant().decode(text)
     except RecursionError:
         raise BadRecord("the JSON is nested too deeply") from None
     except ValueError as error:
@@ -73,6 +83,8 @@ def encode(record: Any) -> bytes:
     try:
         raw = _encoder.encode(record)
     except (UnicodeEncodeError, OverflowError):
+        import json
+
         text = json.dumps(msgspec.to_builtins(record, str_keys=True), separators=(",", ":"), allow_nan=False)
         return text.encode("ascii")
     return escape_separators(raw)
@@ -87,6 +99,8 @@ def escape_separators(raw: bytes) -> bytes:
 
 def pretty(value: Any) -> str:
     """Indented JSON for people and models."""
+    import json
+
     return json.dumps(msgspec.to_builtins(value, str_keys=True), indent=2, ensure_ascii=False)
 
 
@@ -126,7 +140,7 @@ def _allowed_words(type: type[Any], path: str) -> str:
     for step in re.sub(r"\[[^]]*\]", ".[]", path).split("."):
         found = [inner for one in found for inner in _inside(one, step)]
     words = [word for one in found for word in (one.values if isinstance(one, inspect.LiteralType) else ())]
-    return f" (allowed: {', '.join(json.dumps(word) for word in words)})" if words else ""
+    return f" (allowed: {', '.join(encode(word).decode() for word in words)})" if words else ""
 
 
 def _inside(type: Any, step: str) -> list[Any]:
