@@ -5,19 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pigeon.config.layers import USERS_ONLY, Layers, deep_merged
+from pigeon.config.layers import USERS_ONLY, Layers
 from pigeon.config.settings import Settings
 from pigeon.wire.base import ABSENT
-
-OBJECTS = st.recursive(
-    st.integers(0, 3) | st.lists(st.integers(0, 3), max_size=2),
-    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
-    max_leaves=8,
-)
-LAYER = st.dictionaries(st.sampled_from("abc"), OBJECTS, max_size=3)
 
 
 class Files:
@@ -158,14 +149,3 @@ def test_a_folder_that_cannot_be_read_is_told(files: Files) -> None:
     layers = files.layers()
     assert "cannot be read" in layers.problems[0]
     assert layers.settings.session_dir is ABSENT
-
-
-@given(LAYER, LAYER)
-def test_merging_changes_neither_and_the_upper_one_counts(under: dict[str, Any], over: dict[str, Any]) -> None:
-    before = json.dumps([under, over])
-    merged = deep_merged(under, over)
-    assert json.dumps([under, over]) == before
-    assert set(merged) == {*under, *over}
-    assert deep_merged(merged, over) == merged
-    for key, value in over.items():
-        assert isinstance(value, dict) or merged[key] == value

@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 
 from fakes.model_requests import PNG, a_model, a_request, answered, called, returned, said, text, thought
 from pigeon.providers.token_budget import (
-    IMAGE_CHARS,
     SAFETY_TOKENS,
     estimated_context,
     output_cap,
     split_budget,
     thinking_budget,
 )
+from pigeon.wire.tokens import IMAGE_CHARACTERS
 
 
 def test_the_estimate_begins_at_the_last_bill() -> None:
@@ -33,7 +33,7 @@ def test_without_a_bill_everything_is_counted() -> None:
         system_prompt="s" * 400,
         tools=[],
     )
-    chars = 400 + 40 + len("bash") + len('{"command":""}') + 39 + 40 + IMAGE_CHARS + 400
+    chars = 400 + 40 + len("bash") + len('{"command":""}') + 39 + 40 + IMAGE_CHARACTERS + 400
     assert estimated_context(request) == chars // 4
 
 

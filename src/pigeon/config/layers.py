@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pigeon.config.settings import Settings, fitting, read_raw, settings_of
+from pigeon.wire.base import merged
 
 USERS_ONLY = ("defaultProjectTrust", "httpProxy", "keepProviderKeys", "permissions")
 
@@ -42,22 +43,13 @@ class Layers:
         return self.settings
 
     def _checked(self, layers: list[tuple[str, dict[str, Any]]]) -> Settings:
-        merged: dict[str, Any] = {}
+        together: dict[str, Any] = {}
         for path, raw in layers:
             fits, wrong = fitting(raw)
             found = [f"{path}: {problem}" for problem in wrong]
             self.problems.extend(problem for problem in found if problem not in self.problems)
-            merged = deep_merged(merged, fits)
-        return settings_of(merged)[0]
-
-
-def deep_merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Both together; where both say something, the upper one counts."""
-    merged = dict(under)
-    for key, value in over.items():
-        below = merged.get(key)
-        merged[key] = deep_merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return merged
+            together = merged(together, fits)
+        return settings_of(together)[0]
 
 
 def _joined(one: Any, other: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.base import ABSENT, merged, or_else
 from pigeon.wire.model import Model, ModelCost
 
 CONTEXT_WINDOW = 128_000
@@ -63,7 +63,7 @@ def _retargeted(model: Model, entry: Mapping[str, Any]) -> Model:
     if "baseUrl" in entry:
         changes["base_url"] = entry["baseUrl"]
     if "compat" in entry:
-        changes["compat"] = _deep(model.compat, entry["compat"])
+        changes["compat"] = merged(or_else(model.compat, {}), entry["compat"])
     return msgspec.structs.replace(model, **changes) if changes else model
 
 
@@ -73,7 +73,7 @@ def _custom(provider: str, entry: Mapping[str, Any], raw: Mapping[str, Any], sib
     for name, value in (("api", api), ("baseUrl", base_url)):
         if not value:
             raise Unusable(f'model "{raw["id"]}" has no "{name}": set it on the model or on the provider')
-    compat = _deep(entry.get("compat", ABSENT), raw.get("compat", {}))
+    compat = merged(entry.get("compat", {}), raw.get("compat", {}))
     return Model(
         id=raw["id"],
         name=raw.get("name", raw["id"]),
@@ -98,16 +98,8 @@ def patched(model: Model, patch: Mapping[str, Any]) -> Model:
     changes: dict[str, Any] = {ours: patch[theirs] for theirs, ours in _PLAIN.items() if theirs in patch}
     for theirs, ours in _MERGED.items():
         if theirs in patch:
-            changes[ours] = _deep(getattr(model, ours), patch[theirs])
+            changes[ours] = merged(or_else(getattr(model, ours), {}), patch[theirs])
     if "cost" in patch:
         prices = {**msgspec.to_builtins(model.cost), **patch["cost"]}
         changes["cost"] = msgspec.convert(prices, ModelCost)
     return msgspec.structs.replace(model, **changes)
-
-
-def _deep(below: dict[str, Any] | Absent, above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = {} if isinstance(below, Absent) else dict(below)
-    for key, value in above.items():
-        old = merged.get(key)
-        merged[key] = _deep(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return merged

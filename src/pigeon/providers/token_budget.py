@@ -7,12 +7,10 @@ from itertools import accumulate
 
 from pigeon.agent.inference import ModelMessage, ModelRequest
 from pigeon.wire import codec
-from pigeon.wire.content import ImageContent, TextContent, ThinkingContent
 from pigeon.wire.messages import AssistantMessage
 from pigeon.wire.model import Model
+from pigeon.wire.tokens import characters_of, estimated_tokens
 
-CHARS_PER_TOKEN = 4
-IMAGE_CHARS = 4800
 SAFETY_TOKENS = 4096
 ANSWER_TOKENS = 1024
 BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
@@ -21,14 +19,14 @@ BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
 def estimated_context(request: ModelRequest) -> int:
     """Tokens of the prompt: what the last answer was billed for, and a quarter of the characters since."""
     billed = _last_billed(request.messages)
-    chars = sum(_chars(message) for message in request.messages[billed + 1 :])
+    chars = sum(map(characters_of, request.messages[billed + 1 :]))
     if billed >= 0:
         answer = request.messages[billed]
         assert isinstance(answer, AssistantMessage)
-        return answer.usage.total_tokens + chars // CHARS_PER_TOKEN
+        return answer.usage.total_tokens + estimated_tokens(chars, round_up=False)
     chars += len(request.system_prompt)
     chars += sum(len(tool.name) + len(tool.description) + len(codec.encode(tool.parameters)) for tool in request.tools)
-    return chars // CHARS_PER_TOKEN
+    return estimated_tokens(chars, round_up=False)
 
 
 def _last_billed(messages: list[ModelMessage]) -> int:
@@ -44,22 +42,6 @@ def _last_billed(messages: list[ModelMessage]) -> int:
 
 def _counts(message: AssistantMessage) -> bool:
     return message.stop_reason not in ("error", "aborted") and message.usage.total_tokens > 0
-
-
-def _chars(message: ModelMessage) -> int:
-    if isinstance(message.content, str):
-        return len(message.content)
-    total = 0
-    for block in message.content:
-        if isinstance(block, TextContent):
-            total += len(block.text)
-        elif isinstance(block, ThinkingContent):
-            total += len(block.thinking)
-        elif isinstance(block, ImageContent):
-            total += IMAGE_CHARS
-        else:
-            total += len(block.name) + len(codec.encode(block.arguments))
-    return total
 
 
 def output_cap(request: ModelRequest) -> int:

@@ -9,7 +9,6 @@ from msgspec import Struct
 from pigeon.agent.scope import Scope
 from pigeon.session.compaction.summarizer import Summarizer, SummaryRequest, TouchedFiles
 from pigeon.session.context.model_context import context_of
-from pigeon.session.context.size import estimated_tokens
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal
 from pigeon.session.model_choice import ModelChoice
@@ -20,6 +19,7 @@ from pigeon.wire.entries import BranchSummaryEntry, LabelEntry
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import Message, ToolResultMessage, UserMessage
 from pigeon.wire.model import Usage
+from pigeon.wire.tokens import message_tokens
 
 BRANCH = """The conversation above is a branch that the user has left. Summarize it for an agent that goes on
 elsewhere, with these sections:
@@ -118,7 +118,7 @@ def _newest(messages: Sequence[Message], budget: int) -> list[Message]:
     kept: list[Message] = []
     size = 0
     for message in reversed(messages):
-        size += estimated_tokens(message)
+        size += message_tokens(message)
         if size > budget and kept:
             break
         kept.append(message)

@@ -6,6 +6,7 @@ documents show as null are typed with `None` explicitly.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
@@ -24,3 +25,12 @@ class Record(Struct, rename="camel"):
 def or_else(value: _T | UnsetType, default: _T) -> _T:
     """The value, or the default where the key is absent."""
     return default if isinstance(value, UnsetType) else value
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON objects merged key by key, at every depth; any other value of `over` replaces that of `base`."""
+    out = dict(base)
+    for key, value in over.items():
+        below = out.get(key)
+        out[key] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return out

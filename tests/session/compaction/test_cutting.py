@@ -12,10 +12,11 @@ from fakes.shelves import user
 from fakes.summaries import Bench
 from pigeon.session.compaction.cutting import LARGE, cut_of, pieces_of, prunable, prune
 from pigeon.session.context.model_context import context_of
-from pigeon.session.context.size import branch_tokens, estimated_tokens
+from pigeon.session.context.size import branch_tokens
 from pigeon.wire.content import text_of
 from pigeon.wire.entries import CompactionEntry, LabelEntry, ModelChange
 from pigeon.wire.messages import BashExecutionMessage, CompactionSummaryMessage, Message, ToolResultMessage
+from pigeon.wire.tokens import message_tokens
 
 FORTY = "x" * 160
 
@@ -40,7 +41,7 @@ def test_any_cut_loses_nothing_and_never_parts_a_result_from_its_call(
         assert not isinstance(cut.kept[0], ToolResultMessage) or all(
             isinstance(piece.message, ToolResultMessage) for piece in pieces
         )
-    assert cut.kept_tokens == sum(map(estimated_tokens, cut.kept))
+    assert cut.kept_tokens == sum(map(message_tokens, cut.kept))
     journal.append(CompactionEntry, summary="s", first_kept_entry_id=cut.first_kept, tokens_before=1)
     rebuilt = context_of(journal.branch)
     assert isinstance(rebuilt[0], CompactionSummaryMessage)
@@ -166,4 +167,4 @@ def test_the_size_of_a_context_is_never_negative_and_grows_with_what_is_said(sto
     before = branch_tokens(journal.branch)
     assert before >= 0
     journal.append_message(user("twelve chars"))
-    assert branch_tokens(journal.branch) == before + estimated_tokens(user("twelve chars"))
+    assert branch_tokens(journal.branch) == before + message_tokens(user("twelve chars"))

@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
-from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, BlockOpened, Delta, ModelMessage, ModelRequest
+from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, BlockOpened, Delta, ModelRequest
 from pigeon.providers.scripted.script import Block, CallBlock, ChunkSize, DelayBlock, ThinkingBlock
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
-from pigeon.wire.content import TextContent, ThinkingContent, ToolCall
-from pigeon.wire.messages import AssistantMessage
-
-CHARS_PER_TOKEN = 4
-CHARS_PER_IMAGE = 4_800
+from pigeon.wire.tokens import characters_of, estimated_tokens
 
 
 class Pieces:
@@ -71,32 +67,10 @@ def _end(index: int, block: Block) -> BlockClosed:
 
 
 def tokens_of_request(request: ModelRequest) -> int:
-    """A plausible count of what the model was sent."""
-    chars = len(request.system_prompt) + sum(_chars(message) for message in request.messages)
-    return _tokens(chars)
+    """The estimate of what the model was sent, without its tools."""
+    return estimated_tokens(len(request.system_prompt) + sum(map(characters_of, request.messages)))
 
 
 def tokens_of_answer(blocks: list[Block]) -> int:
-    """A plausible count of what the model said."""
-    return _tokens(sum(len(_streamed(block)[1]) for block in blocks if not isinstance(block, DelayBlock)))
-
-
-def _tokens(chars: int) -> int:
-    return -(-chars // CHARS_PER_TOKEN)
-
-
-def _chars(message: ModelMessage) -> int:
-    if isinstance(message.content, str):
-        return len(message.content)
-    count = 0
-    for block in message.content:
-        if isinstance(block, TextContent):
-            count += len(block.text)
-        elif isinstance(block, ThinkingContent):
-            count += len(block.thinking)
-        elif isinstance(block, ToolCall):
-            count += len(block.name) + len(codec.encode(block.arguments))
-        else:
-            assert not isinstance(message, AssistantMessage)
-            count += CHARS_PER_IMAGE
-    return count
+    """The estimate of what the model said."""
+    return estimated_tokens(sum(len(_streamed(block)[1]) for block in blocks if not isinstance(block, DelayBlock)))

@@ -20,7 +20,7 @@ from pigeon.session.compaction.summarizer import (
     added,
 )
 from pigeon.session.context.model_context import context_of
-from pigeon.session.context.size import branch_tokens, estimated_tokens, size_of
+from pigeon.session.context.size import branch_tokens
 from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, Hooks
 from pigeon.session.model_choice import ModelChoice
@@ -30,6 +30,7 @@ from pigeon.wire.entries import CompactionEntry
 from pigeon.wire.errors import Aborted, Refusal
 from pigeon.wire.events import CompactionEnd, CompactionReason, CompactionStart, EntryAppended
 from pigeon.wire.model import Model, Usage
+from pigeon.wire.tokens import estimated_tokens, message_tokens
 
 ALREADY = "Already compacted"
 NOTHING = "Nothing to compact (session too small)"
@@ -166,7 +167,7 @@ class Compaction:
         own = await scope.wait(self._own_summary(cut, reason, tokens_before, instructions))
         summary, usage, files = own or await self._summarized(cut, model, reason, scope, instructions)
         scope.check()
-        if reason != "manual" and size_of(summary) + cut.kept_tokens >= size_before:
+        if reason != "manual" and estimated_tokens(len(summary)) + cut.kept_tokens >= size_before:
             raise Refusal(NOT_SMALLER)
         entry = journal.append(
             CompactionEntry,
@@ -260,7 +261,7 @@ class Compaction:
 
 
 def _estimate(journal: Journal) -> int:
-    return sum(estimated_tokens(message) for message in context_of(journal.branch))
+    return sum(message_tokens(message) for message in context_of(journal.branch))
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from pigeon.session.context.model_context import visible_entries
-from pigeon.session.context.size import CHARS_PER_TOKEN, estimated_tokens
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal
 from pigeon.wire.content import text_of
@@ -23,6 +22,7 @@ from pigeon.wire.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from pigeon.wire.tokens import estimated_tokens, message_tokens
 
 _STARTS_A_TURN = (UserMessage, CustomMessage, BashExecutionMessage, BranchSummaryMessage)
 
@@ -63,7 +63,7 @@ def pieces_of(branch: Sequence[EntryLine]) -> tuple[list[Piece], CompactionEntry
             continue
         message = shown.message(line)
         if message is not None:
-            pieces.append(Piece(line, message, estimated_tokens(message)))
+            pieces.append(Piece(line, message, message_tokens(message)))
     return pieces, previous
 
 
@@ -135,7 +135,7 @@ def prunable(branch: Sequence[EntryLine], keep_tokens: int) -> list[tuple[str, s
         text = text_of(piece.message.content)
         if len(text) > LARGE:
             note = f"{text[:SHOWN]}\n[... {len(text) - SHOWN} characters of old output removed to save context]"
-            found.append((piece.line.id, note, piece.tokens - len(note) // CHARS_PER_TOKEN))
+            found.append((piece.line.id, note, piece.tokens - estimated_tokens(len(note), round_up=False)))
     found.reverse()
     return found
 

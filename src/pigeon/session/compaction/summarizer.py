@@ -25,7 +25,6 @@ from pigeon.agent.inference import (
 )
 from pigeon.agent.interfaces import ModelProvider, Publish
 from pigeon.agent.scope import Scope
-from pigeon.session.context.size import CHARS_PER_TOKEN
 from pigeon.session.retry import RetryPolicy
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -48,6 +47,7 @@ from pigeon.wire.messages import (
     UserMessage,
 )
 from pigeon.wire.model import Cost, Model, ThinkingLevel, Usage
+from pigeon.wire.tokens import CHARACTERS_PER_TOKEN
 
 MOST_OF_A_RESULT = 2000
 
@@ -278,7 +278,7 @@ def _request(
 
 def _chunks(messages: Sequence[Message], model: Model, most_tokens: int) -> list[list[str]]:
     """The conversation in parts that fit the model's window, so that a summary never overflows itself."""
-    room = max(model.context_window - 2 * most_tokens, model.context_window // 4, 1000) * CHARS_PER_TOKEN
+    room = max(model.context_window - 2 * most_tokens, model.context_window // 4, 1000) * CHARACTERS_PER_TOKEN
     chunks: list[list[str]] = [[]]
     size = 0
     for message in messages:
