@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from house_measures import SMALL, SourceTree
-from prompt_trace import OWN_ROOT, Trace, trace_prompt
+from prompt_trace import OWN_ROOT, Trace, trace_prompts
 
 FULL = 15
 
@@ -26,11 +26,12 @@ def main() -> int:
     parser.add_argument("--lists", action="store_true", help="list what the figures count")
     options = parser.parse_args()
     root = options.root.resolve()
-    tree, trace = SourceTree(root), trace_prompt(root)
-    for what, figure in [*_path_of(trace), *_source_of(tree)]:
+    tree, (first, second) = SourceTree(root), trace_prompts(root)
+    for what, figure in [*_path_of(first, second), *_source_of(tree)]:
         _say(f"{what:<66} {figure}")
     if options.files:
-        _list("files of the prompt's path, in the order in which it reaches them", trace.files)
+        marked = [file if file in second.files else f"{file} (the first prompt only)" for file in first.files]
+        _list("files of the prompt's path, in the order in which it reaches them", marked)
     if options.lists:
         _list_counted(tree)
     if root != OWN_ROOT:
@@ -39,11 +40,14 @@ def main() -> int:
     return 1 if subprocess.run(command, cwd=root, check=False).returncode else 0
 
 
-def _path_of(trace: Trace) -> list[tuple[str, str]]:
+def _path_of(first: Trace, second: Trace) -> list[tuple[str, str]]:
     return [
-        ("files a prompt runs through until its first text_delta", f"{len(trace.files)}"),
-        ("  functions", f"{len(trace.functions)}"),
-        ("  changes of room", f"{trace.changes_of_room}"),
+        ("files the first prompt runs through until its first text_delta", f"{len(first.files)}"),
+        ("  functions", f"{len(first.functions)}"),
+        ("  changes of room", f"{first.changes_of_room}"),
+        ("files a later prompt runs through", f"{len(second.files)}"),
+        ("  functions", f"{len(second.functions)}"),
+        ("  changes of room", f"{second.changes_of_room}"),
     ]
 
 

@@ -1,10 +1,13 @@
-"""What one prompt runs through, traced on the real program until its first `text_delta`.
+"""What a prompt runs through, traced on the real program until its first `text_delta`.
 
-The parent starts `pigeon --mode rpc` of a checkout in a child Python, waits for the answer to a `get_state`, sends one
-prompt to the fake model server of the tests (Anthropic Messages over HTTP on loopback), and reads until the first
-`text_delta`. The child is this same file: it installs a profile function for every thread, then calls the entry point
-that `pyproject.toml` declares. Its log has one entry per call with the time of `CLOCK_MONOTONIC`, which is the
-same clock in both processes: the calls between sending and reading are the prompt's.
+The parent starts `pigeon --mode rpc` of a checkout in a child Python, waits for the answer to a `get_state` and for the
+warm-up behind it, sends a prompt to the fake model server of the tests (Anthropic Messages over HTTP on loopback), and
+reads until the first `text_delta`. The first prompt also does what is done once (reading context files, opening a
+connection, starting the process helper); a second one shows what every prompt does.
+
+The child is this same file: it installs a profile function for every thread, then calls the entry point that
+`pyproject.toml` declares. Its log has one entry per call with the time of `CLOCK_MONOTONIC`, which is the same clock in
+both processes: the calls between sending and reading are the prompt's.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from typing import Any, NamedTuple
 
 OWN_ROOT = Path(__file__).resolve().parent.parent
 DEADLINE = 60.0
+QUIET_LOOKS = 10
 
 
 class Call(NamedTuple):
@@ -60,14 +64,15 @@ class Trace(NamedTuple):
         return sum(one.room != other.room for one, other in zip(self.calls, self.calls[1:], strict=False))
 
 
-def trace_prompt(root: Path) -> Trace:
-    """Run one prompt on the program of a checkout and say what it called."""
+def trace_prompts(root: Path) -> tuple[Trace, Trace]:
+    """Run two prompts on the program of a checkout and say what each of them called."""
     sys.path.insert(0, str(OWN_ROOT / "tests"))
     from fakes.agent_desk import Desk, providers
     from fakes.model_server import ModelServer
 
     with tempfile.TemporaryDirectory() as folder, ModelServer() as server:
         server.answers("Hello there.")
+        server.answers("Hello again.")
         desk = Desk(Path(folder))
         desk.configure(providers(server.url))
         log = Path(folder) / "calls.json"
@@ -82,28 +87,44 @@ def trace_prompt(root: Path) -> Trace:
         timer = threading.Timer(DEADLINE, process.kill)
         timer.start()
         try:
-            sent, read = _converse(process)
+            times = _converse(process)
         finally:
             timer.cancel()
             process.kill()
             process.wait()
         calls = [Call(*entry) for entry in json.loads(log.read_text("utf-8"))]
-    return Trace([call for call in calls if sent <= call.at <= read])
+    first, second = (Trace([call for call in calls if sent <= call.at <= read]) for sent, read in times)
+    return first, second
 
 
-def _converse(process: subprocess.Popen[bytes]) -> tuple[float, float]:
-    """Play the conversation; the times of sending the prompt and of reading its first delta."""
+def _converse(process: subprocess.Popen[bytes]) -> list[tuple[float, float]]:
+    """Play the conversation; for each prompt the times of sending it and of reading its first delta."""
     assert process.stdin is not None
     _send(process, {"id": "1", "type": "get_state"})
     _read_until(process, lambda record: record.get("id") == "1")
+    _wait_quiet(process.pid)
+    times = [_prompted(process), _prompted(process)]
+    process.stdin.close()
+    assert process.wait(DEADLINE) == 0, "the program ended with an error"
+    return times
+
+
+def _prompted(process: subprocess.Popen[bytes]) -> tuple[float, float]:
     sent = time.monotonic()
     _send(process, {"id": "2", "type": "prompt", "message": "Say hello."})
     _read_until(process, lambda record: record.get("assistantMessageEvent", {}).get("type") == "text_delta")
     read = time.monotonic()
-    _read_until(process, lambda record: record["type"] == "agent_end")
-    process.stdin.close()
-    assert process.wait(DEADLINE) == 0, "the program ended with an error"
+    _read_until(process, lambda record: record["type"] == "agent_settled")
     return sent, read
+
+
+def _wait_quiet(pid: int) -> None:
+    """Wait until the process uses no processor time: its warm-up is over."""
+    last, still = "", 0
+    while still < QUIET_LOOKS:
+        time.sleep(0.03)
+        used = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[11:13]
+        last, still = (last, still + 1) if str(used) == last else (str(used), 0)
 
 
 def _send(process: subprocess.Popen[bytes], record: dict[str, Any]) -> None:
