@@ -13,15 +13,11 @@ SHARED: dict[str, str] = {}
 # Names that stood twice when this rule came.
 KNOWN = {
     "Command",
-    "Controls",
-    "Conversation",
-    "Equipment",
     "Expander",
     "Gate",
     "Keeper",
     "Limits",
     "Picture",
-    "Reports",
     "Rule",
     "Surroundings",
     "Values",

@@ -52,9 +52,6 @@ ALLOWED = {
 }
 # Still to be removed; a line goes when its module gets the value from outside.
 REMAINING = {
-    ("pigeon.extensions.public.failures", "os.environ"),
-    ("pigeon.extensions.runtime.discovery", "os.path.abspath"),
-    ("pigeon.extensions.runtime.discovery", "os.path.expanduser"),
     ("pigeon.guard.rules", "os.path.expanduser"),
     ("pigeon.resources.places", "os.path.abspath"),
     ("pigeon.resources.places", "os.path.expanduser"),

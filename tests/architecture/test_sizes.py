@@ -29,8 +29,6 @@ KNOWN_FULL_FOLDERS = {"pigeon/session"}
 KNOWN_SMALL_MODULES = {
     "pigeon.app.apply_settings",
     "pigeon.app.permissions",
-    "pigeon.app.reports",
-    "pigeon.extensions.runtime.process_exits",
     "pigeon.tools.searching.unlisted_files",
 }
 

@@ -9,9 +9,9 @@ from fakes.source_tree import TREE, hold
 
 # "module: attribute": reason
 ALLOWED: dict[str, str] = {
-    "pigeon.extensions.runtime.process_exits: _exit": "an extension must not end the process",
-    "pigeon.extensions.runtime.process_exits: abort": "an extension must not end the process",
-    "pigeon.extensions.runtime.process_exits: setattr(sys, name, io.StringIO())": "a stream that an extension closed",
+    "pigeon.extensions.runtime.extension_thread: _exit": "an extension must not end the process",
+    "pigeon.extensions.runtime.extension_thread: abort": "an extension must not end the process",
+    "pigeon.extensions.runtime.extension_thread: setattr(sys, name, io.StringIO())": "an extension closed it",
     "pigeon.tools.images.resizing: MAX_IMAGE_PIXELS": "the only way in which Pillow takes its limit",
 }
 
@@ -31,16 +31,6 @@ KNOWN = {
     "pigeon.app.build: while_running",
     "pigeon.app.tools: plan",
     "pigeon.app.tools: wanted",
-    "pigeon.extensions.public.api: changes",
-    "pigeon.extensions.public.api: handlers",
-    "pigeon.extensions.public.api: topics",
-    "pigeon.extensions.runner: binding",
-    "pigeon.extensions.runner: trusted",
-    "pigeon.extensions.runtime.dispatcher: failure",
-    "pigeon.extensions.runtime.dispatcher: value",
-    "pigeon.extensions.runtime.event_queue: delta",
-    "pigeon.extensions.runtime.loaded_extension: trusted",
-    "pigeon.extensions.runtime.loading: runtime",
     "pigeon.providers.openai_chat.stream: index",
     "pigeon.providers.openai_chat.stream: name",
     "pigeon.rpc.handlers.forks: locale",

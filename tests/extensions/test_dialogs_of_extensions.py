@@ -238,7 +238,7 @@ async def heard(event, ctx):
     from pigeon.wire.events import AgentStart
 
     await stage.runner.hooks.session_started("startup")
-    stage.runner.heard(AgentStart())
+    stage.runner.forward(AgentStart())
     await stage.until(lambda: bool(stage.conversation.kept))
     assert len(stage.asked()) == 1
 

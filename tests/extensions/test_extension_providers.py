@@ -19,8 +19,8 @@ async def answered(stage: Stage, body: str) -> tuple[list[Any], Finished]:
     stage.bind()
     assert stage.errors() == []
     (bundle,) = stage.runner.contributions.providers()
-    assert bundle.streamer is not None
-    deltas = [delta async for delta in bundle.streamer.stream(REQUEST)]
+    assert bundle.provider is not None
+    deltas = [delta async for delta in bundle.provider.stream(REQUEST)]
     assert isinstance(deltas[-1], Finished)
     assert [isinstance(delta, Finished) for delta in deltas].count(True) == 1
     return deltas, deltas[-1]
@@ -41,7 +41,7 @@ def models():
     )
     stage.bind()
     first, second = stage.runner.contributions.providers()
-    assert (first.name, first.streamer) == ("proxy", None)
+    assert (first.name, first.provider) == ("proxy", None)
     assert first.entry == {
         "baseUrl": "http://127.0.0.1:1/v1",
         "api": "openai-completions",
@@ -105,7 +105,7 @@ async def answer(request):
 """,
     )
     stage.bind()
-    streamer = stage.runner.contributions.providers()[0].streamer
+    streamer = stage.runner.contributions.providers()[0].provider
     assert streamer is not None
     stream = streamer.stream(REQUEST)
     async for _ in stream:
@@ -146,6 +146,6 @@ def remove(args):
     )
     stage.bind()
     await stage.runner.hooks.command("/add")
-    assert stage.equipment.providers["late"][0]["models"] == [{"id": "m"}]
+    assert stage.models.providers["late"][0]["models"] == [{"id": "m"}]
     await stage.runner.hooks.command("/remove")
-    assert stage.equipment.providers == {}
+    assert stage.models.providers == {}

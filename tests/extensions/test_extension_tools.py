@@ -240,5 +240,5 @@ async def begin(event, ctx):
     )
     stage.bind()
     await stage.runner.hooks.session_started("startup")
-    await stage.until(lambda: "later" in stage.equipment.added)
-    assert (await stage.equipment.added["later"].execute({}, Running())).content[0].text == "later"
+    await stage.until(lambda: "later" in stage.tools.added)
+    assert (await stage.tools.added["later"].execute({}, Running())).content[0].text == "later"

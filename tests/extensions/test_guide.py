@@ -34,7 +34,7 @@ async def test_the_code_of_the_guide_loads(stage: Stage, tmp_path: Path, block: 
 def test_the_guide_names_every_event_in_the_table_of_its_kind() -> None:
     asked, told = GUIDE.split("**Told**")
     for kind in events.ALL:
-        table = told if kind.observed else asked
+        table = told if kind.told else asked
         assert f"`{kind.name}`" in table, kind.name
         assert f"`{kind.__name__}(" in table, kind.__name__
 

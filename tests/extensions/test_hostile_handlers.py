@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -126,23 +128,18 @@ async def bad(event, ctx):
             await asyncio.sleep(0.02)
 
 
-async def test_an_extension_that_is_held_up_is_left_alone_until_it_comes_back(stage: Stage) -> None:
+async def test_an_extension_that_is_held_up_is_left_alone_until_it_comes_back(stage: Stage, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "freed")
     await stage.load(
         "bad",
         """
-import threading
 ext = Extension("bad")
-freed = threading.Event()
 
 @ext.on(Input, timeout=0.05)
 async def bad(event, ctx):
     if event.text == "hold":
-        freed.wait(30)
+        os.close(os.open(os.path.dirname(__file__) + "/freed", os.O_RDONLY))
     return Transform("back")
-
-@ext.command("free")
-def free(args):
-    freed.set()
 
 @ext.on(ToolCall, timeout=0.05)
 async def gate(event, ctx):
@@ -153,10 +150,12 @@ async def gate(event, ctx):
     await stage.runner.hooks.input(PromptInput("hold", []))
     with pytest.raises(ToolFailed, match="held up by its own code"):
         await stage.runner.gate.before(CALL, CALL.arguments)
-    loaded = stage.runner._dispatcher.extensions[0]
-    loaded.extension.registry.commands["free"].function("")
-    await stage.until(lambda: not loaded.thread.unresponsive)
-    assert await said_after(stage) == "back"
+    await asyncio.to_thread((tmp_path / "freed").write_text, "")
+    async with asyncio.timeout(10):
+        answer = await said_after(stage)
+        while answer != "back":
+            await asyncio.sleep(0)
+            answer = await said_after(stage)
 
 
 async def test_a_plain_function_may_block_without_holding_its_extension_up(stage: Stage) -> None:
@@ -181,7 +180,7 @@ async def quick(event, ctx):
     )
     stage.bind()
     await stage.runner.hooks.session_started("startup")
-    assert await stage.runner.veto.switch("new", None) is True
+    assert await stage.runner.hooks.before_switch("new", None) is True
 
 
 async def test_an_extension_that_listens_to_deltas_slowly_holds_nobody_up(stage: Stage) -> None:
@@ -204,37 +203,31 @@ async def done(event, ctx):
     stage.bind()
     for index in range(5000):
         update = w.TextDelta(content_index=0, delta=f"{index},")
-        stage.runner.heard(w.MessageUpdate(usage=None, assistant_message_event=update))  # type: ignore[arg-type]
-    stage.runner.heard(w.AgentEnd(messages=[]))
+        stage.runner.forward(w.MessageUpdate(usage=None, assistant_message_event=update))  # type: ignore[arg-type]
+    stage.runner.forward(w.AgentEnd(messages=[]))
     await stage.until(lambda: bool(stage.conversation.kept))
     text, updates = stage.conversation.kept[0]["data"]
     assert text == "".join(f"{index}," for index in range(5000)), "put together, nothing is lost that fits"
     assert updates < 100
 
 
-async def test_events_for_an_extension_that_never_returns_do_not_pile_up(stage: Stage) -> None:
+async def test_events_for_an_extension_that_never_returns_do_not_pile_up(stage: Stage, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "freed")
     await stage.load(
         "deaf",
         """
-import threading
 ext = Extension("deaf")
-freed = threading.Event()
 
 @ext.on(TurnStart)
 async def deaf(event, ctx):
-    freed.wait(30)
-
-@ext.command("free")
-def free(args):
-    freed.set()
+    if event.index == 0:
+        os.close(os.open(os.path.dirname(__file__) + "/freed", os.O_RDONLY))
 """,
     )
     stage.bind()
     for _ in range(5000):
-        stage.runner.heard(w.TurnStart())
-    await asyncio.sleep(0)
-    loaded = stage.runner._dispatcher.extensions[0]
-    loaded.extension.registry.commands["free"].function("")
+        stage.runner.forward(w.TurnStart())
+    await asyncio.to_thread((tmp_path / "freed").write_text, "")
     await stage.until(lambda: bool(stage.errors()))
     (_, event, error) = stage.errors()[0]
     assert event == "queue"
@@ -273,35 +266,44 @@ async def bad(event, ctx):
     assert await said_after(stage) == "still here"
 
 
-async def test_what_an_extension_keeps_doing_after_a_session_ends_is_refused(stage: Stage) -> None:
+async def test_what_an_extension_keeps_doing_after_a_session_ends_is_refused(stage: Stage, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "closed")
     await stage.load(
         "late",
         """
+import threading
 ext = Extension("late")
-kept = []
+folder = os.path.dirname(__file__)
+
+def late(ctx):
+    os.close(os.open(folder + "/closed", os.O_RDONLY))
+    try:
+        ctx.session.append_entry("y")
+    except RuntimeError as error:
+        with open(folder + "/refused", "w") as file:
+            file.write(str(error))
 
 @ext.on(SessionStart)
 async def keep(event, ctx):
-    kept.append(ctx)
+    threading.Thread(target=late, args=(ctx,)).start()
     ctx.session.append_entry("x")
 """,
     )
     stage.bind()
     await stage.runner.hooks.session_started("startup")
     await stage.until(lambda: bool(stage.conversation.kept))
-    loaded = stage.runner._dispatcher.extensions[0]
     await stage.runner.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        loaded.context().session.append_entry("y")
+    await asyncio.to_thread((tmp_path / "closed").write_text, "")
+    refused = tmp_path / "refused"
+    await stage.until(lambda: refused.exists() and "closed" in refused.read_text())
+    assert len(stage.conversation.kept) == 1
 
 
 async def test_threads_end_with_the_runner(stage: Stage) -> None:
     await stage.load("good", GOOD)
     stage.bind()
-    loaded = stage.runner._dispatcher.extensions[0]
     await stage.runner.close()
-    assert await asyncio.to_thread(loaded.thread.join, 5)
-    assert not [thread for thread in threading.enumerate() if thread.name == "extension good.py"]
+    await stage.until(lambda: not [one for one in threading.enumerate() if one.name == "extension good.py"])
 
 
 async def test_an_extension_that_holds_its_thread_up_in_a_call_without_limit_is_found_out(

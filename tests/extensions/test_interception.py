@@ -40,7 +40,7 @@ async def gate(event, ctx):
 
 
 async def test_changed_arguments_are_checked_again(stage: Stage) -> None:
-    stage.equipment.schemas["bash"] = {"type": "object", "properties": {"command": {"type": "string"}}}
+    stage.tools.schemas["bash"] = {"type": "object", "properties": {"command": {"type": "string"}}}
     await stage.load(
         "change",
         """
@@ -274,9 +274,9 @@ def no_branch(event):
 """,
     )
     stage.bind()
-    veto = stage.runner.veto
-    assert [await veto.switch("new", None), await veto.switch("resume", "/x")] == [True, False]
-    assert [await veto.fork("e1", "before"), await veto.fork("e2", "at")] == [True, False]
+    hooks = stage.runner.hooks
+    assert [await hooks.before_switch("new", None), await hooks.before_switch("resume", "/x")] == [True, False]
+    assert [await hooks.before_fork("e1", "before"), await hooks.before_fork("e2", "at")] == [True, False]
 
 
 async def test_a_veto_handler_that_fails_vetoes_nothing(stage: Stage) -> None:
@@ -291,7 +291,7 @@ async def stay(event, ctx):
 """,
     )
     stage.bind()
-    assert await stage.runner.veto.switch("new", None) is False
+    assert await stage.runner.hooks.before_switch("new", None) is False
     assert stage.errors() == [("broken.py", "session_before_switch", "KeyError: 'x'")]
 
 

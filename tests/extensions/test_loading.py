@@ -28,7 +28,7 @@ def test_files_and_packages_of_a_folder_are_found_in_the_order_of_their_names(tm
     folder = tmp_path / "extensions"
     for name in ("b.py", "a.py", "_private.py", ".hidden.py", "notes.md", "pack/__init__.py", "plain/x.py"):
         touch(folder / name)
-    found = user_sources(str(tmp_path))
+    found = user_sources(str(tmp_path), [], "/home/ann")
     assert [Path(source.path).relative_to(folder).as_posix() for source in found] == [
         "a.py",
         "b.py",
@@ -42,16 +42,16 @@ def test_listed_extensions_come_first_and_nothing_comes_twice(tmp_path: Path) ->
     other = touch(tmp_path / "elsewhere" / "b.py")
     link = tmp_path / "link.py"
     link.symlink_to(other)
-    found = user_sources(str(tmp_path), ["elsewhere/b.py", str(link), "installed-one", "gone/x.py"])
+    found = user_sources(str(tmp_path), ["elsewhere/b.py", str(link), "installed-one", "gone/x.py"], "/home/ann")
     assert names(found) == ["b.py", "pigeon.extensions:installed-one", "x.py", "a.py"]
 
 
 def test_a_missing_file_on_the_command_line_ends_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"Failed to load extension .nowhere\.py"):
-        named(["nowhere.py"], str(tmp_path))
+        named(["nowhere.py"], str(tmp_path), "/home/ann")
     touch(tmp_path / "folder" / "one.py")
     touch(tmp_path / "pack" / "__init__.py")
-    assert names(named(["folder", "pack"], str(tmp_path))) == ["one.py", "__init__.py"]
+    assert names(named(["folder", "~/pack"], str(tmp_path), str(tmp_path))) == ["one.py", "__init__.py"]
 
 
 def test_a_project_has_folders_of_ours_and_of_pi(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ async def test_an_entry_point_is_loaded_by_its_name(stage: Stage, monkeypatch: p
     found = [EntryPoint("bird", "pigeon.extensions:Extension", "pigeon.extensions")]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found)
     monkeypatch.setattr(EntryPoint, "load", lambda self: lambda ext: ext.command("sing")(print))
-    await stage.runner.load(user_sources("/nowhere", ["bird", "fish"]))
+    await stage.runner.load(user_sources("/nowhere", ["bird", "fish"], "/home/ann"))
     stage.bind()
     assert [command.name for command in stage.runner.hooks.commands()] == ["sing"]
     assert "no installed package" in stage.errors()[0][2]
@@ -166,7 +166,9 @@ async def test_only_extensions_from_outside_the_project_vote_on_its_trust(stage:
     await stage.load("inside", vote.format(True), "project")
     assert await stage.runner.project_trust("/work") is None
     await stage.load("outside", vote.format(False))
-    assert await stage.runner.project_trust("/work") is False
+    vote_outside = await stage.runner.project_trust("/work")
+    assert vote_outside is not None
+    assert (vote_outside.trusted, vote_outside.remember) == (False, False)
 
 
 def test_looking_for_extensions_imports_nothing_else_of_them() -> None:

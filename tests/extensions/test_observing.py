@@ -28,7 +28,7 @@ async def listen(event, ctx):
     ctx.session.append_entry("heard", event.name)
 
 for kind in ALL:
-    if kind.observed or kind.name in ("message_end",):
+    if kind.told or kind.name in ("message_end",):
         ext.on(kind)(listen)
 """
 
@@ -51,7 +51,7 @@ async def test_everything_that_happens_is_heard_in_order(stage: Stage) -> None:
         w.CompactionEnd(reason="threshold", aborted=True, will_retry=False), w.QueueUpdate(steering=[], follow_up=[]),
     ]  # fmt: skip
     for event in happened:
-        stage.runner.heard(event)
+        stage.runner.forward(event)
     stage.runner.hooks.model_selected(a_model(), None, "set")
     stage.runner.hooks.provider_responded(200, {"a": "b"})
     await stage.until(lambda: len(stage.conversation.kept) == 18)
@@ -67,8 +67,8 @@ async def test_a_message_that_handlers_were_asked_about_is_not_told_again(stage:
     await stage.load("all", HEAR_ALL)
     stage.bind()
     message = await stage.runner.hooks.message_end(USER)
-    stage.runner.heard(w.MessageEnd(message=message))
-    stage.runner.heard(w.AgentSettled())
+    stage.runner.forward(w.MessageEnd(message=message))
+    stage.runner.forward(w.AgentSettled())
     await stage.until(lambda: len(stage.conversation.kept) == 2)
     assert [entry["data"] for entry in stage.conversation.kept] == ["message_end", "agent_settled"]
 
@@ -92,7 +92,7 @@ async def asked(event, ctx):
     )
     stage.bind()
     for _ in range(3):
-        stage.runner.heard(w.TurnStart())
+        stage.runner.forward(w.TurnStart())
     said = await stage.runner.hooks.input(PromptInput("", []))
     assert said is not None
     assert said.text == "[0, 1, 2]"
@@ -112,7 +112,7 @@ async def spoil(event, ctx):
     )
     stage.bind()
     message = UserMessage(content="kept", timestamp=1)
-    stage.runner.heard(w.MessageStart(message=message))
+    stage.runner.forward(w.MessageStart(message=message))
     await stage.until(lambda: bool(stage.conversation.kept))
     assert message.content == "kept"
 
@@ -246,9 +246,9 @@ async def act(args, ctx):
     assert (later.custom_type, later.details, when) == ("x", {"a": 1}, "nextTurn")
     assert stage.conversation.prompted == [("do it", "followUp")]
     assert stage.conversation.labels == {"e0": "here"}
-    assert stage.equipment.ran == [["git", "status", "1"]]
+    assert stage.control.ran == [["git", "status", "1"]]
     did = ["compact short", "waited", "new", "switch /s", "fork e1", "abort", "shutdown"]
-    assert stage.controls.did == did
+    assert stage.control.did == did
     assert stage.conversation.kept[-1]["data"] == [
         "s-1", "/tmp/s.jsonl", "a name", "/work", True, False, "You are a pigeon.", 10, ["read"], ["read"],
         "m-2", "high", ["m-1", "m-2"], "out", 2, 2, 0, 1, True, True, 0,
@@ -344,7 +344,7 @@ async def done(event, ctx):
     )
     stage.bind()
     for _ in range(150):
-        stage.runner.heard(w.TurnStart())
-    stage.runner.heard(w.AgentEnd(messages=[]))
+        stage.runner.forward(w.TurnStart())
+    stage.runner.forward(w.AgentEnd(messages=[]))
     await stage.until(lambda: bool(stage.conversation.kept))
     assert [error for _, _, error in stage.errors()] == ["again"] * 10 + ["again (for the 100th time)"]

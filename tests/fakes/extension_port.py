@@ -6,10 +6,11 @@ import asyncio
 import copy
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pigeon.agent.arguments import checked_arguments
-from pigeon.extensions.adapters.session_port import ExecResult, SessionFacts, SessionPort
+from pigeon.extensions.adapters.session_port import ExecResult, SessionFacts
 from pigeon.extensions.runner import Runner
 from pigeon.extensions.runtime.discovery import Source
 from pigeon.session.host.dialogs import Dialogs
@@ -62,62 +63,62 @@ class FakeConversation:
         self.labels[entry_id] = label
 
 
-class FakeEquipment:
+class FakeTools:
     def __init__(self) -> None:
-        self.active = ["read", "bash"]
+        self.names = ["read", "bash"]
         self.added: dict[str, Any] = {}
-        self.providers: dict[str, tuple[Mapping[str, Any], Any]] = {}
         self.schemas: dict[str, dict[str, Any]] = {}
-        self.chosen = a_model()
-        self.level: ThinkingLevel = "medium"
-        self.ran: list[list[str]] = []
 
-    def active_tools(self) -> list[str]:
-        return list(self.active)
+    def active(self) -> list[str]:
+        return list(self.names)
 
-    def all_tools(self) -> list[tuple[str, str]]:
-        return [(name, f"the tool {name}") for name in (*self.active, *self.added)]
+    def every(self) -> list[tuple[str, str]]:
+        return [(name, f"the tool {name}") for name in (*self.names, *self.added)]
 
-    def set_active_tools(self, names: list[str]) -> None:
-        self.active = names
+    def activate(self, names: list[str]) -> None:
+        self.names = names
 
-    def add_tool(self, tool: Any) -> None:
+    def add(self, tool: Any) -> None:
         self.added[tool.spec.name] = tool
 
     def checked(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return checked_arguments(tool, self.schemas.get(tool, {}), arguments)
 
-    def model(self) -> Model | None:
+
+class FakeModels:
+    def __init__(self) -> None:
+        self.providers: dict[str, tuple[Mapping[str, Any], Any]] = {}
+        self.chosen = a_model()
+        self.level: ThinkingLevel = "medium"
+
+    def current(self) -> Model | None:
         return self.chosen
 
-    def models(self) -> list[Model]:
+    def available(self) -> list[Model]:
         return [a_model("m-1"), a_model("m-2")]
 
-    def set_model(self, provider: str, model_id: str) -> bool:
-        found = [model for model in self.models() if (model.provider, model.id) == (provider, model_id)]
+    def use(self, provider: str, model_id: str) -> bool:
+        found = [model for model in self.available() if (model.provider, model.id) == (provider, model_id)]
         self.chosen = found[0] if found else self.chosen
         return bool(found)
 
     def thinking(self) -> ThinkingLevel:
         return self.level
 
-    def set_thinking(self, level: ThinkingLevel) -> None:
+    def think(self, level: ThinkingLevel) -> None:
         self.level = level
 
-    def add_provider(self, name: str, entry: Mapping[str, Any], streamer: Any) -> None:
-        self.providers[name] = (entry, streamer)
+    def add_provider(self, name: str, entry: Mapping[str, Any], provider: Any) -> None:
+        self.providers[name] = (entry, provider)
 
     def remove_provider(self, name: str) -> None:
         self.providers.pop(name, None)
 
-    async def exec(self, argv: list[str], cwd: str | None, timeout: float | None) -> ExecResult:
-        self.ran.append(argv)
-        return ExecResult(stdout="out", stderr="", code=0)
 
-
-class FakeControls:
+class FakeControl:
     def __init__(self) -> None:
         self.idle = True
+        self.ran: list[list[str]] = []
         self.did: list[str] = []
 
     def is_idle(self) -> bool:
@@ -159,6 +160,10 @@ class FakeControls:
         self.did.append(f"fork {entry_id}")
         return True
 
+    async def exec(self, argv: list[str], cwd: str | None, timeout: float | None) -> ExecResult:
+        self.ran.append(argv)
+        return ExecResult(stdout="out", stderr="", code=0)
+
 
 class Stage:
     """A runner with extensions from source text, bound to a fake session; the host answers what `answer` says."""
@@ -167,11 +172,12 @@ class Stage:
         self._folder = folder
         self.posted: list[Any] = []
         self.conversation = FakeConversation()
-        self.equipment = FakeEquipment()
-        self.controls = FakeControls()
+        self.tools = FakeTools()
+        self.models = FakeModels()
+        self.control = FakeControl()
         self.dialogs = Dialogs(self._post, ids.dialog_id)
         self.answer: Callable[[Any], dict[str, Any] | None] = lambda request: None
-        self.runner = Runner(str(folder), "rpc", flags)
+        self.runner = Runner(cwd=str(folder), mode="rpc", flags=flags or {}, post=self._post)
         self._news = asyncio.Event()
 
     def source(self, name: str, text: str, scope: Any = "user") -> Source:
@@ -183,8 +189,10 @@ class Stage:
         await self.runner.load([self.source(name, text, scope)])
 
     def bind(self) -> None:
-        port = SessionPort(self.conversation, self.equipment, self.controls)
-        self.runner.bind(port, self.dialogs, self._post)
+        port: Any = SimpleNamespace(
+            conversation=self.conversation, tools=self.tools, models=self.models, control=self.control
+        )
+        self.runner.bind(port, self.dialogs)
 
     def errors(self) -> list[tuple[str, str, str]]:
         """(file, event, error) of what was reported."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pigeon.agent.interfaces import Gate, ModelProvider
+from pigeon.agent.interfaces import Gate
 from pigeon.app.apply_settings import apply_settings
 from pigeon.app.built_in import DEMO, Offer
 from pigeon.app.environment import Environment
 from pigeon.app.export_page import PageWriter
-from pigeon.app.extensions import Extended, Extending
+from pigeon.app.extensions import ExtensionProviders, ExtensionSetup, LoadedExtensions
 from pigeon.app.models import Choice, choose, gateway_of, registry_of
 from pigeon.app.options import AgentOptions
 from pigeon.app.permissions import permission_gate
@@ -80,11 +79,15 @@ class _Builder:
 
     async def build(self) -> BuiltAgent:
         options, environment = self._options, self._environment
-        extended = await Extending(options, environment, self._layers, self._folder, self._cwd).extend()
+        extended = await ExtensionSetup(
+            options, environment, self._layers, self._folder, self._cwd, self._reports
+        ).load()
         settings = self._layers.settings
         registry = registry_of(self._folder, environment.variables, self._cwd)
         gateway = gateway_of(registry, settings, environment, _hooks(extended))
-        self._take_providers(extended, registry, gateway)
+        providers = ExtensionProviders(registry, gateway)
+        for contributed in extended.runner.contributions.providers() if extended.runner else ():
+            providers.add(contributed.name, contributed.entry, contributed.provider)
         choice = choose(options, environment, settings, registry)
         repository = repository_of(options, environment, settings, self._folder, self._cwd, self._reports)
         journal = journal_of(options, environment, repository, self._cwd)
@@ -96,7 +99,7 @@ class _Builder:
         share_plan(options, session.toolset, session.todos)
         if options.name and options.name.strip():
             session.journal.append(SessionInfo, name=clean_name(options.name))
-        life = _Life(session, registry, gateway, extended, resources, self._reports)
+        life = _Life(session, providers, gateway, extended, resources, self._reports)
         return BuiltAgent(
             session=session,
             problems=[
@@ -122,7 +125,7 @@ class _Builder:
         repository: SessionRepository,
         journal: Journal,
         resources: Resources,
-        extended: Extended,
+        extended: LoadedExtensions,
     ) -> Dependencies:
         bench = Bench(
             self._options, self._environment.variables, self._layers.settings, journal.cwd, lambda: self._session
@@ -163,7 +166,7 @@ class _Builder:
             models_file=os.path.join(self._folder, "models.json"),
         )
 
-    def _gate(self, extended: Extended) -> Gate | None:
+    def _gate(self, extended: LoadedExtensions) -> Gate | None:
         asked = permission_gate(self._layers, extended.trusted, lambda: self._session)
         gates = [gate for gate in (asked, extended.runner.gate if extended.runner else None) if gate is not None]
         if not gates:
@@ -171,14 +174,6 @@ class _Builder:
         from pigeon.guard.gate_chain import chain
 
         return chain(gates)
-
-    def _take_providers(self, extended: Extended, registry: ModelRegistry, gateway: Gateway) -> None:
-        if extended.runner is None:
-            return
-        for bundle in extended.runner.contributions.providers():
-            registry.put_entry(bundle.name, bundle.entry)
-            if bundle.streamer is not None:
-                gateway.add(bundle.name, partial(_same, bundle.streamer))
 
     def _resources(self, cwd: str, trusted: bool) -> Resources:
         options, settings = self._options, self._layers.settings
@@ -221,14 +216,14 @@ class _Life:
     def __init__(
         self,
         session: Session,
-        registry: ModelRegistry,
+        providers: ExtensionProviders,
         gateway: Gateway,
-        extended: Extended,
+        extended: LoadedExtensions,
         resources: Resources,
         reports: Reports,
     ) -> None:
         self._session = session
-        self._registry = registry
+        self._providers = providers
         self._gateway = gateway
         self._runner = extended.runner
         self._resources = resources
@@ -241,10 +236,10 @@ class _Life:
         self._reports.to(session.bus.post)
         if runner is None:
             return
-        from pigeon.app.extension_port import port_of
+        from pigeon.extensions.adapters.session_port import session_port
 
-        runner.bind(port_of(session, self._registry, self._gateway, shutdown), session.dialogs, session.bus.post)
-        session.bus.announce(runner.heard, runner.room)
+        runner.bind(session_port(session, self._providers.add, self._providers.remove, shutdown), session.dialogs)
+        session.bus.announce(runner.forward)
         session.switching.veto = runner.veto
         await runner.hooks.session_started("startup")
         self._finding = asyncio.ensure_future(self._find_resources(runner))
@@ -268,12 +263,8 @@ class _Life:
         await self._gateway.aclose()
 
 
-def _hooks(extended: Extended) -> Hooks:
+def _hooks(extended: LoadedExtensions) -> Hooks:
     return extended.runner.hooks if extended.runner else NoHooks()
-
-
-def _same(streamer: ModelProvider) -> ModelProvider:
-    return streamer
 
 
 def _working_directory(options: AgentOptions, environment: Environment) -> str:

@@ -1,26 +1,33 @@
-"""Extensions and trust: decided before anything of the project is read."""
+"""Extensions and trust: the user's extensions are loaded, the project is trusted or not, then its own are loaded."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
+from pigeon.app.reports import Reports
 from pigeon.config.layers import Layers
 from pigeon.config.paths import project_dirs
 from pigeon.config.trust_file import remember, saved_decision
 from pigeon.extensions.runtime.discovery import Source, named, project_sources, user_sources
 from pigeon.guard.trust import decision, guarded
+from pigeon.providers.gateway import Gateway
+from pigeon.providers.registry import ModelRegistry
 from pigeon.wire.base import or_else
 
 if TYPE_CHECKING:
+    from pigeon.agent.interfaces import ModelProvider
     from pigeon.extensions.runner import Runner
 
+DEBUG = "PIGEON_DEBUG_EXTENSIONS"
 
-class Extended(Struct):
+
+class LoadedExtensions(Struct, frozen=True):
     """What was loaded, and whether the project may be read."""
 
     runner: Runner | None
@@ -28,24 +35,32 @@ class Extended(Struct):
     problems: list[str]
 
 
-class Extending:
+class ExtensionSetup:
     """Loads extensions in the two steps that trust asks for."""
 
     def __init__(
-        self, options: AgentOptions, environment: Environment, layers: Layers, agent_dir: str, cwd: str
+        self,
+        options: AgentOptions,
+        environment: Environment,
+        layers: Layers,
+        agent_dir: str,
+        cwd: str,
+        reports: Reports,
     ) -> None:
         self._options = options
         self._environment = environment
         self._layers = layers
         self._agent_dir = agent_dir
         self._cwd = cwd
+        self._reports = reports
         self._runner: Runner | None = None
 
-    async def extend(self) -> Extended:
+    async def load(self) -> LoadedExtensions:
         """The user's extensions first, then the decision, then the project's."""
-        sources = named(self._options.extensions, self._cwd)
+        home = self._environment.home
+        sources = named(self._options.extensions, self._cwd, home)
         if not self._options.no_extensions:
-            sources += user_sources(self._agent_dir, or_else(self._layers.settings.extensions, []))
+            sources += user_sources(self._agent_dir, or_else(self._layers.settings.extensions, []), home)
         await self._load(sources)
         trusted, problems = await self._trusted()
         if trusted:
@@ -55,7 +70,7 @@ class Extending:
                 await self._load(project_sources(folders))
         if self._runner is not None:
             self._runner.trust(trusted)
-        return Extended(self._runner, trusted, problems)
+        return LoadedExtensions(self._runner, trusted, problems)
 
     async def _load(self, sources: list[Source]) -> None:
         if not sources:
@@ -63,7 +78,13 @@ class Extending:
         if self._runner is None:
             from pigeon.extensions.runner import Runner
 
-            self._runner = Runner(cwd=self._cwd, mode="rpc", flags=dict(self._options.flags))
+            self._runner = Runner(
+                cwd=self._cwd,
+                mode="rpc",
+                flags=self._options.flags,
+                post=self._reports.post,
+                print_tracebacks=bool(self._environment.variables.get(DEBUG)),
+            )
         await self._runner.load(sources)
 
     def _needs_trust(self) -> bool:
@@ -80,10 +101,28 @@ class Extending:
         trust = decision(
             needed=needed,
             option=option,
-            vote=vote,
+            vote=None if vote is None else bool(vote.trusted),
             saved=saved,
             default=self._layers.settings.default_project_trust,
         )
-        if self._runner is not None and self._runner.trust_to_remember is not None:
-            problem = remember(self._agent_dir, self._cwd, self._runner.trust_to_remember) or problem
+        if vote is not None and vote.remember:
+            problem = remember(self._agent_dir, self._cwd, bool(vote.trusted)) or problem
         return trust.trusted, [problem] if problem else []
+
+
+class ExtensionProviders:
+    """Puts providers of extensions into the registry, and into the gateway if they answer by themselves."""
+
+    def __init__(self, registry: ModelRegistry, gateway: Gateway) -> None:
+        self._registry = registry
+        self._gateway = gateway
+
+    def add(self, name: str, entry: Mapping[str, Any], provider: ModelProvider | None) -> None:
+        """A provider in the form of `models.json`."""
+        self._registry.put_entry(name, entry)
+        if provider is not None:
+            self._gateway.add(name, lambda: provider)
+
+    def remove(self, name: str) -> None:
+        """Forget a provider that was added."""
+        self._registry.put_entry(name, None)

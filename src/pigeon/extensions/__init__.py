@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from pigeon.extensions.public.provider import Think as Think
     from pigeon.extensions.public.results import *  # noqa: F403
 
-_HOMES = {
-    "api": "Extension Flag",
-    "context": "CommandContext Context ToolContext",
-    "provider": "Call Think",
-    "results": "BashOutput Begin Block Cancel GoOn Handled Messages Note Override Replace Resources Summary ToolOutput "
-    "Transform Trust",
-    "events": "AfterProviderResponse AgentBeforeSettle AgentEnd AgentSettled AgentStart BeforeAgentStart "
-    "BeforeProviderHeaders BeforeProviderRequest Event Input MessageEnd MessageStart MessageUpdate ModelContext "
-    "ModelSelect ProjectTrust ResourcesDiscover SessionBeforeCompact SessionBeforeFork SessionBeforeSwitch "
-    "SessionCompact SessionCompactFailed SessionInfoChanged SessionShutdown SessionStart ThinkingLevelSelect ToolCall "
-    "ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate ToolResult TurnEnd TurnStart UserBash",
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-__all__ = list(_HOME_OF)
+# Of these modules every class is exported, so a new event or result is declared there and nowhere else.
+_RECORDS = ("events", "results")
+_CLASSES = {"api": "Extension Flag", "context": "CommandContext Context ToolContext", "provider": "Call Think"}
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"pigeon.extensions has no {name!r}")
-    return getattr(import_module(f"pigeon.extensions.public.{home}"), name)
+    if name == "__all__":
+        return list(_exported())
+    if not name.startswith("_") and (home := _exported().get(name)) is not None:
+        return getattr(import_module(home), name)
+    raise AttributeError(f"pigeon.extensions has no {name!r}")
+
+
+def _exported() -> dict[str, str]:
+    """The names that extensions import, each with its module."""
+    exported = {name: f"{__name__}.public.{home}" for home, names in _CLASSES.items() for name in names.split()}
+    for record in _RECORDS:
+        module = import_module(f"{__name__}.public.{record}")
+        own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        exported |= {name: module.__name__ for name in own if isinstance(getattr(module, name), type)}
+    return exported

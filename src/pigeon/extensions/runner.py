@@ -1,87 +1,97 @@
-"""The extensions of one process: loaded, bound to a session, asked and told, and let go at the end."""
+"""The extensions of one agent: loaded, bound to its session, asked, told, and let go at the end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from pigeon.extensions.adapters.contributions import Contributions
-from pigeon.extensions.adapters.event_forwarding import Ears
-from pigeon.extensions.adapters.gate import ExtensionGate, ExtensionVeto
-from pigeon.extensions.adapters.hooks import ExtensionHooks
+from pigeon.extensions.adapters.event_forwarding import EventForwarding
+from pigeon.extensions.adapters.gate import ExtensionGate
+from pigeon.extensions.adapters.hooks import ExtensionHooks, ExtensionVeto
 from pigeon.extensions.adapters.session_port import SessionPort
+from pigeon.extensions.public.events import ProjectTrust
+from pigeon.extensions.public.results import Trust
 from pigeon.extensions.runtime.discovery import Source
-from pigeon.extensions.runtime.dispatcher import Dispatcher, Reports
+from pigeon.extensions.runtime.dispatcher import Answer, Dispatcher, FailureReports
+from pigeon.extensions.runtime.extension_thread import guard_process, release_process
 from pigeon.extensions.runtime.loading import ExtensionLoader
-from pigeon.extensions.runtime.session_access import Asks, Binding, LoopBridge
+from pigeon.extensions.runtime.session_access import SessionBinding
+from pigeon.session.host.dialogs import Dialogs
 from pigeon.wire.events import Outbound
 
 CLOSE_SECONDS = 1.0
 
 
 class Runner:
-    """All extensions; a session takes their `hooks`, `gate`, `veto` and what they `contributions`. Made on its loop."""
+    """All extensions of one agent; a session is built with their `hooks`, their `gate` and their `contributions`.
 
-    def __init__(self, cwd: str, mode: str = "rpc", flags: Mapping[str, bool | str] | None = None) -> None:
-        self._bridge = LoopBridge()
-        self._dispatcher = Dispatcher(Reports())
-        self.contributions = Contributions(self._dispatcher)
-        self._loader = ExtensionLoader(self._dispatcher, self.contributions, self._bridge, cwd, mode, dict(flags or {}))
-        self._binding: Binding | None = None
+    Made on the session's loop. Loading comes first, then `trust`, then the session is built and `bind` is called. What
+    goes wrong is posted as `extension_error`, from the first load on.
+    """
+
+    def __init__(
+        self,
+        *,
+        cwd: str,
+        mode: str,
+        flags: Mapping[str, bool | str],
+        post: Callable[[Outbound], None],
+        print_tracebacks: bool = False,
+    ) -> None:
+        guard_process()
+        self._binding = SessionBinding(cwd, mode)
+        self._dispatcher = Dispatcher(FailureReports(post))
+        self.contributions = Contributions(self._dispatcher, self._binding)
         self.hooks = ExtensionHooks(self._dispatcher)
-        self.veto = ExtensionVeto(self._dispatcher)
-        self.gate = ExtensionGate(self._dispatcher, self._checked)
-        self._ears = Ears(self._dispatcher, self.hooks)
-        self.trust_to_remember: bool | None = None
+        self.veto = ExtensionVeto(self.hooks)
+        self.gate = ExtensionGate(self._dispatcher, self._binding)
+        self._forwarding = EventForwarding(self._dispatcher, self.hooks)
+        self._loader = ExtensionLoader(self._dispatcher, self.contributions, self._binding, flags, print_tracebacks)
+        self._closed = False
 
     async def load(self, sources: Sequence[Source]) -> None:
-        """Load extensions; those that fail are reported to the host as soon as there is one."""
-        for loaded in await self._loader.take(sources):
-            loaded.access.binding = self._binding
+        """Load extensions; one that fails is reported and left out."""
+        await self._loader.load(sources)
 
-    async def project_trust(self, cwd: str) -> bool | None:
-        """What the extensions loaded so far say about the project; none if they say nothing."""
-        said = await self.hooks.project_trust(cwd)
-        if said is None:
-            return None
-        self.trust_to_remember = bool(said.trusted) if said.remember else None
-        return bool(said.trusted)
+    async def project_trust(self, cwd: str) -> Trust | None:
+        """The first answer of an extension from outside the project; asked before anything of the project is read."""
+        found: list[Trust] = []
+
+        def take(answer: Answer) -> bool:
+            if isinstance(answer.value, Trust):
+                found.append(answer.value)
+            return bool(found)
+
+        outside = [one for one in self._dispatcher.extensions if one.source.scope != "project"]
+        await self._dispatcher.ask(ProjectTrust, lambda: ProjectTrust(cwd), take, outside)
+        return found[0] if found else None
 
     def trust(self, trusted: bool) -> None:
         """The decision about the project, for `ctx.project_trusted`."""
-        self._loader.trusted = trusted
-        for loaded in self._dispatcher.extensions:
-            loaded.trust(trusted)
+        self._binding.trust(trusted)
 
     def known_flags(self) -> set[str]:
         """Names of the options that extensions understand, without dashes."""
-        return {name for loaded in self._dispatcher.extensions for name in loaded.extension.registry.flags}
+        return {name for loaded in self._dispatcher.extensions for name in loaded.extension.registered.flags}
 
-    def bind(self, port: SessionPort, dialogs: Asks, post: Callable[[Outbound], None]) -> None:
-        """There is a session: from here on extensions can act, and failures are told."""
-        self._binding = Binding(port=port, dialogs=dialogs)
-        for loaded in self._dispatcher.extensions:
-            loaded.access.binding = self._binding
-        self.contributions.bind(port.equipment)
-        self._dispatcher.reports.to(post)
+    def bind(self, port: SessionPort, dialogs: Dialogs) -> None:
+        """There is a session: from here on extensions can act."""
+        self._binding.bind(port, dialogs)
 
-    def heard(self, event: Outbound) -> None:
-        """An event of the session, for those who listen; returns at once."""
-        self._ears.heard(event)
-
-    def room(self) -> None:
-        """Extensions never hold the session up."""
+    def forward(self, event: Outbound) -> None:
+        """An event of the session, for the extensions that listen; returns at once."""
+        self._forwarding.forward(event)
 
     async def close(self) -> None:
-        """Say goodbye and let the threads end; one that does not is left behind."""
+        """Give extensions a moment for `session_shutdown` and let their threads end; a blocked one is left behind."""
+        if self._closed:
+            return
+        self._closed = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.hooks.session_ending("quit"), CLOSE_SECONDS)
-        self._bridge.close()
+        self._binding.bridge.close()
         self._dispatcher.close()
-        self._loader.end()
-
-    def _checked(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        assert self._binding is not None
-        return self._binding.port.equipment.checked(tool, arguments)
+        self._loader.close()
+        release_process()

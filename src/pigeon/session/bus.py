@@ -24,10 +24,13 @@ class Bus:
         """Call this first, for every event."""
         self._recorders.append(recorder)
 
-    def announce(self, announcer: Callable[[Outbound], None], wait: Callable[[], Awaitable[None] | None]) -> None:
+    def announce(
+        self, announcer: Callable[[Outbound], None], wait: Callable[[], Awaitable[None] | None] | None = None
+    ) -> None:
         """Call this second; `wait` gives something to await while the listener is behind."""
         self._announcers.append(announcer)
-        self._waits.append(wait)
+        if wait is not None:
+            self._waits.append(wait)
 
     def post(self, event: Outbound) -> None:
         """Record and announce without waiting."""

@@ -1,24 +1,18 @@
-"""Extensions before and after each tool call.
-
-Extensions before a change of conversation: the first that says no is heard.
-"""
+"""Extensions before and after each tool call: the `Gate` of the loop, answered by `tool_call` and `tool_result`."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
-from pigeon.extensions.public.events import Event, SessionBeforeFork, SessionBeforeSwitch, ToolCall, ToolResult
-from pigeon.extensions.public.results import Block, Cancel, Override
+from pigeon.extensions.public.events import ToolCall, ToolResult
+from pigeon.extensions.public.results import Block, Override, checked, plain
 from pigeon.extensions.runtime.dispatcher import Answer, Dispatcher
-from pigeon.extensions.runtime.validation import checked, plain
+from pigeon.extensions.runtime.session_access import SessionBinding
 from pigeon.wire import content as wire
 from pigeon.wire.base import Absent, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
-
-Check = Callable[[str, dict[str, Json]], dict[str, Json]]
 
 
 class Blocked(ToolFailed):
@@ -32,9 +26,9 @@ class Blocked(ToolFailed):
 class ExtensionGate:
     """Asks the handlers of `tool_call` and `tool_result`."""
 
-    def __init__(self, dispatcher: Dispatcher, check: Check) -> None:
+    def __init__(self, dispatcher: Dispatcher, binding: SessionBinding) -> None:
         self._dispatcher = dispatcher
-        self._check = check
+        self._binding = binding
 
     async def before(self, call: wire.ToolCall, arguments: dict[str, Json]) -> dict[str, Json]:
         """The arguments as the handlers left them, checked again; raises `Blocked`."""
@@ -57,12 +51,13 @@ class ExtensionGate:
                     stopped.append(Blocked(str(error)))
             return bool(stopped)
 
-        await self._dispatcher.ask(
-            ToolCall, lambda: ToolCall(call.name, call.id, copy.deepcopy(current)), take, (Block,)
-        )
+        await self._dispatcher.ask(ToolCall, lambda: ToolCall(call.name, call.id, copy.deepcopy(current)), take)
         if stopped:
             raise stopped[0]
-        return self._check(call.name, current) if current != arguments else arguments
+        if current == arguments:
+            return arguments
+        assert self._binding.port is not None  # tools run in a session
+        return self._binding.port.tools.checked(call.name, current)
 
     async def after(self, call: wire.ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         """The outcome as the handlers left it."""
@@ -88,7 +83,7 @@ class ExtensionGate:
                     failed = failed if answer.value.is_error is None else bool(answer.value.is_error)
             return False
 
-        await self._dispatcher.ask(ToolResult, make, take, (Override,))
+        await self._dispatcher.ask(ToolResult, make, take)
         return current, failed
 
 
@@ -105,29 +100,3 @@ def overridden(outcome: ToolOutcome, change: Override) -> ToolOutcome:
             terminate=outcome.terminate,
         )
     )
-
-
-class ExtensionVeto:
-    """Asks the handlers of `session_before_switch` and `session_before_fork`."""
-
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self._dispatcher = dispatcher
-
-    async def switch(self, reason: Literal["new", "resume"], target: str | None) -> bool:
-        """True to refuse."""
-        return await self._refused(SessionBeforeSwitch, lambda: SessionBeforeSwitch(reason, target))
-
-    async def fork(self, entry_id: str, position: Literal["before", "at"]) -> bool:
-        """True to refuse."""
-        return await self._refused(SessionBeforeFork, lambda: SessionBeforeFork(entry_id, position))
-
-    async def _refused(self, kind: type[Event], make: Callable[[], Event]) -> bool:
-        refused: list[bool] = []
-
-        def take(answer: Answer) -> bool:
-            if isinstance(answer.value, Cancel):
-                refused.append(True)
-            return bool(refused)
-
-        await self._dispatcher.ask(kind, make, take, (Cancel,))
-        return bool(refused)

@@ -1,34 +1,40 @@
-"""What extensions may do with a session, as the session offers it: three small protocols, one for each kind of thing.
+"""A session as its extensions see it: what they may read of it and do to it, on the real `Session`.
 
-All of them are called on the protocol's event loop only, one call at a time; an extension reaches them through its
-context, which carries the calls over from the extension's own thread. A call that cannot be carried out raises a
-`Refusal` whose text goes to the extension.
+Everything here is called on the session's event loop only, one call at a time; an extension reaches it through its
+`SessionAccess`, which carries the calls over from the extension's thread. A call that cannot be carried out raises a
+`Refusal`, whose text goes to the extension.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Literal, Protocol
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from pigeon.agent.inference import Delta, ModelRequest
-from pigeon.agent.interfaces import Tool
+from pigeon.agent.arguments import checked_arguments
+from pigeon.agent.interfaces import ModelProvider, Tool
+from pigeon.session.history.views import clean_name, context_usage, name_of
+from pigeon.system import clock
 from pigeon.wire.answers import ContextUsage, SlashCommand
-from pigeon.wire.base import Json
-from pigeon.wire.content import UserBlock
-from pigeon.wire.messages import CustomMessage, Message
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.content import TextContent, UserBlock
+from pigeon.wire.entries import CustomEntry, LabelEntry, SessionInfo
+from pigeon.wire.errors import Refusal, ToolFailed
+from pigeon.wire.events import EntryAppended, SessionInfoChanged
+from pigeon.wire.messages import CustomMessage, Message, UserMessage
 from pigeon.wire.model import Model, ThinkingLevel
 
-DeliverAs = Literal["steer", "followUp", "nextTurn"]
+if TYPE_CHECKING:
+    from pigeon.session.interjections import DeliverAs
+    from pigeon.session.session import Session
 
-
-class Streamer(Protocol):
-    """Answers requests to an extension's own models."""
-
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Begin an answer."""
-        ...
+AddProvider = Callable[[str, Mapping[str, Any], ModelProvider | None], None]
+RemoveProvider = Callable[[str], None]
 
 
 class SessionFacts(Struct, frozen=True):
@@ -50,156 +56,243 @@ class ExecResult(Struct, frozen=True):
     killed: bool = False
 
 
-class Conversation(Protocol):
+class ConversationPort:
     """The conversation: read it, add to it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def facts(self) -> SessionFacts:
         """Which conversation this is, now."""
-        ...
+        journal = self._session.journal
+        return SessionFacts(
+            session_id=journal.session_id,
+            file=journal.file,
+            name=name_of(journal.lines),
+            cwd=journal.cwd,
+            leaf_id=journal.leaf_id,
+        )
 
     def entries(self, branch_only: bool) -> list[dict[str, Json]]:
         """All entries, or those of the active branch, as in the session file; the caller may change the list."""
-        ...
+        journal = self._session.journal
+        return [line.plain() for line in (journal.branch if branch_only else journal.lines)]
 
     def messages(self) -> list[Message]:
         """What the model would see now; the caller does not change it."""
-        ...
+        return self._session.context
 
     def send_message(self, message: CustomMessage, trigger_turn: bool, deliver_as: DeliverAs) -> None:
         """`nextTurn` waits for the next prompt; in a run it is queued (or, without a turn, put after this one); else
-        it is put on record and told, and starts a run if `trigger_turn`."""
-        ...
+        it is put on record and announced, and starts a run if `trigger_turn`."""
+        self._session.interjections.say(message, trigger_turn, deliver_as)
 
     def send_user_message(
         self, content: str | list[UserBlock], deliver_as: Literal["steer", "followUp"] | None
     ) -> None:
         """Always a turn; raises while a run is active and `deliver_as` is none."""
-        ...
+        blocks: list[UserBlock] = [TextContent(text=content)] if isinstance(content, str) else content
+        self._session.interjections.ask(UserMessage(content=blocks, timestamp=clock.now_ms()), deliver_as)
 
     def append_entry(self, custom_type: str, data: Json) -> str:
         """State of an extension, on record and not for the model; returns the entry's id."""
-        ...
+        given = ABSENT if data is None else data
+        entry = self._session.journal.append(CustomEntry, custom_type=custom_type, data=given)
+        self._session.bus.post(EntryAppended(entry=entry))
+        return entry.id
 
     def set_name(self, name: str) -> None:
         """The display name of the session."""
-        ...
+        cleaned = clean_name(name)
+        self._session.journal.append(SessionInfo, name=cleaned)
+        self._session.bus.post(SessionInfoChanged(name=cleaned))
 
     def set_label(self, entry_id: str, label: str | None) -> None:
         """A bookmark on an entry; none removes it."""
-        ...
+        if self._session.journal.line(entry_id) is None:
+            raise Refusal(f"Entry not found: {entry_id}")
+        self._session.journal.append(LabelEntry, target_id=entry_id, label=label or ABSENT)
 
 
-class Equipment(Protocol):
-    """Tools, models, and programs."""
+class ToolsPort:
+    """The tools that the model has."""
 
-    def active_tools(self) -> list[str]:
+    def __init__(self, session: Session) -> None:
+        self._toolset = session.toolset
+
+    def active(self) -> list[str]:
         """Names of the tools that the model has."""
-        ...
+        return list(self._toolset.active())
 
-    def all_tools(self) -> list[tuple[str, str]]:
+    def every(self) -> list[tuple[str, str]]:
         """Name and description of every tool."""
-        ...
+        return [(tool.spec.name, tool.spec.description) for tool in self._toolset.every()]
 
-    def set_active_tools(self, names: list[str]) -> None:
+    def activate(self, names: list[str]) -> None:
         """The tools of the next turn; unknown names are left out."""
-        ...
+        self._toolset.activate(names)
 
-    def add_tool(self, tool: Tool) -> None:
+    def add(self, tool: Tool) -> None:
         """Register a tool and make it active, as far as the command line allows; replaces a built-in one."""
-        ...
+        self._toolset.replace({tool.spec.name: tool})
+        self._toolset.offer(tool.spec.name)
 
     def checked(self, tool: str, arguments: dict[str, Json]) -> dict[str, Json]:
         """The arguments checked against the tool's schema; raises `ToolFailed`."""
-        ...
+        found = self._toolset.tool(tool)
+        if found is None:
+            raise ToolFailed(f"Tool {tool} not found")
+        return checked_arguments(tool, found.spec.parameters, arguments)
 
-    def model(self) -> Model | None:
+
+class ModelsPort:
+    """The models and their providers."""
+
+    def __init__(self, session: Session, add_provider: AddProvider, remove_provider: RemoveProvider) -> None:
+        self._models = session.models
+        self._add_provider = add_provider
+        self._remove_provider = remove_provider
+
+    def current(self) -> Model | None:
         """The model that answers."""
-        ...
+        return self._models.model
 
-    def models(self) -> list[Model]:
+    def available(self) -> list[Model]:
         """The models that can be chosen."""
-        ...
+        return self._models.available()
 
-    def set_model(self, provider: str, model_id: str) -> bool:
+    def use(self, provider: str, model_id: str) -> bool:
         """Choose a model; false when it cannot be used."""
-        ...
+        try:
+            self._models.use(provider, model_id)
+        except Refusal:
+            return False
+        return True
 
     def thinking(self) -> ThinkingLevel:
         """How hard the model thinks."""
-        ...
+        return self._models.level
 
-    def set_thinking(self, level: ThinkingLevel) -> None:
+    def think(self, level: ThinkingLevel) -> None:
         """How hard it shall think, as far as the model can."""
-        ...
+        self._models.think(level)
 
-    def add_provider(self, name: str, entry: Mapping[str, Any], streamer: Streamer | None) -> None:
-        """A provider in the form of `models.json`; with a streamer it answers by itself under the api `name`."""
-        ...
+    def add_provider(self, name: str, entry: Mapping[str, Any], provider: ModelProvider | None) -> None:
+        """A provider in the form of `models.json`; one that answers by itself does so under the api `name`."""
+        self._add_provider(name, entry, provider)
 
     def remove_provider(self, name: str) -> None:
         """Forget a provider that was added."""
-        ...
-
-    async def exec(self, argv: list[str], cwd: str | None, timeout: float | None) -> ExecResult:
-        """Run a program without a shell; cancelling the call ends it."""
-        ...
+        self._remove_provider(name)
 
 
-class Controls(Protocol):
-    """What is going on: look at it, stop it, begin something else."""
+class ControlPort:
+    """What is going on: look at it, stop it, begin something else, run a program beside it."""
+
+    def __init__(self, session: Session, shutdown: Callable[[], None]) -> None:
+        self._session = session
+        self._shutdown = shutdown
 
     def is_idle(self) -> bool:
         """True while nothing runs."""
-        ...
+        return self._session.activity.state == "idle"
 
     def has_pending_messages(self) -> bool:
         """True while messages are queued."""
-        ...
+        return len(self._session.queue) > 0
 
     def abort(self) -> None:
         """Stop the run; does not wait."""
-        ...
+        self._session.activity.cancel()
 
     def shutdown(self) -> None:
         """End the process with code 0 after the command in progress, at the latest when the run has settled."""
-        ...
+        self._shutdown()
 
     def context_usage(self) -> ContextUsage | None:
-        """How full the window is; none when nobody knows."""
-        ...
+        """How full the window is; none when that is not known."""
+        usage = context_usage(self._session.journal.branch, self._session.models.model)
+        return None if isinstance(usage, Absent) else usage
 
     def system_prompt(self) -> str:
         """What the model is told about its job now."""
-        ...
+        return self._session.engine.system_prompt()
 
     def commands(self) -> list[SlashCommand]:
         """All slash commands."""
-        ...
+        return self._session.prompting.commands()
 
     async def compact(self, instructions: str | None) -> None:
         """Summarize the history now."""
-        ...
+        await self._session.engine.compact(ABSENT if instructions is None else instructions)
 
     async def until_idle(self) -> None:
         """Wait until nothing runs."""
-        ...
+        await self._session.activity.until_idle()
 
     async def new_session(self, parent: str | None) -> bool:
         """Begin an empty conversation; false if that was vetoed."""
-        ...
+        return not await self._session.switching.new(parent or ABSENT)
 
     async def switch_session(self, path: str) -> bool:
         """Open another conversation; false if that was vetoed."""
-        ...
+        return not await self._session.switching.open(path)
 
     async def fork(self, entry_id: str) -> bool:
         """Go on before a user message, in a new conversation; false if that was vetoed."""
-        ...
+        _, cancelled = await self._session.switching.fork(entry_id, "forking")
+        return not cancelled
+
+    async def exec(self, argv: list[str], cwd: str | None, timeout: float | None) -> ExecResult:
+        """Run a program without a shell; cancelling the call ends it."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                cwd=cwd or self._session.journal.cwd,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=dict(self._session.shell.place.environment()),
+                start_new_session=True,
+            )
+        except OSError as error:
+            return ExecResult(stdout="", stderr=str(error), code=127)
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), timeout)
+        except (TimeoutError, asyncio.CancelledError) as reason:
+            await _ended(process)
+            if isinstance(reason, asyncio.CancelledError):
+                raise
+            return ExecResult(stdout="", stderr="", code=process.returncode or -1, killed=True)
+        return ExecResult(out.decode("utf-8", "replace"), err.decode("utf-8", "replace"), process.returncode or 0)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """The program and what it started: asked first, then made to."""
+    for number, seconds in ((signal.SIGTERM, 5), (signal.SIGKILL, 1)):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), seconds)
+            return
 
 
 class SessionPort(Struct, frozen=True):
-    """A session as its extensions see it."""
+    """Everything that extensions may do with one session."""
 
-    conversation: Conversation
-    equipment: Equipment
-    controls: Controls
+    conversation: ConversationPort
+    tools: ToolsPort
+    models: ModelsPort
+    control: ControlPort
+
+
+def session_port(
+    session: Session, add_provider: AddProvider, remove_provider: RemoveProvider, shutdown: Callable[[], None]
+) -> SessionPort:
+    """The port of a session; providers are registered and the process is ended by what the composition root gives."""
+    return SessionPort(
+        ConversationPort(session),
+        ToolsPort(session),
+        ModelsPort(session, add_provider, remove_provider),
+        ControlPort(session, shutdown),
+    )

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pigeon.extensions.public.events import BY_NAME, Event
-from pigeon.extensions.public.failures import NotBound
+from pigeon.extensions.public.failures import NO_SESSION, ExtensionFailed, NotBound
 from pigeon.extensions.public.provider import ProviderDef, provider_def
 from pigeon.extensions.public.tool_def import ToolDef, tool_def
 from pigeon.extensions.runtime.pausable_timeout import HANDLER_SECONDS
 
 if TYPE_CHECKING:
     from pigeon.extensions.public.context import Context
+    from pigeon.extensions.runtime.loaded_extension import LoadedExtension
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+IN_USE = "another agent in this process uses it; an entry point that is a function setup(ext) can be used by several"
 CAPABILITIES = frozenset({"ui", "messages", "entries", "tools", "models", "exec", "sessions", "control"})
 
 
@@ -64,43 +66,19 @@ class Flag:
     def __bool__(self) -> bool:
         return bool(self.value)
 
-    def give(self, value: bool | str) -> None:
-        """Take the value from the command line."""
+    def give(self, value: bool | str | None) -> None:
+        """Take the value from the command line; none takes an earlier one back."""
         if isinstance(self.default, bool) and isinstance(value, str):
             value = value.strip().lower() not in ("", "0", "false", "no", "off")
         self._given = value
 
 
-class Runtime(Protocol):
-    """The running side of an extension; there is none while its module is being loaded."""
+class Registrations:
+    """Everything that one extension registered; names are unique within it.
 
-    def context(self) -> Context:
-        """A context that belongs to no event."""
-        ...
-
-    def tool_added(self, tool: ToolDef) -> None:
-        """A tool was registered late."""
-        ...
-
-    def provider_added(self, provider: ProviderDef) -> None:
-        """A provider was registered late."""
-        ...
-
-    def provider_removed(self, name: str) -> None:
-        """A provider was taken back."""
-        ...
-
-    def emit(self, topic: str, data: Any) -> None:
-        """Tell the other extensions."""
-        ...
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Start background work."""
-        ...
-
-
-class Registry:
-    """Everything that one extension registered."""
+    `changes` counts up with handlers and commands: `LoadedExtension.handlers` and `ExtensionCommands` keep an index as
+    long as it stands still.
+    """
 
     def __init__(self) -> None:
         self.handlers: list[Handler] = []
@@ -110,6 +88,30 @@ class Registry:
         self.providers: dict[str, ProviderDef] = {}
         self.topics: list[tuple[str, Callable[..., Any]]] = []
         self.changes = 0
+
+    def add_handler(self, handler: Handler) -> None:
+        """Listen to an event."""
+        self.handlers.append(handler)
+        self.changes += 1
+
+    def add_command(self, command: CommandDef) -> None:
+        """Offer a slash command."""
+        if command.name in self.commands:
+            raise ValueError(f'two commands are called "{command.name}"')
+        self.commands[command.name] = command
+        self.changes += 1
+
+    def add_tool(self, tool: ToolDef) -> None:
+        """Offer a tool."""
+        if tool.spec.name in self.tools:
+            raise ValueError(f'two tools are called "{tool.spec.name}"')
+        self.tools[tool.spec.name] = tool
+
+    def remove_function(self, function: Callable[..., Any]) -> None:
+        """Stop listening with a function."""
+        self.handlers = [one for one in self.handlers if one.function is not function]
+        self.topics = [one for one in self.topics if one[1] is not function]
+        self.changes += 1
 
 
 class Extension:
@@ -123,8 +125,8 @@ class Extension:
         self.name = name
         self.version = version
         self.needs = wanted
-        self.registry = Registry()
-        self.runtime: Runtime | None = None
+        self.registered = Registrations()
+        self._loaded: LoadedExtension | None = None
 
     def on(
         self, event: type[Event] | str, *, tools: Iterable[str] | None = None, timeout: float = HANDLER_SECONDS
@@ -136,16 +138,14 @@ class Extension:
         wanted = None if tools is None else frozenset([tools] if isinstance(tools, str) else tools)
 
         def register(function: _F) -> _F:
-            self._listen(Handler(kind, function, timeout, wanted))
+            self.registered.add_handler(Handler(kind, function, timeout, wanted))
             return function
 
         return register
 
     def off(self, function: Callable[..., Any]) -> None:
         """Stop listening with this function, to events and topics."""
-        self.registry.handlers = [one for one in self.registry.handlers if one.function is not function]
-        self.registry.topics = [one for one in self.registry.topics if one[1] is not function]
-        self.registry.changes += 1
+        self.registered.remove_function(function)
 
     @overload
     def tool(self, function: _F, /) -> _F: ...
@@ -178,11 +178,8 @@ class Extension:
             raise ValueError(f"{name!r} cannot be the name of a command: no slash, no spaces")
 
         def register(function: _F) -> _F:
-            if name in self.registry.commands:
-                raise ValueError(f'two commands are called "{name}"')
             described = help or (function.__doc__ or "").strip().partition("\n")[0]
-            self.registry.commands[name] = CommandDef(name, function, described, timeout)
-            self.registry.changes += 1
+            self.registered.add_command(CommandDef(name, function, described, timeout))
             return function
 
         return register
@@ -191,7 +188,7 @@ class Extension:
         """Register the option `--name`; a boolean by default, a string if the default is one or none."""
         clean = name.removeprefix("--")
         flag = Flag(clean, default, help)
-        self.registry.flags[clean] = flag
+        self.registered.flags[clean] = flag
         return flag
 
     def provider(
@@ -221,16 +218,15 @@ class Extension:
 
     def remove_provider(self, name: str) -> None:
         """Take a provider back."""
-        self.registry.providers.pop(name, None)
-        if self.runtime is not None:
-            self.runtime.provider_removed(name)
+        self.registered.providers.pop(name, None)
+        if self._loaded is not None:
+            self._loaded.provider_removed(name)
 
     def topic(self, name: str) -> Callable[[_F], _F]:
         """Listen to what other extensions `emit` under this name."""
 
         def register(function: _F) -> _F:
-            self.registry.topics.append((name, function))
-            self.registry.changes += 1
+            self.registered.topics.append((name, function))
             return function
 
         return register
@@ -243,29 +239,38 @@ class Extension:
         """Start work in the background; it is cancelled when the process ends."""
         self._running().spawn(work)
 
+    def attach(self, loaded: LoadedExtension, flags: Mapping[str, bool | str]) -> None:
+        """Called by the loader: from here on the extension runs; raises `ExtensionFailed` if it does so already.
+
+        That happens to the entry point of a package, whose module two agents of one process share.
+        """
+        if self._loaded is not None:
+            raise ExtensionFailed(IN_USE)
+        self._loaded = loaded
+        for flag in self.registered.flags.values():
+            flag.give(flags.get(flag.name))
+
+    def detach(self) -> None:
+        """Called when the agent ends."""
+        self._loaded = None
+
     @property
     def context(self) -> Context:
         """The session outside of any event; raises while there is none."""
         return self._running().context()
 
     def _add_tool(self, function: Callable[..., Any], made: ToolDef) -> Callable[..., Any]:
-        if made.spec.name in self.registry.tools:
-            raise ValueError(f'two tools are called "{made.spec.name}"')
-        self.registry.tools[made.spec.name] = made
-        if self.runtime is not None:
-            self.runtime.tool_added(made)
+        self.registered.add_tool(made)
+        if self._loaded is not None:
+            self._loaded.tool_added(made)
         return function
 
-    def _listen(self, handler: Handler) -> None:
-        self.registry.handlers.append(handler)
-        self.registry.changes += 1
-
     def _provide(self, provider: ProviderDef) -> None:
-        self.registry.providers[provider.name] = provider
-        if self.runtime is not None:
-            self.runtime.provider_added(provider)
+        self.registered.providers[provider.name] = provider
+        if self._loaded is not None:
+            self._loaded.provider_added(provider)
 
-    def _running(self) -> Runtime:
-        if self.runtime is None:
-            raise NotBound("There is no session yet: act in a handler, for example of session_start")
-        return self.runtime
+    def _running(self) -> LoadedExtension:
+        if self._loaded is None:
+            raise NotBound(NO_SESSION)
+        return self._loaded

@@ -7,100 +7,87 @@ import threading
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pigeon.extensions.adapters.session_port import ExecResult
-from pigeon.extensions.public.results import ToolOutput
+from pigeon.extensions.public.results import ToolOutput, checked
 from pigeon.extensions.public.session_objects import ConversationHandle, ModelsHandle, StateHandle, ToolsHandle
 from pigeon.extensions.public.ui import Ui
 from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
 from pigeon.extensions.runtime.session_access import SessionAccess
-from pigeon.extensions.runtime.validation import checked
 from pigeon.wire.answers import ContextUsage, SlashCommand
 from pigeon.wire.events import ToolOutcome
 
 if TYPE_CHECKING:
     from pigeon.agent.interfaces import ToolRun
+    from pigeon.extensions.adapters.session_port import ExecResult
 
 _T = TypeVar("_T")
-
-
-class Place:
-    """What stays the same while an extension lives."""
-
-    def __init__(self, name: str, mode: str, cwd: str, trusted: bool, loop: asyncio.AbstractEventLoop) -> None:
-        self.name = name
-        self.mode = mode
-        self.cwd = cwd
-        self.trusted = trusted
-        self.loop = loop
 
 
 class Context:
     """The session and its host."""
 
-    def __init__(self, access: SessionAccess, place: Place, timeout: PausableTimeout | None = None) -> None:
+    def __init__(self, access: SessionAccess, timeout: PausableTimeout | None = None) -> None:
         self._access = access
-        self._place = place
         self.ui = Ui(access, timeout)
         self.session = ConversationHandle(access)
         self.tools = ToolsHandle(access)
         self.models = ModelsHandle(access)
-        self.mode = place.mode
-        self.has_ui = place.mode == "rpc"
+        self.mode = access.binding.mode
+        self.has_ui = self.mode == "rpc"
 
     @property
     def cwd(self) -> str:
         """The working directory of the session."""
-        if self._access.binding is None:
-            return self._place.cwd
+        if self._access.binding.port is None:
+            return self._access.binding.cwd
         return self._access.call(None, lambda port: port.conversation.facts().cwd)
 
     @property
     def project_trusted(self) -> bool:
         """True if the project's own files were loaded."""
-        return self._place.trusted
+        return self._access.binding.trusted
 
     def is_idle(self) -> bool:
         """True while nothing runs."""
-        return self._access.call(None, lambda port: port.controls.is_idle())
+        return self._access.call(None, lambda port: port.control.is_idle())
 
     def has_pending_messages(self) -> bool:
         """True while messages are queued."""
-        return self._access.call(None, lambda port: port.controls.has_pending_messages())
+        return self._access.call(None, lambda port: port.control.has_pending_messages())
 
     def abort(self) -> None:
         """Stop the run, without waiting for it."""
-        self._access.call("control", lambda port: port.controls.abort())
+        self._access.call("control", lambda port: port.control.abort())
 
     def shutdown(self) -> None:
         """End the process, after the command in progress."""
-        self._access.call("control", lambda port: port.controls.shutdown())
+        self._access.call("control", lambda port: port.control.shutdown())
 
     def context_usage(self) -> ContextUsage | None:
         """How full the model's window is."""
-        return self._access.call(None, lambda port: port.controls.context_usage())
+        return self._access.call(None, lambda port: port.control.context_usage())
 
     def system_prompt(self) -> str:
         """What the model is told about its job."""
-        return self._access.call(None, lambda port: port.controls.system_prompt())
+        return self._access.call(None, lambda port: port.control.system_prompt())
 
     def commands(self) -> list[SlashCommand]:
         """All slash commands."""
-        return self._access.call(None, lambda port: port.controls.commands())
+        return self._access.call(None, lambda port: port.control.commands())
 
     async def compact(self, instructions: str | None = None) -> None:
         """Summarize the history now; raises when that fails."""
-        await self._access.run("control", lambda port: port.controls.compact(instructions))
+        await self._access.run("control", lambda port: port.control.compact(instructions))
 
     async def exec(
         self, program: str, args: Sequence[str] = (), *, cwd: str | None = None, timeout: float | None = None
     ) -> ExecResult:
         """Run a program without a shell, at most for so many seconds; a program that fails is no exception."""
         argv = [str(program), *(str(arg) for arg in args)]
-        return await self._access.run("exec", lambda port: port.equipment.exec(argv, cwd, timeout))
+        return await self._access.run("exec", lambda port: port.control.exec(argv, cwd, timeout))
 
     def state(self, key: str = "state") -> StateHandle:
         """A value that is kept in the session file, on the active branch."""
-        return StateHandle(self.session, f"{self._place.name}:{key}")
+        return StateHandle(self.session, f"{self._access.name}:{key}")
 
     def wait(self, work: Awaitable[_T] | Coroutine[Any, Any, _T]) -> _T:
         """For plain functions: wait for something asynchronous, such as a dialog."""
@@ -110,7 +97,7 @@ class Context:
         async def awaited() -> _T:
             return await work
 
-        return asyncio.run_coroutine_threadsafe(awaited(), self._place.loop).result()
+        return asyncio.run_coroutine_threadsafe(awaited(), self._access.loop).result()
 
 
 class CommandContext(Context):
@@ -118,26 +105,26 @@ class CommandContext(Context):
 
     async def wait_for_idle(self) -> None:
         """Wait until nothing runs."""
-        await self._access.run(None, lambda port: port.controls.until_idle())
+        await self._access.run(None, lambda port: port.control.until_idle())
 
     async def new_session(self, parent: str | None = None) -> bool:
         """Begin an empty conversation; false if that was vetoed."""
-        return await self._access.run("sessions", lambda port: port.controls.new_session(parent))
+        return await self._access.run("sessions", lambda port: port.control.new_session(parent))
 
     async def switch_session(self, path: str) -> bool:
         """Open another conversation; false if that was vetoed."""
-        return await self._access.run("sessions", lambda port: port.controls.switch_session(str(path)))
+        return await self._access.run("sessions", lambda port: port.control.switch_session(str(path)))
 
     async def fork(self, entry_id: str) -> bool:
         """Go on before a user message, in a new conversation; false if that was vetoed."""
-        return await self._access.run("sessions", lambda port: port.controls.fork(str(entry_id)))
+        return await self._access.run("sessions", lambda port: port.control.fork(str(entry_id)))
 
 
 class ToolContext(Context):
     """What a tool gets: its call, and a way to show progress."""
 
-    def __init__(self, access: SessionAccess, place: Place, timeout: PausableTimeout | None, run: ToolRun) -> None:
-        super().__init__(access, place, timeout)
+    def __init__(self, access: SessionAccess, timeout: PausableTimeout, run: ToolRun) -> None:
+        super().__init__(access, timeout)
         self._run = run
         self._stopped = threading.Event()
         self.call_id = run.call_id

@@ -1,6 +1,10 @@
-"""What happens, as extensions hear of it: one record per event.
+"""What happens, as extensions hear of it: one record per event, which is the event's only declaration.
 
-The docstring says when it comes and what a handler may return; without such a word the return value is ignored.
+`pigeon.extensions` exports every class defined here, `Extension.on` knows them by `name`, the dispatcher checks what a
+handler returns against `returns`, and the tables of docs/extensions.md are made from the docstrings: the first
+paragraph says when the event comes, the second what a handler may do. An event is sent from one place in `adapters/`: a
+hook, or a row of the table in `event_forwarding.py`.
+
 Handlers run in the order in which extensions were loaded and handlers registered. Everything in an event is a copy:
 changing it changes nothing, except where the docstring says so.
 """
@@ -10,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from pigeon.extensions.public import results as r
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, UserBlock
 from pigeon.wire.events import ToolOutcome
@@ -22,23 +27,35 @@ class Event:
     """Anything that an extension can listen to."""
 
     name: ClassVar[str]
-    # Observers hear of it afterwards and cannot hold anybody up; the others are asked, and waited for.
-    observed: ClassVar[bool] = False
+    # Other names that `Extension.on` understands.
+    aliases: ClassVar[tuple[str, ...]] = ()
+    # True: extensions are told without waiting for them. False: they are asked, and waited for.
+    told: ClassVar[bool] = False
+    # What a handler that is asked may return besides nothing; if this is empty, what it returns is ignored.
+    returns: ClassVar[tuple[type, ...]] = ()
 
 
 @dataclass(slots=True)
 class ProjectTrust(Event):
-    """Before anything of the project is read; return `Trust`. Only extensions from outside the project hear it."""
+    """Before anything of a project is read; only extensions from outside the project are asked.
+
+    `Trust(trusted, remember)`; the first answer counts.
+    """
 
     name = "project_trust"
+    returns = (r.Trust,)
     cwd: str
 
 
 @dataclass(slots=True)
 class ResourcesDiscover(Event):
-    """Skills and prompts are collected; return `Resources` to add some."""
+    """Skills and prompts are collected.
+
+    `Resources(skills, prompts)`: further files and folders.
+    """
 
     name = "resources_discover"
+    returns = (r.Resources,)
     cwd: str
 
 
@@ -47,14 +64,17 @@ class SessionStart(Event):
     """A conversation is open; the place to start what needs one."""
 
     name = "session_start"
-    observed = True
+    told = True
     reason: Literal["startup", "new", "resume", "fork"]
     previous_file: str | None = None
 
 
 @dataclass(slots=True)
 class SessionShutdown(Event):
-    """A conversation is left, or the process ends; the place to stop what `session_start` started."""
+    """A conversation is left, or the process ends; the place to stop what `session_start` started.
+
+    Nothing; there is a moment for it, half a second at the end of the process.
+    """
 
     name = "session_shutdown"
     reason: Literal["quit", "new", "resume", "fork"]
@@ -63,36 +83,49 @@ class SessionShutdown(Event):
 
 @dataclass(slots=True)
 class SessionInfoChanged(Event):
-    """The session was named; without a name it was cleared."""
+    """The session was named; without a name, its name was removed."""
 
     name = "session_info_changed"
-    observed = True
+    told = True
     session_name: str | None = None
 
 
 @dataclass(slots=True)
 class SessionBeforeSwitch(Event):
-    """Another conversation was asked for; return `Cancel` to stay."""
+    """`new_session` or `switch_session` was asked for.
+
+    `Cancel()`: stay.
+    """
 
     name = "session_before_switch"
+    returns = (r.Cancel,)
     reason: Literal["new", "resume"]
     target_file: str | None = None
 
 
 @dataclass(slots=True)
 class SessionBeforeFork(Event):
-    """A fork (or branch, or clone) was asked for; return `Cancel` to stay."""
+    """`fork`, `branch` or `clone` was asked for.
+
+    `Cancel()`: stay.
+    """
 
     name = "session_before_fork"
+    aliases = ("session_before_branch",)
+    returns = (r.Cancel,)
     entry_id: str
     position: Literal["before", "at"]
 
 
 @dataclass(slots=True)
 class SessionBeforeCompact(Event):
-    """The history is about to be summarized; return `Cancel` or a `Summary`; the last one counts."""
+    """The history is about to be summarized.
+
+    `Cancel()`, or `Summary(summary, ...)` instead of asking a model; the last one counts.
+    """
 
     name = "session_before_compact"
+    returns = (r.Cancel, r.Summary)
     reason: str
     first_kept_entry_id: str
     tokens_before: int
@@ -108,7 +141,7 @@ class SessionCompact(Event):
     """The history was summarized."""
 
     name = "session_compact"
-    observed = True
+    told = True
     reason: str
     summary: str
     first_kept_entry_id: str
@@ -121,7 +154,7 @@ class SessionCompactFailed(Event):
     """The history could not be summarized."""
 
     name = "session_compact_failed"
-    observed = True
+    told = True
     reason: str
     aborted: bool
     error: str | None = None
@@ -129,9 +162,13 @@ class SessionCompactFailed(Event):
 
 @dataclass(slots=True)
 class Input(Event):
-    """Somebody said something; return `Transform` or `Handled`. Each handler sees what the one before made of it."""
+    """A message came in; nothing is expanded yet. Each handler sees what the one before made of it.
+
+    `Transform(text, images)`, or `Handled()`: nothing more happens.
+    """
 
     name = "input"
+    returns = (r.Handled, r.Transform)
     text: str
     images: list[ImageContent]
     source: Literal["interactive", "rpc", "extension"]
@@ -140,9 +177,14 @@ class Input(Event):
 
 @dataclass(slots=True)
 class BeforeAgentStart(Event):
-    """A prompt was accepted and expanded; return `Begin`. The last system prompt counts, all notes are said."""
+    """A prompt was accepted and expanded.
+
+    `Begin(note, system_prompt)`: a message beside the prompt, another system prompt for this run. All notes are said,
+    the last system prompt counts.
+    """
 
     name = "before_agent_start"
+    returns = (r.Begin,)
     prompt: str
     images: list[ImageContent]
     system_prompt: str
@@ -153,7 +195,7 @@ class AgentStart(Event):
     """A run begins."""
 
     name = "agent_start"
-    observed = True
+    told = True
 
 
 @dataclass(slots=True)
@@ -161,16 +203,20 @@ class AgentEnd(Event):
     """A run ends, with the messages it added."""
 
     name = "agent_end"
-    observed = True
+    told = True
     messages: list[Message]
     will_retry: bool = False
 
 
 @dataclass(slots=True)
 class AgentBeforeSettle(Event):
-    """Nothing more is to be done; return `GoOn` for one more run. There is a limit to how often."""
+    """Nothing more is to be done.
+
+    `GoOn(note)`: one more run; at most 25 for one prompt.
+    """
 
     name = "agent_before_settle"
+    returns = (r.GoOn,)
     outcome: Literal["stop", "error", "aborted"]
 
 
@@ -179,15 +225,15 @@ class AgentSettled(Event):
     """Nothing more will happen by itself."""
 
     name = "agent_settled"
-    observed = True
+    told = True
 
 
 @dataclass(slots=True)
 class TurnStart(Event):
-    """A turn begins; they are counted from 0 in each run."""
+    """A turn begins; turns are counted from 0 in each run."""
 
     name = "turn_start"
-    observed = True
+    told = True
     index: int
 
 
@@ -196,7 +242,7 @@ class TurnEnd(Event):
     """A turn ends."""
 
     name = "turn_end"
-    observed = True
+    told = True
     index: int
     message: AssistantMessage
     tool_results: list[ToolResultMessage]
@@ -207,7 +253,7 @@ class MessageStart(Event):
     """A message begins; an answer is still empty here."""
 
     name = "message_start"
-    observed = True
+    told = True
     message: Message
 
 
@@ -216,7 +262,7 @@ class MessageUpdate(Event):
     """An answer grows. While an extension is behind, deltas of a block come together in one, or are left out."""
 
     name = "message_update"
-    observed = True
+    told = True
     kind: str
     index: int
     delta: str = ""
@@ -224,31 +270,46 @@ class MessageUpdate(Event):
 
 @dataclass(slots=True)
 class MessageEnd(Event):
-    """A message is complete; return `Replace` with another one of the same role before it is put on record."""
+    """A message is complete and about to be put on record.
+
+    `Replace(message)` with another one of the same role.
+    """
 
     name = "message_end"
+    returns = (r.Replace,)
     message: Message
 
 
 @dataclass(slots=True)
 class ModelContext(Event):
-    """A request is about to be made; change `messages` in place or return `Messages`. Nothing on record changes."""
+    """Before each request.
+
+    `Messages(list)`, or change the list in place; only this request changes.
+    """
 
     name = "context"
+    returns = (r.Messages,)
     messages: list[Message]
 
 
 @dataclass(slots=True)
 class BeforeProviderRequest(Event):
-    """The body of a request is ready; return `Replace` with another one."""
+    """The body of a request is ready.
+
+    `Replace(payload)`.
+    """
 
     name = "before_provider_request"
+    returns = (r.Replace,)
     payload: Any
 
 
 @dataclass(slots=True)
 class BeforeProviderHeaders(Event):
-    """The headers of a request are ready; change them in place, none deletes one."""
+    """The headers of a request are ready.
+
+    Change them in place; `None` deletes one.
+    """
 
     name = "before_provider_headers"
     headers: dict[str, str | None]
@@ -259,7 +320,7 @@ class AfterProviderResponse(Event):
     """A provider began to answer."""
 
     name = "after_provider_response"
-    observed = True
+    told = True
     status: int
     headers: dict[str, str]
 
@@ -269,7 +330,7 @@ class ToolExecutionStart(Event):
     """A tool call begins."""
 
     name = "tool_execution_start"
-    observed = True
+    told = True
     tool: str
     call_id: str
     args: dict[str, Json]
@@ -280,7 +341,7 @@ class ToolExecutionUpdate(Event):
     """Progress of a tool, with everything so far."""
 
     name = "tool_execution_update"
-    observed = True
+    told = True
     tool: str
     call_id: str
     partial: ToolOutcome
@@ -291,7 +352,7 @@ class ToolExecutionEnd(Event):
     """A tool call has ended."""
 
     name = "tool_execution_end"
-    observed = True
+    told = True
     tool: str
     call_id: str
     result: ToolOutcome
@@ -300,12 +361,14 @@ class ToolExecutionEnd(Event):
 
 @dataclass(slots=True)
 class ToolCall(Event):
-    """A tool is about to run; change `args` in place, or return `Block`. The arguments are checked again afterwards.
+    """Before a tool runs.
 
-    A handler that raises or takes too long blocks the call.
+    `Block(reason, terminate)`, or change `args` in place; they are checked again. **A handler that raises or takes too
+    long blocks the call.**
     """
 
     name = "tool_call"
+    returns = (r.Block,)
     tool: str
     call_id: str
     args: dict[str, Json]
@@ -313,9 +376,13 @@ class ToolCall(Event):
 
 @dataclass(slots=True)
 class ToolResult(Event):
-    """A tool has run; return `Override`. Each handler sees what the one before made of it."""
+    """After a tool ran. Each handler sees what the one before made of it.
+
+    `Override(content, details, is_error, usage)`: what is given replaces.
+    """
 
     name = "tool_result"
+    returns = (r.Override,)
     tool: str
     call_id: str
     args: dict[str, Json]
@@ -327,9 +394,13 @@ class ToolResult(Event):
 
 @dataclass(slots=True)
 class UserBash(Event):
-    """The host runs a shell command; return `BashOutput` or `Block`. A handler that raises blocks it."""
+    """The host runs a shell command.
+
+    `BashOutput(output, exit_code)`, or `Block(reason)`; a handler that raises blocks it.
+    """
 
     name = "user_bash"
+    returns = (r.Block, r.BashOutput)
     command: str
     exclude_from_context: bool
     cwd: str
@@ -340,7 +411,7 @@ class ModelSelect(Event):
     """Another model is in force."""
 
     name = "model_select"
-    observed = True
+    told = True
     model: Model
     previous: Model | None
     source: Literal["set", "cycle", "restore"]
@@ -351,17 +422,12 @@ class ThinkingLevelSelect(Event):
     """Another thinking level is in force."""
 
     name = "thinking_level_select"
-    observed = True
+    told = True
     level: str
     previous: str | None
 
 
-ALL: tuple[type[Event], ...] = (
-    ProjectTrust, ResourcesDiscover, SessionStart, SessionShutdown, SessionInfoChanged, SessionBeforeSwitch,
-    SessionBeforeFork, SessionBeforeCompact, SessionCompact, SessionCompactFailed, Input, BeforeAgentStart,
-    AgentStart, AgentEnd, AgentBeforeSettle, AgentSettled, TurnStart, TurnEnd, MessageStart, MessageUpdate, MessageEnd,
-    ModelContext, BeforeProviderRequest, BeforeProviderHeaders, AfterProviderResponse,
-    ToolExecutionStart, ToolExecutionUpdate, ToolExecutionEnd, ToolCall, ToolResult, UserBash,
-    ModelSelect, ThinkingLevelSelect,
-)  # fmt: skip
-BY_NAME: dict[str, type[Event]] = {kind.name: kind for kind in ALL} | {"session_before_branch": SessionBeforeFork}
+ALL: tuple[type[Event], ...] = tuple(
+    kind for kind in list(vars().values()) if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
+)
+BY_NAME: dict[str, type[Event]] = {name: kind for kind in ALL for name in (kind.name, *kind.aliases)}

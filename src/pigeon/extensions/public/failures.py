@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 LONGEST_TEXT = 4000
-DEBUG = "PIGEON_DEBUG_EXTENSIONS"
+NO_SESSION = "There is no session yet: act in a handler, for example of session_start"
 
 
 class ExtensionFailed(Exception):
@@ -48,9 +47,9 @@ def text_of_error(error: BaseException) -> str:
     return text[:LONGEST_TEXT]
 
 
-def show_traceback(error: BaseException) -> None:
-    """For authors: where it happened, on stderr, if `PIGEON_DEBUG_EXTENSIONS` is set."""
-    if os.environ.get(DEBUG) and not isinstance(error, (ExtensionFailed, Interrupted)):
+def print_traceback(error: BaseException) -> None:
+    """For authors: where it happened, on stderr; not for what Pigeon itself raised."""
+    if not isinstance(error, (ExtensionFailed, Interrupted)):
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)

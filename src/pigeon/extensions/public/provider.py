@@ -89,7 +89,7 @@ def provider_def(
     return ProviderDef(name, codec.decode(codec.encode(whole)), function if answers else None)
 
 
-class ExtensionStreamer:
+class ExtensionProvider:
     """Answers requests with an extension's generator, which runs in the extension's thread."""
 
     def __init__(self, provider: ProviderDef, thread: ExtensionThread, bridge: LoopBridge) -> None:

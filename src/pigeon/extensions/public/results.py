@@ -1,15 +1,26 @@
-"""What a handler may return: small records, each for the events that understand it. Nothing means: carry on."""
+"""What a handler may return: small records, each for the events that name it in `returns`. Nothing means: carry on.
+
+`pigeon.extensions` exports every record that is defined here. What comes from an extension is checked and copied by
+`checked` and `plain` before the session sees it: right types, plain JSON, no cycles.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from msgspec import Struct
+
+from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
+from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import Message
 from pigeon.wire.model import Usage
+
+_R = TypeVar("_R", bound=Struct)
+Placement = Literal["aboveEditor", "belowEditor"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,4 +149,19 @@ class ToolOutput:
         return [*blocks, *self.images]
 
 
-Placement = Literal["aboveEditor", "belowEditor"]
+def plain(value: Any, what: str) -> Any:
+    """A copy of the value as plain JSON; raises `TypeError` that names it."""
+    try:
+        return codec.decode(codec.encode(value))
+    except (TypeError, ValueError, RecursionError, BadRecord) as error:
+        raise TypeError(f"{what} cannot be written as JSON: {error}") from None
+
+
+def checked(record: _R) -> _R:
+    """The record again, with every field of the type that it should have; raises `TypeError` that names the field."""
+    kind = type(record)
+    what = kind.__name__
+    try:
+        return codec.convert(plain(record, what), kind)
+    except BadRecord as error:
+        raise TypeError(f"{what}: {error}") from None

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pigeon.extensions.adapters.session_port import DeliverAs, SessionFacts, SessionPort
-from pigeon.extensions.public.results import Note
+from pigeon.extensions.public.results import Note, checked, plain
 from pigeon.extensions.runtime.session_access import SessionAccess
-from pigeon.extensions.runtime.validation import checked, plain
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.content import UserBlock
 from pigeon.wire.messages import CustomMessage, Message, UserMessage
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
+
+if TYPE_CHECKING:
+    from pigeon.extensions.adapters.session_port import SessionFacts, SessionPort
+    from pigeon.session.interjections import DeliverAs
 
 
 def custom_message(note: Note | str) -> CustomMessage:
@@ -71,13 +73,13 @@ class ConversationHandle:
 
     def send(self, note: Note | str, *, trigger_turn: bool | None = None, deliver_as: DeliverAs = "steer") -> None:
         """Put a message into the conversation. In a run it is queued, or said after it if `trigger_turn` is false;
-        else it is only told, or starts a run if `trigger_turn` is true. `nextTurn` waits for the next prompt."""
+        else it is only announced, or starts a run if `trigger_turn` is true. `nextTurn` waits for the next prompt."""
         if deliver_as not in ("steer", "followUp", "nextTurn"):
             raise ValueError(f"deliver_as must be steer, followUp or nextTurn, not {deliver_as!r}")
         message = custom_message(note)
 
         def say(port: SessionPort) -> None:
-            turn = not port.controls.is_idle() if trigger_turn is None else bool(trigger_turn)
+            turn = not port.control.is_idle() if trigger_turn is None else bool(trigger_turn)
             port.conversation.send_message(message, turn, deliver_as)
 
         self._access.call("messages", say)
@@ -112,16 +114,16 @@ class ToolsHandle:
 
     def active(self) -> list[str]:
         """The names of those it has now."""
-        return self._access.call(None, lambda port: port.equipment.active_tools())
+        return self._access.call(None, lambda port: port.tools.active())
 
     def all(self) -> dict[str, str]:
         """Every tool, with its description."""
-        return dict(self._access.call(None, lambda port: port.equipment.all_tools()))
+        return dict(self._access.call(None, lambda port: port.tools.every()))
 
     def activate(self, names: list[str]) -> None:
         """Those it shall have from the next turn on; unknown names are left out."""
         wanted = [str(name) for name in names]
-        self._access.call("tools", lambda port: port.equipment.set_active_tools(wanted))
+        self._access.call("tools", lambda port: port.tools.activate(wanted))
 
 
 class ModelsHandle:
@@ -133,26 +135,26 @@ class ModelsHandle:
     @property
     def current(self) -> Model | None:
         """The one that answers now."""
-        return self._access.call(None, lambda port: port.equipment.model())
+        return self._access.call(None, lambda port: port.models.current())
 
     @property
     def thinking(self) -> ThinkingLevel:
         """How hard it thinks."""
-        return self._access.call(None, lambda port: port.equipment.thinking())
+        return self._access.call(None, lambda port: port.models.thinking())
 
     def available(self) -> list[Model]:
         """Those that can be chosen."""
-        return self._access.call(None, lambda port: port.equipment.models())
+        return self._access.call(None, lambda port: port.models.available())
 
     def use(self, provider: str, model_id: str) -> bool:
         """Choose one; false when it cannot be used."""
-        return self._access.call("models", lambda port: port.equipment.set_model(str(provider), str(model_id)))
+        return self._access.call("models", lambda port: port.models.use(str(provider), str(model_id)))
 
     def think(self, level: ThinkingLevel) -> None:
         """Choose how hard it thinks, as far as it can."""
         if level not in LEVELS:
             raise ValueError(f"there is no thinking level {level!r}; there are {', '.join(LEVELS)}")
-        self._access.call("models", lambda port: port.equipment.set_thinking(level))
+        self._access.call("models", lambda port: port.models.think(level))
 
 
 class StateHandle:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
-from pigeon.extensions.public.results import Placement
+from pigeon.extensions.public.results import Placement, checked
 from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
-from pigeon.extensions.runtime.session_access import Asks, SessionAccess
-from pigeon.extensions.runtime.validation import checked
+from pigeon.extensions.runtime.session_access import SessionAccess
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import ExtensionUiResponse
 from pigeon.wire.dialogs import (
@@ -32,6 +31,9 @@ from pigeon.wire.dialogs import (
     SetTitleRequest,
     SetWidgetRequest,
 )
+
+if TYPE_CHECKING:
+    from pigeon.session.host.dialogs import Dialogs
 
 NO_THEMES = "Theme switching not supported in RPC mode"
 
@@ -154,17 +156,19 @@ class Ui(TerminalOnly):
         self.set_editor_text(text)
 
     def _tell(self, request: DialogRequest) -> None:
-        dialogs = self._access.bound("ui").dialogs
+        dialogs = self._access.dialogs()
         sure = checked(request)
         self._access.bridge.call(lambda: dialogs.tell(lambda id: replace(sure, id=id)))
 
     async def _ask(self, request: DialogRequest, timeout_ms: int | None) -> ExtensionUiResponse | None:
-        dialogs = self._access.bound("ui").dialogs
+        dialogs = self._access.dialogs()
         sure = checked(request)
         return await self._access.bridge.run(lambda: self._asked(dialogs, sure, timeout_ms))
 
-    async def _asked(self, dialogs: Asks, request: DialogRequest, timeout_ms: int | None) -> ExtensionUiResponse | None:
-        """On the protocol's loop: the question itself, with the extension's clock stopped."""
+    async def _asked(
+        self, dialogs: Dialogs, request: DialogRequest, timeout_ms: int | None
+    ) -> ExtensionUiResponse | None:
+        """On the session's loop: the question itself, with the extension's time limit paused."""
         sent: list[str] = []
 
         def make(id: str) -> DialogRequest:

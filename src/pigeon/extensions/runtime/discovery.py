@@ -1,4 +1,4 @@
-"""Where extensions are: looked for, not opened. Cheap enough for every start, so it knows nothing of the rest."""
+"""Where extensions are: looked for, not opened. Every start runs this, so it imports nothing else of extensions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from pigeon.system.paths import absolute
 from pigeon.wire.errors import StartupError
 
 FOLDER = "extensions"
@@ -30,33 +31,33 @@ class Source(Struct, frozen=True):
         return _ORDER.index(self.scope)
 
 
-def named(paths: Iterable[str], cwd: str) -> list[Source]:
+def named(paths: Iterable[str], cwd: str, home: str) -> list[Source]:
     """Those named on the command line; raises `StartupError` for a path that does not exist."""
     found: list[Source] = []
     for path in paths:
-        target = os.path.join(cwd, os.path.expanduser(path))
+        target = absolute(path, cwd, home)
         if not os.path.exists(target):
             raise StartupError(f'Failed to load extension "{path}": there is no such file')
-        found += _at(os.path.abspath(target), "temporary", "cli")
+        found += _at(target, "temporary", "cli")
     return _once(found)
 
 
-def user_sources(agent_dir: str, listed: Sequence[str] = ()) -> list[Source]:
+def user_sources(agent_dir: str, listed: Sequence[str], home: str) -> list[Source]:
     """The user's own: those listed in the settings (paths, or names of entry points), then those in the folder."""
     found: list[Source] = []
     for item in listed:
-        path = os.path.join(agent_dir, os.path.expanduser(item))
+        path = absolute(item, agent_dir, home)
         if os.path.exists(path):
-            found += _at(os.path.abspath(path), "user", "local")
+            found += _at(path, "user", "local")
         elif item.isidentifier() or "-" in item:
             found.append(Source(f"{ENTRY_POINTS}:{item}", "user", "package"))
         else:
-            found.append(Source(os.path.abspath(path), "user", "local"))
+            found.append(Source(path, "user", "local"))
     return _once(found + _in_folder(os.path.join(agent_dir, FOLDER), "user"))
 
 
 def project_sources(folders: Iterable[str]) -> list[Source]:
-    """Those of a project, from its folders for our files; only to be called for a project that is trusted."""
+    """Those of a project, from its `.pigeon` and `.pi`; only to be called for a project that is trusted."""
     found: list[Source] = []
     for folder in folders:
         found += _in_folder(os.path.join(folder, FOLDER), "project")

@@ -1,54 +1,63 @@
-"""Events that wait for one extension: bounded, in order, and never in anybody's way.
+"""Events that one extension is told of: bounded, in order, and without delaying the session.
 
-A slow extension gets deltas put together, then loses them; a very slow one loses other events too, and that is told.
 While a handler waits for a person, the events behind it are handled beside it.
+
+A slow extension gets deltas put together, then loses them; a very slow one loses other events too, and that is
+reported.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any
 
+from pigeon.extensions.public.api import Handler
 from pigeon.extensions.public.events import Event, MessageUpdate
-from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
+from pigeon.extensions.runtime.pausable_timeout import HANDLER_SECONDS, PausableTimeout
 
 MOST_EVENTS = 1000
 MOST_UPDATES = 200
 LONGEST_DELTA = 16 * 1024
-Deliver = Callable[[Event, PausableTimeout], Awaitable[None]]
+Deliver = Callable[[Handler, Event, PausableTimeout], Coroutine[Any, Any, None]]
 
 
 class EventQueue:
-    """The events of one extension. Used on the protocol's loop only."""
+    """The events of one extension. Used on the session's loop only."""
 
-    def __init__(self, deliver: Deliver, lost: Callable[[int], None], seconds: float) -> None:
+    def __init__(
+        self,
+        handlers: Callable[[type[Event]], Sequence[Handler]],
+        deliver: Deliver,
+        lost: Callable[[int], None],
+    ) -> None:
+        self._handlers = handlers
         self._deliver = deliver
         self._lost = lost
-        self._seconds = seconds
         self._waiting: deque[Event] = deque()
+        self._events = 0
         self._updates = 0
         self._dropped = 0
         self._worker: asyncio.Task[None] | None = None
-        self._beside: set[asyncio.Task[None]] = set()
+        self._beside: set[asyncio.Future[Any]] = set()
 
     def put(self, event: Event) -> None:
         """Take an event; returns at once."""
         if isinstance(event, MessageUpdate):
-            if self._merged(event):
-                return
-            if self._updates >= MOST_UPDATES:
+            if self._merged(event) or self._updates >= MOST_UPDATES:
                 return
             self._updates += 1
-        elif len(self._waiting) - self._updates >= MOST_EVENTS:
+        elif self._events + len(self._beside) >= MOST_EVENTS:
             self._dropped += 1
             return
-        self._waiting.append(event)
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.get_running_loop().create_task(self._work())
+        else:
+            self._events += 1
+        self._add(event)
 
-    async def drained(self, seconds: float) -> None:
-        """Wait until everything so far was delivered, but no longer than this."""
+    async def caught_up(self, seconds: float) -> None:
+        """Wait until everything was handled, but no longer than this."""
         if self._worker is not None and not self._worker.done():
             await asyncio.wait({self._worker}, timeout=seconds)
 
@@ -59,6 +68,11 @@ class EventQueue:
             if task is not None:
                 task.cancel()
 
+    def _add(self, item: Event) -> None:
+        self._waiting.append(item)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.get_running_loop().create_task(self._work())
+
     def _merged(self, event: MessageUpdate) -> bool:
         """Make one of this delta and the one before, if both are more of the same block."""
         last = self._waiting[-1] if self._waiting else None
@@ -66,25 +80,30 @@ class EventQueue:
             return False
         if (last.kind, last.index) != (event.kind, event.index) or len(last.delta) > LONGEST_DELTA:
             return False
-        last.delta += event.delta
+        self._waiting[-1] = replace(last, delta=last.delta + event.delta)
         return True
 
     async def _work(self) -> None:
         while self._waiting:
-            event = self._waiting.popleft()
-            if isinstance(event, MessageUpdate):
+            item = self._waiting.popleft()
+            if isinstance(item, MessageUpdate):
                 self._updates -= 1
-            await self._one(event)
+            else:
+                self._events -= 1
+            for handler in list(self._handlers(type(item))):
+                if handler.wants(item):
+                    await self._begin(handler, item)
             if self._dropped and not self._waiting:
                 dropped, self._dropped = self._dropped, 0
                 self._lost(dropped)
 
-    async def _one(self, event: Event) -> None:
-        timeout = PausableTimeout(self._seconds)
-        delivery = asyncio.ensure_future(self._delivered(event, timeout))
-        asks = asyncio.ensure_future(timeout.in_dialog.wait())
+    async def _begin(self, handler: Handler, event: Event) -> None:
+        """Call a handler, and wait for it as long as there is reason to."""
+        timeout = PausableTimeout(HANDLER_SECONDS)
+        delivery: asyncio.Future[Any] = asyncio.ensure_future(self._deliver(handler, event, timeout))
+        asks: asyncio.Future[Any] = asyncio.ensure_future(timeout.in_dialog.wait())
         try:
-            await asyncio.wait({delivery, asks}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([delivery, asks], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             delivery.cancel()
             raise
@@ -93,6 +112,3 @@ class EventQueue:
         if not delivery.done():
             self._beside.add(delivery)
             delivery.add_done_callback(self._beside.discard)
-
-    async def _delivered(self, event: Event, timeout: PausableTimeout) -> None:
-        await self._deliver(event, timeout)

@@ -1,8 +1,15 @@
-"""One extension's own thread and event loop.
+"""One extension's own thread and event loop, and what keeps an extension from ending the process.
 
-Whatever an extension does there, it does to itself: a loop that never ends, a `time.sleep`, a `sys.exit` hold up or end
-nothing but its own work. Plain functions run in a further thread each, so they may block. Code that does not return in
-its time is interrupted, and if even that is in vain the extension is left alone until it comes back by itself.
+Whatever an extension does in its thread, it does to itself: a loop that never ends, a `time.sleep` or a `sys.exit`
+delays or ends nothing but its own work. Plain functions run in a further thread each, so they may block. A call goes
+through these states:
+
+    running  -- returned or raised --------------------------->  done
+    running  -- its time is over, or the loop is silent ------>  stopped: the call fails with `TookTooLong`
+    stopped  -- the loop answers a pulse --------------------->  free: the next call is taken
+    stopped  -- no answer: `Interrupted` raised, five times -->  free, or unresponsive until the loop answers
+
+An unresponsive thread sits in a C call, where no exception reaches it; calls fail at once until it comes back.
 """
 
 from __future__ import annotations
@@ -12,16 +19,19 @@ import concurrent.futures
 import contextlib
 import ctypes
 import inspect
+import io
+import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 from pigeon.extensions.public.failures import (
     ExtensionFailed,
     Interrupted,
     TookTooLong,
     Unresponsive,
-    show_traceback,
+    print_traceback,
     text_of_error,
 )
 from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
@@ -32,28 +42,30 @@ GRACE_SECONDS = 0.5
 INTERRUPTIONS = 5
 CLEANUP_SECONDS = 0.3
 WORKER_GRACE_SECONDS = 1.0
-Ended = concurrent.futures.Future[Any]
+SWITCH_SECONDS = 0.001
 
 
 class ExtensionThread:
-    """Runs an extension's code; `call` is used on the protocol's loop, everything else happens in the thread."""
+    """Runs an extension's code. `call` is used on the session's loop; `report` gets, in this thread, the text of what
+    failed in work that is not awaited."""
 
-    def __init__(self, name: str, stray: Callable[[str], None]) -> None:
+    def __init__(self, name: str, report: Callable[[str], None], print_tracebacks: bool = False) -> None:
         self.name = name
-        self._stray = stray
+        self._report = report
+        self._print_tracebacks = print_tracebacks
         self.loop = asyncio.new_event_loop()
-        self.loop.set_exception_handler(self._strayed)
-        self._thread = threading.Thread(target=self._live, name=f"extension {name}", daemon=True)
+        self.loop.set_exception_handler(self._loop_failed)
+        self._thread = threading.Thread(target=self._run, name=f"extension {name}", daemon=True)
         self._closing = False
-        self._pulse: Ended | None = None
-        self._tending: asyncio.Task[None] | None = None
+        self._pulse: concurrent.futures.Future[None] | None = None
+        self._freeing: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self._thread.start()
 
     @property
     def unresponsive(self) -> bool:
-        """True while the thread is known to be held up."""
-        return self._tending is not None and not self._tending.done()
+        """True while the thread is known to be blocked by its own code."""
+        return self._freeing is not None and not self._freeing.done()
 
     async def call(self, function: Callable[..., Any], args: tuple[Any, ...], timeout: PausableTimeout) -> Any:
         """Call a function of the extension; raises `ExtensionFailed` for whatever goes wrong in it."""
@@ -80,7 +92,7 @@ class ExtensionThread:
         return running.result()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Start work in the background; it ends with the thread. May be called from any thread."""
+        """Start work in the background; it ends with this thread. May be called from any thread."""
 
         def begin() -> None:
             task = self.loop.create_task(self._watched(work))
@@ -90,18 +102,13 @@ class ExtensionThread:
         self.loop.call_soon_threadsafe(begin)
 
     def close(self) -> None:
-        """Cancel everything and let the thread end; a thread that is held up is left behind."""
+        """Cancel everything and let the thread end; a thread that is blocked is left behind."""
         if self._closing:
             return
         self._closing = True
-        if self._tending is not None:
-            self._tending.cancel()
+        if self._freeing is not None:
+            self._freeing.cancel()
         self.loop.call_soon_threadsafe(self._end)
-
-    def join(self, seconds: float) -> bool:
-        """Wait for the thread to end; true if it did."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
 
     async def _until_done(
         self, running: asyncio.Future[Any], expired: asyncio.Future[None], timeout: PausableTimeout
@@ -114,12 +121,12 @@ class ExtensionThread:
             if running.done():
                 return
             if expired.done():
-                self._tend()
+                self._free()
                 raise TookTooLong(f"it took longer than {_seconds(timeout.seconds)} and was stopped")
             if self._answers_pulse() or asked_at is None:
                 asked_at = clock()
             elif clock() - asked_at > ANSWERS_PULSE_WITHIN:
-                self._tend()
+                self._free()
                 raise TookTooLong("it holds its thread up and was stopped")
 
     def _answers_pulse(self) -> bool:
@@ -128,12 +135,12 @@ class ExtensionThread:
             self._pulse = self._submit(_nothing())
         return answered
 
-    def _tend(self) -> None:
-        """Look whether the thread is held up, and free it if it is."""
+    def _free(self) -> None:
+        """Find out whether the thread is blocked, and interrupt it if it is."""
         if not self.unresponsive and not self._closing:
-            self._tending = asyncio.get_running_loop().create_task(self._free())
+            self._freeing = asyncio.get_running_loop().create_task(self._interrupt_until_free())
 
-    async def _free(self) -> None:
+    async def _interrupt_until_free(self) -> None:
         pulse = asyncio.wrap_future(self._submit(_nothing()))
         for _ in range(INTERRUPTIONS):
             await asyncio.wait({pulse}, timeout=GRACE_SECONDS)
@@ -151,7 +158,7 @@ class ExtensionThread:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            show_traceback(error)
+            self._show(error)
             raise ExtensionFailed(text_of_error(error)) from (error if isinstance(error, Exception) else None)
 
     async def _in_worker(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -161,12 +168,12 @@ class ExtensionThread:
             try:
                 outcome: tuple[Any, BaseException | None] = (function(*args), None)
             except BaseException as error:
-                show_traceback(error)
+                self._show(error)
                 outcome = (None, ExtensionFailed(text_of_error(error)))
             self.loop.call_soon_threadsafe(_settle, done, *outcome)
 
         def guarded_work() -> None:
-            with contextlib.suppress(RuntimeError, Interrupted):  # nobody may be there any more to take the result
+            with contextlib.suppress(RuntimeError, Interrupted):  # the loop may be closed, and the result unwanted
                 work()
 
         thread = threading.Thread(target=guarded_work, name=f"{self._thread.name} worker", daemon=True)
@@ -183,24 +190,28 @@ class ExtensionThread:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self._stray(text_of_error(error))
+            self._report(text_of_error(error))
 
-    def _strayed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Something failed in a task or callback that nobody waits for."""
+    def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Something failed in a task or callback that is not awaited."""
         error = context.get("exception")
         if not self._closing:
-            self._stray(text_of_error(error) if isinstance(error, BaseException) else str(context.get("message")))
+            self._report(text_of_error(error) if isinstance(error, BaseException) else str(context.get("message")))
 
-    def _submit(self, work: Coroutine[Any, Any, Any]) -> Ended:
+    def _show(self, error: BaseException) -> None:
+        if self._print_tracebacks:
+            print_traceback(error)
+
+    def _submit(self, work: Coroutine[Any, Any, Any]) -> concurrent.futures.Future[Any]:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         while not self._closing:
             try:
                 self.loop.run_forever()
             except BaseException as error:  # an exit in a stray task ends that task, not the thread
-                self._stray(text_of_error(error))
+                self._report(text_of_error(error))
         self._finish()
 
     def _end(self) -> None:
@@ -244,3 +255,50 @@ def _seconds(seconds: float | None) -> str:
 
 async def _nothing() -> None:
     return None
+
+
+# The process: shared by every agent in it. The guard of its exits stays once it is there, because a thread that could
+# not be ended may outlive its agent; the switch interval is put back with the last agent.
+_exit = os._exit
+_abort = os.abort
+_lock = threading.Lock()
+_users = 0
+_interval = sys.getswitchinterval()
+
+
+def guard_process() -> None:
+    """Let only the main thread end the process, and a busy extension give way to the session's loop."""
+    global _users, _interval
+    with _lock:
+        os._exit = _exit_thread
+        os.abort = _abort_thread
+        if _users == 0:
+            _interval = sys.getswitchinterval()
+            sys.setswitchinterval(SWITCH_SECONDS)
+        _users += 1
+
+
+def release_process() -> None:
+    """An agent has ended; standard streams that an extension closed are replaced, so that the end is not spoiled."""
+    global _users
+    with _lock:
+        _users -= 1
+        if _users == 0:
+            sys.setswitchinterval(_interval)
+    for name in ("stdout", "stderr"):
+        try:
+            getattr(sys, name).flush()
+        except Exception:
+            setattr(sys, name, io.StringIO())
+
+
+def _exit_thread(status: int = 0) -> NoReturn:
+    if threading.current_thread() is threading.main_thread():
+        _exit(status)
+    raise SystemExit(status)
+
+
+def _abort_thread() -> NoReturn:
+    if threading.current_thread() is threading.main_thread():
+        _abort()
+    raise SystemExit("os.abort")

@@ -1,12 +1,13 @@
-"""One loaded extension: what it registered, where its code runs, what it can access."""
+"""One loaded extension: what it registered, the thread that runs its code, and its access to the session."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pigeon.extensions.public.api import Extension, Handler
-from pigeon.extensions.public.context import CommandContext, Context, Place
+from pigeon.extensions.public.context import CommandContext, Context, ToolContext
 from pigeon.extensions.public.events import Event
 from pigeon.extensions.public.provider import ProviderDef
 from pigeon.extensions.public.tool_def import ToolDef
@@ -15,29 +16,13 @@ from pigeon.extensions.runtime.extension_thread import ExtensionThread
 from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
 from pigeon.extensions.runtime.session_access import SessionAccess
 
-
-class Crew(Protocol):
-    """All extensions together, as one of them sees them."""
-
-    def tool_added(self, loaded: LoadedExtension, tool: ToolDef) -> None:
-        """A tool was registered late."""
-        ...
-
-    def provider_added(self, loaded: LoadedExtension, provider: ProviderDef) -> None:
-        """A provider was registered late."""
-        ...
-
-    def provider_removed(self, name: str) -> None:
-        """A provider was taken back."""
-        ...
-
-    def emitted(self, topic: str, data: Any) -> None:
-        """One extension tells the others something."""
-        ...
+if TYPE_CHECKING:
+    from pigeon.agent.interfaces import ToolRun
+    from pigeon.extensions.adapters.contributions import Contributions
 
 
 class LoadedExtension:
-    """One loaded extension."""
+    """One loaded extension. The methods after `close` are called by `public/api.py`, in the extension's thread."""
 
     def __init__(
         self,
@@ -45,81 +30,77 @@ class LoadedExtension:
         source: Source,
         thread: ExtensionThread,
         access: SessionAccess,
-        place: Place,
-        crew: Crew,
+        contributions: Contributions,
     ) -> None:
         self.extension = extension
         self.source = source
         self.thread = thread
         self.access = access
-        self._place = place
-        self._crew = crew
+        self._contributions = contributions
         self._index: dict[type[Event], list[Handler]] = {}
         self._indexed = -1
 
     def handlers(self, kind: type[Event]) -> list[Handler]:
         """Those for one event, in the order they were registered."""
-        registry = self.extension.registry
-        if self._indexed != registry.changes:
-            self._indexed = registry.changes
+        registered = self.extension.registered
+        if self._indexed != registered.changes:
+            self._indexed = registered.changes
             self._index = {}
-            for handler in list(registry.handlers):
+            for handler in list(registered.handlers):
                 self._index.setdefault(handler.event, []).append(handler)
         return self._index.get(kind, [])
 
-    async def ask(self, handler: Handler, event: Event, timeout: PausableTimeout) -> Any:
+    async def handle(self, handler: Handler, event: Event, timeout: PausableTimeout) -> Any:
         """Call a handler with an event and a context of its own; raises `ExtensionFailed`."""
-        return await self.thread.call(handler.function, self._arguments(handler, event, timeout), timeout)
+        arguments = (event, Context(self.access, timeout))
+        return await self.thread.call(handler.function, _as_many_as_taken(handler.function, arguments), timeout)
 
-    def command_context(self, timeout: PausableTimeout) -> CommandContext:
-        """What a slash command gets."""
-        return CommandContext(self.access, self._place, timeout)
+    async def run_command(self, function: Callable[..., Any], arguments: str, timeout: PausableTimeout) -> None:
+        """Run a slash command with the rest of its line; raises `ExtensionFailed`."""
+        given = (arguments, CommandContext(self.access, timeout))
+        await self.thread.call(function, _as_many_as_taken(function, given, least=0), timeout)
 
-    @property
-    def place(self) -> Place:
-        """What stays the same while the extension lives."""
-        return self._place
+    def tool_context(self, run: ToolRun, timeout: PausableTimeout) -> ToolContext:
+        """What a tool gets."""
+        return ToolContext(self.access, timeout, run)
 
-    def trust(self, trusted: bool) -> None:
-        """The project was found trusted or not."""
-        self._place.trusted = trusted
-
-    # The extension's own side: called in its thread.
+    def close(self) -> None:
+        """Let the thread end, and give the `Extension` back for another agent to use."""
+        self.thread.close()
+        self.extension.detach()
 
     def context(self) -> Context:
         """A context that belongs to no event."""
-        return Context(self.access, self._place)
+        return Context(self.access)
 
     def tool_added(self, tool: ToolDef) -> None:
         """A tool was registered late."""
-        self.access.bridge.call(lambda: self._crew.tool_added(self, tool))
+        self.access.bridge.call(lambda: self._contributions.tool_added(self, tool))
 
     def provider_added(self, provider: ProviderDef) -> None:
         """A provider was registered late."""
-        self.access.bridge.call(lambda: self._crew.provider_added(self, provider))
+        self.access.bridge.call(lambda: self._contributions.provider_added(self, provider))
 
     def provider_removed(self, name: str) -> None:
         """A provider was taken back."""
-        self.access.bridge.call(lambda: self._crew.provider_removed(name))
+        self.access.bridge.call(lambda: self._contributions.provider_removed(name))
 
     def emit(self, topic: str, data: Any) -> None:
         """Tell the other extensions."""
-        self.access.bridge.call(lambda: self._crew.emitted(topic, data))
+        self.access.bridge.call(lambda: self._contributions.emitted(topic, data))
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Start background work."""
         self.thread.spawn(work)
 
-    def _arguments(self, handler: Handler, event: Event, timeout: PausableTimeout) -> tuple[Any, ...]:
-        if takes(handler.function) < 2:
-            return (event,)
-        return event, Context(self.access, self._place, timeout)
+
+def _as_many_as_taken(function: Callable[..., Any], arguments: tuple[Any, ...], least: int = 1) -> tuple[Any, ...]:
+    """The arguments that a function has parameters for, at least so many of them."""
+    return arguments[: max(least, _taken(function))]
 
 
-def takes(function: Callable[..., Any]) -> int:
+def _taken(function: Callable[..., Any]) -> int:
     """How many positional arguments a function takes; a large number if any."""
-    import inspect
-
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

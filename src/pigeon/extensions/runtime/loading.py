@@ -1,8 +1,8 @@
-"""From a file to an extension: imported in the extension's own thread, all or nothing.
+"""From a file to a running extension: imported in a thread of its own, all or nothing.
 
 A module that raises, exits, hangs or registers something impossible leaves nothing behind but the text of its failure.
-
-Taking extensions in: each in a thread of its own, with its flags; one that fails is reported and left out.
+Every load makes a module of its own, under a name that no other load has, so two agents in one process that load the
+same file share none of its state.
 """
 
 from __future__ import annotations
@@ -15,53 +15,105 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from pigeon.extensions.adapters.contributions import Contributions
 from pigeon.extensions.public.api import Extension
-from pigeon.extensions.public.context import Place
 from pigeon.extensions.public.failures import ExtensionFailed
 from pigeon.extensions.runtime.discovery import ENTRY_POINTS, Source
 from pigeon.extensions.runtime.dispatcher import Dispatcher
 from pigeon.extensions.runtime.extension_thread import ExtensionThread
-from pigeon.extensions.runtime.loaded_extension import Crew, LoadedExtension
+from pigeon.extensions.runtime.loaded_extension import LoadedExtension
 from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
-from pigeon.extensions.runtime.process_exits import guard, mend
-from pigeon.extensions.runtime.session_access import LoopBridge, SessionAccess
+from pigeon.extensions.runtime.session_access import SessionAccess, SessionBinding
 
 LOAD_SECONDS = 15.0
-_numbers = itertools.count(1)
 NOT_PYTHON = "Pigeon's extensions are written in Python: name a .py file or a package with an __init__.py"
+_numbers = itertools.count(1)
 
 
-async def load_extension(source: Source, thread: ExtensionThread) -> Extension:
+class ExtensionLoader:
+    """Loads extensions, each once and in a thread of its own, and hands them to the dispatcher."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        contributions: Contributions,
+        binding: SessionBinding,
+        flags: Mapping[str, bool | str],
+        print_tracebacks: bool,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._contributions = contributions
+        self._binding = binding
+        self._flags = flags
+        self._print_tracebacks = print_tracebacks
+        self._seen: set[str] = set()
+        self._modules: list[str] = []
+
+    async def load(self, sources: Sequence[Source]) -> None:
+        """Load these; one that fails is reported and left out."""
+        for source in sources:
+            if self._is_new(source):
+                await self._load_one(source)
+
+    def close(self) -> None:
+        """Forget the modules of the extensions."""
+        for name in self._modules:
+            _forget(name)
+
+    def _is_new(self, source: Source) -> bool:
+        real = os.path.realpath(source.path)
+        new = real not in self._seen
+        self._seen.add(real)
+        return new
+
+    async def _load_one(self, source: Source) -> None:
+        reports = self._dispatcher.reports
+        bridge = self._binding.bridge
+
+        def report(text: str) -> None:
+            bridge.post(lambda: reports(source.path, "background", text))
+
+        thread = ExtensionThread(os.path.basename(source.path), report, self._print_tracebacks)
+        module = _module_name(source)
+        try:
+            extension = await _imported(source, module, thread)
+            access = SessionAccess(extension.name, extension.needs, self._binding, thread.loop)
+            loaded = LoadedExtension(extension, source, thread, access, self._contributions)
+            extension.attach(loaded, self._flags)
+        except ExtensionFailed as error:
+            thread.close()
+            _forget(module)
+            reports(source.path, "load", str(error))
+        else:
+            self._modules.append(module)
+            self._dispatcher.add(loaded)
+
+
+async def _imported(source: Source, module: str, thread: ExtensionThread) -> Extension:
     """The extension of a source; raises `ExtensionFailed`."""
-    holder: list[str] = []
 
     async def load() -> Extension:
-        found = _entry_point(source) if source.origin == "package" else _module(source.path, holder)
+        found = _entry_point(source) if source.origin == "package" else _module(source.path, module)
         return await _extension_of(found, source)
 
-    try:
-        result = await thread.call(load, (), PausableTimeout(LOAD_SECONDS))
-    except ExtensionFailed:
-        for name in holder:
-            _forget(name)
-        raise
+    result = await thread.call(load, (), PausableTimeout(LOAD_SECONDS))
     assert isinstance(result, Extension)
     return result
 
 
-def _module(path: str, holder: list[str]) -> ModuleType:
+def _module_name(source: Source) -> str:
+    clean = "".join(char if char.isalnum() else "_" for char in _name_of(source))
+    return f"pigeon_extension_{next(_numbers)}_{clean}"
+
+
+def _module(path: str, name: str) -> ModuleType:
     if not path.endswith(".py"):
         raise ExtensionFailed(NOT_PYTHON)
-    package = path.endswith("__init__.py")
-    stem = path.rsplit("/", 2)[-2] if package else path.rsplit("/", 1)[-1].removesuffix(".py")
-    clean = "".join(char if char.isalnum() else "_" for char in stem)
-    name = f"pigeon_extension_{next(_numbers)}_{clean}"
-    folder = [path.rsplit("/", 1)[0]] if package else None
+    folder = [os.path.dirname(path)] if os.path.basename(path) == "__init__.py" else None
     spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folder)
     if spec is None or spec.loader is None:
         raise ExtensionFailed(NOT_PYTHON)
     module = importlib.util.module_from_spec(spec)
-    holder.append(name)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
@@ -115,74 +167,3 @@ def _name_of(source: Source) -> str:
 def _forget(name: str) -> None:
     for known in [one for one in sys.modules if one == name or one.startswith(name + ".")]:
         sys.modules.pop(known, None)
-
-
-SWITCH_SECONDS = 0.001
-
-
-class ExtensionLoader:
-    """Loads extensions into a dispatcher."""
-
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        crew: Crew,
-        bridge: LoopBridge,
-        cwd: str,
-        mode: str,
-        flags: Mapping[str, bool | str],
-    ):
-        self._dispatcher = dispatcher
-        self._crew = crew
-        self._bridge = bridge
-        self._cwd = cwd
-        self._mode = mode
-        self._flags = flags
-        self._seen: set[str] = set()
-        self.trusted = False
-        guard()
-        # A busy extension gives the interpreter up this often, so the protocol stays as quick as it can.
-        sys.setswitchinterval(SWITCH_SECONDS)
-
-    async def take(self, sources: Sequence[Source]) -> list[LoadedExtension]:
-        """Load these, each once; never raises for one that fails."""
-        taken = []
-        for source in sources:
-            loaded = await self._one(source) if self._is_new(source) else None
-            if loaded is not None:
-                taken.append(loaded)
-        return taken
-
-    def end(self) -> None:
-        """Leave the process as an extension should have left it."""
-        mend()
-
-    def _is_new(self, source: Source) -> bool:
-        real = os.path.realpath(source.path)
-        new = real not in self._seen
-        self._seen.add(real)
-        return new
-
-    async def _one(self, source: Source) -> LoadedExtension | None:
-        def stray(text: str) -> None:
-            self._bridge.post(lambda: self._dispatcher.reports(source.path, "background", text))
-
-        thread = ExtensionThread(os.path.basename(source.path), stray)
-        try:
-            extension = await load_extension(source, thread)
-        except ExtensionFailed as error:
-            thread.close()
-            self._dispatcher.reports(source.path, "load", str(error))
-            return None
-        self._give_flags(extension)
-        place = Place(extension.name, self._mode, self._cwd, self.trusted, thread.loop)
-        access = SessionAccess(extension.name, extension.needs, self._bridge)
-        loaded = LoadedExtension(extension, source, thread, access, place, self._crew)
-        extension.runtime = loaded
-        self._dispatcher.join(loaded)
-        return loaded
-
-    def _give_flags(self, extension: Extension) -> None:
-        for name, flag in extension.registry.flags.items():
-            if name in self._flags:
-                flag.give(self._flags[name])

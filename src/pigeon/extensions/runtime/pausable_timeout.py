@@ -1,4 +1,4 @@
-"""How long an extension is waited for: its own time counts, the time a person takes to answer it does not."""
+"""How long an extension's code may run: its own time counts, the time a person takes to answer a dialog does not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ HANDLER_SECONDS = 30.0
 
 
 class PausableTimeout:
-    """A clock that stands still while a dialog is open. Used on the protocol's loop only."""
+    """A time limit for one call that stands still while a dialog is open. Used on the session's loop only.
+
+    `in_dialog` is set as long as one is open; the event queue goes on with later events then.
+    """
 
     def __init__(self, seconds: float | None) -> None:
         self._left = seconds
@@ -26,7 +29,7 @@ class PausableTimeout:
         self._run()
 
     def stop(self) -> None:
-        """Nobody waits any more."""
+        """The call has ended: `expire` is not called any more."""
         self._expire = _nothing
         self._halt()
 

@@ -1,6 +1,8 @@
-"""What one extension can access of its session: through the bridge, once it is bound, as far as it declared it.
+"""How an extension gets at its session: from its own thread, over a bridge to the session's event loop and back.
 
-From an extension's thread to the protocol's event loop and back. There is no other way to a session.
+A session is touched on its own loop only; there is no other way to it from an extension. All extensions of one agent
+share one `SessionBinding`, which is empty while they are loaded; each has a `SessionAccess` of its own, which refuses
+what the extension did not declare.
 """
 
 from __future__ import annotations
@@ -10,22 +12,21 @@ import concurrent.futures
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import Struct
+from pigeon.extensions.public.failures import NO_SESSION, NotBound
 
-from pigeon.extensions.adapters.session_port import SessionPort
-from pigeon.extensions.public.failures import NotBound
-from pigeon.wire.commands import ExtensionUiResponse
-from pigeon.wire.dialogs import DialogRequest
+if TYPE_CHECKING:
+    from pigeon.extensions.adapters.session_port import SessionPort
+    from pigeon.session.host.dialogs import Dialogs
 
 _T = TypeVar("_T")
 ANSWER_WITHIN = 10.0
-GONE = "The session is closed"
+CLOSED = "The session is closed"
 
 
 class LoopBridge:
-    """The way to one event loop, the one it is made on."""
+    """Carries calls to the event loop that it is made on."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -37,14 +38,14 @@ class LoopBridge:
         self._open = False
 
     def post(self, function: Callable[[], object]) -> None:
-        """Call a function over there, some time; from any thread, also when nobody is there any more."""
+        """Call a function over there without waiting for it; from any thread, without effect once the loop is gone."""
         with contextlib.suppress(NotBound):
             self._post(lambda: _ignored(function()))
 
     def call(self, function: Callable[[], _T]) -> _T:
         """Call a function over there and wait for its result; from any thread."""
         if not self._open:
-            raise NotBound(GONE)
+            raise NotBound(CLOSED)
         if threading.get_ident() == self._thread:
             return function()
         result: concurrent.futures.Future[_T] = concurrent.futures.Future()
@@ -67,20 +68,20 @@ class LoopBridge:
     async def run(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run a coroutine over there and wait without blocking this loop; cancelling here cancels there."""
         if not self._open:
-            raise NotBound(GONE)
+            raise NotBound(CLOSED)
         if threading.get_ident() == self._thread:
             return await work()
         try:
             over_there = asyncio.run_coroutine_threadsafe(_started(work), self._loop)
         except RuntimeError:
-            raise NotBound(GONE) from None
+            raise NotBound(CLOSED) from None
         return await asyncio.wrap_future(over_there)
 
     def _post(self, work: Callable[[], None]) -> None:
         try:
             self._loop.call_soon_threadsafe(work)
         except RuntimeError:
-            raise NotBound(GONE) from None
+            raise NotBound(CLOSED) from None
 
 
 def _ignored(value: object) -> None:
@@ -91,50 +92,64 @@ async def _started(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     return await work()
 
 
-class Asks(Protocol):
-    """Questions to the host."""
+class SessionBinding:
+    """What the extensions of one agent share: where they run, whether the project is trusted, and the session once
+    there is one. Made on the session's loop."""
 
-    async def ask(
-        self, make: Callable[[str], DialogRequest], timeout_ms: int | None = None
-    ) -> ExtensionUiResponse | None:
-        """Send a question and wait; none when it was cancelled or timed out."""
-        ...
+    def __init__(self, cwd: str, mode: str) -> None:
+        self.bridge = LoopBridge()
+        self.cwd = cwd
+        self.mode = mode
+        self.trusted = False
+        self.port: SessionPort | None = None
+        self.dialogs: Dialogs | None = None
 
-    def tell(self, make: Callable[[str], DialogRequest]) -> None:
-        """Send a notice that needs no answer."""
-        ...
+    def bind(self, port: SessionPort, dialogs: Dialogs) -> None:
+        """There is a session: from here on extensions can act."""
+        self.port = port
+        self.dialogs = dialogs
 
-
-class Binding(Struct, frozen=True):
-    """A session and its host."""
-
-    port: SessionPort
-    dialogs: Asks
+    def trust(self, trusted: bool) -> None:
+        """The decision about the project."""
+        self.trusted = trusted
 
 
 class SessionAccess:
-    """One extension's way to the session."""
+    """One extension's way to the session, and to the event loop of its own thread."""
 
-    def __init__(self, name: str, needs: frozenset[str] | None, bridge: LoopBridge) -> None:
-        self._name = name
+    def __init__(
+        self, name: str, needs: frozenset[str] | None, binding: SessionBinding, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.name = name
+        self.loop = loop
+        self.binding = binding
+        self.bridge = binding.bridge
         self._needs = needs
-        self.bridge = bridge
-        self.binding: Binding | None = None
 
-    def bound(self, capability: str | None = None) -> Binding:
+    def port(self, capability: str | None = None) -> SessionPort:
         """The session; raises `NotBound` while there is none, `PermissionError` for what was not declared."""
-        if capability is not None and self._needs is not None and capability not in self._needs:
-            raise PermissionError(f'the extension "{self._name}" did not declare that it needs "{capability}"')
-        if self.binding is None:
-            raise NotBound("There is no session yet: act in a handler, for example of session_start")
-        return self.binding
+        self._check(capability)
+        if self.binding.port is None:
+            raise NotBound(NO_SESSION)
+        return self.binding.port
+
+    def dialogs(self) -> Dialogs:
+        """The host; raises as `port` does."""
+        self._check("ui")
+        if self.binding.dialogs is None:
+            raise NotBound(NO_SESSION)
+        return self.binding.dialogs
 
     def call(self, capability: str | None, function: Callable[[SessionPort], _T]) -> _T:
         """Call something of the session and wait for it."""
-        port = self.bound(capability).port
+        port = self.port(capability)
         return self.bridge.call(lambda: function(port))
 
     async def run(self, capability: str | None, function: Callable[[SessionPort], Coroutine[Any, Any, _T]]) -> _T:
         """Run something of the session without blocking the extension."""
-        port = self.bound(capability).port
+        port = self.port(capability)
         return await self.bridge.run(lambda: function(port))
+
+    def _check(self, capability: str | None) -> None:
+        if capability is not None and self._needs is not None and capability not in self._needs:
+            raise PermissionError(f'the extension "{self.name}" did not declare that it needs "{capability}"')
