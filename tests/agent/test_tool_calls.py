@@ -24,11 +24,18 @@ TOOLS: dict[str, Any] = {"read": READS, "write": WRITES}
 class Bench:
     """A batch of calls and everything that can be seen of it."""
 
-    def __init__(self, *tools: AnyTool, gate: Gate | None = None, steering: tuple[str, ...] = (), **owner: Any) -> None:
+    def __init__(
+        self,
+        *tools: AnyTool,
+        gate: Gate | None = None,
+        steering: tuple[str, ...] = (),
+        interrupts: bool = False,
+        mode: ToolMode = "ordered",
+    ) -> None:
         self.heard = Heard()
         self.scope = Scope()
-        self.queues = Queues(steering)
-        self.batch = ToolBatch(Owner(*tools, **owner), self.queues, gate, self.heard, lambda: 1, self.scope)
+        self.queues = Queues(steering, interrupts=interrupts)
+        self.batch = ToolBatch(Owner(*tools), self.queues, gate, self.heard, lambda: 1, self.scope, mode)
 
     async def run(self, *named: tuple[str, dict[str, Any]], **more: Any) -> list[tuple[str, bool]]:
         return [(text_of(result.content), result.is_error) for result in await self.results(called(*named, **more))]

@@ -13,13 +13,10 @@ SHARED: dict[str, str] = {}
 # Names that stood twice when this rule came.
 KNOWN = {
     "Command",
-    "Expander",
     "Gate",
     "Keeper",
     "Limits",
-    "Picture",
     "Rule",
-    "Surroundings",
     "Values",
     "_Change",
     "_Chunk",

@@ -25,9 +25,8 @@ REGISTRIES = {
 }
 
 # What offended when these rules came.
-KNOWN_FULL_FOLDERS = {"pigeon/session"}
+KNOWN_FULL_FOLDERS: set[str] = set()
 KNOWN_SMALL_MODULES = {
-    "pigeon.app.apply_settings",
     "pigeon.app.permissions",
     "pigeon.tools.searching.unlisted_files",
 }

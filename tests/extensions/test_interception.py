@@ -166,7 +166,7 @@ async def two(event, ctx):
 """,
     )
     stage.bind()
-    opening = await stage.runner.hooks.before_agent_start("hi", [], "You are a pigeon.")
+    opening = await stage.runner.hooks.before_agent_start("hi", [], lambda: "You are a pigeon.")
     assert [(m.custom_type, m.content, m.display) for m in opening.messages] == [("milk", "remember the milk", False)]
     assert opening.system_prompt == "You are a pigeon. Be kind."
 

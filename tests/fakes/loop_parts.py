@@ -17,7 +17,7 @@ from pigeon.agent.inference import (
     ModelRequest,
     ToolSpec,
 )
-from pigeon.agent.interfaces import SendableT, Spoken, Tool, ToolMode, ToolRun, Watch
+from pigeon.agent.interfaces import SendableT, Spoken, Tool, ToolRun, Watch
 from pigeon.agent.scope import Scope
 from pigeon.wire import codec
 from pigeon.wire.content import TextContent, ToolCall, text_of
@@ -100,18 +100,20 @@ class Waiting:
     """A message in a queue."""
 
     def __init__(self, text: str) -> None:
+        self.id = text
         self.message = UserMessage(content=text, timestamp=1)
 
 
 class Queues:
     """Both queues, one message at a time; `delivered` is noted."""
 
-    def __init__(self, steering: Sequence[str] = (), follow_ups: Sequence[str] = ()) -> None:
+    def __init__(self, steering: Sequence[str] = (), follow_ups: Sequence[str] = (), interrupts: bool = False) -> None:
+        self._interrupts = interrupts
         self.steering = [Waiting(text) for text in steering]
         self.follow_ups = [Waiting(text) for text in follow_ups]
 
-    def steering_waits(self) -> bool:
-        return bool(self.steering)
+    def interrupts(self) -> bool:
+        return self._interrupts and bool(self.steering)
 
     def next_steering(self) -> list[Waiting]:
         return self.steering[:1]
@@ -129,10 +131,8 @@ class Queues:
 class Owner:
     """Decides what a session would decide."""
 
-    def __init__(self, *tools: AnyTool, mode: ToolMode = "ordered", interrupts: bool = False) -> None:
+    def __init__(self, *tools: AnyTool) -> None:
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
-        self._mode = mode
-        self._interrupts = interrupts
         self.said: list[list[Spoken]] = []
         self.watches: list[Watch | None] = []
         self.asked: list[tuple[str, bool]] = []
@@ -153,24 +153,18 @@ class Owner:
     def watch(self) -> Watch | None:
         return self.watches.pop(0) if self.watches else None
 
-    async def ready(self, message: SendableT) -> SendableT:
+    async def prepare(self, message: SendableT) -> SendableT:
         return message
 
-    async def final(self, message: Message) -> Message:
+    async def finalize(self, message: Message) -> Message:
         return message
 
-    async def adds(self, answer: AssistantMessage, ends: bool) -> list[Spoken]:
+    async def additions(self, answer: AssistantMessage, ends: bool) -> list[Spoken]:
         self.asked.append((text_of(answer.content), ends))
         return self.said.pop(0) if self.said else []
 
     def tools(self) -> dict[str, Tool]:
         return self._tools
-
-    def tool_mode(self) -> ToolMode:
-        return self._mode
-
-    def interrupts(self) -> bool:
-        return self._interrupts
 
     async def between_turns(self, scope: Scope) -> None:
         self.breaks += 1
@@ -179,7 +173,7 @@ class Owner:
     async def answered(self, answer: AssistantMessage) -> None:
         return None
 
-    async def failed(self, answer: AssistantMessage, failure: Failure | None) -> bool:
+    async def wants_retry(self, answer: AssistantMessage, failure: Failure | None) -> bool:
         self.failures.append(failure)
         return self.retries
 

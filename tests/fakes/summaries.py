@@ -20,17 +20,19 @@ from pigeon.agent.inference import (
     ModelRequest,
 )
 from pigeon.agent.scope import Scope
-from pigeon.session.compaction.compaction import Compaction, CompactionPolicy
+from pigeon.session.compaction.compaction import Compaction
 from pigeon.session.compaction.summarizer import Summarizer
+from pigeon.session.context.conversation import Conversation
 from pigeon.session.hooks import NoHooks
 from pigeon.session.navigation import Navigation
-from pigeon.session.retry import RetryPolicy
+from pigeon.session.settings import CompactionPolicy, RetryPolicy
 from pigeon.wire.content import TextContent, ToolCall, text_of
 from pigeon.wire.entries import CompactionEntry
 from pigeon.wire.events import CompactionEnd, Outbound
 from pigeon.wire.messages import StopReason
 from pigeon.wire.model import Cost, Model, Usage
 
+QUICK = RetryPolicy(max_retries=2, base_delay_ms=0)
 Reply = str | Failure | tuple[str, StopReason] | Exception | None
 
 
@@ -82,23 +84,37 @@ class Models:
 class Bench:
     """Everything that a compaction needs; `told` is what listeners heard."""
 
-    def __init__(self, *replies: Reply, window: int = 10_000, **policy: Any) -> None:
+    def __init__(
+        self,
+        *replies: Reply,
+        window: int = 10_000,
+        hooks: Any = None,
+        retries: RetryPolicy | None = QUICK,
+        **policy: Any,
+    ) -> None:
         self.journal = empty()
         self.answers = Answers(*replies)
         self.told: list[Outbound] = []
-        self.hooks: Any = NoHooks()
-        self.models = Models(a_model(context_window=window, max_tokens=4_000, reasoning=True))
-        self.summarizer = Summarizer(self.answers, self._publish)
-        self.summarizer.retries = RetryPolicy(max_retries=2, base_delay_ms=0)
-        self.compaction = self._compaction()
-        self.compaction.policy = CompactionPolicy(**policy)
-        self.navigation = Navigation(lambda: self.journal, self.models, self.summarizer)  # type: ignore[arg-type]
+        self.models: Any = Models(a_model(context_window=window, max_tokens=4_000, reasoning=True))
+        self._conversation = Conversation(self.journal)
+        self._summarizer = Summarizer(self.answers, self._publish, retries)
+        self._hooks = hooks or NoHooks()
+        self.compaction = self.with_policy(**policy)
+        self.navigation = Navigation(self._conversation, self.models, self._summarizer)
         self.scope = Scope()
         self.on_event: Callable[[Outbound], None] = lambda event: None
 
-    def _compaction(self) -> Compaction:
-        models: Any = self.models
-        return Compaction(lambda: self.journal, models, self.summarizer, self._publish, self.hooks)
+    def with_policy(self, **policy: Any) -> Compaction:
+        """A compaction of the same conversation with another policy."""
+        return Compaction(
+            self._conversation,
+            self.models,
+            self._summarizer,
+            self._publish,
+            self._hooks,
+            CompactionPolicy(**policy),
+            enabled=True,
+        )
 
     async def _publish(self, event: Outbound) -> None:
         self.told.append(event)

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from fakes.journals import empty
 from pigeon.agent.inference import Failure
 from pigeon.agent.scope import Scope
-from pigeon.session.retry import CANCELLED, Retry, RetryPolicy
+from pigeon.session.bus import Bus
+from pigeon.session.context.conversation import Conversation
+from pigeon.session.retry import CANCELLED, Retry
+from pigeon.session.settings import RetryPolicy
 from pigeon.wire.events import AutoRetryEnd, AutoRetryStart
 
 BUSY = Failure(message="busy", retryable=True)
@@ -24,13 +27,13 @@ class Told:
     def __init__(self) -> None:
         self.events: list[Any] = []
         self.on_start: Any = lambda: None
-        self.retry = Retry(empty, self._publish, self.events.append)
-        self.retry.policy = RetryPolicy(base_delay_ms=60_000)
+        bus = Bus()
+        bus.announce(self._hear, lambda: None)
+        self.retry = Retry(Conversation(empty()), bus, RetryPolicy(base_delay_ms=60_000), enabled=True)
 
-    async def _publish(self, event: Any) -> None:
+    def _hear(self, event: Any) -> None:
         self.events.append(event)
         if isinstance(event, AutoRetryStart):
-            await asyncio.sleep(0)
             self.on_start()
 
     def ends(self) -> list[AutoRetryEnd]:

@@ -133,10 +133,6 @@ async def test_arguments_that_do_not_fit_are_refused_before_anything_happens(
     assert plan.phases == []
 
 
-async def test_without_a_plan_there_is_nothing_to_change() -> None:
-    assert "no plan" in (await failure(TodoTool(), ops=[TWO])).text
-
-
 _statuses = st.sampled_from(["pending", "in_progress", "completed", "abandoned"])
 
 

@@ -1,14 +1,20 @@
-"""What the loop needs from others: a provider, tools, a gate, a feed of messages, a way to tell."""
+"""The interfaces of the loop: what it needs of a provider, of tools and their gate, of the queue, and of its owner.
+
+Other rooms import these instead of stating them again: `providers` and `tools` implement them, `session` is the owner,
+`guard` and `extensions` are gates.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Literal, Protocol, TypeVar
 
+from msgspec import Struct
+
 from pigeon.agent.inference import Delta, Failure, ModelRequest, ToolSpec
 from pigeon.agent.scope import Scope
 from pigeon.wire.base import Json
-from pigeon.wire.content import ToolCall
+from pigeon.wire.content import ImageContent, ToolCall
 from pigeon.wire.events import Outbound, StreamEvent, ToolOutcome
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
@@ -25,6 +31,26 @@ class ModelProvider(Protocol):
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Begin an answer; closing the iterator drops the connection."""
+        ...
+
+
+class PreparedImage(Struct, frozen=True):
+    """An image as a model takes it, none if it cannot be sent; notes for the model; false if the data is no image."""
+
+    image: ImageContent | None
+    notes: tuple[str, ...] = ()
+    readable: bool = True
+
+
+class ImagePreparer(Protocol):
+    """Knows which images models take; `tools/images` implements it."""
+
+    def at_once(self, image: ImageContent) -> PreparedImage | None:
+        """The answer if the first bytes are enough for one; none if the image has to be decoded."""
+        ...
+
+    def fitted(self, image: ImageContent) -> PreparedImage:
+        """The answer for any image; decoding may take seconds, so it is called in a thread."""
         ...
 
 
@@ -80,8 +106,13 @@ class Gate(Protocol):
         ...
 
 
-class Queued(Protocol):
-    """A message that waited."""
+class QueuedItem(Protocol):
+    """A message that waits in the queue."""
+
+    @property
+    def id(self) -> str:
+        """Tells it apart from others with the same text."""
+        ...
 
     @property
     def message(self) -> Spoken:
@@ -90,25 +121,25 @@ class Queued(Protocol):
 
 
 class Feed(Protocol):
-    """Messages that wait for a break in the run."""
+    """The queue as the loop sees it: messages that wait for a break in the run."""
 
-    def steering_waits(self) -> bool:
-        """True if a steering message is queued."""
+    def interrupts(self) -> bool:
+        """True if a message waits that skips the tool calls which have not started."""
         ...
 
-    def next_steering(self) -> list[Queued]:
+    def next_steering(self) -> list[QueuedItem]:
         """What steering delivers now, by its mode; it stays queued until delivered."""
         ...
 
-    def next_follow_ups(self) -> list[Queued]:
+    def next_follow_ups(self) -> list[QueuedItem]:
         """What follow-ups deliver now, by their mode."""
         ...
 
-    def still_waits(self, item: Queued) -> bool:
-        """False if somebody took the item back in the meantime."""
+    def still_waits(self, item: QueuedItem) -> bool:
+        """False if the item was taken back in the meantime."""
         ...
 
-    async def delivered(self, item: Queued) -> None:
+    async def delivered(self, item: QueuedItem) -> None:
         """The item leaves the queue; called right before its `message_start`."""
         ...
 
@@ -122,7 +153,10 @@ class Watch(Protocol):
 
 
 class RunOwner(Protocol):
-    """What the owner of the loop decides, asked anew each time because it may change while a run lasts."""
+    """What the owner of the loop decides, asked anew each time because it may change while a run lasts.
+
+    `session/engine` is the one implementation.
+    """
 
     async def request(self) -> ModelRequest:
         """The next request: context, tools, model and thinking as they are now."""
@@ -133,31 +167,23 @@ class RunOwner(Protocol):
         ...
 
     def watch(self) -> Watch | None:
-        """Somebody who may cut the next answer; asked once per answer."""
+        """What may cut the next answer; asked once per answer, none where nothing could."""
         ...
 
-    async def ready(self, message: SendableT) -> SendableT:
+    async def prepare(self, message: SendableT) -> SendableT:
         """The message as models take it; asked right before its `message_start`."""
         ...
 
-    async def final(self, message: Message) -> Message:
+    async def finalize(self, message: Message) -> Message:
         """The message as it goes on record; asked right before its `message_end`."""
         ...
 
-    async def adds(self, answer: AssistantMessage, ends: bool) -> list[Spoken]:
+    async def additions(self, answer: AssistantMessage, ends: bool) -> list[Spoken]:
         """What the owner itself wants said before a further turn; with `ends`, the run ends if that is nothing."""
         ...
 
     def tools(self) -> dict[str, Tool]:
         """The tools that can be called now."""
-        ...
-
-    def tool_mode(self) -> ToolMode:
-        """How the calls of one answer run."""
-        ...
-
-    def interrupts(self) -> bool:
-        """True if waiting steering skips calls that have not started."""
         ...
 
     async def between_turns(self, scope: Scope) -> None:
@@ -168,6 +194,6 @@ class RunOwner(Protocol):
         """A good answer is complete; called right after its `message_end`."""
         ...
 
-    async def failed(self, answer: AssistantMessage, failure: Failure | None) -> bool:
+    async def wants_retry(self, answer: AssistantMessage, failure: Failure | None) -> bool:
         """An answer ended in an error; true if it will be tried again."""
         ...

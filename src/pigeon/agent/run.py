@@ -1,62 +1,171 @@
-"""One run, from `agent_start` to `agent_end`: turns until nothing wants another."""
+"""One run, from `agent_start` to `agent_end`: turns until nothing calls for another.
+
+A turn is what was said to the model, its answer, and the results of the tools it called. Another turn follows for
+steering messages, for tool results that the model has not seen, for follow-ups, or for what the owner adds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from pigeon.agent.fold import Fold
 from pigeon.agent.inference import Failure
-from pigeon.agent.interfaces import Feed, Gate, ModelProvider, Publish, Queued, RunOwner, Spoken
+from pigeon.agent.interfaces import Feed, Gate, ModelProvider, Publish, QueuedItem, RunOwner, Spoken, ToolMode
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import ToolBatch
 from pigeon.agent.turn import AnswerStream
 from pigeon.wire.events import AgentEnd, AgentStart, MessageEnd, MessageStart, TurnEnd, TurnStart
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 
+FAILED = ("error", "aborted")
 
-class RunResult:
+
+class RunResult(Struct, frozen=True):
     """How a run ended."""
 
-    __slots__ = ("answer", "failure", "will_retry")
+    answer: AssistantMessage
+    failure: Failure | None
+    will_retry: bool
 
-    def __init__(self, answer: AssistantMessage | None, failure: Failure | None, will_retry: bool) -> None:
-        self.answer = answer
-        self.failure = failure
-        self.will_retry = will_retry
+    @property
+    def failed(self) -> bool:
+        """True if the last answer is an error or was aborted."""
+        return self.answer.stop_reason in FAILED
+
+
+class Turn(Struct, frozen=True):
+    """How a turn ended: `wants_more` if the model has to see tool results, `cut` if a rule ended the answer."""
+
+    answer: AssistantMessage
+    failure: Failure | None
+    wants_more: bool
+    cut: bool
+
+    @property
+    def failed(self) -> bool:
+        """True if the answer is an error or was aborted, but not by a rule."""
+        return self.answer.stop_reason in FAILED and not self.cut
+
+
+class NextTurn(Struct, frozen=True):
+    """What another turn begins with: what the owner says, and then messages from the queue."""
+
+    said: Sequence[Spoken]
+    queued: Sequence[QueuedItem]
 
 
 class Run:
-    """Opening messages in, events out; the context is whatever `conduct.request()` says at each turn."""
+    """Opening messages in, events out; the context is whatever `owner.request()` says at each turn."""
 
     def __init__(
         self,
         provider: ModelProvider,
-        conduct: RunOwner,
+        owner: RunOwner,
         feed: Feed,
         publish: Publish,
         scope: Scope,
         now: Callable[[], int],
         gate: Gate | None = None,
+        tool_mode: ToolMode = "ordered",
     ) -> None:
         self._provider = provider
-        self._conduct = conduct
+        self._owner = owner
         self._feed = feed
         self._publish = publish
         self._scope = scope
         self._now = now
         self._gate = gate
+        self._tool_mode = tool_mode
         self._added: list[Message] = []
 
     async def run(self, opening: Sequence[Spoken] = (), resumes: bool = False) -> RunResult:
-        """Play turns until the agent stops; an error or an abort ends the run at once, queues untouched."""
+        """Play turns until the agent stops; an error or an abort ends the run at once, queues untouched.
+
+        A run that resumes begins with a queued message instead of an opening.
+        """
         try:
             return await self._play(opening, resumes)
         except Exception as error:
             return await self._crashed(error)
 
+    async def _play(self, opening: Sequence[Spoken], resumes: bool) -> RunResult:
+        await self._publish(AgentStart())
+        await self._begin_turn(opening)
+        queued = self._queued_at_start(resumes)
+        while True:
+            turn = await self._turn(queued)
+            following = await self._next_turn(turn)
+            if following is None:
+                return await self._end(turn)
+            await self._begin_turn(following.said)
+            queued = following.queued
+
+    async def _begin_turn(self, messages: Sequence[Spoken]) -> None:
+        await self._publish(TurnStart())
+        for message in messages:
+            await self._say(message)
+
+    def _queued_at_start(self, resumes: bool) -> Sequence[QueuedItem]:
+        steering = [] if self._stopped() else self._feed.next_steering()
+        return steering or (self._feed.next_follow_ups() if resumes else [])
+
+    async def _turn(self, queued: Sequence[QueuedItem]) -> Turn:
+        """Say what was queued, stream one answer, run its tools."""
+        for item in queued:
+            await self._feed.delivered(item)
+            await self._say(item.message)
+        owner = self._owner
+        stream = AnswerStream(await owner.request(), self._publish, self._now, owner.finalize, owner.watch())
+        scope = self._scope.child()
+        try:
+            answer = await stream.stream(self._provider, scope)
+            self._added.append(answer)
+            batch = ToolBatch(owner, self._feed, self._gate, self._publish, self._now, scope, self._tool_mode)
+            results = [] if answer.stop_reason in FAILED else await self._run_tools(batch, answer, stream.incomplete)
+        finally:
+            scope.close()
+        await self._publish(TurnEnd(message=answer, tool_results=results))
+        return Turn(answer, stream.failure, bool(results) and not batch.terminates, stream.cut)
+
+    async def _run_tools(
+        self, batch: ToolBatch, answer: AssistantMessage, incomplete: set[str]
+    ) -> list[ToolResultMessage]:
+        await self._owner.answered(answer)
+        results = await batch.run(answer, incomplete)
+        self._added.extend(results)
+        return results
+
+    async def _next_turn(self, turn: Turn) -> NextTurn | None:
+        """What follows a turn; none if the run ends with it."""
+        if self._stopped() or turn.failed:
+            return None
+        queued = self._queued_after(turn)
+        ends = not queued and not turn.wants_more
+        said = await self._owner.additions(turn.answer, ends)
+        if self._stopped() or (ends and not said):
+            return None
+        await self._owner.between_turns(self._scope)
+        if self._stopped():
+            return None
+        # A compaction between the turns takes its time: messages may have been taken back, steering may have come.
+        queued = [item for item in queued if self._feed.still_waits(item)] or self._feed.next_steering()
+        return NextTurn(said, queued) if queued or turn.wants_more or said else None
+
+    def _queued_after(self, turn: Turn) -> Sequence[QueuedItem]:
+        """Steering at once, follow-ups when the agent would stop otherwise."""
+        steering = self._feed.next_steering()
+        return steering or ([] if turn.wants_more or turn.cut else self._feed.next_follow_ups())
+
+    async def _end(self, turn: Turn) -> RunResult:
+        wants_retry = turn.answer.stop_reason == "error" and await self._owner.wants_retry(turn.answer, turn.failure)
+        await self._publish(AgentEnd(messages=self._added, will_retry=wants_retry))
+        return RunResult(turn.answer, turn.failure, wants_retry)
+
     async def _crashed(self, error: Exception) -> RunResult:
         """A defect of ours must not look like a hang: the run still ends, and says why."""
-        answer = Fold(self._conduct.model(), self._now()).message(
+        answer = Fold(self._owner.model(), self._now()).message(
             "aborted" if self._stopped() else "error", error=f"Internal error: {type(error).__name__}: {error}"
         )
         await self._publish(MessageStart(message=answer))
@@ -65,66 +174,12 @@ class Run:
         await self._publish(AgentEnd(messages=[*self._added, answer], will_retry=False))
         return RunResult(answer, None, will_retry=False)
 
-    async def _play(self, opening: Sequence[Spoken], resumes: bool) -> RunResult:
-        await self._publish(AgentStart())
-        await self._publish(TurnStart())
-        for message in opening:
-            await self._say(message)
-        pending = [] if self._scope.cancelled else self._feed.next_steering()
-        if resumes and not pending:
-            pending = self._feed.next_follow_ups()
-        while True:
-            for item in pending:
-                await self._deliver(item)
-            answer, failure, wants_more, cut = await self._turn()
-            if self._scope.cancelled or (answer.stop_reason in ("error", "aborted") and not cut):
-                break
-            pending = self._feed.next_steering() or ([] if wants_more or cut else self._feed.next_follow_ups())
-            ends = not pending and not wants_more
-            said = await self._conduct.adds(answer, ends)
-            if self._scope.cancelled or (ends and not said):
-                break
-            await self._conduct.between_turns(self._scope)
-            if self._stopped():
-                break
-            pending = [item for item in pending if self._feed.still_waits(item)] or self._feed.next_steering()
-            if not pending and not wants_more and not said:
-                break
-            await self._publish(TurnStart())
-            for message in said:
-                await self._say(message)
-        retry = answer.stop_reason == "error" and await self._conduct.failed(answer, failure)
-        await self._publish(AgentEnd(messages=self._added, will_retry=retry))
-        return RunResult(answer, failure, retry)
-
-    async def _turn(self) -> tuple[AssistantMessage, Failure | None, bool, bool]:
-        conduct = self._conduct
-        stream = AnswerStream(await conduct.request(), self._publish, self._now, conduct.final, conduct.watch())
-        scope = self._scope.child()
-        try:
-            answer = await stream.stream(self._provider, scope)
-            self._added.append(answer)
-            results: list[ToolResultMessage] = []
-            batch = ToolBatch(self._conduct, self._feed, self._gate, self._publish, self._now, scope)
-            if answer.stop_reason not in ("error", "aborted"):
-                await self._conduct.answered(answer)
-                results = await batch.run(answer, stream.incomplete)
-                self._added.extend(results)
-        finally:
-            scope.close()
-        await self._publish(TurnEnd(message=answer, tool_results=results))
-        return answer, stream.failure, bool(results) and not batch.terminates, stream.cut
+    async def _say(self, given: Spoken) -> None:
+        message = await self._owner.prepare(given)
+        await self._publish(MessageStart(message=message))
+        final = await self._owner.finalize(message)
+        self._added.append(final)
+        await self._publish(MessageEnd(message=final))
 
     def _stopped(self) -> bool:
         return self._scope.cancelled
-
-    async def _deliver(self, item: Queued) -> None:
-        await self._feed.delivered(item)
-        await self._say(item.message)
-
-    async def _say(self, given: Spoken) -> None:
-        message = await self._conduct.ready(given)
-        await self._publish(MessageStart(message=message))
-        final = await self._conduct.final(message)
-        self._added.append(final)
-        await self._publish(MessageEnd(message=final))

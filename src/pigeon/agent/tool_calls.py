@@ -78,22 +78,30 @@ class ToolBatch:
     """Runs the calls of one answer."""
 
     def __init__(
-        self, conduct: RunOwner, feed: Feed, gate: Gate | None, publish: Publish, now: Callable[[], int], scope: Scope
+        self,
+        owner: RunOwner,
+        feed: Feed,
+        gate: Gate | None,
+        publish: Publish,
+        now: Callable[[], int],
+        scope: Scope,
+        mode: ToolMode = "ordered",
     ) -> None:
-        self._conduct = conduct
+        self._owner = owner
         self._feed = feed
         self._gate = gate
         self._publish = publish
         self._now = now
         self._scope = scope
+        self._mode = mode
         self._terminated: list[bool] = []
 
     async def run(self, answer: AssistantMessage, incomplete: Set[str] = frozenset()) -> list[ToolResultMessage]:
         """All results, in the order of the calls; calls in `incomplete` are refused, not run on what was salvaged."""
         calls = [block for block in answer.content if isinstance(block, ToolCall)]
         results: list[ToolResultMessage] = []
-        tools = self._conduct.tools()
-        for group in grouped(calls, tools, self._conduct.tool_mode()):
+        tools = self._owner.tools()
+        for group in grouped(calls, tools, self._mode):
             refused = {call.id: CUT_OFF for call in group if answer.stop_reason == "length"}
             refused.update({call.id: INCOMPLETE for call in group if call.id in incomplete and call.id not in refused})
             ended = await self._run_group(group, tools, refused)
@@ -134,7 +142,7 @@ class ToolBatch:
         self._scope.check()
         if call.id in refused:
             raise ToolFailed(refused[call.id].format(name=call.name))
-        if self._conduct.interrupts() and self._feed.steering_waits():
+        if self._feed.interrupts():
             raise ToolFailed(SKIPPED)
 
     async def _prepared(self, call: ToolCall, tools: dict[str, Tool]) -> tuple[Tool, dict[str, Json]]:
@@ -184,9 +192,9 @@ class ToolBatch:
             timestamp=self._now(),
             usage=outcome.usage,
         )
-        message = await self._conduct.ready(message)
+        message = await self._owner.prepare(message)
         await self._publish(MessageStart(message=message))
-        final = await self._conduct.final(message)
+        final = await self._owner.finalize(message)
         message = final if isinstance(final, ToolResultMessage) else message
         await self._publish(MessageEnd(message=message))
         return message

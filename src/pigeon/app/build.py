@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pigeon.agent.interfaces import Gate
-from pigeon.app.apply_settings import apply_settings
 from pigeon.app.built_in import DEMO, Offer
 from pigeon.app.environment import Environment
 from pigeon.app.export_page import PageWriter
@@ -20,19 +19,22 @@ from pigeon.app.options import AgentOptions
 from pigeon.app.permissions import permission_gate
 from pigeon.app.reports import Reports
 from pigeon.app.sessions import journal_of, repository_of
-from pigeon.app.tools import Bench, ready_for_commands, share_plan, stop_children, unknown_tools
+from pigeon.app.tools import Bench, ready_for_commands, stop_children, unknown_tools
 from pigeon.config.layers import Layers
 from pigeon.config.paths import agent_dir
+from pigeon.config.settings import Settings
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.registry import ModelRegistry
 from pigeon.resources.resources import ResourceOptions, Resources
 from pigeon.resources.rule_files import read_rules, rule_folders
-from pigeon.session.dependencies import Dependencies
+from pigeon.session.bus import Bus
+from pigeon.session.dependencies import Dependencies, ModelOptions
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.views import clean_name
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.session import Session
+from pigeon.session.settings import CompactionPolicy, RetryPolicy, SessionSettings
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.base import or_else
 from pigeon.wire.entries import SessionInfo
@@ -92,11 +94,9 @@ class _Builder:
         repository = repository_of(options, environment, settings, self._folder, self._cwd, self._reports)
         journal = journal_of(options, environment, repository, self._cwd)
         resources = self._resources(journal.cwd, extended.trusted)
-        parts = self._parts(choice, registry, gateway, repository, journal, resources, extended)
-        session = self._session = Session(parts)
-        apply_settings(settings, session, options)
-        session.engine.runs.while_running = lambda: ready_for_commands(session.toolset)
-        share_plan(options, session.toolset, session.todos)
+        session = self._session = Session(
+            self._dependencies(choice, registry, gateway, repository, journal, resources, extended)
+        )
         if options.name and options.name.strip():
             session.journal.append(SessionInfo, name=clean_name(options.name))
         life = _Life(session, providers, gateway, extended, resources, self._reports)
@@ -117,7 +117,7 @@ class _Builder:
             stop=life.stop,
         )
 
-    def _parts(
+    def _dependencies(
         self,
         choice: Choice,
         registry: ModelRegistry,
@@ -127,14 +127,15 @@ class _Builder:
         resources: Resources,
         extended: LoadedExtensions,
     ) -> Dependencies:
+        bus, settings = Bus(), self._layers.settings
         bench = Bench(
-            self._options, self._environment.variables, self._layers.settings, journal.cwd, lambda: self._session
+            self._options, self._environment.variables, settings, journal.cwd, bus.post, lambda: self._session
         )
         if extended.runner is not None:
             bench.add({tool.spec.name: tool for tool in extended.runner.contributions.tools()}, self._options)
         trusts = _Trusts(self._cwd, extended.trusted)
 
-        def moved(cwd: str) -> Workplace:
+        def move_to(cwd: str) -> Workplace:
             resources.move_to(cwd, trusts(cwd))
             return bench.move_to(cwd)
 
@@ -143,18 +144,23 @@ class _Builder:
             return [] if self._options.no_rules else read_rules(folders, self._reports)
 
         return Dependencies(
+            settings=_session_settings(settings, self._options),
+            bus=bus,
             repository=repository,
             journal=journal,
-            place=bench.place,
-            moved=moved,
+            workplace=bench.place,
+            move_to=move_to,
             provider=gateway,
-            models=Offer(registry, choice.built_in),
-            model=choice.model,
-            thinking=choice.thinking,
-            scoped=choice.scoped,
-            model_is_explicit=choice.explicit,
+            models=ModelOptions(
+                source=Offer(registry, choice.built_in),
+                model=choice.model,
+                thinking=choice.thinking,
+                scoped=choice.scoped,
+                explicit=choice.explicit,
+            ),
             toolset=bench.toolset,
-            pictures=bench.pictures,
+            todos=bench.todos,
+            images=bench.images,
             expander=resources.expander(),
             system_prompt=lambda cwd: resources.system_prompt(cwd, *bench.toolset.described()),
             now=self._environment.now,
@@ -162,6 +168,7 @@ class _Builder:
             rules=rules,
             hooks=_hooks(extended),
             gate=self._gate(extended),
+            run_started=lambda: ready_for_commands(bench.toolset),
             write_page=PageWriter(self._environment).write,
             models_file=os.path.join(self._folder, "models.json"),
         )
@@ -240,7 +247,6 @@ class _Life:
 
         runner.bind(session_port(session, self._providers.add, self._providers.remove, shutdown), session.dialogs)
         session.bus.announce(runner.forward)
-        session.switching.veto = runner.veto
         await runner.hooks.session_started("startup")
         self._finding = asyncio.ensure_future(self._find_resources(runner))
 
@@ -265,6 +271,30 @@ class _Life:
 
 def _hooks(extended: LoadedExtensions) -> Hooks:
     return extended.runner.hooks if extended.runner else NoHooks()
+
+
+def _session_settings(settings: Settings, options: AgentOptions) -> SessionSettings:
+    """What the files say, and where they say nothing what the options do: the defaults of a dialect."""
+    return SessionSettings(
+        steering_mode=settings.steering_mode,
+        follow_up_mode=settings.follow_up_mode,
+        interrupt_mode=or_else(settings.interrupt_mode, options.interrupt_mode),
+        tool_mode=settings.tool_execution,
+        block_images=settings.images.block_images,
+        keep_unreadable_images=options.keep_unreadable_images,
+        auto_retry=settings.retry.enabled,
+        retry=RetryPolicy(
+            max_retries=settings.retry.max_retries,
+            base_delay_ms=settings.retry.base_delay_ms,
+            max_delay_ms=settings.retry.max_agent_delay_ms,
+        ),
+        auto_compaction=settings.compaction.enabled,
+        compaction=CompactionPolicy(
+            reserve_tokens=or_else(settings.compaction.reserve_tokens, None),
+            keep_tokens=or_else(settings.compaction.keep_recent_tokens, None),
+            per_model=or_else(settings.compaction.model_overrides, {}),
+        ),
+    )
 
 
 def _working_directory(options: AgentOptions, environment: Environment) -> str:

@@ -21,7 +21,7 @@ from pigeon.providers.connection import RequestPolicy
 from pigeon.providers.gateway import Gateway, ProviderFactory
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry
-from pigeon.session.model_choice import ScopedModel
+from pigeon.session.dependencies import ScopedModel
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel

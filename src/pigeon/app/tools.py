@@ -19,6 +19,7 @@ from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, workplace
 from pigeon.tools.images.prompt_images import PromptImages
 from pigeon.tools.todo import TodoTool
 from pigeon.wire.base import Absent, or_else
+from pigeon.wire.events import Outbound
 
 
 class Bench:
@@ -30,16 +31,20 @@ class Bench:
         variables: Mapping[str, str],
         settings: Settings,
         cwd: str,
+        post: Callable[[Outbound], None],
         session: Callable[[], Session | None],
     ) -> None:
         self._variables = variables
         self._settings = settings
         self._session = session
         self.place = self._place(cwd)
-        self.pictures = PromptImages(self._resizes)
+        self.images = PromptImages(self._resizes)
+        # The model sees the plan as soon as the host has made one, unless the tools were named.
+        offer = self._offer_plan if options.tools is None else lambda: None
+        self.todos = Todos(post, settings.tasks.todo_clear_delay, offer)
         tools = self._tools()
         if not (options.no_tools or options.no_builtin_tools):
-            tools["todo"] = TodoTool()
+            tools["todo"] = TodoTool(self.todos)
         self.toolset = Toolset(tools, _active(options, settings, list(tools)))
 
     def add(self, tools: Mapping[str, Tool], options: AgentOptions) -> None:
@@ -55,6 +60,9 @@ class Bench:
         self.place = self._place(cwd)
         self.toolset.replace(self._tools())
         return self.place
+
+    def _offer_plan(self) -> None:
+        self.toolset.offer("todo")
 
     def _place(self, cwd: str) -> Workplace:
         settings = self._settings
@@ -101,15 +109,6 @@ def unknown_tools(options: AgentOptions, toolset: Toolset) -> list[str]:
     known = sorted(tool.spec.name for tool in toolset.every())
     unknown = [name for name in options.tools or () if name not in known]
     return [f'--tools: there is no tool "{name}" (known: {", ".join(known)})' for name in unknown]
-
-
-def share_plan(options: AgentOptions, toolset: Toolset, todos: Todos) -> None:
-    """Let the model see the plan as soon as the host has made one, unless the tools were named."""
-    tool = toolset.tool("todo")
-    if isinstance(tool, TodoTool):
-        tool.plan = todos
-        if options.tools is None:
-            todos.wanted = lambda: toolset.offer("todo")
 
 
 def _active(options: AgentOptions, settings: Settings, known: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pigeon.extensions.adapters.contributions import Contributions
 from pigeon.extensions.adapters.event_forwarding import EventForwarding
 from pigeon.extensions.adapters.gate import ExtensionGate
-from pigeon.extensions.adapters.hooks import ExtensionHooks, ExtensionVeto
+from pigeon.extensions.adapters.hooks import ExtensionHooks
 from pigeon.extensions.adapters.session_port import SessionPort
 from pigeon.extensions.public.events import ProjectTrust
 from pigeon.extensions.public.results import Trust
@@ -45,7 +45,6 @@ class Runner:
         self._dispatcher = Dispatcher(FailureReports(post))
         self.contributions = Contributions(self._dispatcher, self._binding)
         self.hooks = ExtensionHooks(self._dispatcher)
-        self.veto = ExtensionVeto(self.hooks)
         self.gate = ExtensionGate(self._dispatcher, self._binding)
         self._forwarding = EventForwarding(self._dispatcher, self.hooks)
         self._loader = ExtensionLoader(self._dispatcher, self.contributions, self._binding, flags, print_tracebacks)

@@ -10,7 +10,7 @@ any  -> closing                  the process ends
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from pigeon.agent.scope import Scope
@@ -21,11 +21,20 @@ ActivityOwner = Literal["run", "compaction"]
 COMPACTING_TEXT = "Cannot submit a prompt while compaction is in progress. Wait for compaction to finish and retry."
 
 
-class Claim:
-    """The promise that a compaction comes next."""
+class CompactionClaim:
+    """A compaction (or a navigation) that comes next, as soon as what is going on has ended."""
 
     def __init__(self) -> None:
-        self.cancelled = False
+        self._cancelled = False
+
+    @property
+    def cancelled(self) -> bool:
+        """True if it was stopped before it could begin."""
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Stop it before it begins."""
+        self._cancelled = True
 
 
 class Activity:
@@ -36,7 +45,8 @@ class Activity:
         self._owner: ActivityOwner | None = None
         self._scope: Scope | None = None
         self._ended: asyncio.Future[None] | None = None
-        self._claim: Claim | None = None
+        self._claim: CompactionClaim | None = None
+        self._after_run: list[Callable[[], object]] = []
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -63,15 +73,15 @@ class Activity:
             raise SessionBusy
         return self._begin("run", "running")
 
-    def claim_compaction(self) -> Claim:
+    def claim_compaction(self) -> CompactionClaim:
         """Stop what is going on and be next: from here on no prompt is accepted. `begin_compaction` takes it up."""
         if self._claim is not None or self._owner == "compaction":
             raise Refusal("A compaction is already in progress")
         self.cancel()
-        self._claim = Claim()
+        self._claim = CompactionClaim()
         return self._claim
 
-    def begin_compaction(self, claim: Claim) -> Scope:
+    def begin_compaction(self, claim: CompactionClaim) -> Scope:
         """Take up a claim once everything before it has ended; raises `Aborted` if it was cancelled in between."""
         if self._claim is claim:
             self._claim = None
@@ -94,8 +104,18 @@ class Activity:
         if self._state != "closing":
             self._state = state
 
+    def after_run(self, action: Callable[[], object]) -> None:
+        """Do this at once, or right before the active run ends: an entry must not come between a tool call and its
+        result."""
+        if self.in_run:
+            self._after_run.append(action)
+        else:
+            action()
+
     def end(self) -> None:
-        """What was begun is over."""
+        """What was begun is over; what was kept for the end of the run is done first."""
+        while self._after_run:
+            self._after_run.pop(0)()
         if self._state != "closing":
             self._state = "idle"
         self._owner = None
@@ -107,7 +127,7 @@ class Activity:
     def cancel(self) -> None:
         """Stop what is going on, and what is next; it ends by itself soon after."""
         if self._claim is not None:
-            self._claim.cancelled = True
+            self._claim.cancel()
         if self._scope is not None:
             self._scope.cancel()
 

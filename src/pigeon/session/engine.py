@@ -1,75 +1,100 @@
-"""The engine of a session: runs and what may follow them, retries, compaction, and going elsewhere in the tree."""
+"""The engine of a session: runs from an accepted prompt to `agent_settled`, with everything that may follow a run.
+
+One object, because the loop asks the session (`RunOwner`: which request, which tools, what to say next) while the
+session decides about the loop (start, retry, compact, stop), and both read the same state of the present run. What is a
+thing of its own stands beside it: the state machine (`activity`), `retry`, `compaction`, `navigation`, stream rules and
+reminders.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
-from pigeon.agent.inference import ModelRequest
-from pigeon.agent.run import Run
+from pigeon.agent.inference import Failure, ModelRequest
+from pigeon.agent.interfaces import SendableT, Spoken, Tool, Watch
+from pigeon.agent.run import Run, RunResult
 from pigeon.agent.scope import Scope
-from pigeon.session.activity import Activity, Claim
-from pigeon.session.bus import Bus
+from pigeon.session.activity import Activity, CompactionClaim
 from pigeon.session.compaction.compaction import CANCELLED, Compaction
 from pigeon.session.compaction.summarizer import Summarizer
-from pigeon.session.conduct import Conduct
 from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.images import has_images, ready_to_send
 from pigeon.session.context.model_context import model_messages, without_images
 from pigeon.session.dependencies import Dependencies
+from pigeon.session.hooks import HookResult, T, result_of
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.navigation import Navigation, NavigationOptions
 from pigeon.session.queue import MessageQueue
 from pigeon.session.retry import Retry
-from pigeon.session.runs import Runs
 from pigeon.session.steering.stream_rules import StreamRules
-from pigeon.session.steering.todos import Reminders, Todos
+from pigeon.session.steering.todos import Reminders
 from pigeon.wire.answers import Compacted, Navigated
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.errors import Aborted, Refusal
+from pigeon.wire.events import AgentSettled
+from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
 from pigeon.wire.model import Model
+from pigeon.wire.steering import Rule
 
 LOCALE = "The user's locale is {}. Answer in its language unless you are asked for another one."
 
 
 class Engine:
-    """Everything that makes the agent do something."""
+    """Starts runs and sees them through. To the loop it is the `RunOwner`: asked anew each time, because models, tools
+    and settings may change while a run lasts."""
 
     def __init__(
-        self,
-        parts: Dependencies,
-        current: Conversation,
-        bus: Bus,
-        models: ModelChoice,
-        queue: MessageQueue,
-        todos: Todos,
+        self, dependencies: Dependencies, conversation: Conversation, models: ModelChoice, queue: MessageQueue
     ) -> None:
-        self._parts = parts
-        self._current = current
+        settings, bus, hooks = dependencies.settings, dependencies.bus, dependencies.hooks
+        retries = settings.retry if settings.auto_retry else None
+        summarizer = Summarizer(dependencies.provider, bus.publish, retries)
+        self._dependencies = dependencies
+        self._conversation = conversation
         self._bus = bus
+        self._hooks = hooks
         self._models = models
         self._queue = queue
-        self.locale = ""
+        self._todos = dependencies.todos
+        self._navigation = Navigation(conversation, models, summarizer)
+        self._rules = StreamRules(self._load_rules, bus.publish, dependencies.now, dependencies.report)
+        self._reminders = Reminders(dependencies.todos, bus.publish, dependencies.now)
+        self._keep_unreadable_images = settings.keep_unreadable_images
+        self._locale = ""
+        self._aborts = 0
+        self._run_scope: Scope | None = None
+        self._run_system_prompt: str | None = None
+        self._recovered = False
+        self._task: asyncio.Task[None] | None = None
+        self._syncing: asyncio.Future[None] | None = None
         self.activity = Activity()
-        self.retry = Retry(lambda: current.journal, bus.publish, bus.post)
-        self.summarizer = Summarizer(parts.provider, bus.publish)
-        self.compaction = Compaction(lambda: current.journal, models, self.summarizer, bus.publish, parts.hooks)
-        self.navigation = Navigation(lambda: current.journal, models, self.summarizer)
-        self.rules = StreamRules(lambda: parts.rules(current.journal.cwd), bus.publish, parts.now, parts.report)
-        self.reminders = Reminders(todos, bus.publish, parts.now)
-        self.conduct = Conduct(self._request, self._model, parts, self.retry, self.compaction, self.activity)
-        self.conduct.rules = self.rules
-        self.conduct.reminders = self.reminders
-        self.runs = Runs(self._run, self.conduct, queue, bus, self.activity, self.retry, self.compaction)
-        self.runs.hooks = parts.hooks
-        self._todos = todos
-        self.block_images = False
-        self.aborts = 0
+        self.retry = Retry(conversation, bus, settings.retry, settings.auto_retry)
+        self.compaction = Compaction(
+            conversation, models, summarizer, bus.publish, hooks, settings.compaction, settings.auto_compaction
+        )
+        bus.record(self._reminders.notes)
+        bus.record(self._rules.notes)
+
+    # What commands ask for.
+
+    def start(self, opening: Sequence[Spoken], scope: Scope, system_prompt: str | None = None) -> None:
+        """Begin a run in the background; it was reserved with this scope. A system prompt is for this run only."""
+        self._run_system_prompt = system_prompt
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._run_and_settle(opening, scope), name="pigeon-run")
+        loop.call_soon(self._dependencies.run_started)
 
     def abort(self) -> Awaitable[None] | None:
         """Stop what is going on, at once; awaiting the result waits for its end. Queues stay as they are."""
-        self.aborts += 1
+        self._aborts += 1
         self.activity.cancel()
         return self.activity.ended()
+
+    @property
+    def aborts(self) -> int:
+        """How often `abort` was called; a command that waits can tell whether it was called in the meantime."""
+        return self._aborts
 
     async def settle(self) -> None:
         """Stop everything, and what was to come next, and wait for the end."""
@@ -79,33 +104,201 @@ class Engine:
 
     def compact(self, instructions: str | Absent = ABSENT) -> Awaitable[Compacted]:
         """Summarize the history now; what is going on is stopped before this returns."""
-        return self._compacted(self.activity.claim_compaction(), instructions)
+        return self._compact(self.activity.claim_compaction(), instructions)
 
-    async def _compacted(self, claim: Claim, instructions: str | Absent) -> Compacted:
+    def navigate(self, entry_id: str, options: NavigationOptions) -> Awaitable[Navigated]:
+        """Go to another place in the tree; what is going on is stopped before this returns."""
+        if self._conversation.journal.line(entry_id) is None:
+            raise Refusal(f"Entry not found: {entry_id}")
+        return self._navigate(self.activity.claim_compaction(), entry_id, options)
+
+    def enter_branch(self) -> None:
+        """Another branch or another conversation is in use: take its plan and what it was given of the rules."""
+        branch = self._conversation.journal.branch
+        self._todos.enter(branch)
+        self._rules.enter(branch)
+
+    def set_locale(self, locale: str) -> None:
+        """The language of the user, from the next request on; empty for none."""
+        self._locale = locale.strip()
+
+    def set_keep_unreadable_images(self, keep: bool) -> None:
+        """Whether a prompt's data that is no image goes to the model as it is; dialects differ."""
+        self._keep_unreadable_images = keep
+
+    def system_prompt(self) -> str:
+        """What the model is told about its job now."""
+        prompt = self._dependencies.system_prompt(self._conversation.journal.cwd)
+        return f"{prompt}\n\n{LOCALE.format(self._locale)}" if self._locale else prompt
+
+    # What the loop asks: the methods of `RunOwner`.
+
+    async def request(self) -> ModelRequest:
+        """The next request: context, tools, model and thinking as they are now."""
+        context = self._conversation.context
+        given = await self._unless_stopped(self._hooks.context(context), context)
+        messages = self._conversation.model_messages if given is context else model_messages(given)
+        return ModelRequest(
+            model=self.model(),
+            system_prompt=self._run_system_prompt or self.system_prompt(),
+            messages=without_images(messages) if self._dependencies.settings.block_images else messages,
+            tools=self._dependencies.toolset.specs(),
+            thinking=self._models.level,
+            session_id=self._conversation.journal.session_id,
+        )
+
+    def model(self) -> Model:
+        """The model that is asked."""
+        if self._models.model is None:
+            raise Refusal("No model selected")
+        return self._models.model
+
+    def tools(self) -> dict[str, Tool]:
+        """The tools that can be called now."""
+        return self._dependencies.toolset.active()
+
+    def watch(self) -> Watch | None:
+        """The stream rules, if any of them could match."""
+        return self._rules.watch()
+
+    async def prepare(self, message: SendableT) -> SendableT:
+        """The message with images that models take. What a tool returned is kept even where it is no image: the tool
+        cannot be asked to send it again."""
+        if not has_images(message):
+            return message
+        keep = self._keep_unreadable_images or isinstance(message, ToolResultMessage)
+        return await ready_to_send(message, self._dependencies.images, keep, self._run_scope)
+
+    async def finalize(self, message: Message) -> Message:
+        """Extensions may change a message before it goes on record, unless that takes longer than the run."""
+        return await self._unless_stopped(self._hooks.message_end(message), message)
+
+    async def additions(self, answer: AssistantMessage, ends: bool) -> list[Spoken]:
+        """A rule that cut the answer, or a reminder of open tasks where the run would end."""
+        said = await self._rules.additions()
+        return said if said or not ends else await self._reminders.additions(answer)
+
+    async def between_turns(self, scope: Scope) -> None:
+        """Compact if the last turn nearly filled the context."""
+        await self._make_room(scope)
+
+    async def answered(self, answer: AssistantMessage) -> None:
+        """A retry that led here has succeeded."""
+        await self.retry.succeeded()
+
+    async def wants_retry(self, answer: AssistantMessage, failure: Failure | None) -> bool:
+        """True if the answer will be tried again."""
+        return self.retry.wanted(failure)
+
+    # A run, and what follows it by itself.
+
+    async def _run_and_settle(self, opening: Sequence[Spoken], scope: Scope) -> None:
+        try:
+            self._run_scope = scope
+            self._recovered = False
+            await self._make_room(scope)
+            result = await self._run(scope, opening)
+            while not scope.cancelled and not result.failed and len(self._queue):
+                result = await self._run(scope, (), resumes=True)
+            while not scope.cancelled and (more := await self._continuation(result)):
+                result = await self._run(scope, more)
+        finally:
+            self._run_scope = self._run_system_prompt = None
+            self.activity.end()
+            self._syncing = asyncio.get_running_loop().run_in_executor(None, self._conversation.journal.sync)
+            await self._bus.publish(AgentSettled())
+
+    async def _run(self, scope: Scope, opening: Sequence[Spoken], resumes: bool = False) -> RunResult:
+        """One run, repeated as often as its failures want and allow; afterwards there is room for the next one."""
+        result = await self._run_once(scope, opening, resumes)
+        while result.failed and not scope.cancelled and await self._may_repeat(result, scope):
+            result = await self._run_once(scope, (), resumes=False)
+        if not result.failed:
+            self._recovered = False
+            await self._make_room(scope)
+        elif result.failure is not None:
+            await self.retry.gave_up(result.failure.message)
+        return result
+
+    async def _run_once(self, scope: Scope, opening: Sequence[Spoken], resumes: bool) -> RunResult:
+        given = self._dependencies
+        tool_mode = given.settings.tool_mode
+        run = Run(given.provider, self, self._queue, self._bus.publish, scope, given.now, given.gate, tool_mode)
+        return await run.run(opening, resumes=resumes)
+
+    async def _may_repeat(self, result: RunResult, scope: Scope) -> bool:
+        """After a pause, or after making room for a request that was too long."""
+        if result.failure is None:
+            return False
+        if result.will_retry:
+            return await self._pause(result.failure, scope)
+        return result.failure.overflow and await self._recover(scope)
+
+    async def _pause(self, failure: Failure, scope: Scope) -> bool:
+        self.activity.enter("retrying")
+        try:
+            return await self.retry.pause(failure, scope)
+        finally:
+            self.activity.enter("running")
+
+    async def _recover(self, scope: Scope) -> bool:
+        """Compact once after an overflow; a second overflow in a row is reported and ends the run."""
+        if not self.compaction.enabled:
+            return False
+        if self._recovered:
+            await self.compaction.overflowed_again()
+            return False
+        self._recovered = True
+        self.activity.enter("compacting")
+        try:
+            return await self.compaction.recover(scope, self.retry.leave_out)
+        finally:
+            self.activity.enter("running")
+
+    async def _make_room(self, scope: Scope) -> None:
+        """Compact if the context is nearly full."""
+        if scope.cancelled or not self.compaction.due():
+            return
+        self.activity.enter("compacting")
+        try:
+            await self.compaction.automatic(scope)
+        finally:
+            self.activity.enter("running")
+
+    async def _continuation(self, result: RunResult) -> list[CustomMessage]:
+        """What extensions want done before the agent settles."""
+        stopped = result.answer.stop_reason
+        asked = self._hooks.before_settle(stopped if stopped in ("error", "aborted") else "stop")
+        return await self._unless_stopped(asked, [])
+
+    async def _unless_stopped(self, asked: HookResult[T], otherwise: T) -> T:
+        """What a hook answers, or something else as soon as the run is stopped."""
+        try:
+            return await result_of(asked, self._run_scope)
+        except Aborted:
+            return otherwise
+
+    # Compaction and navigation on request: both claim their turn at once and begin when the run has ended.
+
+    async def _compact(self, claim: CompactionClaim, instructions: str | Absent) -> Compacted:
         scope = await self._taken_up(claim)
         try:
             return await self.compaction.manual(instructions, scope)
         finally:
             self.activity.end()
 
-    def navigate(self, entry_id: str, wish: NavigationOptions) -> Awaitable[Navigated]:
-        """Go to another place in the tree; what is going on is stopped before this returns."""
-        if self._current.journal.line(entry_id) is None:
-            raise Refusal(f"Entry not found: {entry_id}")
-        return self._navigated(self.activity.claim_compaction(), entry_id, wish)
-
-    async def _navigated(self, claim: Claim, entry_id: str, wish: NavigationOptions) -> Navigated:
+    async def _navigate(self, claim: CompactionClaim, entry_id: str, options: NavigationOptions) -> Navigated:
         scope = await self._taken_up(claim)
         try:
-            arrived = await self.navigation.go(entry_id, wish, scope)
-            self.entered()
+            arrived = await self._navigation.go(entry_id, options, scope)
+            self.enter_branch()
             return arrived
         except Aborted:
-            return Navigated(cancelled=True, leaf_id=self._current.journal.leaf_id)
+            return Navigated(cancelled=True, leaf_id=self._conversation.journal.leaf_id)
         finally:
             self.activity.end()
 
-    async def _taken_up(self, claim: Claim) -> Scope:
+    async def _taken_up(self, claim: CompactionClaim) -> Scope:
         ended = self.activity.ended()
         if ended is not None:
             await ended
@@ -114,35 +307,5 @@ class Engine:
         except Aborted:
             raise Refusal(CANCELLED) from None
 
-    def entered(self) -> None:
-        """Another branch or another conversation: take its plan and its rules."""
-        self._todos.enter(self._current.journal.branch)
-        self.rules.enter(self._current.journal.branch)
-
-    def system_prompt(self) -> str:
-        """What the model is told about its job now."""
-        prompt = self._parts.system_prompt(self._current.journal.cwd)
-        return f"{prompt}\n\n{LOCALE.format(self.locale)}" if self.locale else prompt
-
-    def _run(self, scope: Scope) -> Run:
-        parts = self._parts
-        self.conduct.scope = scope
-        return Run(parts.provider, self.conduct, self._queue, self._bus.publish, scope, parts.now, parts.gate)
-
-    def _model(self) -> Model:
-        if self._models.model is None:
-            raise Refusal("No model selected")
-        return self._models.model
-
-    async def _request(self) -> ModelRequest:
-        context = self._current.context
-        given = await self.conduct.unless_stopped(self._parts.hooks.context(context), context)
-        messages = self._current.said if given is context else model_messages(given)
-        return ModelRequest(
-            model=self._model(),
-            system_prompt=self.conduct.prompt_of_run or self.system_prompt(),
-            messages=without_images(messages) if self.block_images else messages,
-            tools=self._parts.toolset.specs(),
-            thinking=self._models.level,
-            session_id=self._current.journal.session_id,
-        )
+    def _load_rules(self) -> list[Rule]:
+        return self._dependencies.rules(self._conversation.journal.cwd)

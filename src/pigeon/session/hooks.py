@@ -1,18 +1,22 @@
-"""Where others may take part in what a session does: each hook is asked at one moment and may change or stop it.
+"""What extensions may do to a session: `Hooks` is the one interface, each method asked at one moment.
 
-Nothing here raises for a misbehaving participant: whoever provides the hooks reports that, and gives the answer that
-changes nothing. The one exception is said where it applies. Every `async` hook may take long (a person may be asked),
-so it is awaited where a cancelled scope can end the waiting.
+`extensions/adapters/hooks` implements it for loaded extensions, `NoHooks` for none; nothing in the session asks which
+of the two it has. A method that may take long (a person may be asked) gives a `HookResult`: the answer itself, or an
+awaitable of it. So one piece of code serves both, and without extensions nothing gives way to the event loop.
+
+A failing extension is reported by the implementation, which then gives the answer that changes nothing; the one
+exception is `user_bash`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from pigeon.agent.inference import ProviderHooks
+from pigeon.agent.scope import Scope
 from pigeon.wire.answers import BashResult, SlashCommand
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent
@@ -25,10 +29,19 @@ StartReason = Literal["startup", "new", "resume", "fork"]
 EndReason = Literal["quit", "new", "resume", "fork"]
 ModelSelectSource = Literal["set", "cycle", "restore"]
 RunOutcome = Literal["stop", "error", "aborted"]
+T = TypeVar("T")
+HookResult: TypeAlias = Awaitable[T] | T
+
+
+async def result_of(asked: HookResult[T], scope: Scope | None = None) -> T:
+    """The answer of a hook; raises `Aborted` if it has to be waited for and the scope is cancelled meanwhile."""
+    if not isinstance(asked, Awaitable):
+        return asked
+    return await (asked if scope is None else scope.wait(asked))
 
 
 class PromptInput(Struct, frozen=True):
-    """What somebody said, before anything was expanded."""
+    """The text and images of a prompt, before anything was expanded."""
 
     text: str
     images: list[ImageContent]
@@ -73,107 +86,139 @@ class ResourcePaths(Struct, frozen=True):
 
 
 class Hooks(ProviderHooks, Protocol):
-    """Everything that extensions may do to a session; the tools' gate and the vetoes are protocols of their own."""
+    """Everything that extensions may do to a session and its requests; what they do to tools is their `Gate`."""
 
     def commands(self) -> list[SlashCommand]:
         """Slash commands that `command` handles, for `get_commands`; they come first there."""
-        ...
-
-    async def command(self, text: str) -> bool:
-        """Run the command that a prompt beginning with a slash names; true if there was one, whatever became of it."""
         ...
 
     def has_command(self, text: str) -> bool:
         """True if `command` would handle this text; `steer` and `follow_up` refuse such a text."""
         ...
 
-    async def input(self, said: PromptInput) -> PromptInput | None:
+    async def command(self, text: str) -> bool:
+        """Run the command that a prompt beginning with a slash names; true if there was one, whatever became of it."""
+        ...
+
+    def input(self, said: PromptInput) -> HookResult[PromptInput | None]:
         """What to go on with; none when it was handled and nothing more shall happen."""
         ...
 
-    async def before_agent_start(self, prompt: str, images: list[ImageContent], system_prompt: str) -> PromptAdditions:
+    def before_agent_start(
+        self, prompt: str, images: list[ImageContent], system_prompt: Callable[[], str]
+    ) -> HookResult[PromptAdditions]:
         """Asked once per prompt, after expansion, before the run begins."""
         ...
 
-    async def context(self, messages: list[Message]) -> list[Message]:
-        """The messages for one request; what is on record stays as it is. The given list is not changed."""
+    def context(self, messages: list[Message]) -> HookResult[list[Message]]:
+        """The messages for one request: the given list itself if nothing was changed, which costs the least."""
         ...
 
-    async def message_end(self, message: Message) -> Message:
+    def message_end(self, message: Message) -> HookResult[Message]:
         """The message to put on record and announce; always of the same role."""
         ...
 
-    async def user_bash(self, command: str, excluded: bool, cwd: str) -> BashResult | None:
+    def user_bash(self, command: str, excluded: bool, cwd: str) -> HookResult[BashResult | None]:
         """A result to use instead of running the command; raises a `Refusal` that says who blocked it."""
         ...
 
-    async def before_compact(self, prepared: CompactionPreparation) -> ExtensionSummary | bool:
+    def before_compact(self, prepared: CompactionPreparation) -> HookResult[ExtensionSummary | bool]:
         """False to cancel, a summary to use, or true to go on."""
         ...
 
-    async def before_settle(self, outcome: RunOutcome) -> list[CustomMessage]:
+    def before_settle(self, outcome: RunOutcome) -> HookResult[list[CustomMessage]]:
         """Messages that start one more run before the agent settles; usually none."""
+        ...
+
+    def before_switch(self, reason: Literal["new", "resume"], target: str | None) -> HookResult[bool]:
+        """True to refuse a new or another conversation."""
+        ...
+
+    def before_fork(self, entry_id: str, position: Literal["before", "at"]) -> HookResult[bool]:
+        """True to refuse a fork or a copy."""
+        ...
+
+    def session_started(self, reason: StartReason, previous: str | None = None) -> HookResult[None]:
+        """A conversation is open, and there is a host to talk to; `previous` is the file of the one before."""
+        ...
+
+    def session_ending(self, reason: EndReason, target: str | None = None) -> HookResult[None]:
+        """A conversation is about to be left; `target` is the file of the next one."""
         ...
 
     def model_selected(self, model: Model, previous: Model | None, source: ModelSelectSource) -> None:
         """Another model is in force."""
         ...
 
-    async def resources(self, cwd: str) -> ResourcePaths:
-        """Further skills and prompt templates; asked at the start and after a change of folder."""
-        ...
-
-    async def session_started(self, reason: StartReason, previous: str | None = None) -> None:
-        """A conversation is open, and there is a host to talk to; `previous` is the file of the one before."""
-        ...
-
-    async def session_ending(self, reason: EndReason, target: str | None = None) -> None:
-        """A conversation is about to be left; `target` is the file of the next one."""
+    def resources(self, cwd: str) -> HookResult[ResourcePaths]:
+        """Further skills and prompt templates; asked at the start."""
         ...
 
 
 class NoHooks:
-    """Takes no part in anything."""
+    """No extensions: every answer is there at once and changes nothing."""
 
     def commands(self) -> list[SlashCommand]:
         """None."""
         return []
 
-    async def command(self, text: str) -> bool:
-        """There is no such command."""
-        return False
-
     def has_command(self, text: str) -> bool:
         """There is no such command."""
         return False
 
-    async def input(self, said: PromptInput) -> PromptInput | None:
+    async def command(self, text: str) -> bool:
+        """There is no such command."""
+        return False
+
+    def input(self, said: PromptInput) -> PromptInput:
         """As it was said."""
         return said
 
-    async def before_agent_start(self, prompt: str, images: list[ImageContent], system_prompt: str) -> PromptAdditions:
+    def before_agent_start(
+        self, prompt: str, images: list[ImageContent], system_prompt: Callable[[], str]
+    ) -> PromptAdditions:
         """Nothing besides the prompt."""
         return PromptAdditions([])
 
-    async def context(self, messages: list[Message]) -> list[Message]:
+    def context(self, messages: list[Message]) -> list[Message]:
         """As they are."""
         return messages
 
-    async def message_end(self, message: Message) -> Message:
+    def message_end(self, message: Message) -> Message:
         """As it is."""
         return message
 
-    async def user_bash(self, command: str, excluded: bool, cwd: str) -> BashResult | None:
+    def user_bash(self, command: str, excluded: bool, cwd: str) -> None:
         """The command runs."""
-        return None
 
-    async def before_compact(self, prepared: CompactionPreparation) -> ExtensionSummary | bool:
+    def before_compact(self, prepared: CompactionPreparation) -> bool:
         """Go on."""
         return True
 
-    async def before_settle(self, outcome: RunOutcome) -> list[CustomMessage]:
+    def before_settle(self, outcome: RunOutcome) -> list[CustomMessage]:
         """Settle."""
         return []
+
+    def before_switch(self, reason: Literal["new", "resume"], target: str | None) -> bool:
+        """Never refused."""
+        return False
+
+    def before_fork(self, entry_id: str, position: Literal["before", "at"]) -> bool:
+        """Never refused."""
+        return False
+
+    def session_started(self, reason: StartReason, previous: str | None = None) -> None:
+        """Nothing to tell."""
+
+    def session_ending(self, reason: EndReason, target: str | None = None) -> None:
+        """Nothing to tell."""
+
+    def model_selected(self, model: Model, previous: Model | None, source: ModelSelectSource) -> None:
+        """Nothing to tell."""
+
+    def resources(self, cwd: str) -> ResourcePaths:
+        """None."""
+        return ResourcePaths([], [])
 
     async def provider_request(self, body: bytes) -> bytes:
         """As it is."""
@@ -184,17 +229,4 @@ class NoHooks:
         return headers
 
     def provider_responded(self, status: int, headers: Mapping[str, str]) -> None:
-        """Nobody listens."""
-
-    def model_selected(self, model: Model, previous: Model | None, source: ModelSelectSource) -> None:
-        """Nobody listens."""
-
-    async def resources(self, cwd: str) -> ResourcePaths:
-        """None."""
-        return ResourcePaths([], [])
-
-    async def session_started(self, reason: StartReason, previous: str | None = None) -> None:
-        """Nobody listens."""
-
-    async def session_ending(self, reason: EndReason, target: str | None = None) -> None:
-        """Nobody listens."""
+        """Nothing to tell."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
+from pigeon.session.context.conversation import Conversation
+from pigeon.session.dependencies import ModelOptions, ScopedModel
 from pigeon.session.history.entry_line import EntryLine
-from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import Hooks
 from pigeon.wire.answers import CycledModel
 from pigeon.wire.entries import ModelChange, ThinkingLevelChange
@@ -16,79 +17,27 @@ from pigeon.wire.messages import AssistantMessage
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel, clamped, levels_of
 
 
-class ModelSource(Protocol):
-    """Where models come from."""
-
-    def available(self) -> list[Model]:
-        """Models with configured credentials."""
-        ...
-
-    def find(self, provider: str, model_id: str) -> Model | None:
-        """One of the available models."""
-        ...
-
-
-class ScopedModel:
-    """A model that cycling goes through, with a thinking level of its own if it has one."""
-
-    def __init__(self, model: Model, level: ThinkingLevel | None = None) -> None:
-        self.model = model
-        self.level = level
-
-
-class Choices(Protocol):
-    """What there is to choose from, and what to begin with."""
-
-    @property
-    def models(self) -> ModelSource:
-        """Where models come from."""
-        ...
-
-    @property
-    def model(self) -> Model | None:
-        """The one to begin with."""
-        ...
-
-    @property
-    def thinking(self) -> ThinkingLevel:
-        """The level to begin with."""
-        ...
-
-    @property
-    def scoped(self) -> Sequence[ScopedModel]:
-        """What cycling goes through, if it was limited."""
-        ...
-
-    @property
-    def model_is_explicit(self) -> bool:
-        """True if the model was named when the process started."""
-        ...
-
-    @property
-    def hooks(self) -> Hooks:
-        """Who wants to know."""
-        ...
-
-
 class ModelChoice:
     """The current model. What was asked for last stays wanted, also while a model cannot do it."""
 
-    def __init__(self, parts: Choices, journal: Callable[[], Journal], post: Callable[[Outbound], None]) -> None:
-        self._source = parts.models
-        self._hooks = parts.hooks
-        self._journal = journal
+    def __init__(
+        self, options: ModelOptions, conversation: Conversation, hooks: Hooks, post: Callable[[Outbound], None]
+    ) -> None:
+        self._source = options.source
+        self._hooks = hooks
+        self._conversation = conversation
         self._post = post
-        self._scoped = list(parts.scoped)
-        self._explicit = parts.model_is_explicit
-        self._wanted: ThinkingLevel = parts.thinking
-        self.model = parts.model
-        self.level: ThinkingLevel = clamped(parts.thinking, parts.model)
+        self._scoped = list(options.scoped)
+        self._explicit = options.explicit
+        self._wanted: ThinkingLevel = options.thinking
+        self.model = options.model
+        self.level: ThinkingLevel = clamped(options.thinking, options.model)
 
     def enter_session(self) -> None:
         """Put the choice on record at the beginning of a conversation."""
         if self.model is not None:
             self._record_model(self.model)
-        self._journal().append(ThinkingLevelChange, thinking_level=self.level)
+        self._conversation.journal.append(ThinkingLevelChange, thinking_level=self.level)
 
     def restore(self, branch: Sequence[EntryLine]) -> None:
         """Take up what a conversation used last, unless a model was named when the process started."""
@@ -102,7 +51,7 @@ class ModelChoice:
             self._wanted = level
         before, self.level = self.level, clamped(self._wanted, self.model)
         if level is None:
-            self._journal().append(ThinkingLevelChange, thinking_level=self.level)
+            self._conversation.journal.append(ThinkingLevelChange, thinking_level=self.level)
         if self.level != before:
             self._post(ThinkingLevelChanged(level=self.level, thinking_level=self.level))
 
@@ -164,14 +113,14 @@ class ModelChoice:
         self._hooks.model_selected(model, previous, how)
 
     def _record_model(self, model: Model) -> None:
-        self._journal().append(ModelChange, provider=model.provider, model_id=model.id)
+        self._conversation.journal.append(ModelChange, provider=model.provider, model_id=model.id)
 
     def _apply_level(self) -> None:
         level = clamped(self._wanted, self.model)
         if level == self.level:
             return
         self.level = level
-        self._journal().append(ThinkingLevelChange, thinking_level=level)
+        self._conversation.journal.append(ThinkingLevelChange, thinking_level=level)
         self._post(ThinkingLevelChanged(level=level, thinking_level=level))
 
 

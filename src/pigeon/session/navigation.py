@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from pigeon.agent.scope import Scope
 from pigeon.session.compaction.summarizer import Summarizer, SummaryRequest, TouchedFiles
+from pigeon.session.context.conversation import Conversation
 from pigeon.session.context.model_context import context_of
 from pigeon.session.history.entry_line import EntryLine
-from pigeon.session.history.journal import Journal
 from pigeon.session.model_choice import ModelChoice
 from pigeon.wire.answers import Navigated
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -29,6 +29,7 @@ elsewhere, with these sections:
 ## Key Decisions
 ## Next Steps"""
 MOST_TOKENS = 4096
+RESERVE_TOKENS = 16384
 
 
 class NavigationOptions(Struct):
@@ -42,22 +43,21 @@ class NavigationOptions(Struct):
 class Navigation:
     """Moves the leaf."""
 
-    def __init__(self, journal: Callable[[], Journal], models: ModelChoice, summarizer: Summarizer) -> None:
-        self._journal = journal
+    def __init__(self, conversation: Conversation, models: ModelChoice, summarizer: Summarizer) -> None:
+        self._conversation = conversation
         self._models = models
         self._summarizer = summarizer
-        self.reserve_tokens = 16384
 
-    async def go(self, entry_id: str, wish: NavigationOptions, scope: Scope) -> Navigated:
+    async def go(self, entry_id: str, options: NavigationOptions, scope: Scope) -> Navigated:
         """Make an entry the leaf; a user message is taken back for editing, so its parent becomes the leaf."""
-        journal = self._journal()
+        journal = self._conversation.journal
         target = journal.line(entry_id)
         if target is None:
             raise Refusal(f"Entry not found: {entry_id}")
         text, leaf = _place(target)
         left = abandoned(journal.branch, journal.path_to(leaf))
         old_leaf = journal.leaf_id
-        summary = await self._summary(left, wish, scope) if wish.summarize else None
+        summary = await self._summary(left, options, scope) if options.summarize else None
         scope.check()
         journal.move_to(leaf)
         summarized = None
@@ -71,8 +71,8 @@ class Navigation:
                 usage=usage,
                 from_hook=False,
             )
-        if not isinstance(wish.label, Absent):
-            journal.append(LabelEntry, target_id=summarized.id if summarized else entry_id, label=wish.label)
+        if not isinstance(options.label, Absent):
+            journal.append(LabelEntry, target_id=summarized.id if summarized else entry_id, label=options.label)
         return Navigated(
             cancelled=False,
             leaf_id=journal.leaf_id,
@@ -81,7 +81,7 @@ class Navigation:
         )
 
     async def _summary(
-        self, left: list[EntryLine], wish: NavigationOptions, scope: Scope
+        self, left: list[EntryLine], options: NavigationOptions, scope: Scope
     ) -> tuple[str, Json, Usage] | None:
         model = self._models.model
         messages = [message for message in context_of(left) if not isinstance(message, ToolResultMessage)]
@@ -89,9 +89,10 @@ class Navigation:
             return None
         files = TouchedFiles()
         files.note(messages)
-        told = BRANCH if isinstance(wish.instructions, Absent) else f"{BRANCH}\n\nAdditional focus: {wish.instructions}"
+        focus = options.instructions
+        told = BRANCH if isinstance(focus, Absent) else f"{BRANCH}\n\nAdditional focus: {focus}"
         ask = SummaryRequest(model=model, thinking=self._models.level, scope=scope, source="branchSummary")
-        budget = max(model.context_window - self.reserve_tokens, model.context_window // 2)
+        budget = max(model.context_window - RESERVE_TOKENS, model.context_window // 2)
         most = min(MOST_TOKENS, model.context_window // 5) or MOST_TOKENS
         said, usage = await self._summarizer.summary(_newest(messages, budget), told, ask, most)
         return said + files.appendix(), files.details(), usage

@@ -1,28 +1,32 @@
-"""What becomes of a message from the host: it starts a run, waits in a queue, or is refused."""
+"""What becomes of a message to the agent, whether the host or an extension sends it: it starts a run, waits in the
+queue, waits for the next prompt, or is refused."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Coroutine, Generator
+from functools import partial
+from types import coroutine
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from pigeon.agent.interfaces import Spoken
 from pigeon.agent.scope import Scope
-from pigeon.session.activity import Activity
-from pigeon.session.hooks import Hooks, NoHooks, PromptInput
+from pigeon.session.dependencies import Dependencies
+from pigeon.session.engine import Engine
+from pigeon.session.hooks import HookResult, PromptInput, T, result_of
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.queue import MessageQueue, QueueKind
 from pigeon.wire.answers import SlashCommand
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.commands import StreamingBehavior
-from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextContent, text_of, user_blocks
-from pigeon.wire.errors import Aborted, Refusal
-from pigeon.wire.messages import UserMessage
+from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextContent, UserBlock, text_of, user_blocks
+from pigeon.wire.errors import Aborted, Refusal, SessionBusy
+from pigeon.wire.events import MessageEnd, MessageStart
+from pigeon.wire.messages import CustomMessage, UserMessage
 
-if TYPE_CHECKING:
-    from pigeon.session.conduct import Conduct
-    from pigeon.session.runs import Runs
-
+DeliverAs = Literal["steer", "followUp", "nextTurn"]
 ABORTED_BEFORE = "The prompt was aborted before it started"
 NO_MODEL = (
     "No API key found for the selected model.\n\n"
@@ -32,100 +36,73 @@ NO_MODEL = (
 )
 
 
-class Expander(Protocol):
-    """Turns `/name arguments` into the text it stands for."""
+class HostMessage(Struct, frozen=True):
+    """A message from the host, as it was sent."""
 
-    def expand(self, text: str) -> str:
-        """The text that goes to the model; unknown names stay as they are."""
-        ...
-
-    def commands(self) -> list[SlashCommand]:
-        """What can be expanded."""
-        ...
-
-
-class Driver(Protocol):
-    """What starts runs."""
-
-    activity: Activity
-    runs: Runs
-    conduct: Conduct
-
-    def system_prompt(self) -> str:
-        """What the model is told about its job now."""
-        ...
-
-
-class Surroundings(Protocol):
-    """What messages are seen by and expanded with."""
-
-    @property
-    def hooks(self) -> Hooks:
-        """Who may change or take a message."""
-        ...
-
-    @property
-    def expander(self) -> Expander:
-        """What `/name` stands for."""
-        ...
-
-    @property
-    def now(self) -> Callable[[], int]:
-        """The clock."""
-        ...
-
-    @property
-    def models_file(self) -> str:
-        """Where providers can be described."""
-        ...
-
-
-class HostMessage:
-    """A message from the host, checked and expanded."""
-
-    def __init__(
-        self, text: str, images: list[ImageInput] | Absent = ABSENT, attachments: list[Attachment] | Absent = ABSENT
-    ) -> None:
-        self.text = text
-        self.images = images
-        self.attachments = attachments
+    text: str
+    images: list[ImageInput] | Absent = ABSENT
+    attachments: list[Attachment] | Absent = ABSENT
 
 
 class Prompting:
-    """Accepts messages. The run is reserved before anything can come in between; without extensions all is decided
-    before `prompt` returns."""
+    """Accepts messages.
 
-    def __init__(self, work: Driver, queue: MessageQueue, models: ModelChoice, parts: Surroundings) -> None:
-        self._work = work
-        self._activity = work.activity
+    A run is reserved before `prompt` returns, so a second prompt in the same write is refused. What extensions have to
+    be asked first is awaited afterwards; where there is nothing to wait for, the run was started when `prompt` returns.
+    """
+
+    def __init__(self, dependencies: Dependencies, engine: Engine, queue: MessageQueue, models: ModelChoice) -> None:
+        self._bus = dependencies.bus
+        self._hooks = dependencies.hooks
+        self._expander = dependencies.expander
+        self._now = dependencies.now
+        self._models_file = dependencies.models_file
+        self._engine = engine
+        self._activity = engine.activity
         self._queue = queue
         self._models = models
-        self._hooks = parts.hooks
-        self._expander = parts.expander
-        self._now = parts.now
-        self._models_file = parts.models_file
         self._commands: set[asyncio.Future[bool]] = set()
-        self.also_said: Callable[[], list[Spoken]] = list
+        self._next_turn: list[CustomMessage] = []
 
-    def prompt(self, says: HostMessage, behavior: StreamingBehavior | Absent = ABSENT) -> Awaitable[None] | None:
+    def prompt(self, given: HostMessage, behavior: StreamingBehavior | Absent = ABSENT) -> Awaitable[None] | None:
         """Start a run, or queue as `behavior` says while one is active; raises when it can do neither."""
-        if self._hooks.has_command(says.text):
-            self._run_command(says.text)
+        if self._hooks.has_command(given.text):
+            self._run_command(given.text)
             return None
-        if isinstance(self._hooks, NoHooks):
-            self._accept(self._message(says), behavior)
-            return None
-        return self._through_hooks(says, behavior, self._reserved(behavior))
+        if self._activity.in_run and not isinstance(behavior, Absent):
+            return begin_now(self._enqueue(given, "followUp" if behavior == "followUp" else "steering"))
+        blocks = user_blocks(given.text, given.images, given.attachments)
+        return begin_now(self._start(given, blocks, behavior or None, self._reserve_run()))
 
-    def queue(self, says: HostMessage, kind: QueueKind) -> Awaitable[None] | None:
+    def queue(self, given: HostMessage, kind: QueueKind) -> Awaitable[None] | None:
         """Queue a message, also while nothing runs."""
-        if self._hooks.has_command(says.text):
-            name = says.text.split(None, 1)[0]
+        if self._hooks.has_command(given.text):
+            name = given.text.split(None, 1)[0]
             raise Refusal(f'Extension command "{name}" cannot be queued. Send it with prompt, which runs it at once.')
-        if isinstance(self._hooks, NoHooks):
-            self._queue.add(self._message(says), kind)
-            return None
-        return self._queue_through_hooks(says, kind)
+        return begin_now(self._enqueue(given, kind))
+
+    def add_custom_message(self, message: CustomMessage, trigger_turn: bool, deliver_as: DeliverAs) -> None:
+        """An extension's message: now, at the next break of the run, after it, or with the next prompt.
+
+        Never between a tool call and its result.
+        """
+        if deliver_as == "nextTurn":
+            self._next_turn.append(message)
+        elif not trigger_turn:
+            self._activity.after_run(partial(self._announce, message))
+        elif self._activity.in_run:
+            self._queue.add(message, "followUp" if deliver_as == "followUp" else "steering")
+        else:
+            self._engine.start([message], self._reserve_run())
+
+    def add_user_message(self, message: UserMessage, deliver_as: Literal["steer", "followUp"] | None) -> None:
+        """An extension's prompt in the user's name; raises while a run is active if it does not say how to queue."""
+        if not self._activity.in_run:
+            self._engine.start([message], self._reserve_run())
+        elif deliver_as is None:
+            raise SessionBusy
+        else:
+            self._queue.add(message, "followUp" if deliver_as == "followUp" else "steering")
 
     def commands(self) -> list[SlashCommand]:
         """The slash commands that a message may begin with."""
@@ -142,92 +119,83 @@ class Prompting:
         self._commands.add(task)
         task.add_done_callback(self._commands.discard)
 
-    def _accept(self, message: UserMessage, behavior: StreamingBehavior | Absent) -> None:
-        scope = self._reserved(behavior)
-        if scope is None:
-            self._queue.add(message, "followUp" if behavior == "followUp" else "steering")
-        else:
-            self._start(message, scope)
-
-    def _reserved(self, behavior: StreamingBehavior | Absent) -> Scope | None:
-        """The scope of a new run; none if the message joins the one that is active."""
-        if self._activity.in_run and not isinstance(behavior, Absent):
-            return None
+    def _reserve_run(self) -> Scope:
+        """The scope of a new run; raises if something else is going on, or if there is no model to ask."""
         scope = self._activity.begin_run()
-        try:
-            self.require_model()
-        except Refusal:
+        if self._models.model is None:
             self._activity.end()
-            raise
+            raise Refusal(NO_MODEL.format(models_file=self._models_file))
         return scope
 
-    def _start(self, message: UserMessage, scope: Scope) -> None:
-        self._work.runs.start([message, *self.also_said()], scope)
-
-    async def _through_hooks(
-        self, says: HostMessage, behavior: StreamingBehavior | Absent, scope: Scope | None
+    async def _start(
+        self, given: HostMessage, blocks: list[UserBlock], behavior: StreamingBehavior | None, scope: Scope
     ) -> None:
         try:
-            message = await self._heard(says, None if isinstance(behavior, Absent) else behavior, scope)
-            if message is None or scope is None:
-                if message is not None:
-                    self._queue.add(message, "followUp" if behavior == "followUp" else "steering")
-                if scope is not None:
-                    self._activity.end()
+            message = await self._message(given, blocks, behavior, scope)
+            if message is None:
+                self._activity.end()
                 return
-            await self._begin(message, scope)
+            images = [block for block in message.content if isinstance(block, ImageContent)]
+            asked = self._hooks.before_agent_start(text_of(message.content), images, self._engine.system_prompt)
+            additions = await _answer(asked, scope)
         except Aborted:
             self._activity.end()
             raise Refusal(ABORTED_BEFORE) from None
         except Refusal:
-            if scope is not None:
-                self._activity.end()
+            self._activity.end()
             raise
+        waiting, self._next_turn = self._next_turn, []
+        opening: list[Spoken] = [message, *waiting, *additions.messages]
+        self._engine.start(opening, scope, additions.system_prompt)
 
-    async def _begin(self, message: UserMessage, scope: Scope) -> None:
-        prompt = self._work.system_prompt()
-        asked = self._hooks.before_agent_start(text_of(message.content), images_of(message), prompt)
-        opening = await scope.wait(asked)
-        self._work.conduct.prompt_of_run = opening.system_prompt
-        self._work.runs.start([message, *self.also_said(), *opening.messages], scope)
-
-    async def _queue_through_hooks(self, says: HostMessage, kind: QueueKind) -> None:
-        message = await self._heard(says, "steer" if kind == "steering" else "followUp", None)
+    async def _enqueue(self, given: HostMessage, kind: QueueKind) -> None:
+        blocks = user_blocks(given.text, given.images, given.attachments)
+        message = await self._message(given, blocks, "followUp" if kind == "followUp" else "steer", None)
         if message is not None:
             self._queue.add(message, kind)
 
-    async def _heard(
-        self, says: HostMessage, behavior: StreamingBehavior | None, scope: Scope | None
+    async def _message(
+        self, given: HostMessage, blocks: list[UserBlock], behavior: StreamingBehavior | None, scope: Scope | None
     ) -> UserMessage | None:
-        """The message after the extensions had a look; none if one of them took it."""
-        blocks = user_blocks(says.text, says.images, says.attachments)
-        said = PromptInput(text=says.text, images=[b for b in blocks if isinstance(b, ImageContent)], behavior=behavior)
-        asked = self._hooks.input(said)
-        heard = await (asked if scope is None else scope.wait(asked))
+        """The message after the extensions had a look and `/name` was expanded; none if an extension took it."""
+        images = [block for block in blocks if isinstance(block, ImageContent)]
+        heard = await _answer(self._hooks.input(PromptInput(given.text, images, behavior=behavior)), scope)
         if heard is None:
             return None
-        documents = [block for block in blocks[1:] if isinstance(block, TextContent)]
-        text = TextContent(text=self._expander.expand(heard.text))
+        rest = blocks[1:]
+        if heard.images is not images:
+            rest = [*(block for block in rest if isinstance(block, TextContent)), *heard.images]
         return UserMessage(
-            content=[text, *documents, *heard.images], timestamp=self._now(), attachments=_kept(says.attachments)
+            content=[TextContent(text=self._expander.expand(heard.text)), *rest],
+            timestamp=self._now(),
+            attachments=given.attachments or ABSENT,
         )
 
-    def _message(self, says: HostMessage) -> UserMessage:
-        blocks = user_blocks(self._expander.expand(says.text), says.images, says.attachments)
-        return UserMessage(content=blocks, timestamp=self._now(), attachments=_kept(says.attachments))
-
-    def require_model(self) -> None:
-        """Raise, saying what to do, if there is no model to ask."""
-        if self._models.model is None:
-            raise Refusal(NO_MODEL.format(models_file=self._models_file))
+    def _announce(self, message: CustomMessage) -> None:
+        self._bus.post(MessageStart(message=message))
+        self._bus.post(MessageEnd(message=message))
 
 
-def images_of(message: UserMessage) -> list[ImageContent]:
-    """The images of a message."""
-    if isinstance(message.content, str):
-        return []
-    return [block for block in message.content if isinstance(block, ImageContent)]
+def begin_now(work: Coroutine[Any, Any, None]) -> Awaitable[None] | None:
+    """Run a coroutine at once as far as it gets; none if that is its end, else the task in which it goes on.
+
+    Such a coroutine runs outside of any task first, so it may wait for nothing before `_go_on_in_a_task`.
+    """
+    try:
+        work.send(None)
+    except StopIteration:
+        return None
+    return asyncio.ensure_future(work)
 
 
-def _kept(attachments: list[Attachment] | Absent) -> list[Attachment] | Absent:
-    return ABSENT if isinstance(attachments, Absent) or not attachments else attachments
+@coroutine
+def _go_on_in_a_task() -> Generator[None, None, None]:
+    """A bare `yield`: `begin_now` gets control back and hands the coroutine to a task, which resumes it here."""
+    yield
+
+
+async def _answer(asked: HookResult[T], scope: Scope | None) -> T:
+    """What a hook answers; where it has to be waited for, the waiting is done in a task."""
+    if isinstance(asked, Awaitable):
+        await _go_on_in_a_task()
+    return await result_of(asked, scope)

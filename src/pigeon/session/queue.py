@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from pigeon.agent.interfaces import Queued, Spoken
+from pigeon.agent.interfaces import QueuedItem, Spoken
+from pigeon.session.settings import SessionSettings
 from pigeon.system import ids
-from pigeon.wire.commands import QueueMode
+from pigeon.wire.commands import InterruptMode, QueueMode
 from pigeon.wire.content import text_of
 from pigeon.wire.events import Outbound, QueueUpdate
 
@@ -31,11 +32,12 @@ class QueuedMessage:
 class MessageQueue:
     """Both queues; every change is posted whole."""
 
-    def __init__(self, post: Callable[[Outbound], None]) -> None:
+    def __init__(self, post: Callable[[Outbound], None], settings: SessionSettings) -> None:
         self._post = post
         self._items: dict[str, QueuedMessage] = {}
-        self.steering_mode: QueueMode = "one-at-a-time"
-        self.follow_up_mode: QueueMode = "one-at-a-time"
+        self._steering_mode = settings.steering_mode
+        self._follow_up_mode = settings.follow_up_mode
+        self._interrupt_mode = settings.interrupt_mode
 
     def __len__(self) -> int:
         return len(self._items)
@@ -58,30 +60,56 @@ class MessageQueue:
         if self._items:
             self.clear()
 
-    def steering_waits(self) -> bool:
-        """True if a steering message is queued."""
-        return any(item.kind == "steering" for item in self._items.values())
+    @property
+    def steering_mode(self) -> QueueMode:
+        """How many steering messages one break delivers."""
+        return self._steering_mode
 
-    def next_steering(self) -> list[Queued]:
+    def set_steering_mode(self, mode: QueueMode) -> None:
+        """In force at the next break."""
+        self._steering_mode = mode
+
+    @property
+    def follow_up_mode(self) -> QueueMode:
+        """How many follow-ups one end of the work delivers."""
+        return self._follow_up_mode
+
+    def set_follow_up_mode(self, mode: QueueMode) -> None:
+        """In force at the next end of the work."""
+        self._follow_up_mode = mode
+
+    @property
+    def interrupt_mode(self) -> InterruptMode:
+        """Whether steering skips tool calls that have not started, or waits for the turn to end."""
+        return self._interrupt_mode
+
+    def set_interrupt_mode(self, mode: InterruptMode) -> None:
+        """In force at the next tool call."""
+        self._interrupt_mode = mode
+
+    def interrupts(self) -> bool:
+        """True if a steering message is queued that skips tool calls which have not started."""
+        return self._interrupt_mode == "immediate" and any(item.kind == "steering" for item in self._items.values())
+
+    def next_steering(self) -> list[QueuedItem]:
         """What steering delivers now, by its mode."""
-        return self._next("steering", self.steering_mode)
+        return self._next("steering", self._steering_mode)
 
-    def next_follow_ups(self) -> list[Queued]:
+    def next_follow_ups(self) -> list[QueuedItem]:
         """What follow-ups deliver now, by their mode."""
-        return self._next("followUp", self.follow_up_mode)
+        return self._next("followUp", self._follow_up_mode)
 
-    def still_waits(self, item: Queued) -> bool:
+    def still_waits(self, item: QueuedItem) -> bool:
         """False if the item was taken back in the meantime."""
-        return isinstance(item, QueuedMessage) and item.id in self._items
+        return item.id in self._items
 
-    async def delivered(self, item: Queued) -> None:
+    async def delivered(self, item: QueuedItem) -> None:
         """The item is being said: it leaves the queue."""
-        assert isinstance(item, QueuedMessage)
         self._items.pop(item.id, None)
         self._announce()
 
-    def _next(self, kind: QueueKind, mode: QueueMode) -> list[Queued]:
-        waiting: list[Queued] = [item for item in self._items.values() if item.kind == kind]
+    def _next(self, kind: QueueKind, mode: QueueMode) -> list[QueuedItem]:
+        waiting: list[QueuedItem] = [item for item in self._items.values() if item.kind == kind]
         return waiting if mode == "all" else waiting[:1]
 
     def _texts(self, kind: QueueKind) -> list[str]:

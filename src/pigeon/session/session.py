@@ -1,10 +1,10 @@
-"""The facade of one conversation: it holds the parts. A new command never changes this file."""
+"""The facade of one conversation: it builds the objects of this room from `Dependencies` and holds them for handlers.
+
+A new command does not change this file.
+"""
 
 from __future__ import annotations
 
-import asyncio
-
-from pigeon.session.bus import Bus
 from pigeon.session.context.conversation import Conversation
 from pigeon.session.context.model_context import VisibleEntries
 from pigeon.session.dependencies import Dependencies
@@ -13,11 +13,9 @@ from pigeon.session.history.journal import Journal
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.host.host_shell import HostShell
 from pigeon.session.host.host_tools import HostTools
-from pigeon.session.interjections import Interjections
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.prompting import Prompting
 from pigeon.session.queue import MessageQueue
-from pigeon.session.steering.todos import Todos
 from pigeon.session.switching import Reason, Switching
 from pigeon.system import ids
 from pigeon.wire.messages import Message
@@ -26,49 +24,43 @@ from pigeon.wire.messages import Message
 class Session:
     """One conversation with memory."""
 
-    def __init__(self, parts: Dependencies) -> None:
-        self._parts = parts
-        self._syncing: asyncio.Future[None] | None = None
-        self.hooks = parts.hooks
-        self.repository = parts.repository
-        self.toolset = parts.toolset
-        self.write_page = parts.write_page
-        self.bus = Bus()
-        self._current = Conversation(parts.journal)
-        self.dialogs = Dialogs(self.bus.post, ids.dialog_id)
-        self.queue = MessageQueue(self.bus.post)
-        self.host_tools = HostTools(parts.toolset, self.bus.post)
-        self.todos = Todos(self.bus.post)
-        self.models = ModelChoice(parts, lambda: self.journal, self.bus.post)
-        self.engine = Engine(parts, self._current, self.bus, self.models, self.queue, self.todos)
+    def __init__(self, dependencies: Dependencies) -> None:
+        bus = dependencies.bus
+        self._conversation = Conversation(dependencies.journal)
+        bus.record(self._conversation.record)
+        self._move_to = dependencies.move_to
+        self.bus = bus
+        self.repository = dependencies.repository
+        self.toolset = dependencies.toolset
+        self.todos = dependencies.todos
+        self.write_page = dependencies.write_page
+        self.dialogs = Dialogs(bus.post, ids.dialog_id)
+        self.queue = MessageQueue(bus.post, dependencies.settings)
+        self.host_tools = HostTools(dependencies.toolset, bus.post)
+        self.models = ModelChoice(dependencies.models, self._conversation, dependencies.hooks, bus.post)
+        self.engine = Engine(dependencies, self._conversation, self.models, self.queue)
         self.activity = self.engine.activity
-        self.prompting = Prompting(self.engine, self.queue, self.models, parts)
-        self.interjections = Interjections(
-            self.activity, self.queue, self.engine.runs, self.bus, self.prompting.require_model
+        self.prompting = Prompting(dependencies, self.engine, self.queue, self.models)
+        self.shell = HostShell(dependencies.workplace, bus, self._conversation, self.activity, dependencies.hooks)
+        self.switching = Switching(
+            dependencies.repository, dependencies.hooks, self._conversation, self.engine.settle, self._enter
         )
-        self.prompting.also_said = self.interjections.take_next_turn
-        self.shell = HostShell(parts.place, self.bus, lambda: self.journal, self.activity, parts.hooks)
-        self.switching = Switching(parts, lambda: self.journal, self.engine.settle, self._enter)
-        self.engine.runs.before_settled = self._settle
-        self.bus.record(self._current.record)
-        self.bus.record(self.engine.reminders.notes)
-        self.bus.record(self.engine.rules.notes)
         self._entered(restore=bool(self.journal.lines))
 
     @property
     def journal(self) -> Journal:
         """The conversation on record."""
-        return self._current.journal
+        return self._conversation.journal
 
     @property
     def context(self) -> list[Message]:
         """The messages that the model would see now; do not change the list."""
-        return self._current.context
+        return self._conversation.context
 
     @property
-    def shown(self) -> VisibleEntries:
+    def visible(self) -> VisibleEntries:
         """The entries of that conversation, not parsed."""
-        return self._current.shown
+        return self._conversation.visible
 
     def disconnect(self) -> None:
         """The host will say nothing more: whatever waits for it goes on without."""
@@ -85,11 +77,12 @@ class Session:
         self.journal.close()
 
     def _enter(self, journal: Journal, reason: Reason) -> None:
+        """Everything of the old conversation has ended: use another journal from here on."""
         self.queue.drop()
         self.shell.abort()
         if journal.cwd != self.journal.cwd:
-            self.shell.place = self._parts.moved(journal.cwd)
-        self._current.turn_to(journal)
+            self.shell.move_to(self._move_to(journal.cwd))
+        self._conversation.turn_to(journal)
         self._entered(restore=reason == "resume")
 
     def _entered(self, restore: bool) -> None:
@@ -97,9 +90,4 @@ class Session:
             self.models.restore(self.journal.branch)
         elif not self.journal.lines:
             self.models.enter_session()
-        self.engine.entered()
-
-    def _settle(self) -> None:
-        self.shell.settle()
-        self.interjections.settle()
-        self._syncing = asyncio.get_running_loop().run_in_executor(None, self.journal.sync)
+        self.engine.enter_branch()

@@ -1,13 +1,15 @@
-"""Changing the conversation: a new one, another file, a fork, a copy. Extensions may say no before anything changes."""
+"""Changing the conversation: a new one, another file, a fork, a copy. Extensions may refuse before anything changes."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from pigeon.session.dependencies import Dependencies
+from pigeon.session.context.conversation import Conversation
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.journal import Journal
+from pigeon.session.history.repository import SessionRepository
+from pigeon.session.hooks import Hooks, result_of
 from pigeon.wire import codec
 from pigeon.wire.answers import ForkMessage
 from pigeon.wire.base import ABSENT, Absent
@@ -19,101 +21,77 @@ from pigeon.wire.messages import UserMessage
 Reason = Literal["new", "resume", "fork"]
 
 
-class Veto(Protocol):
-    """Somebody who may refuse a change of session."""
-
-    async def switch(self, reason: Literal["new", "resume"], target: str | None) -> bool:
-        """True to refuse."""
-        ...
-
-    async def fork(self, entry_id: str, position: Literal["before", "at"]) -> bool:
-        """True to refuse."""
-        ...
-
-
-class NoVeto:
-    """Refuses nothing."""
-
-    async def switch(self, reason: Literal["new", "resume"], target: str | None) -> bool:
-        """Never."""
-        return False
-
-    async def fork(self, entry_id: str, position: Literal["before", "at"]) -> bool:
-        """Never."""
-        return False
-
-
 class Switching:
     """Moves the session from one journal to another; `enter` is called once the old work has ended."""
 
     def __init__(
         self,
-        parts: Dependencies,
-        current: Callable[[], Journal],
+        repository: SessionRepository,
+        hooks: Hooks,
+        conversation: Conversation,
         settle: Callable[[], Awaitable[None]],
         enter: Callable[[Journal, Reason], None],
     ) -> None:
-        self._repository = parts.repository
-        self._hooks = parts.hooks
-        self._current = current
+        self._repository = repository
+        self._hooks = hooks
+        self._conversation = conversation
         self._settle = settle
         self._enter = enter
-        self.veto: Veto = NoVeto()
 
     async def new(self, parent: str | Absent = ABSENT) -> bool:
-        """An empty conversation; true if it was vetoed."""
-        if await self.veto.switch("new", None):
+        """An empty conversation; true if an extension refused."""
+        if await result_of(self._hooks.before_switch("new", None)):
             return True
         await self._settle()
-        await self._change(self._repository.new(self._current().cwd, parent or ABSENT), "new")
+        await self._change(self._repository.new(self._conversation.journal.cwd, parent or ABSENT), "new")
         return False
 
     async def open(self, path: str) -> bool:
-        """The conversation in a file; true if it was vetoed. Nothing changes when the file cannot be used."""
-        if await self.veto.switch("resume", path):
+        """The conversation in a file; true if an extension refused. Nothing changes when the file cannot be used."""
+        if await result_of(self._hooks.before_switch("resume", path)):
             return True
-        if self._repository.is_file_of(path, self._current()):
+        if self._repository.is_file_of(path, self._conversation.journal):
             await self._settle()
-        journal = self._repository.open(path, self._current().cwd, self._current())
+        journal = self._repository.open(path, self._conversation.journal.cwd, self._conversation.journal)
         await self._settle()
         await self._change(journal, "resume")
         return False
 
     async def fork(self, entry_id: str, name: Literal["forking", "branching"]) -> tuple[str, bool]:
-        """A conversation that ends before a user message: that message's text, and whether it was vetoed."""
+        """A conversation that ends before a user message: that message's text, and whether an extension refused."""
         text = self._text(entry_id, name)
-        if await self.veto.fork(entry_id, "before"):
+        if await result_of(self._hooks.before_fork(entry_id, "before")):
             return text, True
         await self._settle()
-        line = self._current().line(entry_id)
+        line = self._conversation.journal.line(entry_id)
         assert line is not None
         await self._branch_off(line.parent_id)
         return text, False
 
     async def clone(self) -> bool:
-        """A copy of the active branch; true if it was vetoed."""
-        leaf = self._current().leaf_id
-        if leaf is None or not any(line.type == "message" for line in self._current().branch):
+        """A copy of the active branch; true if an extension refused."""
+        leaf = self._conversation.journal.leaf_id
+        if leaf is None or not any(line.type == "message" for line in self._conversation.journal.branch):
             raise Refusal("Cannot clone session: no current entry selected")
-        if await self.veto.fork(leaf, "at"):
+        if await result_of(self._hooks.before_fork(leaf, "at")):
             return True
         await self._settle()
-        await self._branch_off(self._current().leaf_id)
+        await self._branch_off(self._conversation.journal.leaf_id)
         return False
 
     async def _change(self, journal: Journal, reason: Reason) -> None:
-        previous = self._current().file
-        await self._hooks.session_ending(reason, journal.file)
+        previous = self._conversation.journal.file
+        await result_of(self._hooks.session_ending(reason, journal.file))
         self._enter(journal, reason)
-        await self._hooks.session_started(reason, previous)
+        await result_of(self._hooks.session_started(reason, previous))
 
     async def _branch_off(self, leaf: str | None) -> None:
-        journal = self._current()
+        journal = self._conversation.journal
         lines = copied_path(journal.path_to(leaf), journal.lines)
         await self._change(self._repository.copy(lines, journal.cwd, journal.file or ABSENT), "fork")
 
     def _text(self, entry_id: str, name: str) -> str:
-        line = self._current().line(entry_id)
+        line = self._conversation.journal.line(entry_id)
         message = line.message if line is not None else None
         if not isinstance(message, UserMessage):
             raise Refusal(f"Invalid entry ID for {name}")

@@ -24,7 +24,7 @@ class AppendFile:
         if fresh:
             make_private_folder(os.path.dirname(path))
         self.path = path
-        self.torn = False
+        self._torn = False
         self._folder_unsafe = fresh
         self._descriptor = os.open(path, flags, PRIVATE_FILE)
         try:
@@ -49,6 +49,15 @@ class AppendFile:
             if written:
                 self._take_back(written)
             raise
+
+    @property
+    def torn(self) -> bool:
+        """True while half a line may stand at the end of the file."""
+        return self._torn
+
+    def mended(self) -> None:
+        """The writer has read what the file holds and goes on from there."""
+        self._torn = False
 
     def clear(self) -> None:
         """Drop what is there: a beginning that was never finished."""
@@ -78,7 +87,7 @@ class AppendFile:
         try:
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
         except OSError:
-            self.torn = True
+            self._torn = True
 
 
 def make_private_folder(folder: str) -> None:

@@ -89,21 +89,19 @@ class TodoTool(BaseTool):
     snippet = "Plan work with several steps and keep track of it"
     guidelines = ("Plan work of three or more steps with todo, and mark each task when it is done, not at the end.",)
 
-    def __init__(self, plan: Plan | None = None) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
 
     async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
         """Apply the operations and give the plan back."""
-        if self.plan is None:
-            raise ToolFailed("There is no plan in this session")
-        draft = Draft(self.plan.read())
+        draft = Draft(self._plan.read())
         for index, op in enumerate(arguments["ops"]):
             try:
                 draft.apply(op)
             except ValueError as error:
                 raise ToolFailed(f"ops[{index}] ({op['op']}): {error}. The plan is unchanged.") from None
         phases = one_in_progress(draft.phases)
-        self.plan.write(phases)
+        self._plan.write(phases)
         return text_outcome(shown(phases), {"phases": codec.to_plain(phases)})
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from fakes.summaries import LONG, end, filled, last
 from pigeon.agent.inference import Failure
-from pigeon.session.compaction.compaction import ALREADY, CANCELLED, NOTHING, CompactionPolicy
+from pigeon.session.compaction.compaction import ALREADY, CANCELLED, NOTHING
 from pigeon.session.compaction.summarizer import HISTORY, PREFIX, UPDATE
 from pigeon.session.context.size import branch_tokens
 from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, NoHooks
 from pigeon.session.navigation import NavigationOptions
+from pigeon.session.settings import RetryPolicy
 from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import BranchSummaryEntry
 from pigeon.wire.errors import Aborted, Refusal
@@ -81,9 +82,8 @@ async def test_a_split_turn_after_a_summary_keeps_that_summary() -> None:
     bench.journal.append_message(bench.journal.branch[-2].message)
     bench.call("bash", LONG, command="x")
     bench.answer("b" * 500)
-    bench.compaction.policy = CompactionPolicy(keep_tokens=10, reserve_tokens=1_000)
     bench.answers.replies.insert(0, "SECOND")
-    await bench.compaction.manual(ABSENT, bench.scope)
+    await bench.with_policy(keep_tokens=10, reserve_tokens=1_000).manual(ABSENT, bench.scope)
     assert last(bench).summary.endswith("THE PREFIX")
 
 
@@ -160,8 +160,7 @@ async def test_a_summary_is_tried_again_and_that_is_told() -> None:
     bench = filled(OVERLOADED, OVERLOADED, OVERLOADED)
     with pytest.raises(Refusal, match="Summarization failed: overloaded"):
         await bench.compaction.manual(ABSENT, bench.scope)
-    bench = filled(OVERLOADED)
-    bench.summarizer.retries = None
+    bench = filled(OVERLOADED, retries=None)
     with pytest.raises(Refusal, match="overloaded"):
         await bench.compaction.manual(ABSENT, bench.scope)
 
@@ -169,21 +168,19 @@ async def test_a_summary_is_tried_again_and_that_is_told() -> None:
 class Slow(NoHooks):
     """Hooks that never come to an end."""
 
-    async def before_compact(self, preparation: CompactionPreparation) -> ExtensionSummary | bool | None:
+    async def before_compact(self, prepared: CompactionPreparation) -> bool:
         await asyncio.get_running_loop().create_future()
-        return None
+        return True
 
 
 @pytest.mark.parametrize("place", ["start", "hook", "history", "prefix", "retry", "end"])
 async def test_an_abort_anywhere_leaves_everything_as_it_was(place: str) -> None:
     replies: dict[str, list[Any]] = {"history": [None], "retry": [OVERLOADED], "hook": []}
-    bench = filled(*replies.get(place, ["THE SUMMARY", None if place == "prefix" else "THE PREFIX"]))
-    if place == "hook":
-        bench.hooks = Slow()
-        policy, bench.compaction = bench.compaction.policy, bench._compaction()
-        bench.compaction.policy = policy
-    if place == "retry":
-        bench.summarizer.retries = type(bench.summarizer.retries)(max_retries=1, base_delay_ms=60_000)  # type: ignore[misc]
+    bench = filled(
+        *replies.get(place, ["THE SUMMARY", None if place == "prefix" else "THE PREFIX"]),
+        hooks=Slow() if place == "hook" else None,
+        retries=RetryPolicy(max_retries=1, base_delay_ms=60_000),
+    )
     if place == "start":
         bench.on_event = lambda event: bench.scope.cancel()
     entries = len(bench.journal.lines)
@@ -203,14 +200,11 @@ async def test_an_abort_anywhere_leaves_everything_as_it_was(place: str) -> None
 
 async def test_somebody_else_may_bring_the_summary_or_say_no() -> None:
     class Own(NoHooks):
-        async def before_compact(self, preparation: CompactionPreparation) -> ExtensionSummary | bool | None:
-            assert preparation.tokens_before > 0
-            return ExtensionSummary(summary="MINE", details={"own": 1}) if preparation.instructions is None else False
+        async def before_compact(self, prepared: CompactionPreparation) -> ExtensionSummary | bool:
+            assert prepared.tokens_before > 0
+            return ExtensionSummary(summary="MINE", details={"own": 1}) if prepared.instructions is None else False
 
-    bench = filled()
-    bench.hooks = Own()
-    bench.compaction = bench._compaction()
-    bench.compaction.policy = CompactionPolicy(keep_tokens=1, reserve_tokens=1_000)
+    bench = filled(hooks=Own(), keep_tokens=1, reserve_tokens=1_000)
     with pytest.raises(Refusal, match=CANCELLED):
         await bench.compaction.manual("no", bench.scope)
     assert end(bench).aborted

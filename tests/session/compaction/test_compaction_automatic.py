@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from fakes.summaries import Bench, end, filled
-from pigeon.session.compaction.compaction import NOT_SMALLER, NOTHING, TWICE, CompactionPolicy
+from pigeon.session.compaction.compaction import NOT_SMALLER, NOTHING, TWICE
 from pigeon.session.context.model_context import context_of
 from pigeon.session.context.size import branch_tokens
+from pigeon.session.settings import CompactionPolicy
 from pigeon.wire.answers import Compacted
 from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import ContextEdit
@@ -43,9 +44,9 @@ def test_room_is_due_above_the_threshold_only() -> None:
     assert bench.compaction.due()
     bench.answer("failed", tokens=9_900, stop_reason="error")
     assert bench.compaction.due()
-    bench.compaction.enabled = False
+    bench.compaction.set_enabled(False)
     assert not bench.compaction.due()
-    bench.compaction.enabled = True
+    bench.compaction.set_enabled(True)
     bench.models.model = None
     assert not bench.compaction.due()
 

@@ -85,13 +85,13 @@ def test_what_is_known_is_extended_to_the_same_as_anew(story: list[Any]) -> None
         take(journal, step)
         anew = visible_entries(journal.branch)
         if number % 3:
-            assert [line.id for line in current.shown.lines] == [line.id for line in anew.lines]
+            assert [line.id for line in current.visible.lines] == [line.id for line in anew.lines]
         if number % 2:
             assert current.context == anew.messages()
         if number % 5 == 0:
-            assert current.said == model_messages(anew.messages())
+            assert current.model_messages == model_messages(anew.messages())
     assert current.context == context_of(journal.branch)
-    assert current.said == model_messages(current.context)
+    assert current.model_messages == model_messages(current.context)
 
 
 def test_what_was_said_is_the_very_same_each_time() -> None:
@@ -99,10 +99,10 @@ def test_what_was_said_is_the_very_same_each_time() -> None:
     current = Conversation(journal)
     take(journal, ("bash", "ls"))
     take(journal, ("user", "hello"))
-    first = current.said
+    first = current.model_messages
     take(journal, ("answer", "hi", [], "stop"))
-    assert all(one is other for one, other in zip(first, current.said, strict=False))
-    assert len(current.said) == len(first) + 1
+    assert all(one is other for one, other in zip(first, current.model_messages, strict=False))
+    assert len(current.model_messages) == len(first) + 1
 
 
 @settings(max_examples=50)

@@ -9,25 +9,23 @@ from typing import Any
 import pytest
 
 from fakes.model_requests import PNG
+from pigeon.agent.interfaces import PreparedImage
 from pigeon.agent.scope import Scope
-from pigeon.session.context.images import STOPPED, AsGiven, has_images, ready_to_send
+from pigeon.session.context.images import STOPPED, has_images, ready_to_send
 from pigeon.wire.content import Attachment, ImageContent, TextContent, UserBlock
 from pigeon.wire.messages import CustomMessage, UserMessage
 
 OTHER = ImageContent(data="b3RoZXI=", mime_type="image/png")
 
 
-class Verdict:
-    def __init__(self, image: ImageContent | None, *notes: str, readable: bool = True) -> None:
-        self.image = image
-        self.notes = notes
-        self.readable = readable
+def verdict(image: ImageContent | None, *notes: str, readable: bool = True) -> PreparedImage:
+    return PreparedImage(image, notes, readable)
 
 
 class Judge:
     """Says at once what it is told to say at once, and the rest when it has worked on it."""
 
-    def __init__(self, at_once: Verdict | None, later: Verdict | None = None) -> None:
+    def __init__(self, at_once: PreparedImage | None, later: PreparedImage | None = None) -> None:
         self._at_once = at_once
         self._later = later
         self.threads: list[int] = []
@@ -54,14 +52,13 @@ def text(words: str) -> TextContent:
 async def test_a_message_without_trouble_is_the_very_same() -> None:
     message = said(text("look"), PNG)
     assert has_images(message)
-    assert await ready_to_send(message, AsGiven(), False, None) is message
-    assert await ready_to_send(message, Judge(Verdict(PNG)), False, None) is message
+    assert await ready_to_send(message, Judge(verdict(PNG)), False, None) is message
     assert not has_images(said(text("words")))
     assert not has_images(UserMessage(content="words", timestamp=1))
 
 
 async def test_a_changed_image_takes_the_place_of_the_first_with_a_note_behind_the_text() -> None:
-    judge = Judge(None, Verdict(OTHER, "[smaller]"))
+    judge = Judge(None, verdict(OTHER, "[smaller]"))
     message = UserMessage(
         content=[text("look"), PNG, text("paper")], timestamp=7, attachments=[Attachment(type="image")]
     )
@@ -74,7 +71,7 @@ async def test_a_changed_image_takes_the_place_of_the_first_with_a_note_behind_t
 
 
 async def test_what_is_no_image_is_left_out_or_kept_as_the_host_expects() -> None:
-    judge = Judge(Verdict(None, "[no image]", readable=False))
+    judge = Judge(verdict(None, "[no image]", readable=False))
     message = said(text("look"), PNG)
     assert await ready_to_send(message, judge, True, None) is message
     left_out = await ready_to_send(message, judge, False, None)
@@ -82,19 +79,19 @@ async def test_what_is_no_image_is_left_out_or_kept_as_the_host_expects() -> Non
 
 
 async def test_what_is_an_image_and_cannot_be_sent_is_never_kept() -> None:
-    ready = await ready_to_send(said(text(""), PNG), Judge(None, Verdict(None, "[too large]")), True, None)
+    ready = await ready_to_send(said(text(""), PNG), Judge(None, verdict(None, "[too large]")), True, None)
     assert ready.content == [text("[too large]")]
 
 
 async def test_notes_have_a_place_where_there_is_no_text() -> None:
     message = CustomMessage(custom_type="x", content=[PNG, PNG], display=True, timestamp=1)
-    ready = await ready_to_send(message, Judge(Verdict(OTHER, "[a]")), True, None)
+    ready = await ready_to_send(message, Judge(verdict(OTHER, "[a]")), True, None)
     assert ready.content == [text("[a]\n[a]"), OTHER, OTHER]
 
 
 @pytest.mark.parametrize("early", [True, False])
 async def test_who_stops_does_not_wait_for_an_image(early: bool) -> None:
-    judge, scope = Judge(None, Verdict(OTHER)), Scope()
+    judge, scope = Judge(None, verdict(OTHER)), Scope()
     judge.goes_on.clear()
     if early:
         scope.cancel()

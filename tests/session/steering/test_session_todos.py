@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fakes.virtual_time import virtually
 from pigeon.session.history.entry_line import EntryLine, line_from_entry
-from pigeon.session.steering.todos import Reminders, Todos, filled_in
+from pigeon.session.steering.todos import CLEAR_DELAY, Reminders, Todos, filled_in
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import AssistantBlock, TextContent, ToolCall
@@ -44,11 +44,15 @@ class Timers:
 
 
 class Desk:
-    def __init__(self) -> None:
+    def __init__(self, clear_delay: float = CLEAR_DELAY) -> None:
         self.timers = Timers()
         self.posted: list[Outbound] = []
-        self.todos = Todos(self.posted.append, self.timers.later)
+        self.planned = 0
+        self.todos = Todos(self.posted.append, clear_delay, self._host_planned, self.timers.later)
         self.reminders = Reminders(self.todos, self._publish, lambda: 7)
+
+    def _host_planned(self) -> None:
+        self.planned += 1
 
     async def _publish(self, event: Outbound) -> None:
         self.posted.append(event)
@@ -57,7 +61,7 @@ class Desk:
         return sum(isinstance(event, TodoAutoClear) for event in self.posted)
 
     def plan(self) -> Any:
-        return codec.to_plain(self.todos.phases)
+        return codec.to_plain(self.todos.read())
 
 
 @pytest.fixture
@@ -140,16 +144,14 @@ def test_a_second_plan_replaces_the_first_and_an_empty_one_clears(desk: Desk) ->
     desk.todos.set(one())
     assert len(desk.todos.set(phases([{"name": "B", "tasks": []}, {"name": "C", "tasks": []}]))) == 2
     assert desk.todos.set([]) == []
-    assert desk.todos.phases == []
+    assert desk.todos.read() == []
 
 
-def test_the_todo_tool_is_wanted_once_there_is_a_plan(desk: Desk) -> None:
-    asked: list[bool] = []
-    desk.todos.wanted = lambda: asked.append(True)
+def test_the_todo_tool_is_wanted_once_the_host_has_made_a_plan(desk: Desk) -> None:
     desk.todos.set([])
-    assert asked == []
+    assert desk.planned == 0
     desk.todos.set(one())
-    assert asked == [True]
+    assert desk.planned == 1
 
 
 def test_finished_tasks_go_after_a_minute_one_by_one(desk: Desk) -> None:
@@ -163,11 +165,11 @@ def test_finished_tasks_go_after_a_minute_one_by_one(desk: Desk) -> None:
     assert desk.cleared() == 0
     desk.timers.pass_to(60)
     assert desk.cleared() == 3
-    assert [(phase.name, [task.content for task in phase.tasks]) for phase in desk.todos.phases] == [("A", ["c"])]
+    assert [(phase.name, [task.content for task in phase.tasks]) for phase in desk.todos.read()] == [("A", ["c"])]
 
 
-def test_a_negative_delay_keeps_finished_tasks(desk: Desk) -> None:
-    desk.todos.clear_delay = -1
+def test_a_negative_delay_keeps_finished_tasks() -> None:
+    desk = Desk(clear_delay=-1)
     desk.todos.set(one(status="completed"))
     assert desk.timers.waiting == {}
 
@@ -178,9 +180,9 @@ def test_a_task_that_was_finished_before_does_not_get_more_time(desk: Desk) -> N
     tasks = [{"content": "a", "status": "completed"}, {"content": "b", "status": "completed"}]
     desk.todos.write(filled_in(phases([{"name": "A", "tasks": tasks}])))
     desk.timers.pass_to(60)
-    assert [task.content for task in desk.todos.phases[0].tasks] == ["b"]
+    assert [task.content for task in desk.todos.read()[0].tasks] == ["b"]
     desk.timers.pass_to(90)
-    assert desk.todos.phases == []
+    assert desk.todos.read() == []
 
 
 def test_a_task_that_was_taken_up_again_stays(desk: Desk) -> None:
@@ -222,7 +224,7 @@ def test_a_conversation_brings_back_what_its_last_good_result_leaves_to_do(desk:
     branch = [result(older), result(plan, "todo_write"), result(older, is_error=True), result(older, "other")]
     desk.todos.set(one(status="completed"))
     desk.todos.enter(branch)
-    assert [(phase.id, [task.content for task in phase.tasks]) for phase in desk.todos.phases] == [("p", ["b"])]
+    assert [(phase.id, [task.content for task in phase.tasks]) for phase in desk.todos.read()] == [("p", ["b"])]
     desk.timers.pass_to(1000)
     assert desk.cleared() == 0
 
@@ -237,7 +239,7 @@ def test_a_result_that_holds_no_plan_is_passed_over(desk: Desk, details: Any) ->
 def test_a_new_conversation_has_no_plan(desk: Desk) -> None:
     desk.todos.set(one())
     desk.todos.enter([])
-    assert desk.todos.phases == []
+    assert desk.todos.read() == []
 
 
 _words = st.text(max_size=5)
@@ -260,40 +262,37 @@ def test_every_plan_that_fits_gets_an_id_and_a_status_everywhere(plan: list[Any]
 async def test_a_stop_with_open_tasks_brings_a_reminder_three_times(desk: Desk) -> None:
     desk.todos.set(phases([{"name": "A", "tasks": [{"content": "a"}, {"content": "b", "status": "completed"}]}]))
     for attempt in (1, 2, 3):
-        said = await desk.reminders.adds(answer(TextContent(text="done")))
+        said = await desk.reminders.additions(answer(TextContent(text="done")))
         assert isinstance(said[0], CustomMessage)
         assert "a (pending)" in str(said[0].content)
         event = desk.posted[-1]
         assert isinstance(event, TodoReminder)
         assert (event.attempt, event.max_attempts) == (attempt, 3)
         assert [(task.id, task.content, task.status) for task in event.todos] == [("task-1", "a", "pending")]
-    assert await desk.reminders.adds(answer()) == []
+    assert await desk.reminders.additions(answer()) == []
 
 
 async def test_what_the_user_says_starts_the_count_again(desk: Desk) -> None:
     desk.todos.set(one())
     for _ in range(3):
-        said = await desk.reminders.adds(answer())
+        said = await desk.reminders.additions(answer())
         desk.reminders.notes(MessageEnd(message=said[0]))
-    assert await desk.reminders.adds(answer()) == []
+    assert await desk.reminders.additions(answer()) == []
     desk.reminders.notes(MessageEnd(message=UserMessage(content="go on", timestamp=1)))
-    assert await desk.reminders.adds(answer())
+    assert await desk.reminders.additions(answer())
 
 
 async def test_nothing_is_said_where_there_is_no_final_stop(desk: Desk) -> None:
     desk.todos.set(one())
     call = ToolCall(id="c", name="x", arguments={})
     for last in (answer(stop="error"), answer(stop="aborted"), answer(call, stop="toolUse")):
-        assert await desk.reminders.adds(last) == []
+        assert await desk.reminders.additions(last) == []
     assert desk.posted == []
 
 
-async def test_reminders_can_be_switched_off_and_need_something_open(desk: Desk) -> None:
-    assert await desk.reminders.adds(answer()) == []
+async def test_reminders_need_something_open(desk: Desk) -> None:
+    assert await desk.reminders.additions(answer()) == []
     desk.todos.set(one(status="completed"))
-    assert await desk.reminders.adds(answer()) == []
+    assert await desk.reminders.additions(answer()) == []
     desk.todos.set(one())
-    desk.reminders.enabled = False
-    assert await desk.reminders.adds(answer()) == []
-    desk.reminders.enabled, desk.reminders.most = True, 0
-    assert await desk.reminders.adds(answer()) == []
+    assert await desk.reminders.additions(answer())

@@ -63,7 +63,7 @@ class Desk:
 
     async def given(self) -> list[str]:
         """The names that the next message brings."""
-        said = await self.rules.adds()
+        said = await self.rules.additions()
         if not said:
             return []
         (message,) = said
@@ -200,13 +200,13 @@ async def test_what_matched_is_announced_and_given_to_the_model() -> None:
     watch = desk.watch()
     seen = [event for event in map(watch.sees, text("so bad.")) if event is not None]
     assert [codec.to_plain(one)["name"] for one in seen[0].rules] == ["r", "s"]
-    (said,) = await desk.rules.adds()
+    (said,) = await desk.rules.additions()
     assert isinstance(said, CustomMessage)
     assert (said.custom_type, said.display, said.details) == ("ttsr-injection", False, {"rules": ["r", "s"]})
     assert "About r." in str(said.content)
     assert "About s." in str(said.content)
     assert "stopped" in str(said.content)
-    assert await desk.rules.adds() == []
+    assert await desk.rules.additions() == []
 
 
 async def test_a_rule_is_given_once() -> None:
@@ -246,7 +246,7 @@ async def test_rules_that_come_again_and_again_cannot_go_on_for_ever() -> None:
 async def test_a_conversation_remembers_what_it_was_given() -> None:
     desk = Desk(rule(), rule("worse", "s"))
     cut_at(desk, text("bad."))
-    (said,) = await desk.rules.adds()
+    (said,) = await desk.rules.additions()
     assert isinstance(said, CustomMessage)
     fields = {"custom_type": said.custom_type, "content": said.content, "display": False, "details": said.details}
     entry = CustomMessageEntry(id="1", parent_id=None, timestamp="t", **fields)

@@ -1,1 +1,1 @@
-"""The session's interfaces, answered by extensions: hooks, tool gate, veto, events, tools and providers."""
+"""The session's interfaces, answered by extensions: hooks, tool gate, events, tools and providers."""

@@ -82,22 +82,24 @@ class ExtensionHooks:
         return current
 
     async def before_agent_start(
-        self, prompt: str, images: list[ImageContent], system_prompt: str
+        self, prompt: str, images: list[ImageContent], system_prompt: Callable[[], str]
     ) -> h.PromptAdditions:
         """Notes beside the prompt, and a system prompt for this run."""
         messages: list[CustomMessage] = []
-        shown, forced = system_prompt, None
+        forced: str | None = None
 
         def take(answer: Answer) -> bool:
-            nonlocal shown, forced
+            nonlocal forced
             value = answer.value
             if isinstance(value, r.Begin):
                 messages.extend(self._notes(answer, value.note))
                 if isinstance(value.system_prompt, str):
-                    shown = forced = value.system_prompt
+                    forced = value.system_prompt
             return False
 
-        make = lambda: e.BeforeAgentStart(prompt, copy.deepcopy(images), shown)  # noqa: E731
+        def make() -> e.Event:
+            return e.BeforeAgentStart(prompt, copy.deepcopy(images), system_prompt() if forced is None else forced)
+
         await self._dispatcher.ask(e.BeforeAgentStart, make, take)
         return h.PromptAdditions(messages, forced)
 
@@ -306,14 +308,6 @@ class ExtensionHooks:
 
     def _report(self, answer: Answer, text: str) -> None:
         self._dispatcher.reports(answer.loaded.source.path, answer.event.name, text)
-
-
-class ExtensionVeto:
-    """The session's veto, from the hooks."""
-
-    def __init__(self, hooks: ExtensionHooks) -> None:
-        self.switch = hooks.before_switch
-        self.fork = hooks.before_fork
 
 
 def bash_result(given: r.BashOutput) -> BashResult:

@@ -30,7 +30,7 @@ from pigeon.wire.messages import CustomMessage, Message, UserMessage
 from pigeon.wire.model import Model, ThinkingLevel
 
 if TYPE_CHECKING:
-    from pigeon.session.interjections import DeliverAs
+    from pigeon.session.prompting import DeliverAs
     from pigeon.session.session import Session
 
 AddProvider = Callable[[str, Mapping[str, Any], ModelProvider | None], None]
@@ -85,14 +85,14 @@ class ConversationPort:
     def send_message(self, message: CustomMessage, trigger_turn: bool, deliver_as: DeliverAs) -> None:
         """`nextTurn` waits for the next prompt; in a run it is queued (or, without a turn, put after this one); else
         it is put on record and announced, and starts a run if `trigger_turn`."""
-        self._session.interjections.say(message, trigger_turn, deliver_as)
+        self._session.prompting.add_custom_message(message, trigger_turn, deliver_as)
 
     def send_user_message(
         self, content: str | list[UserBlock], deliver_as: Literal["steer", "followUp"] | None
     ) -> None:
         """Always a turn; raises while a run is active and `deliver_as` is none."""
         blocks: list[UserBlock] = [TextContent(text=content)] if isinstance(content, str) else content
-        self._session.interjections.ask(UserMessage(content=blocks, timestamp=clock.now_ms()), deliver_as)
+        self._session.prompting.add_user_message(UserMessage(content=blocks, timestamp=clock.now_ms()), deliver_as)
 
     def append_entry(self, custom_type: str, data: Json) -> str:
         """State of an extension, on record and not for the model; returns the entry's id."""
@@ -252,7 +252,7 @@ class ControlPort:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env=dict(self._session.shell.place.environment()),
+                env=dict(self._session.shell.workplace.environment()),
                 start_new_session=True,
             )
         except OSError as error:

@@ -14,7 +14,7 @@ from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
 if TYPE_CHECKING:
     from pigeon.extensions.adapters.session_port import SessionFacts, SessionPort
-    from pigeon.session.interjections import DeliverAs
+    from pigeon.session.prompting import DeliverAs
 
 
 def custom_message(note: Note | str) -> CustomMessage:

@@ -17,17 +17,17 @@ BUSY = "hello changes how events are told and cannot do so in the middle of a ru
 @handles(Hello)
 def hello(cmd: Hello, talk: Talk) -> Welcome:
     """In force from the answer on."""
-    outbox, conduct = talk.outbox, talk.session.engine.conduct
+    outbox, session = talk.outbox, talk.session
     before = outbox.dialect
     in_force: list[str] = [*(["deltas"] if before.deltas else []), *(["seq"] if outbox.numbers else [])]
     wanted = or_else(cmd.features, in_force)
     after = changed_dialect(before, or_else(cmd.dialect, before.name), "deltas" in wanted)
-    if talk.session.activity.in_run:
+    if session.activity.in_run:
         raise Refusal(BUSY)
     outbox.turn_to(after, "seq" in wanted)
-    if conduct.interrupt_mode == before.default_interrupt_mode:
-        conduct.interrupt_mode = after.default_interrupt_mode
-    conduct.keeps_unreadable_images = after.keeps_unreadable_images
+    if session.queue.interrupt_mode == before.default_interrupt_mode:
+        session.queue.set_interrupt_mode(after.default_interrupt_mode)
+    session.engine.set_keep_unreadable_images(after.keeps_unreadable_images)
     features: list[Feature] = []
     if after.deltas:
         features.append("deltas")

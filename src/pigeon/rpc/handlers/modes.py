@@ -21,25 +21,25 @@ from pigeon.wire.commands import (
 @handles(SetSteeringMode)
 def set_steering_mode(cmd: SetSteeringMode, s: Session) -> None:
     """In force at the next delivery."""
-    s.queue.steering_mode = cmd.mode
+    s.queue.set_steering_mode(cmd.mode)
 
 
 @handles(SetFollowUpMode)
 def set_follow_up_mode(cmd: SetFollowUpMode, s: Session) -> None:
     """In force at the next delivery."""
-    s.queue.follow_up_mode = cmd.mode
+    s.queue.set_follow_up_mode(cmd.mode)
 
 
 @handles(SetInterruptMode)
 def set_interrupt_mode(cmd: SetInterruptMode, s: Session) -> None:
     """In force at the next tool call."""
-    s.engine.conduct.interrupt_mode = cmd.mode
+    s.queue.set_interrupt_mode(cmd.mode)
 
 
 @handles(SetAutoRetry)
 def set_auto_retry(cmd: SetAutoRetry, s: Session) -> None:
     """In force at the next failure."""
-    s.engine.retry.enabled = cmd.enabled
+    s.engine.retry.set_enabled(cmd.enabled)
 
 
 @handles(AbortRetry)
@@ -51,7 +51,7 @@ def abort_retry(cmd: AbortRetry, s: Session) -> None:
 @handles(SetAutoCompaction)
 def set_auto_compaction(cmd: SetAutoCompaction, s: Session) -> None:
     """In force at the next check."""
-    s.engine.compaction.enabled = cmd.enabled
+    s.engine.compaction.set_enabled(cmd.enabled)
 
 
 @handles(Compact)

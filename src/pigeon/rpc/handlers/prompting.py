@@ -17,7 +17,7 @@ from pigeon.wire.errors import Refusal
 def prompt(cmd: Prompt, s: Session) -> Awaitable[None] | None:
     """Answered when it is accepted or refused; what it starts goes on in the background."""
     if not isinstance(cmd.locale, Absent):
-        s.engine.locale = cmd.locale.strip()
+        s.engine.set_locale(cmd.locale)
     return s.prompting.prompt(HostMessage(cmd.message, cmd.images, cmd.attachments), cmd.streaming_behavior)
 
 

@@ -97,5 +97,5 @@ def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
 @handles(c.NavigateTree)
 def navigate_tree(cmd: c.NavigateTree, s: Session) -> Awaitable[answers.Navigated]:
     """The active run is aborted first; an aborted summary leaves everything where it was."""
-    wish = NavigationOptions(summarize=cmd.summarize is True, instructions=cmd.custom_instructions, label=cmd.label)
-    return s.engine.navigate(cmd.entry_id, wish)
+    options = NavigationOptions(summarize=cmd.summarize is True, instructions=cmd.custom_instructions, label=cmd.label)
+    return s.engine.navigate(cmd.entry_id, options)

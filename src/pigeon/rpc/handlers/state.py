@@ -23,29 +23,29 @@ def get_state(cmd: GetState, s: Session) -> answers.State:
         is_compacting=s.activity.compacting,
         steering_mode=s.queue.steering_mode,
         follow_up_mode=s.queue.follow_up_mode,
-        interrupt_mode=s.engine.conduct.interrupt_mode,
+        interrupt_mode=s.queue.interrupt_mode,
         session_file=s.journal.file or ABSENT,
         session_id=s.journal.session_id,
         session_name=name_of(s.journal.lines) or ABSENT,
         auto_compaction_enabled=s.engine.compaction.enabled,
-        message_count=len(s.shown.lines),
+        message_count=len(s.visible.lines),
         pending_message_count=queued,
         queued_message_count=queued,
-        todo_phases=s.todos.phases,
+        todo_phases=s.todos.read(),
     )
 
 
 @handles(GetMessages)
 def get_messages(cmd: GetMessages, s: Session) -> answers.Messages:
     """Complete messages only; the one that is streaming comes with its `message_end`."""
-    return answers.Messages(messages=s.shown.raw_messages())
+    return answers.Messages(messages=s.visible.raw_messages())
 
 
 @handles(GetLastAssistantText)
 def get_last_assistant_text(cmd: GetLastAssistantText, s: Session) -> answers.LastAssistantText:
     """Aborted answers without content do not count."""
-    for line in reversed(s.shown.lines):
-        message = s.shown.message(line) if line.role == "assistant" else None
+    for line in reversed(s.visible.lines):
+        message = s.visible.message(line) if line.role == "assistant" else None
         if isinstance(message, AssistantMessage) and not (message.stop_reason == "aborted" and not message.content):
             return answers.LastAssistantText(text=text_of(message.content).strip() or None)
     return answers.LastAssistantText(text=None)
@@ -54,9 +54,8 @@ def get_last_assistant_text(cmd: GetLastAssistantText, s: Session) -> answers.La
 @handles(GetSessionStats)
 def get_session_stats(cmd: GetSessionStats, s: Session) -> answers.SessionStats:
     """Everything billed in this session, and how full the context is."""
-    stats = stats_of(s.journal.session_id, s.journal.file, s.journal.lines)
-    stats.context_usage = context_usage(s.journal.branch, s.models.model)
-    return stats
+    usage = context_usage(s.journal.branch, s.models.model)
+    return stats_of(s.journal.session_id, s.journal.file, s.journal.lines, usage)
 
 
 @handles(GetCommands)

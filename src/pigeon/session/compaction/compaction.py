@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-from msgspec import Struct
-
 from pigeon.agent.interfaces import Publish
 from pigeon.agent.scope import Scope
 from pigeon.session.compaction.cutting import ConversationCut, cut_of, prunable, prune
@@ -19,11 +17,13 @@ from pigeon.session.compaction.summarizer import (
     TouchedFiles,
     added,
 )
+from pigeon.session.context.conversation import Conversation
 from pigeon.session.context.model_context import context_of
 from pigeon.session.context.size import branch_tokens
 from pigeon.session.history.journal import Journal
-from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, Hooks
+from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, Hooks, result_of
 from pigeon.session.model_choice import ModelChoice
+from pigeon.session.settings import CompactionPolicy
 from pigeon.wire.answers import Compacted
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.entries import CompactionEntry
@@ -43,57 +43,46 @@ TWICE = (
 _FAILED = {"manual": "Compaction failed", "overflow": "Context overflow recovery failed"}
 
 
-class CompactionPolicy(Struct):
-    """How much room to leave for the answer, and how much of the recent conversation to keep."""
-
-    reserve_tokens: int | None = None
-    keep_tokens: int | None = None
-    per_model: dict[str, dict[str, int]] = {}
-
-    def reserve(self, model: Model) -> int:
-        """Tokens kept free; by default at most a fifth of the window."""
-        own = self.per_model.get(model.reference, {}).get("reserveTokens", self.reserve_tokens)
-        return min(16384, model.context_window // 5) if own is None else min(own, model.context_window // 2)
-
-    def keep(self, model: Model) -> int:
-        """Recent tokens that are not summarized; by default at most 30 % of the window."""
-        own = self.per_model.get(model.reference, {}).get("keepRecentTokens", self.keep_tokens)
-        return min(20000, model.context_window * 3 // 10) if own is None else own
-
-    def threshold(self, model: Model) -> int:
-        """The context size above which room is made."""
-        return model.context_window - self.reserve(model)
-
-
 class Compaction:
     """Shrinks the conversation of a session."""
 
     def __init__(
         self,
-        journal: Callable[[], Journal],
+        conversation: Conversation,
         models: ModelChoice,
         summarizer: Summarizer,
         publish: Publish,
         hooks: Hooks,
+        policy: CompactionPolicy,
+        enabled: bool,
     ) -> None:
-        self._journal = journal
+        self._conversation = conversation
         self._models = models
         self._summarizer = summarizer
         self._publish = publish
         self._hooks = hooks
+        self._policy = policy
+        self._enabled = enabled
         self._failed_for: str | None = ""
-        self.enabled = True
-        self.policy = CompactionPolicy()
+
+    @property
+    def enabled(self) -> bool:
+        """True if room is made without being asked for."""
+        return self._enabled
+
+    def set_enabled(self, enabled: bool) -> None:
+        """In force at the next check."""
+        self._enabled = enabled
 
     def due(self) -> bool:
         """True if the context is nearly full, and making room has not failed since the user last said something."""
         model = self._models.model
-        if not self.enabled or model is None or model.context_window <= 0:
+        if not self._enabled or model is None or model.context_window <= 0:
             return False
-        branch = self._journal().branch
+        branch = self._conversation.journal.branch
         if not branch or branch[-1].type == "compaction":
             return False
-        return branch_tokens(branch) > self.policy.threshold(model) and self._failed_for != self._last_said()
+        return branch_tokens(branch) > self._policy.threshold(model) and self._failed_for != self._last_said()
 
     async def manual(self, instructions: str | Absent, scope: Scope) -> Compacted:
         """Because it was asked for; raises with the reason when it cannot be done."""
@@ -149,7 +138,7 @@ class Compaction:
         before: Callable[[], Awaitable[None]] | None,
     ) -> Compacted:
         model = self._model()
-        journal = self._journal()
+        journal = self._conversation.journal
         if journal.branch and journal.branch[-1].type == "compaction":
             raise Refusal(ALREADY)
         tokens_before = branch_tokens(journal.branch)
@@ -164,7 +153,7 @@ class Compaction:
             cut = self._cut(model)
         if cut is None or cut.empty:
             raise Refusal(NOTHING)
-        own = await scope.wait(self._own_summary(cut, reason, tokens_before, instructions))
+        own = await scope.wait(self._extension_summary(cut, reason, tokens_before, instructions))
         summary, usage, files = own or await self._summarized(cut, model, reason, scope, instructions)
         scope.check()
         if reason != "manual" and estimated_tokens(len(summary)) + cut.kept_tokens >= size_before:
@@ -187,11 +176,11 @@ class Compaction:
             details=files,
         )
 
-    async def _own_summary(
+    async def _extension_summary(
         self, cut: ConversationCut, reason: CompactionReason, tokens_before: int, instructions: str | Absent
     ) -> tuple[str, Usage | None, Json] | None:
         """A summary that somebody else brings; raises `Aborted` if they say no."""
-        given = await self._hooks.before_compact(
+        asked = self._hooks.before_compact(
             CompactionPreparation(
                 reason=reason,
                 first_kept_entry_id=cut.first_kept,
@@ -203,6 +192,7 @@ class Compaction:
                 will_retry=reason == "overflow",
             )
         )
+        given = await result_of(asked)
         if given is False:
             raise Aborted(CANCELLED)
         return (given.summary, None, given.details) if isinstance(given, ExtensionSummary) else None
@@ -213,7 +203,7 @@ class Compaction:
         files = TouchedFiles(cut.previous.details if cut.previous and cut.previous.from_hook is not True else None)
         files.note([*cut.history, *cut.prefix])
         ask = SummaryRequest(model=model, thinking=self._models.level, scope=scope, about=reason)
-        reserve = self.policy.reserve(model)
+        reserve = self._policy.reserve(model)
         told = HISTORY if isinstance(instructions, Absent) else f"{HISTORY}\n\nAdditional focus: {instructions}"
         previous = cut.previous.summary if cut.previous else None
         summary, usage = previous or "No prior history.", None
@@ -233,10 +223,10 @@ class Compaction:
         return self._models.model
 
     def _cut(self, model: Model) -> ConversationCut | None:
-        return cut_of(self._journal().branch, self.policy.keep(model), self._most_kept(model))
+        return cut_of(self._conversation.journal.branch, self._policy.keep(model), self._most_kept(model))
 
     def _most_kept(self, model: Model) -> int:
-        return max(self.policy.threshold(model) // 2, 0)
+        return max(self._policy.threshold(model) // 2, 0)
 
     def _has_something(self, model: Model) -> bool:
         cut = self._cut(model)
@@ -244,20 +234,20 @@ class Compaction:
 
     async def _prune(self, model: Model) -> bool:
         """Drop old tool output, if that alone makes enough room; true if it did."""
-        branch = self._journal().branch
-        found = prunable(branch, self.policy.keep(model))
+        branch = self._conversation.journal.branch
+        found = prunable(branch, self._policy.keep(model))
         saved = sum(tokens for _, _, tokens in found)
-        if not found or branch_tokens(branch) - saved > self.policy.threshold(model):
+        if not found or branch_tokens(branch) - saved > self._policy.threshold(model):
             return False
         await self._shorten(found)
         return True
 
     async def _shorten(self, found: list[tuple[str, str, int]]) -> None:
-        for entry in prune(self._journal(), found):
+        for entry in prune(self._conversation.journal, found):
             await self._publish(EntryAppended(entry=entry))
 
     def _last_said(self) -> str | None:
-        return next((line.id for line in reversed(self._journal().branch) if line.role == "user"), None)
+        return next((line.id for line in reversed(self._conversation.journal.branch) if line.role == "user"), None)
 
 
 def _estimate(journal: Journal) -> int:

@@ -25,7 +25,7 @@ from pigeon.agent.inference import (
 )
 from pigeon.agent.interfaces import ModelProvider, Publish
 from pigeon.agent.scope import Scope
-from pigeon.session.retry import RetryPolicy
+from pigeon.session.settings import RetryPolicy
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall, text_of
@@ -164,10 +164,10 @@ class SummaryRequest(Struct):
 class Summarizer:
     """Makes summaries with the session's model."""
 
-    def __init__(self, provider: ModelProvider, publish: Publish) -> None:
+    def __init__(self, provider: ModelProvider, publish: Publish, retries: RetryPolicy | None) -> None:
         self._provider = provider
         self._publish = publish
-        self.retries: RetryPolicy | None = RetryPolicy()
+        self._retries = retries
 
     async def summary(
         self,
@@ -190,7 +190,7 @@ class Summarizer:
         attempt = 0
         while True:
             answer, failure = await self._answer(request, ask.scope)
-            policy = self.retries
+            policy = self._retries
             if failure is None or not failure.retryable or policy is None or attempt >= policy.max_retries:
                 break
             delay = min(policy.pause_ms(attempt, failure), policy.max_delay_ms)

@@ -1,4 +1,5 @@
-"""The journal in use, and the conversation it holds."""
+"""The journal in use and the conversation it holds: what is on record, what a model sees of it, and the way onto the
+record for every complete message."""
 
 from __future__ import annotations
 
@@ -13,18 +14,19 @@ _CHANGES_WHAT_WAS = ("compaction", "context_edit")
 
 
 class Conversation:
-    """Holds one journal at a time; every complete message goes on record here before anybody hears of it.
+    """Holds one journal at a time; the parts of a session share it, so that all of them follow a change of session.
 
-    While a conversation only grows, what is known of it is only extended: a turn must not cost more the longer the
-    talk. Its messages are not parsed before somebody wants to read them.
+    `record` is the bus's first recorder: a message is in the file before it is announced. While a conversation only
+    grows, the derived lists are only extended, so that a turn costs no more in a long one. Entries
+    are parsed when their messages are read for the first time.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._shown = VisibleEntries([], {})
+        self._visible = VisibleEntries([], {})
         self._parsed = 0
         self._context: list[Message] = []
-        self._said: list[ModelMessage] = []
+        self._model_messages: list[ModelMessage] = []
         self._known: tuple[Journal | None, tuple[int, int], int] = (None, (0, 0), 0)
 
     @property
@@ -33,36 +35,40 @@ class Conversation:
         return self._journal
 
     @property
-    def shown(self) -> VisibleEntries:
+    def visible(self) -> VisibleEntries:
         """The entries of the conversation."""
         journal, branch = self._journal, self._journal.branch
         of, version, length = self._known
         if of is journal and version == journal.version:
-            return self._shown
+            return self._visible
         fresh = branch[length:] if of is journal and version[1] == journal.version[1] else None
         if fresh is None or any(line.type in _CHANGES_WHAT_WAS for line in fresh):
-            self._shown, self._context, self._said, self._parsed = visible_entries(branch), [], [], 0
+            self._visible, self._context, self._model_messages, self._parsed = visible_entries(branch), [], [], 0
         else:
-            self._shown.lines.extend(line for line in fresh if speaks(line))
+            self._visible.lines.extend(line for line in fresh if speaks(line))
         self._known = (journal, journal.version, len(branch))
-        return self._shown
+        return self._visible
 
     @property
     def context(self) -> list[Message]:
         """The messages that the model would see now; do not change the list."""
-        shown = self.shown
-        if self._parsed < len(shown.lines):
-            fresh = shown.messages(self._parsed)
+        visible = self.visible
+        if self._parsed < len(visible.lines):
+            fresh = visible.messages(self._parsed)
             self._context.extend(fresh)
-            self._said.extend(model_messages(fresh))
-            self._parsed = len(shown.lines)
+            self._model_messages.extend(model_messages(fresh))
+            self._parsed = len(visible.lines)
         return self._context
 
     @property
-    def said(self) -> list[ModelMessage]:
-        """The same in the roles that models know: the very same objects each time, so that others can tell."""
+    def model_messages(self) -> list[ModelMessage]:
+        """The same in the three roles that models know, in a new list of the same objects each time.
+
+        `providers/history/cache` compares these messages by identity to find what it has translated before: never copy
+        them.
+        """
         _ = self.context
-        return list(self._said)
+        return list(self._model_messages)
 
     def turn_to(self, journal: Journal) -> None:
         """Let go of one journal and take another."""

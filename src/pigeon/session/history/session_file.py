@@ -159,7 +159,7 @@ class SessionFile:
             raise OSError(errno.EEXIST, "another file has taken its place")
         self._unsaved = [line for line in every if line not in known]
         self._lead = b"\n" if raw and not raw.endswith(b"\n") else b""
-        file.torn = False
+        file.mended()
 
     def _let_go(self) -> None:
         if self._file is not None:

@@ -30,8 +30,13 @@ from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessag
 from pigeon.wire.model import Model, Usage, plain_number
 
 
-def stats_of(session_id: str, file: str | None, lines: Sequence[EntryLine]) -> SessionStats:
-    """The answer of `get_session_stats`, without the context's usage."""
+def stats_of(
+    session_id: str,
+    file: str | None,
+    lines: Sequence[EntryLine],
+    context_usage: ContextUsage | Absent = ABSENT,
+) -> SessionStats:
+    """The answer of `get_session_stats`."""
     entries = [entry for line in lines if (entry := line.entry) is not None]
     messages = [entry.message for entry in entries if isinstance(entry, MessageEntry)]
     answers = [message for message in messages if isinstance(message, AssistantMessage)]
@@ -53,6 +58,7 @@ def stats_of(session_id: str, file: str | None, lines: Sequence[EntryLine]) -> S
         total_messages=len(messages),
         tokens=tokens,
         cost=plain_number(sum(usage.cost.total for usage in spent)),
+        context_usage=context_usage,
     )
 
 
@@ -94,7 +100,8 @@ def raw_entry(line: EntryLine) -> Any:
 
 def tree_of(lines: list[EntryLine]) -> list[TreeNode]:
     """Roots with their children, each list by time; an orphan is a root."""
-    nodes = {line.id: TreeNode(entry=raw_entry(line), children=[]) for line in lines}
+    labels = _labels(lines)
+    nodes = {line.id: _node(line, labels.get(line.id)) for line in lines}
     times = {line.id: line.timestamp for line in lines}
     roots: list[str] = []
     children: dict[str, list[str]] = {}
@@ -104,18 +111,24 @@ def tree_of(lines: list[EntryLine]) -> list[TreeNode]:
         else:
             children.setdefault(line.parent_id, []).append(line.id)
     for parent, ids in children.items():
-        nodes[parent].children = [nodes[child] for child in sorted(ids, key=times.__getitem__)]
-    _put_labels(lines, nodes)
+        nodes[parent].children.extend(nodes[child] for child in sorted(ids, key=times.__getitem__))
     return [nodes[root] for root in roots]
 
 
-def _put_labels(lines: list[EntryLine], nodes: dict[str, TreeNode]) -> None:
+def _labels(lines: list[EntryLine]) -> dict[str, LabelEntry]:
+    """The last label of each entry; one without a text takes the label away."""
+    labels: dict[str, LabelEntry] = {}
     for line in lines:
         entry = line.entry if line.type == "label" else None
-        if isinstance(entry, LabelEntry) and entry.target_id in nodes:
-            node = nodes[entry.target_id]
-            node.label = entry.label
-            node.label_timestamp = node.label if isinstance(node.label, Absent) else entry.timestamp
+        if isinstance(entry, LabelEntry):
+            labels[entry.target_id] = entry
+    return labels
+
+
+def _node(line: EntryLine, label: LabelEntry | None) -> TreeNode:
+    if label is None or isinstance(label.label, Absent):
+        return TreeNode(entry=raw_entry(line), children=[])
+    return TreeNode(entry=raw_entry(line), children=[], label=label.label, label_timestamp=label.timestamp)
 
 
 def clean_name(name: str) -> str:

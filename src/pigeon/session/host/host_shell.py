@@ -6,13 +6,14 @@ settles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 
 from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
 from pigeon.session.bus import Bus
+from pigeon.session.context.conversation import Conversation
 from pigeon.session.history.journal import Journal
-from pigeon.session.hooks import Hooks
+from pigeon.session.hooks import Hooks, result_of
 from pigeon.system import clock
 from pigeon.system.shell.shell import ShellMissing, ShellResult, Workplace, run_shell
 from pigeon.wire.answers import BashResult
@@ -30,15 +31,23 @@ class HostShell:
     """Runs the protocol's `bash` commands."""
 
     def __init__(
-        self, place: Workplace, bus: Bus, journal: Callable[[], Journal], activity: Activity, hooks: Hooks
+        self, workplace: Workplace, bus: Bus, conversation: Conversation, activity: Activity, hooks: Hooks
     ) -> None:
-        self.place = place
+        self._workplace = workplace
         self._bus = bus
-        self._journal = journal
+        self._conversation = conversation
         self._activity = activity
         self._hooks = hooks
         self._running: set[Scope] = set()
-        self._waiting: list[BashExecutionMessage] = []
+
+    @property
+    def workplace(self) -> Workplace:
+        """Where commands run, with which shell and environment."""
+        return self._workplace
+
+    def move_to(self, workplace: Workplace) -> None:
+        """Run commands there from here on."""
+        self._workplace = workplace
 
     def run(self, command: str, excluded: bool, id: Json | Absent) -> Coroutine[None, None, BashResult]:
         """Run a command to its end; raises a `Refusal` when the shell cannot start.
@@ -47,7 +56,7 @@ class HostShell:
         """
         scope = Scope()
         self._running.add(scope)
-        return self._run(command, excluded, id, scope, self._journal())
+        return self._run(command, excluded, id, scope, self._conversation.journal)
 
     async def _run(self, command: str, excluded: bool, id: Json | Absent, scope: Scope, journal: Journal) -> BashResult:
         try:
@@ -60,7 +69,7 @@ class HostShell:
         return answer
 
     async def _answer(self, command: str, excluded: bool, id: Json | Absent, scope: Scope) -> BashResult:
-        given = await scope.wait(self._hooks.user_bash(command, excluded, self.place.cwd))
+        given = await result_of(self._hooks.user_bash(command, excluded, self._workplace.cwd), scope)
         if given is not None:
             return given
         scope.check()
@@ -69,7 +78,7 @@ class HostShell:
             await self._bus.publish(BashExecutionUpdate(id=id, delta=delta))
 
         try:
-            return answer_of(await run_shell(command, self.place, scope=scope, on_output=show))
+            return answer_of(await run_shell(command, self._workplace, scope=scope, on_output=show))
         except ShellMissing as error:
             raise Refusal(str(error)) from None
 
@@ -78,15 +87,9 @@ class HostShell:
         for scope in list(self._running):
             scope.cancel()
 
-    def settle(self) -> None:
-        """Put on record what ended during the run."""
-        waiting, self._waiting = self._waiting, []
-        for message in waiting:
-            self._journal().append_message(message)
-
     def _keep(self, command: str, result: BashResult, excluded: bool, journal: Journal) -> None:
         """Put the command on record, unless the conversation it belongs to was left in the meantime."""
-        if self._journal() is not journal:
+        if self._conversation.journal is not journal:
             return
         message = BashExecutionMessage(
             command=command,
@@ -98,9 +101,7 @@ class HostShell:
             timestamp=clock.now_ms(),
             exclude_from_context=True if excluded else ABSENT,
         )
-        self._waiting.append(message)
-        if not self._activity.in_run:
-            self.settle()
+        self._activity.after_run(lambda: self._conversation.journal.append_message(message))
 
 
 def answer_of(result: ShellResult) -> BashResult:

@@ -16,8 +16,8 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
 
+from pigeon.agent.inference import BlockKind
 from pigeon.agent.interfaces import Publish, Spoken
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.system.time_box import TimeBox, TookTooLong
@@ -38,7 +38,6 @@ from pigeon.wire.events import (
 from pigeon.wire.messages import CustomMessage, UserMessage
 from pigeon.wire.steering import Rule
 
-Kind = Literal["text", "thinking", "toolCall"]
 WINDOW = 1000
 HEAD = 4000
 SECONDS = 0.05
@@ -53,8 +52,8 @@ _OTHER_GROUP = re.compile(r"(?<!\\)\(\?<(?=[A-Za-z_])")
 class RuleScope:
     """One thing that a rule looks at."""
 
-    def __init__(self, kind: Kind, tool: str | None = None, glob: str | None = None) -> None:
-        self.kind: Kind = kind
+    def __init__(self, kind: BlockKind, tool: str | None = None, glob: str | None = None) -> None:
+        self.kind: BlockKind = kind
         self.tool = tool
         self.glob = glob
 
@@ -70,7 +69,7 @@ class CompiledRule:
         self._patterns = [_compiled(text) for text in rule.condition or []]
         self._scopes = list(_scopes(rule))
 
-    def looks_at(self, kind: Kind, tool: str) -> bool:
+    def looks_at(self, kind: BlockKind, tool: str) -> bool:
         """True if this kind of block can match at all."""
         return any(scope.kind == kind and scope.tool in (None, tool) for scope in self._scopes)
 
@@ -78,7 +77,7 @@ class CompiledRule:
         """True if the end of a block matches; a match that could still change waits for more."""
         return any(window.has(pattern) for pattern in self._patterns) and self._in_place(window)
 
-    def interrupts(self, kind: Kind) -> bool:
+    def interrupts(self, kind: BlockKind) -> bool:
         """True if a match in this kind of block cuts the answer."""
         return self.mode in ("always", "tool-only" if kind == "toolCall" else "prose-only")
 
@@ -90,8 +89,8 @@ class CompiledRule:
 class Window:
     """The end of one block, as much of it as rules look at."""
 
-    def __init__(self, kind: Kind, tool: str = "") -> None:
-        self.kind: Kind = kind
+    def __init__(self, kind: BlockKind, tool: str = "") -> None:
+        self.kind: BlockKind = kind
         self.tool = tool
         self._text = ""
         self._start = 0
@@ -247,7 +246,7 @@ class StreamRules:
         rules = [rule for rule in self._known() if self._may_match(rule)]
         return RuleWatch(rules, self) if rules and self._cuts < MOST_CUTS else None
 
-    def matched(self, rules: list[CompiledRule], kind: Kind) -> TtsrTriggered | None:
+    def matched(self, rules: list[CompiledRule], kind: BlockKind) -> TtsrTriggered | None:
         """Rules match in this kind of block; what to announce if that cuts the answer."""
         cutting = [rule for rule in rules if rule.interrupts(kind)]
         self._later.extend(rule for rule in rules if rule not in cutting)
@@ -263,7 +262,7 @@ class StreamRules:
             self._report(f"The rule {rule.rule.path} is switched off: its condition takes too long to check")
         self._rules = [rule for rule in self._known() if rule not in rules]
 
-    async def adds(self) -> list[Spoken]:
+    async def additions(self) -> list[Spoken]:
         """The rules that the last answer has brought up, as a message to go on with."""
         cut, later = self._cut, self._later
         self._cut, self._later = [], []
@@ -320,7 +319,7 @@ class RuleWatch:
             return None if block is None else self._ended(*block)
         return None
 
-    def _open(self, index: int, kind: Kind, tool: str = "") -> None:
+    def _open(self, index: int, kind: BlockKind, tool: str = "") -> None:
         rules = [rule for rule in self._rules if rule.looks_at(kind, tool)]
         if rules:
             self._blocks[index] = (Window(kind, tool), rules)

@@ -38,32 +38,39 @@ def call_later(seconds: float, work: Callable[[], None]) -> Callable[[], None]:
 
 
 class Todos:
-    """The plan of one conversation; a negative `clear_delay` keeps finished tasks."""
+    """The plan of one conversation. A negative `clear_delay` keeps finished tasks; `host_planned` is called when the
+    host has set a plan, so that the model can be given the tool for it."""
 
-    def __init__(self, post: Callable[[Outbound], None], later: Later = call_later) -> None:
+    def __init__(
+        self,
+        post: Callable[[Outbound], None],
+        clear_delay: float = CLEAR_DELAY,
+        host_planned: Callable[[], None] = lambda: None,
+        later: Later = call_later,
+    ) -> None:
         self._post = post
+        self._clear_delay = clear_delay
+        self._host_planned = host_planned
         self._later = later
         self._timers: dict[_Key, Callable[[], None]] = {}
-        self.phases: list[TodoPhase] = []
-        self.clear_delay = CLEAR_DELAY
-        self.wanted: Callable[[], None] = _nothing
+        self._phases: list[TodoPhase] = []
 
     def set(self, phases: Sequence[TodoPhaseGiven]) -> list[TodoPhase]:
         """The host's plan in place of the present one; returns it with everything filled in."""
         self._stop_timers()
-        self.phases = filled_in(phases)
+        self._phases = filled_in(phases)
         self._start_timers()
-        if self.phases:
-            self.wanted()
-        return self.phases
+        if self._phases:
+            self._host_planned()
+        return self._phases
 
     def read(self) -> list[TodoPhase]:
         """The plan; do not change it."""
-        return self.phases
+        return self._phases
 
     def write(self, phases: list[TodoPhase]) -> None:
         """The model's plan; a task that was finished before stays no longer than it would have."""
-        self.phases = phases
+        self._phases = phases
         finished = {key for key, task in _keyed(phases) if task.status in FINISHED}
         for key in [key for key in self._timers if key not in finished]:
             self._timers.pop(key)()
@@ -71,24 +78,24 @@ class Todos:
 
     def open_tasks(self) -> list[TodoTask]:
         """What is still to do."""
-        return [task for _, task in _keyed(self.phases) if task.status not in FINISHED]
+        return [task for _, task in _keyed(self._phases) if task.status not in FINISHED]
 
     def enter(self, branch: Iterable[EntryLine]) -> None:
         """The plan of another conversation: what its last result of the tool says is still to do."""
         self.close()
-        self.phases = without_finished(plan_on(branch))
+        self._phases = without_finished(plan_on(branch))
 
     def close(self) -> None:
         """No plan, and nothing that would still happen to it."""
         self._stop_timers()
-        self.phases = []
+        self._phases = []
 
     def _start_timers(self) -> None:
-        if self.clear_delay < 0:
+        if self._clear_delay < 0:
             return
-        for key, task in _keyed(self.phases):
+        for key, task in _keyed(self._phases):
             if task.status in FINISHED and key not in self._timers:
-                self._timers[key] = self._later(self.clear_delay, partial(self._take_out, key))
+                self._timers[key] = self._later(self._clear_delay, partial(self._take_out, key))
 
     def _stop_timers(self) -> None:
         for cancel in self._timers.values():
@@ -97,7 +104,7 @@ class Todos:
 
     def _take_out(self, key: _Key) -> None:
         self._timers.pop(key, None)
-        self.phases = _filtered(self.phases, lambda its, task: its != key or task.status not in FINISHED)
+        self._phases = _filtered(self._phases, lambda its, task: its != key or task.status not in FINISHED)
         self._post(TodoAutoClear())
 
 
@@ -164,10 +171,6 @@ def _keyed(phases: Iterable[TodoPhase]) -> Iterator[tuple[_Key, TodoTask]]:
     return (((phase.id, task.id), task) for phase in phases for task in phase.tasks)
 
 
-def _nothing() -> None:
-    return None
-
-
 MOST_REMINDERS = 3
 CUSTOM_TYPE = "todo-reminder"
 
@@ -180,22 +183,20 @@ class Reminders:
         self._publish = publish
         self._now = now
         self._given = 0
-        self.enabled = True
-        self.most = MOST_REMINDERS
 
     def notes(self, event: Outbound) -> None:
         """Something was said; if the user said it, counting begins anew."""
         if isinstance(event, MessageEnd) and isinstance(event.message, UserMessage):
             self._given = 0
 
-    async def adds(self, answer: AssistantMessage) -> list[Spoken]:
+    async def additions(self, answer: AssistantMessage) -> list[Spoken]:
         """The reminder to go on with, announced; nothing if this is a good place to stop."""
-        left = self._todos.open_tasks() if self.enabled and is_final(answer) else []
-        if not left or self._given >= self.most:
+        left = self._todos.open_tasks() if is_final(answer) else []
+        if not left or self._given >= MOST_REMINDERS:
             return []
         self._given += 1
-        await self._publish(TodoReminder(todos=left, attempt=self._given, max_attempts=self.most))
-        text = reminder_text(left, self._given, self.most)
+        await self._publish(TodoReminder(todos=left, attempt=self._given, max_attempts=MOST_REMINDERS))
+        text = reminder_text(left, self._given, MOST_REMINDERS)
         return [CustomMessage(custom_type=CUSTOM_TYPE, content=text, display=False, timestamp=self._now())]
 
 

@@ -10,8 +10,7 @@ import binascii
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from pigeon.agent.interfaces import PreparedImage
 from pigeon.wire.content import ImageContent
 
 if TYPE_CHECKING:
@@ -23,21 +22,13 @@ _ENDS = {"image/png": b"IEND\xaeB`\x82", "image/jpeg": b"\xff\xd9", "image/gif":
 NOT_AN_IMAGE = "[Image omitted: the data is no image that can be read.]"
 
 
-class Picture(Struct, frozen=True):
-    """What became of an image: none is left if it cannot be sent, and then the notes say why."""
-
-    image: ImageContent | None
-    notes: tuple[str, ...] = ()
-    readable: bool = True
-
-
 class PromptImages:
     """Makes images sendable; `resize` is asked anew for each."""
 
     def __init__(self, resize: Callable[[], bool] = lambda: True) -> None:
         self._resize = resize
 
-    def at_once(self, image: ImageContent) -> Picture | None:
+    def at_once(self, image: ImageContent) -> PreparedImage | None:
         """The answer, if the first bytes are enough for one; none if the image has to be decoded."""
         from pigeon.tools.images.header import header_of
         from pigeon.tools.images.resizing import SENT_AS_IS
@@ -48,19 +39,19 @@ class PromptImages:
             return None
         header = header_of(head)
         if header is None:
-            return Picture(None, (NOT_AN_IMAGE,), readable=False)
+            return PreparedImage(None, (NOT_AN_IMAGE,), readable=False)
         if header.mime not in SENT_AS_IS:
             return None
         if header.size is None:
-            return None if len(image.data) > HEAD_CHARS else Picture(None, (NOT_AN_IMAGE,), readable=False)
+            return None if len(image.data) > HEAD_CHARS else PreparedImage(None, (NOT_AN_IMAGE,), readable=False)
         profile = self._profile()
         if profile is not None and (
             header.size[0] > profile.width or header.size[1] > profile.height or len(image.data) > profile.encoded_bytes
         ):
             return None
-        return Picture(_of_type(image, header.mime)) if _is_whole(image.data, header.mime) else None
+        return PreparedImage(_of_type(image, header.mime)) if _is_whole(image.data, header.mime) else None
 
-    def fitted(self, image: ImageContent) -> Picture:
+    def fitted(self, image: ImageContent) -> PreparedImage:
         """The answer for every image; decoding may take seconds, so call it in a thread."""
         from pigeon.tools.images.header import header_of
         from pigeon.tools.images.resizing import fitted
@@ -68,16 +59,16 @@ class PromptImages:
         try:
             data = binascii.a2b_base64(image.data)
         except ValueError:
-            return Picture(None, (NOT_AN_IMAGE,), readable=False)
+            return PreparedImage(None, (NOT_AN_IMAGE,), readable=False)
         header = header_of(data)
         if header is None:
-            return Picture(None, (NOT_AN_IMAGE,), readable=False)
+            return PreparedImage(None, (NOT_AN_IMAGE,), readable=False)
         made = fitted(data, header.mime, self._profile())
         if made.data is None:
-            return Picture(None, made.hints, readable=header.size is not None)
+            return PreparedImage(None, made.hints, readable=header.size is not None)
         if made.data is data:
-            return Picture(_of_type(image, header.mime), made.hints)
-        return Picture(ImageContent(data=made.base64(), mime_type=made.mime), made.hints)
+            return PreparedImage(_of_type(image, header.mime), made.hints)
+        return PreparedImage(ImageContent(data=made.base64(), mime_type=made.mime), made.hints)
 
     def _profile(self) -> Profile | None:
         from pigeon.tools.images.resizing import Profile

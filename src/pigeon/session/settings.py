@@ -1,0 +1,75 @@
+"""The settings of one session: a frozen record that `app` makes from the user's files and gives to the session.
+
+Some of them a host changes later by commands; those go to the object that uses the setting (such as
+`MessageQueue.set_steering_mode`), last for the process, and never reach this record or the files.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from pigeon.agent.inference import Failure
+from pigeon.agent.interfaces import ToolMode
+from pigeon.wire.commands import InterruptMode, QueueMode
+from pigeon.wire.model import Model
+
+RETRY_JITTER = 0.2
+
+
+class RetryPolicy(Struct, frozen=True):
+    """How often a failed request is repeated, and how long to wait before each repetition."""
+
+    max_retries: int = 3
+    base_delay_ms: int = 2000
+    max_delay_ms: int = 60000
+
+    def wanted_ms(self, tried: int, failure: Failure) -> int:
+        """How long to wait after so many attempts: what the server asks for, else twice as long each time."""
+        if failure.retry_after_ms is not None and failure.retry_after_ms > 0:
+            return failure.retry_after_ms
+        return min(self.base_delay_ms << tried, self.max_delay_ms)
+
+    def pause_ms(self, tried: int, failure: Failure) -> int:
+        """The same with jitter, so that many agents do not come back at once; never sooner than the server asks."""
+        from random import uniform
+
+        wanted = self.wanted_ms(tried, failure)
+        sooner = 0.0 if failure.retry_after_ms is not None and failure.retry_after_ms > 0 else RETRY_JITTER
+        return min(round(wanted * uniform(1 - sooner, 1 + RETRY_JITTER)), max(wanted, self.max_delay_ms))
+
+
+class CompactionPolicy(Struct, frozen=True):
+    """How much room to leave for the answer, and how much of the recent conversation to keep; per model if given."""
+
+    reserve_tokens: int | None = None
+    keep_tokens: int | None = None
+    per_model: dict[str, dict[str, int]] = {}
+
+    def reserve(self, model: Model) -> int:
+        """Tokens kept free; by default at most a fifth of the window."""
+        own = self.per_model.get(model.reference, {}).get("reserveTokens", self.reserve_tokens)
+        return min(16384, model.context_window // 5) if own is None else min(own, model.context_window // 2)
+
+    def keep(self, model: Model) -> int:
+        """Recent tokens that are not summarized; by default at most 30 % of the window."""
+        own = self.per_model.get(model.reference, {}).get("keepRecentTokens", self.keep_tokens)
+        return min(20000, model.context_window * 3 // 10) if own is None else own
+
+    def threshold(self, model: Model) -> int:
+        """The context size above which room is made."""
+        return model.context_window - self.reserve(model)
+
+
+class SessionSettings(Struct, frozen=True, kw_only=True):
+    """What a session starts with."""
+
+    steering_mode: QueueMode = "one-at-a-time"
+    follow_up_mode: QueueMode = "one-at-a-time"
+    interrupt_mode: InterruptMode = "immediate"
+    tool_mode: ToolMode = "ordered"
+    block_images: bool = False
+    keep_unreadable_images: bool = True
+    auto_retry: bool = True
+    retry: RetryPolicy = RetryPolicy()
+    auto_compaction: bool = True
+    compaction: CompactionPolicy = CompactionPolicy()
