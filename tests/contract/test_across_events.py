@@ -8,6 +8,7 @@ from typing import Any
 
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
+from fakes.fifo import Fifo
 from fakes.model_server import Call, ModelServer, Text, Thinking
 from fakes.rpc_process import RpcProcess, Start
 from fakes.rpc_story import answers, deltas, ended, story, text_of
@@ -18,7 +19,6 @@ TWELVE = {
     "toolcall_start", "toolcall_delta", "toolcall_end", "done", "error",
 }  # fmt: skip
 REASONS = {"done": {"stop", "length", "toolUse"}, "error": {"aborted", "error"}}
-SLOW = "echo one; until [ -e go ]; do sleep 0.01; done; echo two"
 
 
 def so_far(events: list[Record]) -> list[str]:
@@ -175,17 +175,19 @@ def _tools_are_told(records: list[Record], call: Record) -> None:
 @proves("event.tool_update", "event.tool_cumulative", "event.tool_live", dialects=("pi", "omp"))
 @in_each("pi", "omp", "xcsh")
 def test_the_progress_of_a_tool_is_shown_while_it_runs(spoken: RpcProcess, server: ModelServer) -> None:
-    server.answers(Call("bash", {"command": SLOW}, id="c1"))
+    go = Fifo(spoken.desk.work)
+    slow = f"echo one; {go.waits}; echo two"
+    server.answers(Call("bash", {"command": slow}, id="c1"))
     server.answers("ok")
     spoken.ask("prompt", message="x")
     spoken.wait(lambda r: r["type"] == "tool_execution_update" and "one" in text_of(r["partialResult"]))
     assert not spoken.since(0, "tool_execution_end")
-    (spoken.desk.work / "go").touch()
+    go.release()
     spoken.wait_end()
     updates = spoken.since(0, "tool_execution_update")
     assert all(set(update) == {"type", "toolCallId", "toolName", "args", "partialResult"} for update in updates)
     assert {(update["toolCallId"], update["toolName"], update["args"]["command"]) for update in updates} == {
-        ("c1", "bash", SLOW)
+        ("c1", "bash", slow)
     }
     texts = [text_of(update["partialResult"]) for update in updates]
     assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(texts))

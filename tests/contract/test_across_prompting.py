@@ -6,6 +6,7 @@ from typing import Any
 
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
+from fakes.fifo import Fifo
 from fakes.model_server import Answer, Call, Gate, Hang, ModelServer, Text, said_in
 from fakes.rpc_process import RpcProcess
 from fakes.rpc_story import answers, ended, story, text_of, tool_texts
@@ -15,7 +16,6 @@ DATA = "iVBORw0KGgo="
 PLAIN = {"type": "image", "data": DATA, "mimeType": "image/png"}
 SOURCE = {"type": "image", "source": {"type": "base64", "mediaType": "image/png", "data": DATA}}
 SKIPPED = "Skipped due to queued user message."
-WAITS = "until [ -e go ]; do sleep 0.01; done; rm go; echo finished"
 
 
 def busy(agent: RpcProcess, server: ModelServer) -> Gate:
@@ -196,8 +196,9 @@ def test_interrupt_modes_decide_what_becomes_of_the_remaining_tools(
 
 def steered(agent: RpcProcess, server: ModelServer) -> tuple[list[str], list[str]]:
     """Steer while the first of three tools runs: what the tools said, and what later requests end with."""
+    go = Fifo(agent.desk.work, f"go-{agent.mark()}")
     server.answers(
-        Call("bash", {"command": WAITS}, id="a"),
+        Call("bash", {"command": f"{go.waits}; echo finished"}, id="a"),
         Call("bash", {"command": "echo b"}, id="b"),
         Call("bash", {"command": "echo c"}, id="c"),
     )
@@ -207,7 +208,7 @@ def steered(agent: RpcProcess, server: ModelServer) -> tuple[list[str], list[str
     agent.wait_event("tool_execution_start", start, toolCallId="a")
     agent.ask("follow_up", message="then")
     agent.ask("prompt", message="now", streamingBehavior="steer")
-    (agent.desk.work / "go").touch()
+    go.release()
     agent.wait_end(start)
     told = [said_in(answer.request)[-1][1] for answer in later]
     return tool_texts(agent.since(start)), [word for text in told for word in ("now", "then") if text.endswith(word)]

@@ -7,6 +7,7 @@ from typing import Any
 
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
+from fakes.fifo import Fifo
 from fakes.model_server import Gate, ModelServer, said_in
 from fakes.rpc_process import RpcProcess, Start
 from fakes.rpc_story import story
@@ -99,10 +100,9 @@ def test_bash_during_a_stream_is_there_at_the_next_prompt(spoken: RpcProcess, se
 def test_abort_bash_ends_the_command(spoken: RpcProcess) -> None:
     idle = spoken.request("abort_bash")
     assert (idle["command"], idle["success"], "data" in idle) == ("abort_bash", True, False)
-    begun = spoken.desk.work / "begun"
-    spoken.send({"id": "b", "type": "bash", "command": "echo before; touch begun; sleep 600"})
-    spoken.ask("bash", command="until [ -e begun ]; do sleep 0.01; done")
-    assert begun.exists()
+    begun = Fifo(spoken.desk.work, "begun")
+    spoken.send({"id": "b", "type": "bash", "command": f"echo before; {begun.tells}; sleep 600"})
+    begun.wait()
     assert spoken.ask("abort_bash") is None
     result = spoken.response("b")["data"]
     assert (result["cancelled"], "exitCode" in result) == (True, False)

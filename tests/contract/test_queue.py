@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from fakes.contract_manifest import proves
+from fakes.fifo import Fifo
 from fakes.model_server import Answer, Call, Gate, ModelServer, said_in
 from fakes.rpc_process import RpcProcess, Start
 from fakes.rpc_story import answers, ended, story, text_of, tool_texts
 
 SKIPPED = "Skipped due to queued user message."
-WAITS = "until [ -e go ]; do sleep 0.01; done; echo finished"
 
 
 def busy(agent: RpcProcess, server: ModelServer, *rest: str) -> Gate:
@@ -117,8 +117,9 @@ def test_a_follow_up_waits_for_the_end_not_for_a_tool(agent: RpcProcess, server:
     "get_state.interruptMode",
 )
 def test_steering_lets_the_running_tool_finish_and_skips_the_rest(agent: RpcProcess, server: ModelServer) -> None:
+    go = Fifo(agent.desk.work)
     server.answers(
-        Call("bash", {"command": WAITS}, id="a"),
+        Call("bash", {"command": f"{go.waits}; echo finished"}, id="a"),
         Call("bash", {"command": "touch ran-b"}, id="b"),
         Call("write", {"path": "ran-c", "content": "x"}, id="c"),
     )
@@ -127,7 +128,7 @@ def test_steering_lets_the_running_tool_finish_and_skips_the_rest(agent: RpcProc
     agent.ask("prompt", message="start")
     agent.wait_event("tool_execution_start", toolCallId="a")
     agent.ask("steer", message="stop that")
-    (agent.desk.work / "go").touch()
+    go.release()
     agent.wait_end()
     texts = tool_texts(agent.records)
     assert "finished" in texts[0]
@@ -139,14 +140,16 @@ def test_steering_lets_the_running_tool_finish_and_skips_the_rest(agent: RpcProc
 
 @proves("interrupt.wait", "set_interrupt_mode.response", "set_interrupt_mode.state", "command.set_interrupt_mode")
 def test_in_wait_mode_all_tools_of_the_turn_run(agent: RpcProcess, server: ModelServer) -> None:
-    server.answers(Call("bash", {"command": WAITS}, id="a"), Call("bash", {"command": "echo b"}, id="b"))
+    go = Fifo(agent.desk.work)
+    waits = Call("bash", {"command": f"{go.waits}; echo finished"}, id="a")
+    server.answers(waits, Call("bash", {"command": "echo b"}, id="b"))
     second = server.answers("ok")
     assert agent.ask("set_interrupt_mode", mode="wait") is None
     assert agent.ask("get_state")["interruptMode"] == "wait"
     agent.ask("prompt", message="start")
     agent.wait_event("tool_execution_start", toolCallId="a")
     agent.ask("steer", message="also this")
-    (agent.desk.work / "go").touch()
+    go.release()
     agent.wait_end()
     assert [text.split() for text in tool_texts(agent.records)] == [["finished"], ["b"]]
     assert new_in(second)[-1].endswith("also this")

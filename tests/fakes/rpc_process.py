@@ -74,6 +74,7 @@ class RpcProcess:
         self._reads = threading.Event()
         self._ended = False
         self._deaf = False
+        self._said_all = False
         self._stderr_path = desk.temp / f"stderr-{uuid.uuid4().hex}"
         with self._stderr_path.open("wb") as stderr:
             command, environment = [*mode, *args], desk.environment({**(env or {}), MARK: self._mark.partition("=")[2]})
@@ -171,9 +172,9 @@ class RpcProcess:
                     at += 1
                 self._must_be_well()
                 left = end - time.monotonic()
-                if left <= 0 or not self._reader.is_alive():
+                if left <= 0 or self._said_all:
                     raise AssertionError(f"the record never came; got {self._tail()}")
-                self._news.wait(min(left, 0.2))
+                self._news.wait(left)
 
     def wait_event(self, kind: str, start: int = 0, deadline: float = DEADLINE, **fields: Any) -> Record:
         """The first event of this type (and with these fields) from `start` on."""
@@ -345,6 +346,7 @@ class RpcProcess:
         if rest:
             self.faults.append(f"stdout ended inside a line: {rest[:200]!r}")
         with self._news:
+            self._said_all = True
             self._news.notify_all()
 
     def _take(self, lines: list[bytes]) -> None:
