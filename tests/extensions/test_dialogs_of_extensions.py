@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fakes.extension_port import Stage
+from fakes.virtual_time import LoopClock
 from pigeon.session.hooks import PromptInput
 from pigeon.wire import codec
 from pigeon.wire.content import ToolCall
@@ -152,17 +153,18 @@ async def test_the_time_a_person_takes_does_not_count(stage: Stage) -> None:
         """
 ext = Extension("ask")
 
-@ext.on(ToolCall, timeout=0.2)
+@ext.on(ToolCall, timeout=20)
 async def gate(event, ctx):
     if not await ctx.ui.confirm("Run?", event.args["command"]):
         return Block("no")
 """,
     )
     stage.bind()
+    clock = LoopClock()
     call = ToolCall(id="c", name="bash", arguments={"command": "ls"})
     running = asyncio.ensure_future(stage.runner.gate.before(call, call.arguments))
     await stage.until(lambda: bool(stage.asked()))
-    await asyncio.sleep(0.4)
+    await clock.advance(40)
     assert not running.done()
     from pigeon.wire.commands import ExtensionUiResponse as Response
 

@@ -188,6 +188,7 @@ async def test_an_abort_cancels_an_async_tool_and_tells_a_plain_one(stage: Stage
 @ext.tool
 async def wait(ctx: ToolContext) -> str:
     'A tool.'
+    ctx.session.append_entry("async began")
     try:
         await asyncio.sleep(60)
     finally:
@@ -197,8 +198,9 @@ async def wait(ctx: ToolContext) -> str:
 @ext.tool
 def block(ctx: ToolContext) -> str:
     'A tool.'
+    ctx.session.append_entry("plain began")
     while not ctx.cancelled:
-        time.sleep(0.005)
+        pass
     ctx.session.append_entry("plain ended")
     return ""
 """,
@@ -206,11 +208,12 @@ def block(ctx: ToolContext) -> str:
     for one in stage.runner.contributions.tools():
         run = Running()
         running = asyncio.ensure_future(run.scope.run(one.execute({}, run)))
-        await asyncio.sleep(0.05)
+        begun = len(stage.conversation.kept) + 1
+        await stage.until(lambda count=begun: len(stage.conversation.kept) == count)
         run.scope.cancel()
         with pytest.raises(Aborted):
             await running
-    await stage.until(lambda: len(stage.conversation.kept) == 2)
+        await stage.until(lambda count=begun: len(stage.conversation.kept) == count + 1)
     assert tool.spec.name == "wait"
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from fakes.extension_port import Stage
+from fakes.virtual_time import LoopClock
 from pigeon.extensions.runtime import extension_thread
 from pigeon.session.hooks import PromptInput
 from pigeon.wire import events as w
 from pigeon.wire.content import ToolCall
 from pigeon.wire.errors import ToolFailed
 
+PULSES = 2 * int(extension_thread.ANSWERS_PULSE_WITHIN / extension_thread.PULSE_SECONDS)
 CALL = ToolCall(id="c1", name="bash", arguments={"command": "ls"})
 GOOD = """
 ext = Extension("good")
@@ -30,6 +32,15 @@ async def said_after(stage: Stage) -> str:
     said = await stage.runner.hooks.input(PromptInput("go on", []))
     assert said is not None
     return said.text
+
+
+async def said_again(stage: Stage, expected: str) -> None:
+    """Wait until the extension takes part again; before, it is passed over."""
+    async with asyncio.timeout(10):
+        answer = await said_after(stage)
+        while answer != expected:
+            await asyncio.sleep(0)
+            answer = await said_after(stage)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +58,7 @@ async def said_after(stage: Stage) -> str:
         ("raise StopIteration", "StopIteration"),
         ("raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})", "Odd"),
         ("f = lambda: f()\n    f()", "maximum recursion depth exceeded"),
-        ("asyncio.current_task().cancel()\n    await asyncio.sleep(1)", "its work was cancelled"),
+        ("asyncio.current_task().cancel()\n    await asyncio.sleep(60)", "its work was cancelled"),
         ("raise asyncio.CancelledError", "its work was cancelled"),
         ("return 42", "a handler returned int"),
     ],
@@ -72,28 +83,21 @@ async def test_a_handler_that_fails_is_told_of_and_the_next_one_runs(
     "deed",
     [
         "while True: pass",
-        "time.sleep(2)",
+        "time.sleep(60)",
         "await asyncio.sleep(1000)",
         "await ctx.exec('x'); await asyncio.Event().wait()",
     ],
 )
 async def test_a_handler_that_does_not_return_is_stopped_and_everybody_else_goes_on(stage: Stage, deed: str) -> None:
-    bad = f"ext = Extension('bad')\n\n@ext.on(Input, timeout=0.1)\nasync def bad(event, ctx):\n    {deed}\n"
+    body = f"    ctx.session.append_entry('begun')\n    {deed}\n"
+    bad = f"ext = Extension('bad')\n\n@ext.on(Input, timeout=0.1)\nasync def bad(event, ctx):\n{body}"
     await stage.load("bad", bad)
     await stage.load("good", GOOD)
     stage.bind()
-    turns = 0
-
-    async def protocol() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0.005)
-            turns += 1
-
-    beside = asyncio.create_task(protocol())
-    assert await said_after(stage) == "go on!"
-    beside.cancel()
-    assert turns >= 3, "the protocol's loop was held up"
+    said = asyncio.ensure_future(said_after(stage))
+    await stage.until(lambda: bool(stage.conversation.kept))
+    assert not said.done(), "the protocol's loop goes on meanwhile"
+    assert await said == "go on!"
     assert stage.errors() == [("bad.py", "input", "it took longer than 0.1 seconds and was stopped")]
 
 
@@ -116,16 +120,7 @@ async def bad(event, ctx):
     )
     stage.bind()
     assert (await stage.runner.hooks.input(PromptInput("loop", []))).text == "loop"  # type: ignore[union-attr]
-    alive = []
-
-    async def ask() -> None:
-        said = await stage.runner.hooks.input(PromptInput("again", []))
-        alive.append(said is not None and said.text == "alive")
-
-    async with asyncio.timeout(10):
-        while not any(alive):
-            await ask()
-            await asyncio.sleep(0.02)
+    await said_again(stage, "alive")
 
 
 async def test_an_extension_that_is_held_up_is_left_alone_until_it_comes_back(stage: Stage, tmp_path: Path) -> None:
@@ -151,11 +146,7 @@ async def gate(event, ctx):
     with pytest.raises(ToolFailed, match="held up by its own code"):
         await stage.runner.gate.before(CALL, CALL.arguments)
     await asyncio.to_thread((tmp_path / "freed").write_text, "")
-    async with asyncio.timeout(10):
-        answer = await said_after(stage)
-        while answer != "back":
-            await asyncio.sleep(0)
-            answer = await said_after(stage)
+    await said_again(stage, "back")
 
 
 async def test_a_plain_function_may_block_without_holding_its_extension_up(stage: Stage) -> None:
@@ -183,7 +174,8 @@ async def quick(event, ctx):
     assert await stage.runner.hooks.before_switch("new", None) is True
 
 
-async def test_an_extension_that_listens_to_deltas_slowly_holds_nobody_up(stage: Stage) -> None:
+async def test_an_extension_that_listens_to_deltas_slowly_holds_nobody_up(stage: Stage, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "freed")
     await stage.load(
         "slow",
         """
@@ -192,7 +184,8 @@ seen = []
 
 @ext.on(MessageUpdate)
 async def slow(event, ctx):
-    time.sleep(0.02)
+    if not seen:
+        os.close(os.open(os.path.dirname(__file__) + "/freed", os.O_RDONLY))
     seen.append(event.delta)
 
 @ext.on(AgentEnd)
@@ -205,6 +198,7 @@ async def done(event, ctx):
         update = w.TextDelta(content_index=0, delta=f"{index},")
         stage.runner.forward(w.MessageUpdate(usage=None, assistant_message_event=update))  # type: ignore[arg-type]
     stage.runner.forward(w.AgentEnd(messages=[]))
+    await asyncio.to_thread((tmp_path / "freed").write_text, "")
     await stage.until(lambda: bool(stage.conversation.kept))
     text, updates = stage.conversation.kept[0]["data"]
     assert text == "".join(f"{index}," for index in range(5000)), "put together, nothing is lost that fits"
@@ -258,7 +252,8 @@ async def quits():
 @ext.on(Input)
 async def bad(event, ctx):
     {deed}
-    await asyncio.sleep(0.01)
+    for _ in range(5):
+        await asyncio.sleep(0)
     return Transform("still here")
 """,
     )
@@ -307,10 +302,9 @@ async def test_threads_end_with_the_runner(stage: Stage) -> None:
 
 
 async def test_an_extension_that_holds_its_thread_up_in_a_call_without_limit_is_found_out(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(extension_thread, "PULSE_SECONDS", 0.02)
-    monkeypatch.setattr(extension_thread, "ANSWERS_PULSE_WITHIN", 0.1)
+    os.mkfifo(tmp_path / "freed")
     await stage.load(
         "loop",
         """
@@ -318,16 +312,32 @@ ext = Extension("loop")
 
 @ext.command("loop")
 async def loop(args, ctx):
+    ctx.session.append_entry("looping")
     while True: pass
 
 @ext.command("wait")
 async def wait(args, ctx):
-    await asyncio.sleep(0.4)
+    os.close(await asyncio.to_thread(os.open, os.path.dirname(__file__) + "/freed", os.O_RDONLY))
     ctx.session.append_entry("waited")
+
+@ext.on(Input)
+async def answers(event, ctx):
+    return Transform("here")
 """,
     )
     stage.bind()
-    assert await stage.runner.hooks.command("/wait") is True
+    clock = LoopClock()
+    waiting = asyncio.ensure_future(stage.runner.hooks.command("/wait"))
+    for _ in range(PULSES):
+        assert await said_after(stage) == "here"
+        await clock.advance(extension_thread.PULSE_SECONDS)
+    assert not waiting.done(), "it answers, so it may take its time"
+    await asyncio.to_thread((tmp_path / "freed").write_text, "")
+    assert await waiting is True
     assert stage.conversation.kept[0]["customType"] == "waited"
-    assert await stage.runner.hooks.command("/loop") is True
+    looping = asyncio.ensure_future(stage.runner.hooks.command("/loop"))
+    await stage.until(lambda: len(stage.conversation.kept) == 2)
+    for _ in range(PULSES):
+        await clock.advance(extension_thread.PULSE_SECONDS)
+    assert await looping is True
     assert stage.errors() == [("command:loop", "command", "it holds its thread up and was stopped")]

@@ -82,7 +82,8 @@ turns = []
 
 @ext.on(TurnStart)
 async def turn(event, ctx):
-    await asyncio.sleep(0.01)
+    for _ in range(20):
+        await asyncio.sleep(0)
     turns.append(event.index)
 
 @ext.on(Input)

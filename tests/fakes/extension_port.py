@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from fakes.processes import eventually
 from pigeon.agent.arguments import checked_arguments
 from pigeon.extensions.adapters.session_port import ExecResult, SessionFacts
 from pigeon.extensions.runner import Runner
@@ -178,7 +179,6 @@ class Stage:
         self.dialogs = Dialogs(self._post, ids.dialog_id)
         self.answer: Callable[[Any], dict[str, Any] | None] = lambda request: None
         self.runner = Runner(cwd=str(folder), mode="rpc", flags=flags or {}, post=self._post)
-        self._news = asyncio.Event()
 
     def source(self, name: str, text: str, scope: Any = "user") -> Source:
         path = self._folder / f"{name}.py"
@@ -204,18 +204,11 @@ class Stage:
         return [event for event in self.posted if hasattr(event, "id") and type(event).__name__.endswith("Request")]
 
     async def until(self, done: Callable[[], bool]) -> None:
-        """Wait for something to become true; looks again whenever something is posted, and now and then."""
-        async with asyncio.timeout(10):
-            while not done():
-                self._news.clear()
-                try:
-                    await asyncio.wait_for(self._news.wait(), 0.01)
-                except TimeoutError:
-                    continue
+        """Wait for something to become true, in whatever thread: the stage has no part in all of them."""
+        assert await asyncio.to_thread(eventually, done), "it never came to that"
 
     def _post(self, event: Any) -> None:
         self.posted.append(event)
-        self._news.set()
         if type(event).__name__.endswith("Request"):
             given = self.answer(event)
             if given is not None:

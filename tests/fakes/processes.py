@@ -1,7 +1,7 @@
 """The process table as tests ask it: which processes carry a mark, which are zombies, and waiting until that changes.
 
-`eventually` is the only place where tests poll. Nothing tells a process that another one, which is not its child, has
-appeared, has called `exec` or is gone: the table can only be looked at again.
+`eventually` is the only place where tests poll: nothing tells a process that another one, which is not its child, has
+appeared, has called `exec` or is gone, and nothing tells a test that a thread of an extension has come so far.
 """
 
 from __future__ import annotations

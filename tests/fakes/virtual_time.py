@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps: a wait costs no time, and everything happens in the order of its deadline."""
+"""Event loops whose clock jumps: by themselves from one deadline to the next, or when a test says so."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
+TURNS = 20
 
 
 class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
@@ -33,3 +34,19 @@ def virtually(work: Coroutine[Any, Any, _T]) -> _T:
     """Run work that only waits for time, without waiting."""
     with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
         return runner.run(work)
+
+
+class LoopClock:
+    """The clock of the running event loop, an ordinary one, that a test moves; made before what is to be hurried."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        real = loop.time
+        self._ahead = 0.0
+        loop.time = lambda: real() + self._ahead  # type: ignore[method-assign]
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass: what was to happen meanwhile has happened then."""
+        self._ahead += seconds
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
