@@ -17,13 +17,7 @@ KNOWN = {
     "Keeper",
     "Limits",
     "Rule",
-    "Values",
-    "_Change",
-    "_Chunk",
-    "_Event",
-    "_OutputDetails",
     "_Search",
-    "_Usage",
 }
 
 

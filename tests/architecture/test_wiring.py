@@ -17,8 +17,6 @@ ALLOWED: dict[str, str] = {
 
 # What offended when this rule came.
 KNOWN = {
-    "pigeon.providers.openai_chat.stream: index",
-    "pigeon.providers.openai_chat.stream: name",
     "pigeon.system.process.pool: tries",
     "pigeon.system.process.pool: ward",
     "pigeon.system.process.supervised: ward",

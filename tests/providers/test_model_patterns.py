@@ -111,7 +111,7 @@ def test_no_glob_breaks(pattern: str, text: str) -> None:
 
 def test_a_scope_keeps_its_order_without_repeats_and_names_what_matched_nothing() -> None:
     scope, warnings = scope_of(["ollama/*:low", " sonnet:high ", "anthropic/*", "", "zzz", "yyy*"], MODELS)
-    assert [(entry.model.reference, entry.level) for entry in scope] == [
+    assert [(model.reference, level) for model, level in scope] == [
         ("ollama/llama3:8b", "low"),
         ("anthropic/claude-sonnet-4-5", "high"),
         ("anthropic/claude-sonnet-4-5-20250929", None),

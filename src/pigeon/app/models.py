@@ -106,7 +106,7 @@ def _scope(choice: Choice, options: AgentOptions, settings: Settings, registry: 
         from pigeon.providers.model_patterns import scope_of
 
         scoped, warnings = scope_of([pattern.strip() for pattern in patterns], registry.available())
-        choice.scoped = [ScopedModel(entry.model, entry.level) for entry in scoped]
+        choice.scoped = [ScopedModel(model, level) for model, level in scoped]
         choice.problems.extend(warnings)
 
 

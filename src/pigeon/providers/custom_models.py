@@ -1,4 +1,7 @@
-"""Models out of the user's words: a custom entry with its defaults, or a built-in model with overrides on top."""
+"""The models of one provider: built-in ones, and what an entry of `models.json` adds, replaces and overrides.
+
+Pure functions of plain data for `registry`, which has read and checked the file.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +32,19 @@ _MERGED = {
 }
 
 
-class Unusable(Exception):
+class UnusableEntry(Exception):
     """An entry that cannot become a model; the text says what is missing."""
 
 
-class Composed(msgspec.Struct):
-    """The models of one provider in their order, and the headers that stay behind."""
+class ProviderModels(msgspec.Struct):
+    """The models of one provider in their order, and the configured headers, which are not part of a `Model`."""
 
     models: dict[str, Model]
     headers: Headers
     model_headers: dict[str, Headers]
 
 
-def composed(provider: str, built_in: list[Model], entry: Mapping[str, Any]) -> Composed:
+def provider_models(provider: str, built_in: list[Model], entry: Mapping[str, Any]) -> ProviderModels:
     """A provider's models: built-in ones re-targeted, custom ones added or replaced, overrides last."""
     models = {model.id: _retargeted(model, entry) for model in built_in}
     model_headers: dict[str, Headers] = {}
@@ -55,7 +58,7 @@ def composed(provider: str, built_in: list[Model], entry: Mapping[str, Any]) -> 
         if model_id in models:
             models[model_id] = patched(models[model_id], patch)
             model_headers[model_id] = {**model_headers.get(model_id, {}), **patch.get("headers", {})}
-    return Composed(models=models, headers=dict(entry.get("headers", {})), model_headers=model_headers)
+    return ProviderModels(models=models, headers=dict(entry.get("headers", {})), model_headers=model_headers)
 
 
 def _retargeted(model: Model, entry: Mapping[str, Any]) -> Model:
@@ -72,7 +75,7 @@ def _custom(provider: str, entry: Mapping[str, Any], raw: Mapping[str, Any], sib
     base_url = raw.get("baseUrl") or entry.get("baseUrl") or (sibling.base_url if sibling else "")
     for name, value in (("api", api), ("baseUrl", base_url)):
         if not value:
-            raise Unusable(f'model "{raw["id"]}" has no "{name}": set it on the model or on the provider')
+            raise UnusableEntry(f'model "{raw["id"]}" has no "{name}": set it on the model or on the provider')
     compat = merged(entry.get("compat", {}), raw.get("compat", {}))
     return Model(
         id=raw["id"],

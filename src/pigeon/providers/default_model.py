@@ -1,16 +1,15 @@
-"""Which model to begin with, and the list of all of them for people."""
+"""Which model to begin with, from `--provider` and `--model` or by default; and the table of `--list-models`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import msgspec
 
 from pigeon.providers.catalog.built_in import KNOWN
 from pigeon.providers.model_patterns import (
     GLOB_SIGNS,
-    Match,
+    ModelMatch,
     exact,
     fuzzy,
     resolved,
@@ -19,69 +18,39 @@ from pigeon.providers.model_patterns import (
     split_level,
     with_id,
 )
+from pigeon.providers.registry import ModelRegistry
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
 
 
-class Shelf(Protocol):
-    """The models to choose from."""
-
-    def providers(self) -> list[str]:
-        """All provider ids."""
-        ...
-
-    def all(self) -> list[Model]:
-        """Every model, usable or not."""
-        ...
-
-    def available(self) -> list[Model]:
-        """The models with credentials."""
-        ...
-
-    def of(self, provider: str) -> list[Model]:
-        """The models of one provider."""
-        ...
-
-    def find(self, provider: str, model_id: str) -> Model | None:
-        """One model, if it can be used."""
-        ...
-
-    def lookup(self, provider: str, model_id: str) -> Model | None:
-        """One model, usable or not."""
-        ...
-
-    def has_key(self, provider: str) -> bool:
-        """True if credentials are configured."""
-        ...
-
-
-def named_model(provider: str | None, pattern: str | None, shelf: Shelf) -> Match:
+def named_model(provider: str | None, pattern: str | None, registry: ModelRegistry) -> ModelMatch:
     """What `--provider` and `--model` mean; raises `StartupError` when they mean nothing."""
     name = (pattern or "").strip()
     if any(sign in name for sign in GLOB_SIGNS):
-        return _first_of(f"{_provider_id(provider, shelf)}/{name}" if provider else name, shelf)
+        return _first_of(f"{_provider_id(provider, registry)}/{name}" if provider else name, registry)
     if provider:
-        return _of_provider(_provider_id(provider, shelf), name, shelf)
+        return _of_provider(_provider_id(provider, registry), name, registry)
     head, slash, rest = name.partition("/")
-    known = _known(head, shelf) if slash else None
+    known = _known(head, registry) if slash else None
     if known is not None:
-        match = _within(known, rest, shelf)
+        match = _within(known, rest, registry)
         if match.model is not None:
             return match
-    match = _anywhere(name, shelf)
+    match = _anywhere(name, registry)
     if match.model is not None:
         return match
     if known is not None and rest:
-        return _invented(known, rest, shelf)
+        return _invented(known, rest, registry)
     raise _not_found(name)
 
 
-def _first_of(pattern: str, shelf: Shelf) -> Match:
+def _first_of(pattern: str, registry: ModelRegistry) -> ModelMatch:
     """A glob means the first model that it fits, one that can be used if there is any."""
-    for models in (shelf.available(), shelf.all()):
+    for models in (registry.available(), registry.all()):
         found, _ = scope_of([pattern], models)
         if found:
-            return Match(model=found[0].model, level=found[0].level)
+            model, level = found[0]
+            return ModelMatch(model=model, level=level)
     raise _not_found(pattern)
 
 
@@ -89,39 +58,39 @@ def _not_found(name: str) -> StartupError:
     return StartupError(f'Model "{name}" not found. Use --list-models to see available models.')
 
 
-def _provider_id(name: str, shelf: Shelf) -> str:
-    known = _known(name, shelf)
+def _provider_id(name: str, registry: ModelRegistry) -> str:
+    known = _known(name, registry)
     if known is None:
         raise StartupError(f'Unknown provider "{name}". Use --list-models to see available providers/models.')
     return known
 
 
-def _known(name: str, shelf: Shelf) -> str | None:
-    return next((known for known in shelf.providers() if known.lower() == name.lower()), None)
+def _known(name: str, registry: ModelRegistry) -> str | None:
+    return next((known for known in registry.providers() if known.lower() == name.lower()), None)
 
 
-def _of_provider(provider: str, name: str, shelf: Shelf) -> Match:
+def _of_provider(provider: str, name: str, registry: ModelRegistry) -> ModelMatch:
     if not name:
-        model = default_of(provider, shelf)
+        model = default_of(provider, registry)
         if model is None:
             raise StartupError(f'Provider "{provider}" has no models. Use --list-models to see available models.')
-        return Match(model=model)
-    match = _within(provider, name, shelf)
+        return ModelMatch(model=model)
+    match = _within(provider, name, registry)
     if match.model is None and name.lower().startswith(f"{provider.lower()}/"):
-        match = _within(provider, name[len(provider) + 1 :], shelf)
-    return match if match.model is not None else _invented(provider, name, shelf)
+        match = _within(provider, name[len(provider) + 1 :], registry)
+    return match if match.model is not None else _invented(provider, name, registry)
 
 
-def _within(provider: str, name: str, shelf: Shelf) -> Match:
-    direct = shelf.lookup(provider, name)
+def _within(provider: str, name: str, registry: ModelRegistry) -> ModelMatch:
+    direct = registry.lookup(provider, name)
     if direct is not None:
-        return Match(model=direct)
-    return resolved(name, shelf.of(provider), strict=True) if name else Match()
+        return ModelMatch(model=direct)
+    return resolved(name, registry.of(provider), strict=True) if name else ModelMatch()
 
 
-def _anywhere(name: str, shelf: Shelf) -> Match:
+def _anywhere(name: str, registry: ModelRegistry) -> ModelMatch:
     """Complete names count everywhere; parts of names first among the models that can be used."""
-    models = shelf.all()
+    models = registry.all()
 
     def find(text: str) -> Model | None:
         found = exact(text, models)
@@ -129,50 +98,50 @@ def _anywhere(name: str, shelf: Shelf) -> Match:
             return found
         same = with_id(text, models)
         if same:
-            return _only_usable(text, same, shelf)
-        return fuzzy(text, shelf.available()) or fuzzy(text, models)
+            return _only_usable(text, same, registry)
+        return fuzzy(text, registry.available()) or fuzzy(text, models)
 
     return resolved_by(name, find, strict=True)
 
 
-def _only_usable(name: str, models: Sequence[Model], shelf: Shelf) -> Model:
-    usable = [model for model in models if shelf.has_key(model.provider)]
+def _only_usable(name: str, models: Sequence[Model], registry: ModelRegistry) -> Model:
+    usable = [model for model in models if registry.has_key(model.provider)]
     if len(usable) == 1:
         return usable[0]
     candidates = ", ".join(model.reference for model in usable or models)
     raise StartupError(f'Model "{name}" is offered by several providers; say which: {candidates}')
 
 
-def _invented(provider: str, name: str, shelf: Shelf) -> Match:
+def _invented(provider: str, name: str, registry: ModelRegistry) -> ModelMatch:
     """A model that the lists do not know yet: like the provider's default, with this id."""
-    template = default_of(provider, shelf)
+    template = default_of(provider, registry)
     if template is None:
         raise _not_found(name)
     model_id, level = split_level(name)
     reasoning = template.reasoning or (level is not None and level != "off")
     model = msgspec.structs.replace(template, id=model_id, name=model_id, reasoning=reasoning)
     warning = f'Model "{model_id}" is not in the list of provider "{provider}"; it is used as it is'
-    return Match(model=model, level=level, warning=warning)
+    return ModelMatch(model=model, level=level, warning=warning)
 
 
-def default_of(provider: str, shelf: Shelf) -> Model | None:
+def default_of(provider: str, registry: ModelRegistry) -> Model | None:
     """The model that a provider stands for."""
     known = KNOWN.get(provider)
     if known is not None:
-        model = shelf.lookup(provider, known.default)
+        model = registry.lookup(provider, known.default)
         if model is not None:
             return model
-    return next(iter(shelf.of(provider)), None)
+    return next(iter(registry.of(provider)), None)
 
 
-def first_usable(shelf: Shelf) -> Model | None:
+def first_usable(registry: ModelRegistry) -> Model | None:
     """The default of the first provider with credentials, else the first model with credentials."""
     for provider, known in KNOWN.items():
-        if shelf.has_key(provider):
-            model = shelf.lookup(provider, known.default)
+        if registry.has_key(provider):
+            model = registry.lookup(provider, known.default)
             if model is not None:
                 return model
-    return next(iter(shelf.available()), None)
+    return next(iter(registry.available()), None)
 
 
 def model_table(models: Sequence[Model], search: str = "") -> str:

@@ -182,7 +182,8 @@ def from_exception(error: BaseException) -> Failure:
     return Failure(message=f"{lead}: {reason or name}", code=code, retryable=retryable)
 
 
-# These quote what could not be sent, which may be a key.
+# By the name of the class, so that the HTTP library need not be imported here. These errors of ours quote what could
+# not be sent, which may be a key.
 _OUR_OWN = {
     "LocalProtocolError": "The request cannot be sent: a header has an illegal value. Check apiKey and headers.",
     "UnicodeEncodeError": "The request cannot be sent: a header has a letter outside ASCII. Check apiKey and headers.",

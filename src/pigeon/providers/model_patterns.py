@@ -14,22 +14,16 @@ from msgspec import Struct
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
 GLOB_SIGNS = "*?["
+LeveledModel = tuple[Model, ThinkingLevel | None]  # a model of a list, with its own level if the list gives one
 _DATED = re.compile(r"-\d{8}$")
 
 
-class Match(Struct):
+class ModelMatch(Struct):
     """A model, or none; the level that was asked for with it; what the user should be told."""
 
     model: Model | None = None
     level: ThinkingLevel | None = None
     warning: str | None = None
-
-
-class Scoped(Struct):
-    """One model of a list to cycle through, with its own level if the list gives one."""
-
-    model: Model
-    level: ThinkingLevel | None = None
 
 
 def exact(text: str, models: Sequence[Model]) -> Model | None:
@@ -48,7 +42,7 @@ def exact(text: str, models: Sequence[Model]) -> Model | None:
 
 
 def with_id(text: str, models: Iterable[Model]) -> list[Model]:
-    """All models of this id, whoever offers them."""
+    """All models of this id, of any provider."""
     wanted = text.strip().lower()
     return [model for model in models if model.id.lower() == wanted]
 
@@ -84,30 +78,30 @@ def split_level(text: str) -> tuple[str, ThinkingLevel | None]:
     return (head, level) if level else (text, None)
 
 
-def resolved(pattern: str, models: Sequence[Model], *, strict: bool) -> Match:
+def resolved(pattern: str, models: Sequence[Model], *, strict: bool) -> ModelMatch:
     """One reference; strict means that a wrong `:level` is no match instead of a warning."""
     return resolved_by(pattern, lambda text: exact(text, models) or fuzzy(text, models), strict=strict)
 
 
-def resolved_by(pattern: str, find: Callable[[str], Model | None], *, strict: bool) -> Match:
+def resolved_by(pattern: str, find: Callable[[str], Model | None], *, strict: bool) -> ModelMatch:
     """The same with another way to find a model."""
     model = find(pattern)
     if model is not None or ":" not in pattern:
-        return Match(model=model)
+        return ModelMatch(model=model)
     head, _, tail = pattern.rpartition(":")
     level = level_of(tail)
     if level is None and strict:
-        return Match()
+        return ModelMatch()
     inner = resolved_by(head, find, strict=strict)
     if inner.model is None or level is not None:
-        return Match(model=inner.model, level=level, warning=inner.warning)
+        return ModelMatch(model=inner.model, level=level, warning=inner.warning)
     warning = f'"{tail}" in "{pattern}" is no thinking level ({", ".join(LEVELS)}); the default is used'
-    return Match(model=inner.model, warning=warning)
+    return ModelMatch(model=inner.model, warning=warning)
 
 
-def scope_of(patterns: Iterable[str], models: Sequence[Model]) -> tuple[list[Scoped], list[str]]:
+def scope_of(patterns: Iterable[str], models: Sequence[Model]) -> tuple[list[LeveledModel], list[str]]:
     """The models of a list in its order, each once, and what matched nothing."""
-    out: list[Scoped] = []
+    out: list[LeveledModel] = []
     warnings: list[str] = []
     seen: set[str] = set()
     for raw in patterns:
@@ -117,23 +111,23 @@ def scope_of(patterns: Iterable[str], models: Sequence[Model]) -> tuple[list[Sco
         found, warning = _entries(pattern, models)
         if warning:
             warnings.append(warning)
-        for entry in found:
-            if entry.model.reference not in seen:
-                seen.add(entry.model.reference)
-                out.append(entry)
+        for model, level in found:
+            if model.reference not in seen:
+                seen.add(model.reference)
+                out.append((model, level))
     return out, warnings
 
 
-def _entries(pattern: str, models: Sequence[Model]) -> tuple[list[Scoped], str | None]:
+def _entries(pattern: str, models: Sequence[Model]) -> tuple[list[LeveledModel], str | None]:
     if any(sign in pattern for sign in GLOB_SIGNS):
         text, level = split_level(pattern)
         glob = glob_regex(text)
         found = [model for model in models if glob.fullmatch(model.reference) or glob.fullmatch(model.id)]
-        return [Scoped(model, level) for model in found], None if found else _nothing(pattern)
+        return [(model, level) for model in found], None if found else _nothing(pattern)
     match = resolved(pattern, models, strict=False)
     if match.model is None:
         return [], _nothing(pattern)
-    return [Scoped(match.model, match.level)], match.warning
+    return [(match.model, match.level)], match.warning
 
 
 def _nothing(pattern: str) -> str:

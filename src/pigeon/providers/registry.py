@@ -1,8 +1,8 @@
 """Which models there are, which of them can be used, and with what credentials.
 
-Built from plain data: the catalogue, the entries of `models.json`, stored credentials, the environment. A provider's
-models are put together when somebody asks for them, never before; keys and headers stay here and are resolved anew for
-each request. Precedence of keys: runtime, stored, `models.json`, environment.
+Built from plain data: the catalogue, the entries of `models.json`, stored credentials, the agent's environment. A
+provider's models are put together at the first use, by `custom_models`; keys and headers stay here and are resolved
+anew for each request. Precedence of keys: `--api-key`, stored, `models.json`, environment.
 """
 
 from __future__ import annotations
@@ -10,29 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from pigeon.providers.catalog.built_in import KNOWN
+from pigeon.providers.catalog.built_in import KNOWN, BuiltInCatalog
 from pigeon.providers.connection import Access
-from pigeon.providers.custom_models import Composed, Headers, Unusable, composed
+from pigeon.providers.custom_models import Headers, ProviderModels, UnusableEntry, provider_models
 from pigeon.system.clock import now_ms
 from pigeon.wire.model import Model
 
 _AUTH_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
 
-class Catalog(Protocol):
-    """Facts about providers that need no configuration."""
-
-    def providers(self) -> list[str]:
-        """All provider ids."""
-        ...
-
-    def models(self, provider: str) -> list[Model]:
-        """The models of one provider."""
-        ...
-
-
-class Values(Protocol):
-    """Resolves values that point elsewhere."""
+class ValueResolver(Protocol):
+    """Resolves values that name a variable or a command; the layers keep `config/values`, which has it, out of here."""
 
     def configured(self, value: str, own: Mapping[str, str] | None = None) -> bool:
         """True if the value can be expected to resolve."""
@@ -48,16 +36,16 @@ class NoKey(Exception):
 
 
 class ModelRegistry:
-    """All models known to this process."""
+    """All models of one agent."""
 
     def __init__(
         self,
         *,
-        catalog: Catalog,
+        catalog: BuiltInCatalog,
         entries: Mapping[str, Mapping[str, Any]],
         stored: Callable[[str], Mapping[str, Any] | None],
         environ: Mapping[str, str],
-        values: Values,
+        values: ValueResolver,
         problems: Iterable[str] = (),
     ) -> None:
         self._catalog = catalog
@@ -67,7 +55,7 @@ class ModelRegistry:
         self._values = values
         self._given_problems = list(problems)
         self._problems: dict[str, str] = {}
-        self._composed: dict[str, Composed] = {}
+        self._cached: dict[str, ProviderModels] = {}
         self._runtime: dict[str, str] = {}
 
     def providers(self) -> list[str]:
@@ -85,7 +73,7 @@ class ModelRegistry:
 
     def of(self, provider: str) -> list[Model]:
         """The models of one provider."""
-        return list(self._provider(provider).models.values())
+        return list(self._models(provider).models.values())
 
     def find(self, provider: str, model_id: str) -> Model | None:
         """The model, if it can be used."""
@@ -93,16 +81,16 @@ class ModelRegistry:
 
     def lookup(self, provider: str, model_id: str) -> Model | None:
         """The model, usable or not."""
-        return self._provider(provider).models.get(model_id)
+        return self._models(provider).models.get(model_id)
 
     def problems(self) -> list[str]:
         """What is wrong with the configuration, one sentence each."""
         for provider in self._entries:
-            self._provider(provider)
+            self._models(provider)
         return self._given_problems + list(self._problems.values())
 
     def use_key(self, provider: str, key: str) -> None:
-        """Use this key for the provider from now on, in this process only."""
+        """Use this key for the provider from now on, and store it nowhere."""
         self._runtime[provider] = key
 
     def put_entry(self, provider: str, entry: Mapping[str, Any] | None) -> None:
@@ -110,7 +98,7 @@ class ModelRegistry:
         self._entries = {name: value for name, value in self._entries.items() if name != provider}
         if entry is not None:
             self._entries[provider] = entry
-        self._composed.clear()
+        self._cached.clear()
 
     def has_key(self, provider: str) -> bool:
         """True if credentials are configured; nothing is run or asked to find out."""
@@ -140,9 +128,9 @@ class ModelRegistry:
         key, bearer = await self._key(provider, stored, own)
         key = key.strip()
         _require_sendable(key, f"The API key for {model.reference}")
-        place = self._provider(provider)
+        known = self._models(provider)
         headers: Headers = {}
-        for name, value in {**place.headers, **place.model_headers.get(model.id, {})}.items():
+        for name, value in {**known.headers, **known.model_headers.get(model.id, {})}.items():
             resolved = None if value is None else await self._values.resolve(value, own)
             if value is None or resolved is not None:
                 headers[name.lower()] = None if resolved is None else resolved.strip()
@@ -199,21 +187,21 @@ class ModelRegistry:
             return f"{text}: set {known.keys[0]}, pass --api-key, or store a key in auth.json"
         return f'{text}: set "apiKey" for this provider in models.json, or pass --api-key'
 
-    def _provider(self, provider: str) -> Composed:
-        found = self._composed.get(provider)
+    def _models(self, provider: str) -> ProviderModels:
+        found = self._cached.get(provider)
         if found is None:
             found = self._compose(provider)
-            self._composed[provider] = found
+            self._cached[provider] = found
         return found
 
-    def _compose(self, provider: str) -> Composed:
+    def _compose(self, provider: str) -> ProviderModels:
         built_in = self._catalog.models(provider)
         entry = self._entries.get(provider, {})
         try:
-            return composed(provider, built_in, entry)
-        except Unusable as error:
+            return provider_models(provider, built_in, entry)
+        except UnusableEntry as error:
             self._problems[provider] = f'Provider "{provider}" in models.json is left out: {error}'
-            return composed(provider, built_in, {})
+            return provider_models(provider, built_in, {})
 
 
 def _require_sendable(value: str, what: str) -> None:

@@ -12,14 +12,14 @@ from pigeon.providers.demo.phrases import (
     About,
     Greeting,
     ListFiles,
+    Phrase,
     ReadFile,
-    Replace,
+    ReplaceText,
     RunCommand,
-    Search,
+    SearchText,
     Unclear,
-    Wish,
     WriteFile,
-    wishes_of,
+    phrases_of,
 )
 from pigeon.providers.scripted.script import Block, CallBlock, TextBlock, ThinkingBlock
 from pigeon.wire.content import TextContent, ToolCall
@@ -65,7 +65,7 @@ def text_in(blocks: list[Block]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "wishes"),
+    ("text", "phrases"),
     [
         ("Hi!", [Greeting()]),
         ("thanks", [Greeting(thanks=True)]),
@@ -77,24 +77,24 @@ def text_in(blocks: list[Block]) -> str:
         ("what's in `my notes.txt`?", [ReadFile(path="my notes.txt")]),
         ("run `git status`", [RunCommand(command="git status")]),
         ("$ echo hi!", [RunCommand(command="echo hi!")]),
-        ('replace "a b" with "c" in f.txt', [Replace(old="a b", new="c", path="f.txt")]),
-        ("change x to y in the file f.txt.", [Replace(old="x", new="y", path="f.txt")]),
+        ('replace "a b" with "c" in f.txt', [ReplaceText(old="a b", new="c", path="f.txt")]),
+        ("change x to y in the file f.txt.", [ReplaceText(old="x", new="y", path="f.txt")]),
         ("write hello to notes.txt", [WriteFile(path="notes.txt", content="hello")]),
         ('write "a\\n\\"b\\"" to n', [WriteFile(path="n", content='a\n"b"')]),
         ("create a file called x with the text hello world", [WriteFile(path="x", content="hello world")]),
-        ("search for TODO in src", [Search(text="TODO", path="src")]),
+        ("search for TODO in src", [SearchText(text="TODO", path="src")]),
         ("list the files, then read a.txt", [ListFiles(), ReadFile(path="a.txt")]),
         (
             'read a and replace "then run" with "x" in a',
-            [ReadFile(path="a"), Replace(old="then run", new="x", path="a")],
+            [ReadFile(path="a"), ReplaceText(old="then run", new="x", path="a")],
         ),
         ("prove the theorem", [Unclear(text="prove the theorem")]),
         ("fix the bug and run the tests", [Unclear(text="fix the bug and run the tests")]),
         ("", [Unclear(text="")]),
     ],
 )
-def test_plain_sentences_are_understood(text: str, wishes: list[Wish]) -> None:
-    assert wishes_of(text) == wishes
+def test_plain_sentences_are_understood(text: str, phrases: list[Phrase]) -> None:
+    assert phrases_of(text) == phrases
 
 
 @given(st.text())
@@ -115,7 +115,7 @@ def test_any_text_gets_an_answer(text: str) -> None:
         ("search for a.b", ("grep",), "grep", {"pattern": "a\\.b", "path": "."}),
     ],
 )
-def test_a_wish_becomes_a_call_of_an_offered_tool(
+def test_an_action_becomes_a_call_of_an_offered_tool(
     text: str, tools: tuple[str, ...], name: str, arguments: dict[str, object]
 ) -> None:
     call = call_in(answer_to(request(user(text), tools=tools)))
@@ -143,7 +143,7 @@ def test_the_answer_uses_the_result() -> None:
     assert "- b.txt" in text
 
 
-def test_several_wishes_are_done_one_after_the_other() -> None:
+def test_several_actions_are_done_one_after_the_other() -> None:
     asked = user("list the files, then read a.txt")
     first = call_in(answer_to(request(asked)))
     second = answer_to(request(asked, called(first), result("a.txt")))

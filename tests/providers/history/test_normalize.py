@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fakes.model_requests import PNG, a_model, answered, called, returned, said, text, thought
 from pigeon.providers.anthropic.adapter import call_id as anthropic_id
-from pigeon.providers.history.normalize import NO_RESULT, NOTHING_SAID, TOOL_IMAGE, USER_IMAGE, CallIds, handed_over
+from pigeon.providers.history.normalize import EMPTY_MESSAGE, NO_RESULT, TOOL_IMAGE, USER_IMAGE, CallIds, normalized
 from pigeon.providers.openai_chat.adapter import call_id as chat_id
 from pigeon.providers.openai_chat.adapter import short_call_id
 from pigeon.wire.base import ABSENT
@@ -19,8 +19,8 @@ HERE = a_model()
 ELSEWHERE = a_model(id="m-2", provider="there", api="openai-responses")
 
 
-def given_to(model: Any, *messages: Any, normalise: Any = anthropic_id) -> list[Any]:
-    return handed_over(list(messages), model, CallIds(normalise))
+def given_to(model: Any, *messages: Any, call_id_form: Any = anthropic_id) -> list[Any]:
+    return normalized(list(messages), model, CallIds(call_id_form))
 
 
 def shape(messages: list[Any]) -> str:
@@ -148,8 +148,8 @@ messages = st.lists(
 
 
 @given(messages, st.sampled_from([anthropic_id, chat_id, short_call_id]))
-def test_any_history_comes_out_well_formed(history: list[Any], normalise: Any) -> None:
-    out = handed_over(history, HERE, CallIds(normalise))
+def test_any_history_comes_out_well_formed(history: list[Any], call_id_form: Any) -> None:
+    out = normalized(history, HERE, CallIds(call_id_form))
     seen: set[str] = set()
     waiting: list[str] = []
     for message in out:
@@ -199,11 +199,11 @@ def test_calls_and_results_with_good_names_are_the_very_same() -> None:
 
 
 def test_an_empty_message_gets_words_where_there_is_nothing_else_to_answer() -> None:
-    assert [m.content for m in given_to(HERE, said(""))] == [NOTHING_SAID]
+    assert [m.content for m in given_to(HERE, said(""))] == [EMPTY_MESSAGE]
     out = given_to(HERE, said("hi"), answered(text("yes"), by=HERE), said([TextContent(text=" \n")]))
-    assert out[2].content == NOTHING_SAID
+    assert out[2].content == EMPTY_MESSAGE
     again = given_to(HERE, said(""), answered(text("yes"), by=HERE), said("more"))
-    assert [m.content for m in (again[0], again[2])] == [NOTHING_SAID, "more"]
+    assert [m.content for m in (again[0], again[2])] == [EMPTY_MESSAGE, "more"]
 
 
 def test_an_empty_message_beside_another_stays_empty() -> None:
@@ -215,4 +215,4 @@ def test_an_empty_message_beside_another_stays_empty() -> None:
 
 def test_of_several_empty_messages_one_gets_words() -> None:
     out = given_to(HERE, said(""), answered(text(" "), by=HERE), said(""))
-    assert [m.content for m in out if isinstance(m, UserMessage)] == ["", NOTHING_SAID]
+    assert [m.content for m in out if isinstance(m, UserMessage)] == ["", EMPTY_MESSAGE]

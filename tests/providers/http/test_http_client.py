@@ -37,7 +37,7 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture
 async def client(environment: dict[str, str]) -> AsyncIterator[HttpClient]:
-    made = HttpClient(environment, user_agent="pigeon/1")
+    made = HttpClient(environment)
     yield made
     await made.aclose()
 
@@ -415,7 +415,7 @@ async def test_nobody_waits_for_the_end_of_a_released_answer(client: HttpClient)
         assert idle(client) == [True, True]
 
 
-async def test_a_released_answer_is_tidied_up_without_another_request(
+async def test_a_released_answer_is_drained_without_another_request(
     client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = asyncio.Event()
@@ -430,7 +430,7 @@ async def test_a_released_answer_is_tidied_up_without_another_request(
         _, answer = await asked(client, server)
         answer.release()
         assert not done.is_set()
-        async with asyncio.timeout(http.TIDY_AFTER_S + 5):
+        async with asyncio.timeout(http.DRAIN_AFTER_S + 5):
             await done.wait()
         assert idle(client) == [True]
 
@@ -458,4 +458,3 @@ async def test_closing_the_client_closes_what_was_released(client: HttpClient) -
         answer.release()
         await client.aclose()
         assert await peer.some() == b""
-        assert client._read == []

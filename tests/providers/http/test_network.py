@@ -200,7 +200,7 @@ async def test_what_nobody_reads_stays_with_the_server(
     made: list[Any] = []
     full = asyncio.Event()
 
-    class Watched(network._Arrivals):
+    class Watched(network._ReceiveBuffer):
         def __init__(self) -> None:
             super().__init__()
             made.append(self)
@@ -210,7 +210,7 @@ async def test_what_nobody_reads_stays_with_the_server(
             if not self.transport.is_reading():
                 full.set()
 
-    monkeypatch.setattr(network, "_Arrivals", Watched)
+    monkeypatch.setattr(network, "_ReceiveBuffer", Watched)
     task = asking(http, server)
     peer = await server.accept()
     await peer.request()

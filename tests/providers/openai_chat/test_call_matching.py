@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fakes.model_requests import Told
 from pigeon.agent.inference import Delta
-from pigeon.providers.openai_chat.call_matching import Growing
+from pigeon.providers.openai_chat.call_matching import PendingCall
 from pigeon.providers.openai_chat.stream import ChatStream
 
 A, B = '{"path":"a {[\\""}', '{"path":"b"}'
@@ -126,15 +126,15 @@ values = st.recursive(
 @given(value=st.dictionaries(st.text(max_size=3), values, max_size=3), cuts=st.lists(st.integers(1, 4)))
 def test_arguments_are_complete_at_their_end_and_not_before(value: Any, cuts: list[int]) -> None:
     text = json.dumps(value)
-    call = Growing(0, "a")
+    call = PendingCall(0, "a")
     assert not call.is_complete()
     at = 0
     for cut in cuts:
         if at + cut >= len(text):
             break
-        call.unread.append(text[at : at + cut])
+        call.grew(text[at : at + cut])
         at += cut
         assert not call.is_complete()
-    call.unread.append(text[at:])
+    call.grew(text[at:])
     assert call.is_complete()
     assert call.is_complete(), "and stay so"

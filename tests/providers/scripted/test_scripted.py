@@ -21,7 +21,7 @@ from pigeon.agent.inference import (
     ToolSpec,
 )
 from pigeon.providers.scripted.model import ScriptedModel, scripted_model
-from pigeon.providers.scripted.playback import Pieces
+from pigeon.providers.scripted.playback import PieceCutter
 from pigeon.wire.content import TextContent
 from pigeon.wire.messages import ToolResultMessage, UserMessage
 
@@ -257,10 +257,10 @@ async def test_others_get_a_turn_between_two_pieces(tmp_path: Path) -> None:
 
 @given(st.text(), st.integers(1, 9), st.integers(0, 9), st.integers())
 def test_pieces_join_to_the_text_and_are_always_the_same(text: str, low: int, more: int, seed: int) -> None:
-    pieces = list(Pieces([low, low + more], seed).of(text))
+    pieces = list(PieceCutter([low, low + more], seed).of(text))
     assert "".join(pieces) == text
     assert all(low <= len(piece) <= low + more for piece in pieces[:-1])
-    assert pieces == list(Pieces([low, low + more], seed).of(text))
+    assert pieces == list(PieceCutter([low, low + more], seed).of(text))
 
 
 def test_the_model_record_tells_what_the_script_says_of_itself(tmp_path: Path) -> None:

@@ -25,19 +25,19 @@ _STOPS: dict[str, StopReason] = {
 }
 
 
-class _Creation(Struct):
+class _CacheCreation(Struct):
     ephemeral_1h_input_tokens: int | None = None
 
 
-class _Usage(Struct):
+class _MessageUsage(Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
-    cache_creation: _Creation | None = None
+    cache_creation: _CacheCreation | None = None
 
 
-class _Change(Struct):
+class _BlockDelta(Struct):
     needed: ClassVar = ("type", "text", "thinking", "partial_json")
     type: str = ""
     text: str = ""
@@ -48,7 +48,7 @@ class _Change(Struct):
     stop_details: Any = None
 
 
-class _Block(Struct):
+class _ContentBlock(Struct):
     needed: ClassVar = ("type", "name", "text", "thinking")
     type: str = ""
     id: str = ""
@@ -60,32 +60,32 @@ class _Block(Struct):
     input: Any = None
 
 
-class _Message(Struct):
+class _WholeMessage(Struct):
     needed: ClassVar = ("content",)
     id: str = ""
     model: str = ""
-    usage: _Usage | None = None
-    content: list[_Block] | None = None
+    usage: _MessageUsage | None = None
+    content: list[_ContentBlock] | None = None
     stop_reason: str | None = None
     error: Any = None
 
 
-class _Event(Struct):
+class _MessageEvent(Struct):
     needed: ClassVar = ("type", "delta", "content_block")
     type: str = ""
     index: int = -1
-    delta: _Change | None = None
-    content_block: _Block | None = None
-    message: _Message | None = None
-    usage: _Usage | None = None
+    delta: _BlockDelta | None = None
+    content_block: _ContentBlock | None = None
+    message: _WholeMessage | None = None
+    usage: _MessageUsage | None = None
     error: Any = None
 
 
-_decoder = msgspec.json.Decoder(_Event)
-_whole = msgspec.json.Decoder(_Message)
+_decoder = msgspec.json.Decoder(_MessageEvent)
+_whole = msgspec.json.Decoder(_WholeMessage)
 
 
-class _Open:
+class _StartedBlock:
     __slots__ = ("grown", "index", "input", "redacted", "signature")
 
     def __init__(self, index: int) -> None:
@@ -102,7 +102,7 @@ class AnthropicStream(StreamTranslator):
     def __init__(self, model_id: str) -> None:
         super().__init__()
         self._model = model_id
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _StartedBlock] = {}
         self._next = 0
         self._counts = [0, 0, 0, 0, 0]
         self._stop: str | None = None
@@ -111,7 +111,7 @@ class AnthropicStream(StreamTranslator):
 
     def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
         """One event."""
-        event = decoded(_decoder, _Event, data, name)
+        event = decoded(_decoder, _MessageEvent, data, name)
         kind = event.type or name.decode("utf-8", "replace")
         if kind == "content_block_delta":
             block = self._open.get(event.index) or self._unplaced(event.index)
@@ -133,7 +133,7 @@ class AnthropicStream(StreamTranslator):
 
     def take_whole(self, data: bytes, out: list[Delta]) -> None:
         """The message that a server sent without streaming."""
-        message = decoded(_whole, _Message, data, "The message")
+        message = decoded(_whole, _WholeMessage, data, "The message")
         if message.error or message.content is None:
             raise StreamBroken(from_event(message.error, data.decode("utf-8", "replace")))
         self._begin(message, out)
@@ -157,28 +157,28 @@ class AnthropicStream(StreamTranslator):
             return self.ended(_STOPS[stop])
         return self.ended("error", _stopped(stop, self._details))
 
-    def _begin(self, message: _Message | None, out: list[Delta]) -> None:
+    def _begin(self, message: _WholeMessage | None, out: list[Delta]) -> None:
         self._begun = True
         if message is None:
             return
         self.named(out, message.id, message.model, self._model)
         self._meter(message.usage, out)
 
-    def _start(self, index: int, block: _Block, out: list[Delta]) -> None:
+    def _start(self, index: int, block: _ContentBlock, out: list[Delta]) -> None:
         if block.type == "text":
-            opened = _Open(self.open(out, "text"))
+            opened = _StartedBlock(self.open(out, "text"))
             first = block.text
         elif block.type == "thinking":
-            opened = _Open(self.open(out, "thinking"))
+            opened = _StartedBlock(self.open(out, "thinking"))
             opened.signature = block.signature
             first = block.thinking
         elif block.type == "redacted_thinking":
-            opened = _Open(self.open(out, "thinking"))
+            opened = _StartedBlock(self.open(out, "thinking"))
             opened.signature = block.data
             opened.redacted = True
             first = ""
         elif block.type == "tool_use":
-            opened = _Open(self.open(out, "toolCall", block.id or f"toolu_{request_id()}", block.name))
+            opened = _StartedBlock(self.open(out, "toolCall", block.id or f"toolu_{request_id()}", block.name))
             opened.input = block.input
             first = ""
         else:
@@ -202,18 +202,18 @@ class AnthropicStream(StreamTranslator):
             out.append(BlockGrew(block.index, codec.encode(block.input).decode()))
         out.append(BlockClosed(block.index, block.signature or ABSENT, block.redacted))
 
-    def _unplaced(self, index: int) -> _Open | None:
+    def _unplaced(self, index: int) -> _StartedBlock | None:
         """A delta without an index belongs to the block that was opened last."""
         return next(reversed(self._open.values()), None) if index < 0 else None
 
-    def _change(self, event: _Event, out: list[Delta]) -> None:
+    def _change(self, event: _MessageEvent, out: list[Delta]) -> None:
         if event.delta is not None and event.delta.stop_reason:
             self._stop = event.delta.stop_reason
             self.raw_stop = event.delta.stop_reason
             self._details = event.delta.stop_details
         self._meter(event.usage, out)
 
-    def _meter(self, usage: _Usage | None, out: list[Delta]) -> None:
+    def _meter(self, usage: _MessageUsage | None, out: list[Delta]) -> None:
         if usage is None:
             return
         long_writes = usage.cache_creation.ephemeral_1h_input_tokens if usage.cache_creation else None
@@ -230,7 +230,7 @@ class AnthropicStream(StreamTranslator):
         out.append(metered(sent=sent, output=output, cache_read=read, cache_write=written, cache_write_1h=written1h))
 
 
-def _grow(block: _Open, change: _Change, out: list[Delta]) -> None:
+def _grow(block: _StartedBlock, change: _BlockDelta, out: list[Delta]) -> None:
     kind = change.type
     if kind == "text_delta":
         text = change.text

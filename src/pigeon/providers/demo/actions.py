@@ -1,6 +1,6 @@
-"""Wishes to tool calls, and results to words: the two halves of the demo model's answers.
+"""Actions to tool calls, and tool results to sentences: the two halves of the demo model's answers.
 
-A call only ever names a tool that the request offers; when none fits, `call_for` says so by giving nothing.
+A call only ever names a tool that the request offers; `call_for` is None where none of them fits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping
 
 from pigeon.agent.inference import ToolSpec
-from pigeon.providers.demo.phrases import Doable, ListFiles, ReadFile, Replace, RunCommand, Search, WriteFile
+from pigeon.providers.demo.phrases import Action, ListFiles, ReadFile, ReplaceText, RunCommand, SearchText, WriteFile
 from pigeon.providers.scripted.script import CallBlock
 from pigeon.wire.base import Json
 
@@ -20,20 +20,20 @@ SHOWN_CHARS = 2_000
 NO_OUTPUT = "(no output)"
 
 
-def call_for(wish: Doable, tools: Mapping[str, ToolSpec]) -> CallBlock | None:
+def call_for(action: Action, tools: Mapping[str, ToolSpec]) -> CallBlock | None:
     """The tool call that does it, or None when no offered tool can."""
-    if isinstance(wish, ListFiles):
-        return _either(tools, "ls", {"path": wish.path}, f"ls -A {_shell(wish.path)}")
-    if isinstance(wish, ReadFile):
-        return _either(tools, "read", {"path": wish.path}, f"cat {_shell(wish.path)}")
-    if isinstance(wish, Search):
-        command = f"grep -rn --exclude-dir=.git -- {shlex.quote(wish.text)} {_shell(wish.path)} || true"
-        return _either(tools, "grep", {"pattern": re.escape(wish.text), "path": wish.path}, command)
-    if isinstance(wish, RunCommand):
-        return _either(tools, "", {}, wish.command)
-    if isinstance(wish, WriteFile):
-        return _only(tools, "write", {"path": wish.path, "content": _with_newline(wish.content)})
-    return _only(tools, "edit", _edit_arguments(wish, tools))
+    if isinstance(action, ListFiles):
+        return _either(tools, "ls", {"path": action.path}, f"ls -A {_shell(action.path)}")
+    if isinstance(action, ReadFile):
+        return _either(tools, "read", {"path": action.path}, f"cat {_shell(action.path)}")
+    if isinstance(action, SearchText):
+        command = f"grep -rn --exclude-dir=.git -- {shlex.quote(action.text)} {_shell(action.path)} || true"
+        return _either(tools, "grep", {"pattern": re.escape(action.text), "path": action.path}, command)
+    if isinstance(action, RunCommand):
+        return _either(tools, "", {}, action.command)
+    if isinstance(action, WriteFile):
+        return _only(tools, "write", {"path": action.path, "content": _with_newline(action.content)})
+    return _only(tools, "edit", _edit_arguments(action, tools))
 
 
 def _either(tools: Mapping[str, ToolSpec], name: str, arguments: dict[str, Json], command: str) -> CallBlock | None:
@@ -44,15 +44,15 @@ def _only(tools: Mapping[str, ToolSpec], name: str, arguments: dict[str, Json]) 
     return CallBlock(name=name, arguments=arguments) if name in tools else None
 
 
-def _edit_arguments(wish: Replace, tools: Mapping[str, ToolSpec]) -> dict[str, Json]:
+def _edit_arguments(action: ReplaceText, tools: Mapping[str, ToolSpec]) -> dict[str, Json]:
     """A list of edits, or the older single edit if that is all that the offered tool knows."""
     spec = tools.get("edit")
     known = spec.parameters.get("properties", {}) if spec else {}
-    one = {"oldText": wish.old, "newText": wish.new}
+    one = {"oldText": action.old, "newText": action.new}
     return (
-        {"path": wish.path, **one}
+        {"path": action.path, **one}
         if "oldText" in known and "edits" not in known
-        else {"path": wish.path, "edits": [one]}
+        else {"path": action.path, "edits": [one]}
     )
 
 
@@ -65,63 +65,65 @@ def _with_newline(text: str) -> str:
     return text if text.endswith("\n") else text + "\n"
 
 
-def deed(wish: Doable) -> str:
-    """What will be done, as the end of a sentence."""
-    if isinstance(wish, ListFiles):
-        return f"list what is in {_folder(wish.path)}"
-    if isinstance(wish, ReadFile):
-        return f"read {wish.path}"
-    if isinstance(wish, RunCommand):
-        return f"run `{wish.command}`"
-    if isinstance(wish, Replace):
-        return f'replace "{wish.old}" with "{wish.new}" in {wish.path}'
-    if isinstance(wish, WriteFile):
-        return f"write {wish.path}"
-    return f'search for "{wish.text}" in {_folder(wish.path)}'
+def action_text(action: Action) -> str:
+    """The action as the end of a sentence: "I will ..."."""
+    if isinstance(action, ListFiles):
+        return f"list what is in {_folder(action.path)}"
+    if isinstance(action, ReadFile):
+        return f"read {action.path}"
+    if isinstance(action, RunCommand):
+        return f"run `{action.command}`"
+    if isinstance(action, ReplaceText):
+        return f'replace "{action.old}" with "{action.new}" in {action.path}'
+    if isinstance(action, WriteFile):
+        return f"write {action.path}"
+    return f'search for "{action.text}" in {_folder(action.path)}'
 
 
-def need(wish: Doable) -> str:
-    """The tools that could have done it."""
-    names = {ListFiles: "ls or bash", ReadFile: "read or bash", Search: "grep or bash", RunCommand: "bash"}
-    return names.get(type(wish), "write" if isinstance(wish, WriteFile) else "edit")
+def tools_for(action: Action) -> str:
+    """The names of the tools that can do it, for a sentence."""
+    names = {ListFiles: "ls or bash", ReadFile: "read or bash", SearchText: "grep or bash", RunCommand: "bash"}
+    return names.get(type(action), "write" if isinstance(action, WriteFile) else "edit")
 
 
-def told(wish: Doable, result: str, is_error: bool) -> str:
-    """The result in words."""
+def result_text(action: Action, result: str, is_error: bool) -> str:
+    """The result in sentences."""
     result = "" if result.strip() == NO_OUTPUT else result.strip("\n")
     if is_error:
-        return f"I could not {deed(wish)}:\n\n{_block(result)}"
-    if isinstance(wish, ListFiles):
-        return _told_list(wish, result)
-    if isinstance(wish, ReadFile):
-        return _told_read(wish, result)
-    if isinstance(wish, RunCommand):
-        return f"I ran `{wish.command}`. It printed:\n\n{_block(result)}" if result else f"I ran `{wish.command}`."
-    if isinstance(wish, Replace):
-        return f'Done: "{wish.old}" is now "{wish.new}" in {wish.path}.'
-    if isinstance(wish, WriteFile):
-        return f"Done: I wrote {wish.path} ({len(_with_newline(wish.content))} characters)."
+        return f"I could not {action_text(action)}:\n\n{_block(result)}"
+    if isinstance(action, ListFiles):
+        return _list_text(action, result)
+    if isinstance(action, ReadFile):
+        return _read_text(action, result)
+    if isinstance(action, RunCommand):
+        return f"I ran `{action.command}`. It printed:\n\n{_block(result)}" if result else f"I ran `{action.command}`."
+    if isinstance(action, ReplaceText):
+        return f'Done: "{action.old}" is now "{action.new}" in {action.path}.'
+    if isinstance(action, WriteFile):
+        return f"Done: I wrote {action.path} ({len(_with_newline(action.content))} characters)."
     return (
-        f'"{wish.text}" in {_folder(wish.path)}:\n\n{_block(result)}' if result else f'"{wish.text}" is nowhere there.'
+        f'"{action.text}" in {_folder(action.path)}:\n\n{_block(result)}'
+        if result
+        else f'"{action.text}" is nowhere there.'
     )
 
 
-def _told_list(wish: ListFiles, result: str) -> str:
+def _list_text(action: ListFiles, result: str) -> str:
     entries = [line.strip() for line in result.splitlines() if line.strip()]
     if not entries or entries[0].startswith("("):
-        return f"There is nothing in {_folder(wish.path)}."
+        return f"There is nothing in {_folder(action.path)}."
     shown = "\n".join(f"- {entry}" for entry in entries[:SHOWN_ENTRIES])
     more = f"\n- and {len(entries) - SHOWN_ENTRIES} more" if len(entries) > SHOWN_ENTRIES else ""
     word = "entry" if len(entries) == 1 else "entries"
-    return f"I see {len(entries)} {word} in {_folder(wish.path)}:\n\n{shown}{more}"
+    return f"I see {len(entries)} {word} in {_folder(action.path)}:\n\n{shown}{more}"
 
 
-def _told_read(wish: ReadFile, result: str) -> str:
+def _read_text(action: ReadFile, result: str) -> str:
     lines = result.splitlines()
     if not lines:
-        return f"{wish.path} is empty."
+        return f"{action.path} is empty."
     word = "line" if len(lines) == 1 else "lines"
-    start = f"{wish.path} has {len(lines)} {word}" + (". It begins:" if len(lines) > SHOWN_LINES else ":")
+    start = f"{action.path} has {len(lines)} {word}" + (". It begins:" if len(lines) > SHOWN_LINES else ":")
     return f"{start}\n\n{_block(result)}"
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from pigeon.agent.inference import Delta, Finished, Metered, ModelMessage, ModelRequest, Named
-from pigeon.providers.demo.actions import call_for, deed, need, told
-from pigeon.providers.demo.phrases import About, Doable, Greeting, Unclear, Wish, wishes_of
-from pigeon.providers.scripted.playback import Pieces, played, tokens_of_answer, tokens_of_request
+from pigeon.providers.demo.actions import action_text, call_for, result_text, tools_for
+from pigeon.providers.demo.phrases import About, Action, Greeting, Phrase, Unclear, phrases_of
+from pigeon.providers.scripted.playback import PieceCutter, streamed_blocks, tokens_of_answer, tokens_of_request
 from pigeon.providers.scripted.script import Block, CallBlock, TextBlock, ThinkingBlock
 from pigeon.wire.content import text_of
 from pigeon.wire.messages import ToolResultMessage, UserMessage
@@ -46,7 +46,7 @@ class DemoModel:
         seed = len(request.messages)
         yield Named(f"demo_{seed}")
         yield Metered(usage=Usage(input=prompt, total_tokens=prompt, cost=Cost()))
-        async for delta in played(blocks, Pieces(PIECE, seed), self._pace_ms, f"demo_{seed}"):
+        async for delta in streamed_blocks(blocks, PieceCutter(PIECE, seed), self._pace_ms, f"demo_{seed}"):
             yield delta
         yield Metered(usage=Usage(input=prompt, output=output, total_tokens=prompt + output, cost=Cost()))
         calls = any(isinstance(block, CallBlock) for block in blocks)
@@ -72,34 +72,36 @@ def demo_model() -> Model:
 def answer_to(request: ModelRequest) -> list[Block]:
     """The blocks of the next answer: pure, and the same for the same request."""
     text, results = _since_user(request.messages)
-    wishes = [wish for wish in wishes_of(text) if isinstance(wish, Doable)]
-    if not wishes:
-        return _with_thought(request, "No tool is needed for this.", [TextBlock(text=_spoken(wishes_of(text)[0]))])
-    done = min(len(results), len(wishes))
-    said = _told_last(wishes, results)
+    phrases = phrases_of(text)
+    actions = [phrase for phrase in phrases if isinstance(phrase, Action)]
+    if not actions:
+        return _with_thought(request, "No tool is needed for this.", [TextBlock(text=_talk(phrases[0]))])
+    done = min(len(results), len(actions))
+    said = _last_result_text(actions, results)
     failed = bool(results) and results[-1].is_error
-    if failed or done == len(wishes):
+    if failed or done == len(actions):
         return _with_thought(request, "That is all I was asked for.", [TextBlock(text=said)])
-    return _next_step(request, wishes[done], said)
+    return _next_step(request, actions[done], said)
 
 
-def _next_step(request: ModelRequest, wish: Doable, said: str) -> list[Block]:
+def _next_step(request: ModelRequest, action: Action, said: str) -> list[Block]:
     lead = f"{said}\n\n" if said else ""
-    call = call_for(wish, {tool.name: tool for tool in request.tools})
+    call = call_for(action, {tool.name: tool for tool in request.tools})
     if call is None:
-        reason = f"I cannot {deed(wish)}: that needs the tool {need(wish)}, and this session does not offer it."
+        needed = f"that needs the tool {tools_for(action)}, and this session does not offer it."
+        reason = f"I cannot {action_text(action)}: {needed}"
         return _with_thought(request, "None of my tools can do this.", [TextBlock(text=lead + reason)])
-    thought = f"The user wants me to {deed(wish)}. I will use the tool {call.name}."
-    return _with_thought(request, thought, [TextBlock(text=f"{lead}I will {deed(wish)}."), call])
+    thought = f"The user wants me to {action_text(action)}. I will use the tool {call.name}."
+    return _with_thought(request, thought, [TextBlock(text=f"{lead}I will {action_text(action)}."), call])
 
 
-def _told_last(wishes: list[Doable], results: list[ToolResultMessage]) -> str:
-    """The newest result in words; earlier ones were told when they came."""
+def _last_result_text(actions: list[Action], results: list[ToolResultMessage]) -> str:
+    """The newest result in words; earlier ones were reported when they came."""
     if not results:
         return ""
     last = results[-1]
-    wish = wishes[min(len(results), len(wishes)) - 1]
-    return told(wish, text_of(last.content), last.is_error)
+    action = actions[min(len(results), len(actions)) - 1]
+    return result_text(action, text_of(last.content), last.is_error)
 
 
 def _with_thought(request: ModelRequest, thought: str, blocks: list[Block]) -> list[Block]:
@@ -116,13 +118,13 @@ def _since_user(messages: list[ModelMessage]) -> tuple[str, list[ToolResultMessa
     return "", results[::-1]
 
 
-def _spoken(wish: Wish) -> str:
-    if isinstance(wish, Greeting):
-        return "You are welcome." if wish.thanks else f"Hello! {WHO} You can ask me, for example:\n\n{EXAMPLES}"
-    if isinstance(wish, About):
+def _talk(phrase: Phrase) -> str:
+    if isinstance(phrase, Greeting):
+        return "You are welcome." if phrase.thanks else f"Hello! {WHO} You can ask me, for example:\n\n{EXAMPLES}"
+    if isinstance(phrase, About):
         return f"{WHO} I understand plain sentences like these, and do them with real tools:\n\n{EXAMPLES}"
-    assert isinstance(wish, Unclear)
-    wanted = wish.text if len(wish.text) <= 80 else wish.text[:79] + "…"
+    assert isinstance(phrase, Unclear)
+    wanted = phrase.text if len(phrase.text) <= 80 else phrase.text[:79] + "…"
     asked = f'I do not understand "{wanted}"' if wanted else "I was not asked anything"
     return (
         f"{asked}. {WHO} I cannot write programs or answer questions; choose a real model for that. "

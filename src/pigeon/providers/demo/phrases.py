@@ -1,7 +1,7 @@
-"""Plain sentences to wishes: what the demo model understands, and nothing more.
+"""The phrases that the demo model understands: regular expressions that turn a sentence of the user into records.
 
-`wishes_of` reads one message of the user. A sentence may hold several wishes (`list the files, then read a.txt`);
-anything it does not understand is one `Unclear` wish, never a guess.
+A message may hold several phrases (`list the files, then read a.txt`). One that is not understood is `Unclear`, never a
+guess. `actions.py` turns those that are actions into tool calls.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RunCommand(Struct, frozen=True):
     command: str
 
 
-class Replace(Struct, frozen=True):
+class ReplaceText(Struct, frozen=True):
     """Change a text in a file."""
 
     old: str
@@ -61,15 +61,15 @@ class WriteFile(Struct, frozen=True):
     content: str
 
 
-class Search(Struct, frozen=True):
+class SearchText(Struct, frozen=True):
     """Find a text in files."""
 
     text: str
     path: str = "."
 
 
-Wish = Greeting | About | Unclear | ListFiles | ReadFile | RunCommand | Replace | WriteFile | Search
-Doable = ListFiles | ReadFile | RunCommand | Replace | WriteFile | Search
+Action = ListFiles | ReadFile | RunCommand | ReplaceText | WriteFile | SearchText
+Phrase = Greeting | About | Unclear | Action
 
 MAX_CHARS = 4_000
 
@@ -140,15 +140,15 @@ _FORMS: tuple[tuple[Literal["replace", "write", "create", "run", "list", "search
 )
 
 
-def wishes_of(text: str) -> list[Wish]:
-    """What a message asks for, in order; at least one wish, and half-understood messages are not half done."""
+def phrases_of(text: str) -> list[Phrase]:
+    """What a message asks for, in order; at least one phrase; a message is understood as a whole or not at all."""
     if len(text) > MAX_CHARS:
         return [Unclear(text=text)]
     parts = [part for part in (_bare(part) for part in _parts(text)) if part]
-    wishes = [_wish(part) for part in parts]
-    if len(wishes) == 1 or (wishes and not any(isinstance(wish, Unclear) for wish in wishes)):
-        return wishes
-    return [_wish(_bare(text))]
+    phrases = [_phrase(part) for part in parts]
+    if len(phrases) == 1 or (phrases and not any(isinstance(phrase, Unclear) for phrase in phrases)):
+        return phrases
+    return [_phrase(_bare(text))]
 
 
 def _parts(text: str) -> list[str]:
@@ -165,31 +165,31 @@ def _bare(text: str) -> str:
     return re.sub(r"(?:,?\s+please)?[.!?]*$", "", text, flags=re.IGNORECASE) if text[:1] not in "!$" else text
 
 
-def _wish(text: str) -> Wish:
+def _phrase(text: str) -> Phrase:
     if _HELLO.match(text):
         return Greeting()
     if _THANKS.match(text):
         return Greeting(thanks=True)
     if _ABOUT.search(text):
         return About()
-    for kind, form in _FORMS:
+    for verb, form in _FORMS:
         found = form.match(text)
         if found:
-            return _built(kind, {name: _unquoted(value) for name, value in found.groupdict().items() if value})
+            return _action(verb, {name: _unquoted(value) for name, value in found.groupdict().items() if value})
     return Unclear(text=text)
 
 
-def _built(kind: str, named: dict[str, str]) -> Wish:
-    if kind == "replace":
-        return Replace(old=named["old"], new=named["new"], path=named["path"])
-    if kind in ("write", "create"):
+def _action(verb: str, named: dict[str, str]) -> Action:
+    if verb == "replace":
+        return ReplaceText(old=named["old"], new=named["new"], path=named["path"])
+    if verb in ("write", "create"):
         return WriteFile(path=named["path"], content=named["content"])
-    if kind == "run":
+    if verb == "run":
         return RunCommand(command=named["command"])
-    if kind == "list":
+    if verb == "list":
         return ListFiles(path=named.get("path", "."))
-    if kind == "search":
-        return Search(text=named["text"], path=named.get("path", "."))
+    if verb == "search":
+        return SearchText(text=named["text"], path=named.get("path", "."))
     return ReadFile(path=named["path"])
 
 

@@ -141,10 +141,10 @@ def _family(model: Model) -> str:
 
 def contents_of(history: list[ModelMessage], model: Model, generation: int) -> list[dict[str, Any]]:
     """The conversation, roles `user` and `model`."""
-    return _Contents(model, generation).of(history)
+    return _ContentsBuilder(model, generation).of(history)
 
 
-class _Contents:
+class _ContentsBuilder:
     def __init__(self, model: Model, generation: int) -> None:
         self._model = model
         self._nested_images = generation >= 3

@@ -17,56 +17,56 @@ from pigeon.wire.base import ABSENT
 _REFUSALS = {"SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "IMAGE_SAFETY"}
 
 
-class _Call(Struct):
+class _FunctionCall(Struct):
     needed: ClassVar = ("name", "args")
     name: str = ""
     args: dict[str, Any] | None = None
     id: str | None = None
 
 
-class _Part(Struct, rename="camel"):
+class _ContentPart(Struct, rename="camel"):
     needed: ClassVar = ("text", "function_call")
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
-    function_call: _Call | None = None
+    function_call: _FunctionCall | None = None
 
 
-class _Content(Struct):
+class _CandidateContent(Struct):
     needed: ClassVar = ("parts",)
-    parts: list[_Part] | None = None
+    parts: list[_ContentPart] | None = None
 
 
 class _Candidate(Struct, rename="camel"):
     needed: ClassVar = ("content",)
-    content: _Content | None = None
+    content: _CandidateContent | None = None
     finish_reason: str | None = None
     finish_message: str | None = None
 
 
-class _Usage(Struct, rename="camel"):
+class _UsageMetadata(Struct, rename="camel"):
     prompt_token_count: int | None = None
     candidates_token_count: int | None = None
     cached_content_token_count: int | None = None
     thoughts_token_count: int | None = None
 
 
-class _Feedback(Struct, rename="camel"):
+class _PromptFeedback(Struct, rename="camel"):
     block_reason: str | None = None
     block_reason_message: str | None = None
 
 
-class _Chunk(Struct, rename="camel"):
+class _GeminiChunk(Struct, rename="camel"):
     needed: ClassVar = ("candidates",)
     candidates: list[_Candidate] | None = None
-    usage_metadata: _Usage | None = None
-    prompt_feedback: _Feedback | None = None
+    usage_metadata: _UsageMetadata | None = None
+    prompt_feedback: _PromptFeedback | None = None
     response_id: str | None = None
     model_version: str | None = None
     error: Any = None
 
 
-_decoder = msgspec.json.Decoder(_Chunk)
+_decoder = msgspec.json.Decoder(_GeminiChunk)
 
 
 class GoogleStream(StreamTranslator):
@@ -84,7 +84,7 @@ class GoogleStream(StreamTranslator):
 
     def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
         """One chunk."""
-        chunk = decoded(_decoder, _Chunk, data, "A chunk of the answer")
+        chunk = decoded(_decoder, _GeminiChunk, data, "A chunk of the answer")
         if chunk.error:
             raise StreamBroken(_error(chunk.error, data))
         self.named(out, chunk.response_id, chunk.model_version, self._model)
@@ -114,7 +114,7 @@ class GoogleStream(StreamTranslator):
             return self.ended("length")
         return self.ended("error", _stopped(reason, self._why))
 
-    def _part(self, part: _Part, out: list[Delta]) -> None:
+    def _part(self, part: _ContentPart, out: list[Delta]) -> None:
         if part.function_call is not None:
             self._close(out)
             self._call(part.function_call, part.thought_signature, out)
@@ -133,7 +133,7 @@ class GoogleStream(StreamTranslator):
         if part.thought_signature:
             self._signature = part.thought_signature
 
-    def _call(self, call: _Call, signature: str | None, out: list[Delta]) -> None:
+    def _call(self, call: _FunctionCall, signature: str | None, out: list[Delta]) -> None:
         call_id = call.id or ""
         if not call_id or call_id in self._call_ids:
             call_id = f"{call.name}_{request_id()}"
@@ -149,7 +149,7 @@ class GoogleStream(StreamTranslator):
             self._signature = ""
 
 
-def _counts(usage: _Usage) -> Delta:
+def _counts(usage: _UsageMetadata) -> Delta:
     cached = usage.cached_content_token_count or 0
     thought = usage.thoughts_token_count or 0
     return metered(

@@ -1,8 +1,23 @@
-"""The conversation in the words of an API, without telling the whole of it anew for each request.
+"""The history cache: the conversation in the form of an API, without converting all of it for each request.
 
-A conversation mostly grows at its end. It is cut into chunks, each of which begins with an answer that says something:
-nothing before such an answer depends on what comes after it, in any API. Chunks that are complete are kept as they
-were encoded, and used again as long as the conversation still begins with the very same messages.
+A conversation mostly grows at its end, and each request repeats all of it. The messages are cut into chunks, each of
+which begins with an answer that becomes at least one item in every API (`becomes_items`): in no API does what stands
+before such an answer depend on what follows. All chunks but the last are kept as encoded JSON:
+
+    messages    u1  a1 r1 r1  a2 r2 u2   a3 r3
+    chunks     [u1][a1 r1 r1][a2 r2 u2][a3 r3]
+                `------ cached as Raw ------'  converted for each request: it may grow, and adapters mark its end
+
+What is compared, and when it is dropped:
+
+* Messages are compared by identity. `session/context/conversation` hands out the same objects as long as the history
+  stands, so a run of `is` over the prefix is enough; never copy messages on their way here. A hook of extensions that
+  returns other objects costs a conversion, nothing more.
+* From the first message that is another object, chunks are dropped from the end. The chunk before it is dropped too if
+  what follows now no longer begins a chunk. Their call ids are free again.
+* Another model drops everything, compared by identity too: its API, its compat flags or its eyesight may differ.
+
+A `HistoryCache` belongs to one gateway, and so to one agent. It keeps one conversation, that of the last request.
 """
 
 from __future__ import annotations
@@ -11,42 +26,40 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from pigeon.agent.inference import ModelMessage, ModelRequest
-from pigeon.providers.history.normalize import CallIds, Normalise, handed_over, speaks
+from pigeon.providers.history.normalize import CallIdForm, CallIds, becomes_items, normalized
 from pigeon.providers.http.exchange import encoded
 from pigeon.wire.model import Model
 
-Convert = Callable[[list[ModelMessage], int], list[dict[str, Any]]]
+# Normalized messages, and how many there were in the chunks before them, to items of the API.
+ConvertMessages = Callable[[list[ModelMessage], int], list[dict[str, Any]]]
 
 
-class _Chunk:
-    """How many messages, how many of them after the handover, how many items, and the call ids used for them."""
+class _CachedChunk(Struct, frozen=True):
+    """How many messages a chunk has, before and after they were normalized, how many items, and which call ids."""
 
-    __slots__ = ("call_ids", "items", "messages", "told")
-
-    def __init__(self, messages: int, told: int, items: int, call_ids: list[str]) -> None:
-        self.messages = messages
-        self.told = told
-        self.items = items
-        self.call_ids = call_ids
+    messages: int
+    normalized: int
+    items: int
+    call_ids: list[str]
 
 
 class HistoryCache:
-    """Remembers the conversation of the last request."""
+    """The items of the last request's conversation, encoded."""
 
     def __init__(self) -> None:
         self._model: Model | None = None
-        self._forget_all(str)
+        self._drop_all(str)
 
-    def items(self, request: ModelRequest, normalise: Normalise, convert: Convert) -> list[Any]:
-        """What the API gets; the last chunk as objects that may still be changed, all before it as finished JSON."""
+    def items(self, request: ModelRequest, call_id_form: CallIdForm, convert: ConvertMessages) -> list[Any]:
+        """What the API gets: the last chunk as objects that the adapter may change, all before it as encoded JSON."""
         if request.model is not self._model:
             self._model = request.model
-            self._forget_all(normalise)
+            self._drop_all(call_id_form)
         messages = request.messages
-        self._forget_what_changed(messages)
+        self._drop_changed(messages)
         at = len(self._known)
         last: list[Any] = []
         while at < len(messages):
@@ -56,13 +69,13 @@ class HistoryCache:
         return [*self._items, *last]
 
     def _converted(
-        self, messages: list[ModelMessage], model: Model, convert: Convert, is_last: bool
+        self, messages: list[ModelMessage], model: Model, convert: ConvertMessages, is_last: bool
     ) -> list[dict[str, Any]]:
-        """What a chunk becomes; remembered unless it is the last, which may still grow, or be marked."""
+        """The items of a chunk; cached unless it is the last one, which may still grow, or be marked."""
         finished: list[Raw] | None = None
         try:
-            handed = handed_over(messages, model, self._ids)
-            items = convert(handed, self._told)
+            ready = normalized(messages, model, self._ids)
+            items = convert(ready, self._normalized)
             if not is_last:
                 finished = [Raw(encoded(item)) for item in items]
         finally:
@@ -70,45 +83,47 @@ class HistoryCache:
             if finished is None:
                 self._ids.give_back(used)
         if finished is not None:
-            self._chunks.append(_Chunk(len(messages), len(handed), len(finished), used))
+            self._chunks.append(_CachedChunk(len(messages), len(ready), len(finished), used))
             self._known += messages
             self._items += finished
-            self._told += len(handed)
+            self._normalized += len(ready)
         return items
 
-    def _forget_all(self, normalise: Normalise) -> None:
-        self._chunks: list[_Chunk] = []
+    def _drop_all(self, call_id_form: CallIdForm) -> None:
+        self._chunks: list[_CachedChunk] = []
         self._known: list[ModelMessage] = []
         self._items: list[Raw] = []
-        self._told = 0
-        self._ids = CallIds(normalise)
+        self._normalized = 0
+        self._ids = CallIds(call_id_form)
 
-    def _forget_what_changed(self, messages: list[ModelMessage]) -> None:
-        """Let go of chunks that are no longer how the conversation begins, or that would no longer end there."""
+    def _drop_changed(self, messages: list[ModelMessage]) -> None:
+        """Drop the chunks that the conversation no longer begins with, or that would no longer end where they do."""
         known = self._known
         same = len(known)
         if len(messages) <= same or not all(map(operator.is_, known, messages)):
             pairs = enumerate(zip(known, messages, strict=False))
             same = next((at for at, (one, other) in pairs if one is not other), min(same, len(messages)))
-        while self._chunks and not (len(known) <= same and len(known) < len(messages) and speaks(messages[len(known)])):
+        while self._chunks and not (
+            len(known) <= same and len(known) < len(messages) and becomes_items(messages[len(known)])
+        ):
             chunk = self._chunks.pop()
             del known[len(known) - chunk.messages :]
             del self._items[len(self._items) - chunk.items :]
-            self._told -= chunk.told
+            self._normalized -= chunk.normalized
             self._ids.give_back(chunk.call_ids)
 
 
 def conversation(
-    request: ModelRequest, cache: HistoryCache | None, normalise: Normalise, convert: Convert
+    request: ModelRequest, cache: HistoryCache | None, call_id_form: CallIdForm, convert: ConvertMessages
 ) -> list[Any]:
-    """The conversation in the words of an API; all of it as objects, if nobody remembers anything."""
+    """The conversation in the form of an API; all of it as objects where there is no cache."""
     if cache is None:
-        return convert(handed_over(request.messages, request.model, CallIds(normalise)), 0)
-    return cache.items(request, normalise, convert)
+        return convert(normalized(request.messages, request.model, CallIds(call_id_form)), 0)
+    return cache.items(request, call_id_form, convert)
 
 
 def _chunk_end(messages: list[ModelMessage], at: int) -> int:
     at += 1
-    while at < len(messages) and not speaks(messages[at]):
+    while at < len(messages) and not becomes_items(messages[at]):
         at += 1
     return at

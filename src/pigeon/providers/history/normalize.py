@@ -1,10 +1,9 @@
-"""History in a form that the next model accepts, whoever wrote it.
+"""History in a form that the next model accepts, whichever model wrote it.
 
-Run before each conversion to a wire format. Thinking of another model becomes plain text, its signatures go, call ids
-are rewritten to what the API takes without two calls ever sharing one, names that no API takes are rewritten too, every
-call has exactly one result right behind it, failed answers stay out, and there is always something to answer.
-
-What a tool said, for APIs that take it as one text, and the words for what is no text.
+Every adapter gets its messages through here (`history/cache` calls it per chunk). Thinking of another model becomes
+plain text and its signatures go; call ids are rewritten to what the API takes, and no two calls share one; names that
+no API takes are rewritten too; every call has exactly one result right behind it; failed answers stay out; and there is
+always something to answer. At the end stand the texts for tool results without text, which adapters share.
 """
 
 from __future__ import annotations
@@ -22,36 +21,38 @@ from pigeon.wire.model import Model
 NO_RESULT = "No result provided"
 USER_IMAGE = "[An image was attached here; this model cannot see images]"
 TOOL_IMAGE = "[The tool returned an image; this model cannot see images]"
-NOTHING_SAID = "(empty message)"
-NAMELESS = "unknown"
-LONGEST_NAME = 64
+EMPTY_MESSAGE = "(empty message)"
+UNNAMED_TOOL = "unknown"
+MAX_NAME_CHARS = 64
 
-Normalise = Callable[[str], str]
-_is_legal = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}").fullmatch
+CallIdForm = Callable[[str], str]  # any text as a call id that the API takes
+_is_legal = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME_CHARS}}}").fullmatch
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def handed_over(messages: list[ModelMessage], model: Model, ids: CallIds) -> list[ModelMessage]:
+def normalized(messages: list[ModelMessage], model: Model, ids: CallIds) -> list[ModelMessage]:
     """The messages as the model may get them; the given ones are not changed."""
-    sees = "image" in model.input
+    sees_images = "image" in model.input
     out: list[ModelMessage] = []
     at = 0
     while at < len(messages):
         message = messages[at]
         at += 1
         if isinstance(message, UserMessage):
-            out.append(_user(message, sees))
+            out.append(_user(message, sees_images))
         elif isinstance(message, AssistantMessage) and message.stop_reason not in ("error", "aborted"):
             end = _turn_end(messages, at)
             out.extend(_turn(message, messages[at:end], model, ids))
             at = end
-    if not sees:
-        out = [_blind_result(message) if isinstance(message, ToolResultMessage) else message for message in out]
-    _leave_no_silence(out)
+    if not sees_images:
+        out = [
+            _without_result_images(message) if isinstance(message, ToolResultMessage) else message for message in out
+        ]
+    _fill_blank_turns(out)
     return out
 
 
-def speaks(message: ModelMessage) -> bool:
+def becomes_items(message: ModelMessage) -> bool:
     """True for an answer that becomes at least one item in every API."""
     if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
         return False
@@ -61,25 +62,27 @@ def speaks(message: ModelMessage) -> bool:
     )
 
 
-def _leave_no_silence(messages: list[ModelMessage]) -> None:
-    """Blank messages are left out by every API. Where nothing else was said between two answers, or at the end, there
-    would be nothing to answer: one of them gets a text."""
+def _fill_blank_turns(messages: list[ModelMessage]) -> None:
+    """Give a text to a blank message of the user where the model would otherwise have nothing to answer.
+
+    Adapters leave blank messages out. Between two answers, or at the end, something must be left.
+    """
     blank: int | None = None
     said = False
     for at, message in enumerate(messages):
-        if speaks(message):
-            _speak_up(messages, None if said else blank)
+        if becomes_items(message):
+            _fill(messages, None if said else blank)
             blank, said = None, False
         elif isinstance(message, UserMessage) and _is_blank(message):
             blank = at
         elif not isinstance(message, AssistantMessage):
             said = True
-    _speak_up(messages, None if said else blank)
+    _fill(messages, None if said else blank)
 
 
-def _speak_up(messages: list[ModelMessage], at: int | None) -> None:
+def _fill(messages: list[ModelMessage], at: int | None) -> None:
     if at is not None:
-        messages[at] = UserMessage(content=NOTHING_SAID, timestamp=messages[at].timestamp)
+        messages[at] = UserMessage(content=EMPTY_MESSAGE, timestamp=messages[at].timestamp)
 
 
 def _is_blank(message: UserMessage) -> bool:
@@ -102,14 +105,14 @@ def _turn(answer: AssistantMessage, following: list[ModelMessage], model: Model,
     blocks = [block for block in (_block(block, same, ids, renamed) for block in answer.content) if block is not None]
     results: dict[str, ToolResultMessage] = {}
     rest: list[ModelMessage] = []
-    sees = "image" in model.input
+    sees_images = "image" in model.input
     for message in following:
         if isinstance(message, UserMessage):
-            rest.append(_user(message, sees))
+            rest.append(_user(message, sees_images))
         elif isinstance(message, ToolResultMessage) and message.tool_call_id in renamed:
             results.setdefault(message.tool_call_id, message)
     paired: list[ModelMessage] = [
-        _renamed(results[old], new) if old in results else _missing(call, answer.timestamp)
+        _renamed(results[old], new) if old in results else _missing_result(call, answer.timestamp)
         for (old, new), call in zip(renamed.items(), _calls(blocks), strict=True)
     ]
     unchanged = len(blocks) == len(answer.content) and all(map(operator.is_, blocks, answer.content))
@@ -122,7 +125,7 @@ def is_same_model(message: AssistantMessage, model: Model) -> bool:
 
 
 def has_tool_traffic(messages: list[ModelMessage]) -> bool:
-    """True if any call of the history is told."""
+    """True if the history has a call that is sent."""
     return any(
         isinstance(message, AssistantMessage)
         and message.stop_reason not in ("error", "aborted")
@@ -149,7 +152,7 @@ def _block(block: AssistantBlock, same: bool, ids: CallIds, renamed: dict[str, s
 
 def tool_name(name: str) -> str:
     """The very same name if every API takes it; else one that they take, for a tool that a model made up."""
-    return name if _is_legal(name) else _ILLEGAL.sub("_", name)[:LONGEST_NAME] or NAMELESS
+    return name if _is_legal(name) else _ILLEGAL.sub("_", name)[:MAX_NAME_CHARS] or UNNAMED_TOOL
 
 
 def _thinking(block: ThinkingContent, same: bool) -> AssistantBlock | None:
@@ -165,26 +168,26 @@ def _thinking(block: ThinkingContent, same: bool) -> AssistantBlock | None:
 class CallIds:
     """New ids for calls; the same history always gets the same ones, so that caches hold."""
 
-    def __init__(self, normalise: Normalise) -> None:
-        self._normalise = normalise
+    def __init__(self, call_id_form: CallIdForm) -> None:
+        self._form = call_id_form
         self._used: set[str] = set()
         self._fresh: list[str] = []
 
     def taken(self) -> list[str]:
-        """What was used since this was asked last."""
+        """The keys of the ids that were given since the last call of this."""
         fresh, self._fresh = self._fresh, []
         return fresh
 
     def give_back(self, keys: list[str]) -> None:
-        """Calls that were told are to be told again, perhaps otherwise."""
+        """Free these ids: their calls are dropped from the cache and will be converted again."""
         self._used.difference_update(keys)
 
     def new(self, old: str, same: bool) -> str:
-        """An id that no other call has."""
-        candidate = old if same and old else self._normalise(old or "call")
+        """An id that no other call has; of the same model, the old one if it is free."""
+        candidate = old if same and old else self._form(old or "call")
         number = 2
         while self._key(candidate) in self._used:
-            candidate = self._normalise(f"{number}_{old}")
+            candidate = self._form(f"{number}_{old}")
             number += 1
         key = self._key(candidate)
         self._used.add(key)
@@ -193,6 +196,7 @@ class CallIds:
 
     @staticmethod
     def _key(candidate: str) -> str:
+        # The Responses API has ids of two halves, `call|item`; the first one is what calls and results share.
         return candidate.split("|", maxsplit=1)[0]
 
 
@@ -225,7 +229,7 @@ def _renamed(result: ToolResultMessage, call_id: str) -> ToolResultMessage:
     )
 
 
-def _missing(call: ToolCall, timestamp: int) -> ToolResultMessage:
+def _missing_result(call: ToolCall, timestamp: int) -> ToolResultMessage:
     return ToolResultMessage(
         tool_call_id=call.id,
         tool_name=call.name,
@@ -235,19 +239,19 @@ def _missing(call: ToolCall, timestamp: int) -> ToolResultMessage:
     )
 
 
-def _user(message: UserMessage, sees: bool) -> UserMessage:
-    if sees or isinstance(message.content, str) or not _has_images(message.content):
+def _user(message: UserMessage, sees_images: bool) -> UserMessage:
+    if sees_images or isinstance(message.content, str) or not _has_images(message.content):
         return message
-    return UserMessage(content=_blind(message.content, USER_IMAGE), timestamp=message.timestamp)
+    return UserMessage(content=_with_image_notes(message.content, USER_IMAGE), timestamp=message.timestamp)
 
 
-def _blind_result(result: ToolResultMessage) -> ToolResultMessage:
+def _without_result_images(result: ToolResultMessage) -> ToolResultMessage:
     if not _has_images(result.content):
         return result
     return ToolResultMessage(
         tool_call_id=result.tool_call_id,
         tool_name=result.tool_name,
-        content=_blind(result.content, TOOL_IMAGE),
+        content=_with_image_notes(result.content, TOOL_IMAGE),
         is_error=result.is_error,
         timestamp=result.timestamp,
     )
@@ -257,7 +261,7 @@ def _has_images(blocks: list[UserBlock]) -> bool:
     return any(isinstance(block, ImageContent) for block in blocks)
 
 
-def _blind(blocks: list[UserBlock], note: str) -> list[UserBlock]:
+def _with_image_notes(blocks: list[UserBlock], note: str) -> list[UserBlock]:
     out: list[UserBlock] = []
     for block in blocks:
         shown = TextContent(text=note) if isinstance(block, ImageContent) else block

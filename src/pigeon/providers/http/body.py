@@ -1,10 +1,11 @@
-"""Server-sent events, cut out of a byte stream as it arrives.
+"""Reading the body of an answer: server-sent events cut out of the bytes as they arrive, and decompression.
 
 Lines may end in LF, CR or CRLF, an event may be split anywhere, comments and unknown fields are passed over. The work
 is linear in the bytes fed, whatever the size of the pieces. Written here because the libraries decode to text first
 and cost several times more per event.
 
-Unpacks a body that a server compressed, piece by piece and never much at once.
+Bodies are asked for uncompressed; a server that compresses all the same is unpacked piece by piece, so that a small
+body cannot become a large one in memory at once.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from collections.abc import AsyncIterator, Iterator
 Event = tuple[bytes, bytes]
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
+PIECE_BYTES = 1024 * 1024
+# Window sizes of zlib: with a header of gzip or zlib, and without any.
+_EITHER_HEADER = 47
+_NO_HEADER = -15
+_GZIP = b"\x1f\x8b"
 
 
 class EventTooLong(ValueError):
@@ -101,72 +107,66 @@ def _parse(block: bytes, events: list[Event]) -> None:
         events.append((name, b"\n".join((data, *more)) if more else data))
 
 
-PIECE_BYTES = 1024 * 1024
-_EITHER_HEADER = 47
-_NO_HEADER = -15
-_GZIP = b"\x1f\x8b"
-
-
 class DecodingError(Exception):
     """The body is not what its header says."""
 
 
-async def unpacked(packed: AsyncIterator[bytes], how: str) -> AsyncIterator[bytes]:
-    """The body in plain bytes; all that a chunk tells comes before the next chunk is asked for."""
-    if how not in ("gzip", "x-gzip", "deflate"):
-        raise DecodingError(f"the server sent content-encoding {how}, though it was asked for none")
-    body = _Packed(how)
+async def unpacked(packed: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
+    """The body in plain bytes; all that a chunk gives comes before the next chunk is asked for."""
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise DecodingError(f"the server sent content-encoding {encoding}, though it was asked for none")
+    body = _Decompressor(encoding)
     async for chunk in packed:
         for piece in body.pieces(chunk):
             yield piece
     if not body.complete:
-        raise DecodingError(f"the {how} body ended too early")
+        raise DecodingError(f"the {encoding} body ended too early")
 
 
-class _Packed:
+class _Decompressor:
     """One compressed stream, or several gzip ones in a row."""
 
-    def __init__(self, how: str) -> None:
-        self._how = how
-        self._machine: zlib._Decompress | None = None
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+        self._inflater: zlib._Decompress | None = None
         self._head = b""
         self._ignored = False
         self.complete = False
 
     def pieces(self, chunk: bytes) -> Iterator[bytes]:
-        """What can be told with this chunk."""
+        """What this chunk gives, in pieces of limited size."""
         rest, self._head = self._head + chunk, b""
         while rest and not self._ignored:
-            if self._machine is None:
+            if self._inflater is None:
                 if len(rest) < 2:
                     self._head = rest
                     return
-                if self.complete and (self._how == "deflate" or not rest.startswith(_GZIP)):
+                if self.complete and (self._encoding == "deflate" or not rest.startswith(_GZIP)):
                     self._ignored = True
                     return
-                self._machine = self._started(rest)
+                self._inflater = self._started(rest)
                 self.complete = False
-            yield from self._inflated(self._machine, rest)
-            rest = self._machine.unused_data
-            if self._machine.eof:
-                self._machine, self.complete = None, True
+            yield from self._inflated(self._inflater, rest)
+            rest = self._inflater.unused_data
+            if self._inflater.eof:
+                self._inflater, self.complete = None, True
 
     def _started(self, head: bytes) -> zlib._Decompress:
         """Some servers leave away the frame that `deflate` has by the standard."""
         framed = head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
-        bare = self._how == "deflate" and not framed and not head.startswith(_GZIP)
+        bare = self._encoding == "deflate" and not framed and not head.startswith(_GZIP)
         return zlib.decompressobj(_NO_HEADER if bare else _EITHER_HEADER)
 
-    def _inflated(self, machine: zlib._Decompress, rest: bytes) -> Iterator[bytes]:
+    def _inflated(self, inflater: zlib._Decompress, rest: bytes) -> Iterator[bytes]:
         full = False
         # Bytes behind the end stay in the tail for ever.
-        while (rest or full) and not machine.eof:
+        while (rest or full) and not inflater.eof:
             try:
-                piece = machine.decompress(rest, PIECE_BYTES)
+                piece = inflater.decompress(rest, PIECE_BYTES)
             except zlib.error as error:
-                raise DecodingError(f"the body is not {self._how}: {error}") from None
+                raise DecodingError(f"the body is not {self._encoding}: {error}") from None
             if piece:
                 yield piece
-            rest = machine.unconsumed_tail
-            # The machine may have taken all bytes and still have something to tell.
+            rest = inflater.unconsumed_tail
+            # The inflater may have taken all bytes and still have output left.
             full = len(piece) == PIECE_BYTES

@@ -22,12 +22,238 @@ if TYPE_CHECKING:
 
     import httpcore2
 
+USER_AGENT = "pigeon"
+CONNECT_TIMEOUT_S = 15.0
 KEPT_CONNECTIONS = 20
 KEPT_SECONDS = 60.0
+# What is left of an answer that was released: when it is read, how much of it, for how long, and how long the next
+# request waits for that.
+DRAIN_AFTER_S = 0.001
+DRAIN_BYTES = 64 * 1024
+DRAIN_SECONDS = 1.0
+REUSE_WAIT_S = 0.03
+MAX_ERROR_BYTES = 256 * 1024
 Route = tuple[bool, str | None]  # whether certificates are needed, and the proxy
 _URL_SIGNS = "/%:@!$&'()*+,;=~?"
 _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+
+
+class HttpRequest(Struct, frozen=True):
+    """A request that is ready to be sent."""
+
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class HttpResponse:
+    """An answer whose body is still arriving."""
+
+    def __init__(self, response: httpcore2.Response, http: HttpClient) -> None:
+        self._response = response
+        self._http = http
+        self._chunks: AsyncIterator[bytes] | None = None
+        self.status: int = response.status
+        self.headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+
+    @property
+    def ok(self) -> bool:
+        """True for a success."""
+        return 200 <= self.status < 300
+
+    @property
+    def content_type(self) -> str:
+        """The media type without parameters, in lower case."""
+        return self.headers.get("content-type", "").split(";")[0].strip().lower()
+
+    async def chunk(self) -> bytes | None:
+        """The next piece of the body; None at its end."""
+        if self._chunks is None:
+            self._chunks = self._unpacked_body()
+        try:
+            return await self._chunks.__anext__()
+        except StopAsyncIteration:
+            return None
+
+    def _unpacked_body(self) -> AsyncIterator[bytes]:
+        """The body; unpacked, if the server compressed it although it was asked not to."""
+        packed = self._response.aiter_stream()
+        encoding = self.headers.get("content-encoding", "identity").strip().lower()
+        if encoding in ("", "identity"):
+            return packed
+        from pigeon.providers.http.body import unpacked
+
+        return unpacked(packed, encoding)
+
+    async def text(self, limit: int = MAX_ERROR_BYTES) -> bytes:
+        """The body as far as the limit; what a broken connection gave, if it breaks."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            while size < limit:
+                piece = await self.chunk()
+                if piece is None:
+                    break
+                parts.append(piece)
+                size += len(piece)
+        except Exception:
+            return b"".join(parts)
+        return b"".join(parts)[:limit]
+
+    async def drop(self) -> None:
+        """Close the connection now."""
+        await self._response.aclose()
+
+    def release(self) -> None:
+        """The answer is complete: the client reads the rest of it later, so that the connection can be used again."""
+        self._http.release(self)
+
+    async def drain(self) -> None:
+        """Read what is left, if that is little and comes soon, and close the answer."""
+        left = DRAIN_BYTES
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while left > 0:
+                    piece = await self.chunk()
+                    if piece is None:
+                        break
+                    left -= len(piece)
+        except Exception:
+            return
+        finally:
+            await self._response.aclose()
+
+
+class HttpClient:
+    """Sends requests of one agent; closed once, at its end. `proxy` is for when the environment names none."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        proxy: str = "",
+    ) -> None:
+        self._environment = environment
+        self._default_headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"}
+        # Silence is the watchdog's business, in `exchange`, because only there pings are told from content.
+        self._timeouts = {"timeout": {"connect": connect_timeout_s, "read": None, "write": None, "pool": None}}
+        self._proxy = proxy
+        self._pools: dict[Route, httpcore2.AsyncConnectionPool] = {}
+        self._making: dict[Route, asyncio.Task[httpcore2.AsyncConnectionPool]] = {}
+        self._addresses: dict[str, httpcore2.URL] = {}
+        self._routes: dict[str, Route] = {}
+        self._released: list[HttpResponse] = []
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def warm(self, base_url: str = "https://localhost") -> None:
+        """Load the library and make the pool for such URLs, without disturbing the event loop."""
+        await self._pool(base_url)
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        """Post the request and return when the headers of the answer are there."""
+        if self._released:
+            await self._drained(request.url)
+        pool = await self._pool(request.url)
+        import httpcore2
+
+        address = self._addresses.get(request.url)
+        if address is None:
+            address = self._addresses[request.url] = address_of(request.url)
+        outgoing = httpcore2.Request(
+            b"POST",
+            address,
+            headers=_header_lines(address, {**self._default_headers, **request.headers}, len(request.body)),
+            content=request.body,
+            extensions=self._timeouts,
+        )
+        return HttpResponse(await _answer(pool, outgoing), self)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        tasks = [*self._background, *self._making.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        answers, self._released = self._released, []
+        for answer in answers:
+            await answer.drop()
+        for pool in self._pools.values():
+            await pool.aclose()
+        self._pools.clear()
+
+    def release(self, answer: HttpResponse) -> None:
+        """Drain an answer when the loop has time, at the latest before the next request."""
+        if not self._released:
+            asyncio.get_running_loop().call_later(DRAIN_AFTER_S, self._drain_released)
+        self._released.append(answer)
+
+    async def _drained(self, url: str) -> None:
+        """Read what has come of released answers; a TLS connection is worth a short wait for the rest."""
+        self._drain_released()
+        if url.startswith("https:"):
+            await asyncio.wait(self._background, timeout=REUSE_WAIT_S)
+        else:
+            await asyncio.sleep(0)
+
+    def _drain_released(self) -> None:
+        answers, self._released = self._released, []
+        for answer in answers:
+            task = asyncio.ensure_future(answer.drain())
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+
+    async def _pool(self, url: str) -> httpcore2.AsyncConnectionPool:
+        route = self._routes.get(url)
+        if route is None:
+            route = self._routes[url] = route_to(url, self._environment, self._proxy)
+        pool = self._pools.get(route)
+        if pool is not None:
+            return pool
+        making = self._making.get(route)
+        if making is None:
+            making = asyncio.ensure_future(self._make(route))
+            self._making[route] = making
+        try:
+            return await asyncio.shield(making)
+        finally:
+            if making.done():
+                self._making.pop(route, None)
+
+    async def _make(self, route: Route) -> httpcore2.AsyncConnectionPool:
+        pool = await asyncio.to_thread(_new_pool, route, self._environment)
+        self._pools[route] = pool
+        return pool
+
+
+async def _answer(pool: httpcore2.AsyncConnectionPool, outgoing: httpcore2.Request) -> httpcore2.Response:
+    """Send, and send again where a kept connection is closed without a byte of an answer.
+
+    The server may have read the request before; to ask a model twice does no harm. Every kept connection may be stale.
+    """
+    from pigeon.providers.http.network import StaleConnection
+
+    tries = 0
+    while True:
+        try:
+            return await pool.handle_async_request(outgoing)
+        except StaleConnection:
+            tries += 1
+            if tries > KEPT_CONNECTIONS:
+                raise
+
+
+def _header_lines(address: httpcore2.URL, headers: dict[str, str], length: int) -> list[tuple[bytes, bytes]]:
+    """The header lines, with what every request must say."""
+    host = b"[%b]" % address.host if b":" in address.host else address.host
+    lines = {
+        b"host": host if address.port is None else b"%b:%d" % (host, address.port),
+        b"content-length": b"%d" % length,
+    }
+    for name, value in headers.items():
+        lines[name.lower().encode("ascii")] = value.encode("ascii")
+    return list(lines.items())
 
 
 class InvalidURL(ValueError):
@@ -124,8 +350,8 @@ def _proxy_at(url: str, certificates: ssl.SSLContext | None) -> httpcore2.Proxy:
     import httpcore2
 
     scheme, _, rest = url.partition("://") if "://" in url else ("http", "", url)
-    person, _, place = rest.rpartition("@")
-    # What is said of a proxy says nothing of its password.
+    credentials, _, place = rest.rpartition("@")
+    # No error text may show the password of a proxy.
     try:
         address = address_of(f"{scheme.lower()}://{place}")
     except InvalidURL as error:
@@ -134,14 +360,14 @@ def _proxy_at(url: str, certificates: ssl.SSLContext | None) -> httpcore2.Proxy:
         raise InvalidProxy(f"the proxy {scheme}://{place} cannot be used: only {', '.join(_PROXY_SCHEMES)} can")
     if address.scheme.startswith(b"socks") and find_spec("socksio") is None:
         raise InvalidProxy(f"the proxy {scheme}://{place} cannot be used: first install the package socksio with pip")
-    user, _, password = person.partition(":")
+    user, _, password = credentials.partition(":")
     auth = (unquote(user).encode(), unquote(password).encode()) if user else None
     secure = address.scheme == b"https"
     return httpcore2.Proxy(address, auth=auth, ssl_context=certificates if secure else None)
 
 
-def _without_person(url: str) -> str:
-    """What may be shown of a URL that cannot be read: not the user and the password in it."""
+def _without_credentials(url: str) -> str:
+    """What may be shown of a URL that cannot be read: all but the user and the password in it."""
     scheme, slashes, rest = url.partition("://")
     return f"{scheme}{slashes}{rest.rpartition('@')[2]}" if slashes else url.rpartition("@")[2]
 
@@ -160,233 +386,7 @@ def address_of(url: str) -> httpcore2.URL:
             f"?{quote(parts.query, safe=_URL_SIGNS)}" if parts.query else ""
         )
     except ValueError as error:
-        raise InvalidURL(f"{_without_person(url)}: {error}") from None
+        raise InvalidURL(f"{_without_credentials(url)}: {error}") from None
     if not host:
-        raise InvalidURL(f"{_without_person(url)} names no host")
+        raise InvalidURL(f"{_without_credentials(url)} names no host")
     return httpcore2.URL(scheme=parts.scheme, host=host, port=port, target=target)
-
-
-CONNECT_TIMEOUT_S = 15.0
-TIDY_AFTER_S = 0.001
-REUSE_PATIENCE_S = 0.03
-DRAIN_SECONDS = 1.0
-DRAIN_BYTES = 64 * 1024
-MAX_ERROR_BYTES = 256 * 1024
-
-
-class HttpRequest(Struct, frozen=True):
-    """A request that is ready to be sent."""
-
-    url: str
-    headers: dict[str, str]
-    body: bytes
-
-
-class HttpResponse:
-    """An answer whose body is still arriving."""
-
-    def __init__(self, response: httpcore2.Response, http: HttpClient) -> None:
-        self._response = response
-        self._http = http
-        self._chunks: AsyncIterator[bytes] | None = None
-        self.status: int = response.status
-        self.headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-
-    @property
-    def ok(self) -> bool:
-        """True for a success."""
-        return 200 <= self.status < 300
-
-    @property
-    def content_type(self) -> str:
-        """The media type without parameters, in lower case."""
-        return self.headers.get("content-type", "").split(";")[0].strip().lower()
-
-    async def chunk(self) -> bytes | None:
-        """The next piece of the body; None at its end."""
-        if self._chunks is None:
-            self._chunks = self._plain()
-        try:
-            return await self._chunks.__anext__()
-        except StopAsyncIteration:
-            return None
-
-    def _plain(self) -> AsyncIterator[bytes]:
-        """The body; unpacked, if the server compressed it although it was asked not to."""
-        packed = self._response.aiter_stream()
-        how = self.headers.get("content-encoding", "identity").strip().lower()
-        if how in ("", "identity"):
-            return packed
-        from pigeon.providers.http.body import unpacked
-
-        return unpacked(packed, how)
-
-    async def text(self, limit: int = MAX_ERROR_BYTES) -> bytes:
-        """The body as far as the limit; what a broken connection gave, if it breaks."""
-        parts: list[bytes] = []
-        size = 0
-        try:
-            while size < limit:
-                piece = await self.chunk()
-                if piece is None:
-                    break
-                parts.append(piece)
-                size += len(piece)
-        except Exception:
-            return b"".join(parts)
-        return b"".join(parts)[:limit]
-
-    async def drop(self) -> None:
-        """Close the connection now."""
-        await self._response.aclose()
-
-    def release(self) -> None:
-        """The answer is complete; soon, what is left of it is read, so that the connection can be used again."""
-        self._http.release(self)
-
-    async def drain(self) -> None:
-        """Read what is left, if that is little and comes soon, and close the answer."""
-        left = DRAIN_BYTES
-        try:
-            async with asyncio.timeout(DRAIN_SECONDS):
-                while left > 0:
-                    piece = await self.chunk()
-                    if piece is None:
-                        break
-                    left -= len(piece)
-        except Exception:
-            return
-        finally:
-            await self._response.aclose()
-
-
-class HttpClient:
-    """Sends requests of one agent; closed once, at its end. `proxy` is for when the environment names none."""
-
-    def __init__(
-        self,
-        environment: Mapping[str, str],
-        *,
-        user_agent: str = "pigeon",
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        proxy: str = "",
-    ) -> None:
-        self._environment = environment
-        self._always = {"user-agent": user_agent, "accept-encoding": "identity"}
-        # Silence is the watchdog's business, in `exchange`, because only there pings are told from content.
-        self._timeouts = {"timeout": {"connect": connect_timeout_s, "read": None, "write": None, "pool": None}}
-        self._proxy = proxy
-        self._pools: dict[Route, httpcore2.AsyncConnectionPool] = {}
-        self._making: dict[Route, asyncio.Task[httpcore2.AsyncConnectionPool]] = {}
-        self._addresses: dict[str, httpcore2.URL] = {}
-        self._routes: dict[str, Route] = {}
-        self._read: list[HttpResponse] = []
-        self._background: set[asyncio.Task[None]] = set()
-
-    async def warm(self, base_url: str = "https://localhost") -> None:
-        """Load the library and make the pool for such URLs, without disturbing the event loop."""
-        await self._pool(base_url)
-
-    async def send(self, request: HttpRequest) -> HttpResponse:
-        """Post the request and return when the headers of the answer are there."""
-        if self._read:
-            await self._tidied_up(request.url)
-        pool = await self._pool(request.url)
-        import httpcore2
-
-        address = self._addresses.get(request.url)
-        if address is None:
-            address = self._addresses[request.url] = address_of(request.url)
-        outgoing = httpcore2.Request(
-            b"POST",
-            address,
-            headers=_lines(address, {**self._always, **request.headers}, len(request.body)),
-            content=request.body,
-            extensions=self._timeouts,
-        )
-        return HttpResponse(await _answer(pool, outgoing), self)
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-        tasks = [*self._background, *self._making.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        answers, self._read = self._read, []
-        for answer in answers:
-            await answer.drop()
-        for pool in self._pools.values():
-            await pool.aclose()
-        self._pools.clear()
-
-    def release(self, answer: HttpResponse) -> None:
-        """Tidy up after an answer when there is time, at the latest before the next request."""
-        if not self._read:
-            asyncio.get_running_loop().call_later(TIDY_AFTER_S, self._tidy_up)
-        self._read.append(answer)
-
-    async def _tidied_up(self, url: str) -> None:
-        """What came already is read in one step; for a connection that was dear to make, wait a little for the rest."""
-        self._tidy_up()
-        if url.startswith("https:"):
-            await asyncio.wait(self._background, timeout=REUSE_PATIENCE_S)
-        else:
-            await asyncio.sleep(0)
-
-    def _tidy_up(self) -> None:
-        answers, self._read = self._read, []
-        for answer in answers:
-            task = asyncio.ensure_future(answer.drain())
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
-
-    async def _pool(self, url: str) -> httpcore2.AsyncConnectionPool:
-        route = self._routes.get(url)
-        if route is None:
-            route = self._routes[url] = route_to(url, self._environment, self._proxy)
-        pool = self._pools.get(route)
-        if pool is not None:
-            return pool
-        making = self._making.get(route)
-        if making is None:
-            making = asyncio.ensure_future(self._make(route))
-            self._making[route] = making
-        try:
-            return await asyncio.shield(making)
-        finally:
-            if making.done():
-                self._making.pop(route, None)
-
-    async def _make(self, route: Route) -> httpcore2.AsyncConnectionPool:
-        pool = await asyncio.to_thread(_new_pool, route, self._environment)
-        self._pools[route] = pool
-        return pool
-
-
-async def _answer(pool: httpcore2.AsyncConnectionPool, outgoing: httpcore2.Request) -> httpcore2.Response:
-    """Send, and send again where a kept connection is closed without a byte of an answer.
-
-    The server may have read the request before; to ask a model twice does no harm. Every kept connection may be old.
-    """
-    from pigeon.providers.http.network import StaleConnection
-
-    tries = 0
-    while True:
-        try:
-            return await pool.handle_async_request(outgoing)
-        except StaleConnection:
-            tries += 1
-            if tries > KEPT_CONNECTIONS:
-                raise
-
-
-def _lines(address: httpcore2.URL, headers: dict[str, str], length: int) -> list[tuple[bytes, bytes]]:
-    """The header lines, with what every request must say."""
-    host = b"[%b]" % address.host if b":" in address.host else address.host
-    lines = {
-        b"host": host if address.port is None else b"%b:%d" % (host, address.port),
-        b"content-length": b"%d" % length,
-    }
-    for name, value in headers.items():
-        lines[name.lower().encode("ascii")] = value.encode("ascii")
-    return list(lines.items())

@@ -1,4 +1,4 @@
-"""The network below the HTTP library: asyncio's own transports, and one send for a whole request.
+"""The network backend of the HTTP library: asyncio's own transports, and one send for a whole request.
 
 The library writes a request in pieces, each of which would be a packet and a turn of the event loop. Here the pieces
 are held until the library wants to read. Reading goes on while a connection is idle, so a server that closed it is
@@ -42,15 +42,15 @@ class Network(httpcore2.AsyncNetworkBackend):
         race = None if ":" in host or host[-1:].isdigit() else SECOND_ADDRESS_AFTER_S
         try:
             async with asyncio.timeout(timeout):
-                _, arrivals = await loop.create_connection(
-                    _Arrivals, host, port, local_addr=local, happy_eyeballs_delay=race
+                _, received = await loop.create_connection(
+                    _ReceiveBuffer, host, port, local_addr=local, happy_eyeballs_delay=race
                 )
         except TimeoutError:
             within = "" if timeout is None else f" within {timeout:g} s"
             raise httpcore2.ConnectTimeout(f"{host}:{port} did not answer{within}") from None
         except (OSError, UnicodeError) as error:
             raise httpcore2.ConnectError(f"{host}:{port}: {error}") from error
-        stream = _Stream(arrivals)
+        stream = _BufferedStream(received)
         for option in socket_options or ():
             stream.get_extra_info("socket").setsockopt(*option)
         return stream
@@ -60,8 +60,8 @@ class Network(httpcore2.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
-class _Arrivals(asyncio.Protocol):
-    """What the other side sent and nobody has read yet."""
+class _ReceiveBuffer(asyncio.Protocol):
+    """The asyncio protocol of a connection: keeps what has come and is not read yet, and pauses reading when full."""
 
     transport: asyncio.Transport
 
@@ -95,13 +95,13 @@ class _Arrivals(asyncio.Protocol):
         self._wake()
 
     @property
-    def waiting(self) -> bool:
+    def readable(self) -> bool:
         """True when there is something to read, or nothing will come any more."""
         return self.over or bool(self._chunks)
 
-    async def come(self) -> None:
-        """Wait until `waiting`."""
-        if not self.waiting:
+    async def wait_readable(self) -> None:
+        """Wait until `readable`."""
+        if not self.readable:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
@@ -127,11 +127,11 @@ class _Arrivals(asyncio.Protocol):
             self._waiter.set_result(None)
 
 
-class _Stream(httpcore2.AsyncNetworkStream):
+class _BufferedStream(httpcore2.AsyncNetworkStream):
     """One connection, as the library wants it."""
 
-    def __init__(self, arrivals: _Arrivals) -> None:
-        self._arrivals = arrivals
+    def __init__(self, received: _ReceiveBuffer) -> None:
+        self._received = received
         self._held: list[bytes] = []
         self._served = False
         self._silent_since_served = False
@@ -139,22 +139,22 @@ class _Stream(httpcore2.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """The next bytes; nothing at the end. What was held back is sent first."""
         if self._held:
-            self._arrivals.transport.write(b"".join(self._held))
+            self._received.transport.write(b"".join(self._held))
             self._held.clear()
             self._silent_since_served = self._served
-        if not self._arrivals.waiting:
+        if not self._received.readable:
             try:
                 async with asyncio.timeout(timeout):
-                    await self._arrivals.come()
+                    await self._received.wait_readable()
             except TimeoutError:
                 raise httpcore2.ReadTimeout(f"nothing came within {timeout:g} s") from None
-        chunk = self._arrivals.take(max_bytes)
+        chunk = self._received.take(max_bytes)
         if chunk:
             self._served, self._silent_since_served = True, False
         elif self._silent_since_served:
-            raise StaleConnection(str(self._arrivals.error or "the server closed the connection"))
-        elif self._arrivals.error is not None:
-            raise httpcore2.ReadError(str(self._arrivals.error)) from self._arrivals.error
+            raise StaleConnection(str(self._received.error or "the server closed the connection"))
+        elif self._received.error is not None:
+            raise httpcore2.ReadError(str(self._received.error)) from self._received.error
         return chunk
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -164,18 +164,18 @@ class _Stream(httpcore2.AsyncNetworkStream):
     async def aclose(self) -> None:
         """Drop the connection now, with whatever is still on its way."""
         self._held.clear()
-        self._arrivals.transport.abort()
+        self._received.transport.abort()
         await asyncio.sleep(0)
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.AsyncNetworkStream:
         """The same connection, encrypted from here on."""
-        arrivals = self._arrivals
+        received = self._received
         try:
             async with asyncio.timeout(timeout):
                 transport = await asyncio.get_running_loop().start_tls(
-                    arrivals.transport, arrivals, ssl_context, server_hostname=server_hostname
+                    received.transport, received, ssl_context, server_hostname=server_hostname
                 )
         except TimeoutError:
             await self.aclose()
@@ -186,21 +186,21 @@ class _Stream(httpcore2.AsyncNetworkStream):
             raise httpcore2.ConnectError(f"{server_hostname}: {reason}") from error
         if transport is None:
             raise httpcore2.ConnectError(f"{server_hostname} closed the connection during the TLS handshake")
-        arrivals.transport = transport
-        return _Stream(arrivals)
+        received.transport = transport
+        return _BufferedStream(received)
 
     def get_extra_info(self, info: str) -> Any:
         """What the pool asks about a connection."""
-        transport = self._arrivals.transport
+        transport = self._received.transport
         if info == "is_readable":
             # A server that answered early may never read the rest of that request, nor anything behind it.
             unsent = transport.get_write_buffer_size() > 0
-            return unsent or self._arrivals.waiting or _readable(transport.get_extra_info("socket"))
+            return unsent or self._received.readable or _has_input(transport.get_extra_info("socket"))
         names = {"client_addr": "sockname", "server_addr": "peername"}
         return transport.get_extra_info(names.get(info, info))
 
 
-def _readable(connection: Any) -> bool:
+def _has_input(connection: Any) -> bool:
     """An idle connection that can be read has been closed by the server, even if the event loop has yet to see it."""
     descriptor = -1 if connection is None else connection.fileno()
     if descriptor < 0:

@@ -70,9 +70,9 @@ def body_of(
 ) -> dict[str, Any]:
     """The JSON body."""
     model = request.model
-    normalise = short_call_id if compat.short_call_ids else call_id
+    form = short_call_id if compat.short_call_ids else call_id
     prompt = instructions(request, compat)
-    history = conversation(request, cache, normalise, lambda messages, _: chat_messages(messages, compat))
+    history = conversation(request, cache, form, lambda messages, _: chat_messages(messages, compat))
     body: dict[str, Any] = {
         "model": model.id,
         "messages": [*prompt, *history],

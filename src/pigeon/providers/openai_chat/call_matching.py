@@ -1,7 +1,24 @@
-"""Which call a piece of a chat answer belongs to.
+"""Which tool call a piece of a streamed chat answer belongs to.
 
-By the book the `index` says it. But there are servers that give every call the index 0, that send no index, or whose
-ids change from piece to piece, so that the name and the end of the arguments have to help.
+A call comes in pieces: first its id and name, then its arguments as cuts of a JSON text. By the book each piece names
+its call by `index`. Servers that imitate the API do not: some give every call the index 0, some send none, some make up
+a new id for each piece, some repeat the name. `CallMatcher.of` decides in this order; `slot` is the index or, in a
+chunk of several pieces without one, the place in the chunk:
+
+    piece has                        an earlier call                          the piece belongs to
+    -------------------------------  ---------------------------------------  ------------------------------
+    neither id nor name              the latest in its slot                   that call
+    a known id                       with this id, in its slot                that call
+    a known id, no index or no name  with this id, anywhere                   that call
+    an id, but no name               the latest in its slot                   that call (ids that change)
+    a name                           the latest in its slot, but it has a     a new call
+                                     piece of this chunk already
+    a name                           the latest in its slot                   a new call if `_begins_another`,
+                                                                              else that call
+    anything                         none in its slot                         a new call
+
+`_begins_another` looks at what is known of the open call: another name, or arguments that are complete JSON, mean that
+the piece begins the next one. `ChatStream` feeds the matcher and announces a call once its name is known.
 """
 
 from __future__ import annotations
@@ -30,10 +47,8 @@ class CallPiece(Struct):
     function: CallFunction | None = None
 
 
-class Growing:
-    """One call; `index` is its block once it is announced, `held` the arguments that came before that."""
-
-    __slots__ = ("_begun", "_depth", "_escaped", "_quoted", "call_id", "held", "ids", "index", "name", "slot", "unread")
+class PendingCall:
+    """One call while it arrives; `index` is its block once it is announced, until then arguments are held back."""
 
     def __init__(self, slot: int | None, call_id: str) -> None:
         self.slot = slot
@@ -41,16 +56,30 @@ class Growing:
         self.ids: set[str] = set()
         self.name = ""
         self.index = -1
-        self.held: list[str] = []
-        self.unread: list[str] = []
+        self._held: list[str] = []
+        self._unread: list[str] = []
         self._begun = False
         self._depth = 0
         self._quoted = False
         self._escaped = False
 
+    def announced(self, name: str, index: int) -> str:
+        """The call has its name and its block from here on; returns the arguments that were held back."""
+        self.name, self.index = name, index
+        held = "".join(self._held)
+        self._held.clear()
+        return held
+
+    def grew(self, text: str) -> bool:
+        """More arguments; true if they can be passed on at once, because the call is announced."""
+        self._unread.append(text)
+        if self.index < 0:
+            self._held.append(text)
+        return self.index >= 0
+
     def is_complete(self) -> bool:
         """Whether the arguments so far end where JSON may end; what was looked at once is not looked at again."""
-        for char in "".join(self.unread):
+        for char in "".join(self._unread):
             if self._escaped:
                 self._escaped = False
             elif self._quoted:
@@ -61,17 +90,17 @@ class Growing:
             elif not char.isspace():
                 self._begun = True
                 self._depth += (char in "{[") - (char in "}]")
-        self.unread.clear()
+        self._unread.clear()
         return self._begun and not self._quoted and self._depth <= 0
 
 
-class Calls:
+class CallMatcher:
     """The calls of one answer, in the order in which they began."""
 
     def __init__(self) -> None:
-        self.all: list[Growing] = []
+        self.all: list[PendingCall] = []
 
-    def of(self, piece: CallPiece, place: int | None = None, taken: list[Growing] | None = None) -> Growing:
+    def of(self, piece: CallPiece, place: int | None = None, taken: list[PendingCall] | None = None) -> PendingCall:
         """The call of this piece, a new one if need be.
 
         In a chunk of several pieces, `place` is where this one stands and `taken` are the calls of those before it.
@@ -80,7 +109,7 @@ class Calls:
         call = self._known(piece, slot, taken or [])
         if call is None:
             used = piece.id and any(piece.id in one.ids for one in self.all)
-            call = Growing(slot, piece.id if piece.id and not used else f"call_{request_id()}")
+            call = PendingCall(slot, piece.id if piece.id and not used else f"call_{request_id()}")
             self.all.append(call)
         elif not piece.id or piece.id in call.ids:
             return call
@@ -90,9 +119,9 @@ class Calls:
             call.ids.add(piece.id)
         return call
 
-    def _known(self, piece: CallPiece, slot: int | None, taken: list[Growing]) -> Growing | None:
+    def _known(self, piece: CallPiece, slot: int | None, taken: list[PendingCall]) -> PendingCall | None:
         name = piece.function.name if piece.function is not None else None
-        latest: Growing | None = None
+        latest: PendingCall | None = None
         for call in reversed(self.all):
             if slot is not None and call.slot != slot:
                 continue
@@ -108,7 +137,7 @@ class Calls:
         return None if latest in taken or _begins_another(latest, piece, name) else latest
 
 
-def _begins_another(call: Growing, piece: CallPiece, name: str) -> bool:
+def _begins_another(call: PendingCall, piece: CallPiece, name: str) -> bool:
     """Whether a piece with a name, where another call is open, is the first one of the next call."""
     if not call.name:
         return piece.index is None and bool(piece.id and call.ids)

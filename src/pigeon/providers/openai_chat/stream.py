@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
 from pigeon.providers.errors import StreamBroken, from_event, message_of, truncated
-from pigeon.providers.openai_chat.call_matching import CallPiece, Calls, Growing
+from pigeon.providers.openai_chat.call_matching import CallMatcher, CallPiece, PendingCall
 from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
@@ -30,20 +30,20 @@ class _PromptDetails(Struct):
     cache_write_tokens: int | None = None
 
 
-class _OutputDetails(Struct):
+class _CompletionDetails(Struct):
     reasoning_tokens: int | None = None
 
 
-class _Usage(Struct):
+class _ChatUsage(Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_cache_hit_tokens: int | None = None
     cached_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _OutputDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
 
 
-class _Change(Struct):
+class _ChatDelta(Struct):
     needed: ClassVar = ("refusal", "tool_calls")
     content: Any = None
     reasoning_content: str | None = None
@@ -54,24 +54,24 @@ class _Change(Struct):
     tool_calls: list[CallPiece] | None = None
 
 
-class _Choice(Struct):
+class _ChatChoice(Struct):
     needed: ClassVar = ("delta", "message")
-    delta: _Change | None = None
-    message: _Change | None = None
+    delta: _ChatDelta | None = None
+    message: _ChatDelta | None = None
     finish_reason: str | None = None
-    usage: _Usage | None = None
+    usage: _ChatUsage | None = None
 
 
-class _Chunk(Struct):
+class _ChatChunk(Struct):
     needed: ClassVar = ("choices",)
     id: str | None = None
     model: str | None = None
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    choices: list[_ChatChoice] | None = None
+    usage: _ChatUsage | None = None
     error: Any = None
 
 
-_decoder = msgspec.json.Decoder(_Chunk)
+_decoder = msgspec.json.Decoder(_ChatChunk)
 
 
 class ChatStream(StreamTranslator):
@@ -85,7 +85,7 @@ class ChatStream(StreamTranslator):
         self._thinking = -1
         self._field = ""
         self._details: list[dict[str, Any]] = []
-        self._calls = Calls()
+        self._calls = CallMatcher()
         self._reason: str | None = None
 
     def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
@@ -93,7 +93,7 @@ class ChatStream(StreamTranslator):
         if data == b"[DONE]":
             self.done = True
             return
-        chunk = decoded(_decoder, _Chunk, data, "A chunk of the answer")
+        chunk = decoded(_decoder, _ChatChunk, data, "A chunk of the answer")
         if chunk.error or name == b"error":
             raise StreamBroken(_error(chunk.error, data))
         self.named(out, chunk.id, chunk.model, self._model)
@@ -121,7 +121,7 @@ class ChatStream(StreamTranslator):
             out.append(BlockClosed(self._text))
         for call in self._calls.all:
             if call.index < 0:
-                self._announce(call, out)
+                self._announce(call, call.name, out)
             out.append(BlockClosed(call.index))
         reason = self._reason
         if reason is None:
@@ -131,7 +131,7 @@ class ChatStream(StreamTranslator):
         stop = _STOPS[reason]
         return self.ended("toolUse" if stop == "stop" and self._calls.all else stop)
 
-    def _grow(self, change: _Change, out: list[Delta]) -> None:
+    def _grow(self, change: _ChatDelta, out: list[Delta]) -> None:
         if change.reasoning_content or change.reasoning or change.reasoning_text or change.reasoning_details:
             self._reason_about(change, out)
         content = change.content
@@ -149,7 +149,7 @@ class ChatStream(StreamTranslator):
             if len(pieces) == 1:
                 self._call(self._calls.of(pieces[0]), pieces[0], out)
             else:
-                taken: list[Growing] = []
+                taken: list[PendingCall] = []
                 for place, piece in enumerate(pieces):
                     taken.append(self._calls.of(piece, place, taken))
                     self._call(taken[-1], piece, out)
@@ -179,7 +179,7 @@ class ChatStream(StreamTranslator):
             if text:
                 self._say(text, out)
 
-    def _reason_about(self, change: _Change, out: list[Delta]) -> None:
+    def _reason_about(self, change: _ChatDelta, out: list[Delta]) -> None:
         text, name = change.reasoning_content, "reasoning_content"
         if not text:
             text, name = change.reasoning, "reasoning"
@@ -194,30 +194,25 @@ class ChatStream(StreamTranslator):
         else:
             out.append(BlockGrew(self._thinking, text))
 
-    def _call(self, call: Growing, piece: CallPiece, out: list[Delta]) -> None:
+    def _call(self, call: PendingCall, piece: CallPiece, out: list[Delta]) -> None:
         function = piece.function
         if function is None:
             return
         if function.name and call.index < 0:
-            call.name = function.name
-            self._announce(call, out)
+            self._announce(call, function.name, out)
         arguments = function.arguments
         if arguments:
             text = arguments if type(arguments) is str else codec.encode(arguments).decode()
-            call.unread.append(text)
-            if call.index < 0:
-                call.held.append(text)
-            else:
+            if call.grew(text):
                 out.append(BlockGrew(call.index, text))
 
-    def _announce(self, call: Growing, out: list[Delta]) -> None:
-        call.index = self.open(out, "toolCall", call.call_id, call.name)
-        if call.held:
-            out.append(BlockGrew(call.index, "".join(call.held)))
-            call.held.clear()
+    def _announce(self, call: PendingCall, name: str, out: list[Delta]) -> None:
+        held = call.announced(name, self.open(out, "toolCall", call.call_id, name))
+        if held:
+            out.append(BlockGrew(call.index, held))
 
 
-def _counts(usage: _Usage) -> Delta:
+def _counts(usage: _ChatUsage) -> Delta:
     prompt = usage.prompt_tokens_details or _PromptDetails()
     cached = prompt.cached_tokens or usage.prompt_cache_hit_tokens or usage.cached_tokens or 0
     written = prompt.cache_write_tokens or 0

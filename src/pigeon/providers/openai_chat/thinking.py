@@ -16,7 +16,7 @@ from pigeon.wire.model import Model
 BUDGET_FIELD = "thinking_token_budget"
 
 
-class _Wish(Struct, frozen=True):
+class _ThinkingChoice(Struct, frozen=True):
     """What there is to say: the level, and the tokens that thinking may take, 0 for none."""
 
     model: Model
@@ -57,94 +57,94 @@ def thinking_fields(
         return {}
     level = request.thinking
     budget = 0 if level == "off" else thinking_share(level, budgets, cap)
-    wish = _Wish(request.model, compat, level, budget)
-    fields = _FORMATS.get(compat.thinking_format, _openai)(wish)
+    choice = _ThinkingChoice(request.model, compat, level, budget)
+    fields = _FORMATS.get(compat.thinking_format, _openai)(choice)
     field = compat.thinking_token_budget_field or (BUDGET_FIELD if compat.supports_thinking_token_budget else "")
     return {**fields, field: budget} if field and budget else fields
 
 
-def _openai(wish: _Wish) -> dict[str, Any]:
-    return wish.with_effort({})
+def _openai(choice: _ThinkingChoice) -> dict[str, Any]:
+    return choice.with_effort({})
 
 
-def _openrouter(wish: _Wish) -> dict[str, Any]:
-    if not wish.on and not wish.can_be_off:
+def _openrouter(choice: _ThinkingChoice) -> dict[str, Any]:
+    if not choice.on and not choice.can_be_off:
         return {}
-    return {"reasoning": {"effort": wish.effort or "none"}}
+    return {"reasoning": {"effort": choice.effort or "none"}}
 
 
-def _deepseek(wish: _Wish) -> dict[str, Any]:
-    if wish.on:
-        return wish.with_effort({"thinking": {"type": "enabled"}})
-    return {"thinking": {"type": "disabled"}} if wish.can_be_off else {}
+def _deepseek(choice: _ThinkingChoice) -> dict[str, Any]:
+    if choice.on:
+        return choice.with_effort({"thinking": {"type": "enabled"}})
+    return {"thinking": {"type": "disabled"}} if choice.can_be_off else {}
 
 
-def _zai(wish: _Wish) -> dict[str, Any]:
-    if wish.on:
-        return wish.with_effort({"thinking": {"type": "enabled", "clear_thinking": False}})
-    return {"thinking": {"type": "disabled", "clear_thinking": False}} if wish.can_be_off else {}
+def _zai(choice: _ThinkingChoice) -> dict[str, Any]:
+    if choice.on:
+        return choice.with_effort({"thinking": {"type": "enabled", "clear_thinking": False}})
+    return {"thinking": {"type": "disabled", "clear_thinking": False}} if choice.can_be_off else {}
 
 
-def _qwen(wish: _Wish) -> dict[str, Any]:
-    fields = {"enable_thinking": wish.on}
-    return wish.with_effort(fields) if wish.on else fields
+def _qwen(choice: _ThinkingChoice) -> dict[str, Any]:
+    fields = {"enable_thinking": choice.on}
+    return choice.with_effort(fields) if choice.on else fields
 
 
-def _qwen_template(wish: _Wish) -> dict[str, Any]:
-    return {"chat_template_kwargs": {"enable_thinking": wish.on, "preserve_thinking": True}}
+def _qwen_template(choice: _ThinkingChoice) -> dict[str, Any]:
+    return {"chat_template_kwargs": {"enable_thinking": choice.on, "preserve_thinking": True}}
 
 
-def _together(wish: _Wish) -> dict[str, Any]:
-    fields: dict[str, Any] = {"reasoning": {"enabled": wish.on}}
-    return wish.with_effort(fields) if wish.on else fields
+def _together(choice: _ThinkingChoice) -> dict[str, Any]:
+    fields: dict[str, Any] = {"reasoning": {"enabled": choice.on}}
+    return choice.with_effort(fields) if choice.on else fields
 
 
-def _string(wish: _Wish) -> dict[str, Any]:
-    if not wish.on and not wish.can_be_off:
+def _string(choice: _ThinkingChoice) -> dict[str, Any]:
+    if not choice.on and not choice.can_be_off:
         return {}
-    return {"thinking": wish.effort or "none"}
+    return {"thinking": choice.effort or "none"}
 
 
-def _template(wish: _Wish) -> dict[str, Any]:
-    filled = _filled(wish.compat.chat_template_kwargs, wish)
+def _template(choice: _ThinkingChoice) -> dict[str, Any]:
+    filled = _filled(choice.compat.chat_template_kwargs, choice)
     return {"chat_template_kwargs": filled} if filled else {}
 
 
-def _baseten(wish: _Wish) -> dict[str, Any]:
-    filled = _filled(wish.compat.chat_template_args, wish)
-    return wish.with_effort({"chat_template_args": filled} if filled else {})
+def _baseten(choice: _ThinkingChoice) -> dict[str, Any]:
+    filled = _filled(choice.compat.chat_template_args, choice)
+    return choice.with_effort({"chat_template_args": filled} if filled else {})
 
 
-def _ant_ling(wish: _Wish) -> dict[str, Any]:
-    effort = wish.word(None) if wish.on else None
+def _ant_ling(choice: _ThinkingChoice) -> dict[str, Any]:
+    effort = choice.word(None) if choice.on else None
     return {"reasoning": {"effort": effort}} if effort else {}
 
 
-def _mistral(wish: _Wish) -> dict[str, Any]:
-    if wish.model.id.startswith("magistral"):
-        return {"prompt_mode": "reasoning"} if wish.on else {}
+def _mistral(choice: _ThinkingChoice) -> dict[str, Any]:
+    if choice.model.id.startswith("magistral"):
+        return {"prompt_mode": "reasoning"} if choice.on else {}
     # Most of these models know only two words; hosted models of others need not know the one for off.
-    default = "high" if wish.on else "none" if wish.model.id.startswith("mistral-") else None
-    effort = wish.word(default) if wish.compat.supports_reasoning_effort else None
+    default = "high" if choice.on else "none" if choice.model.id.startswith("mistral-") else None
+    effort = choice.word(default) if choice.compat.supports_reasoning_effort else None
     return {"reasoning_effort": effort} if effort else {}
 
 
-def _filled(wanted: dict[str, Any], wish: _Wish) -> dict[str, Any]:
+def _filled(wanted: dict[str, Any], choice: _ThinkingChoice) -> dict[str, Any]:
     """Template arguments with their variables put in."""
-    budget = wish.budget if wish.budget or not wish.on else None
-    variables = {"thinking.enabled": wish.on, "thinking.effort": wish.effort, "thinking.budget": budget}
+    budget = choice.budget if choice.budget or not choice.on else None
+    variables = {"thinking.enabled": choice.on, "thinking.effort": choice.effort, "thinking.budget": budget}
     out: dict[str, Any] = {}
     for name, value in wanted.items():
         if not isinstance(value, dict):
             out[name] = value
-        elif wish.on or not value.get("omitWhenOff"):
+        elif choice.on or not value.get("omitWhenOff"):
             filled = variables.get(value.get("$var", ""))
             if filled is not None:
                 out[name] = filled
     return out
 
 
-_FORMATS: dict[str, Callable[[_Wish], dict[str, Any]]] = {
+_FORMATS: dict[str, Callable[[_ThinkingChoice], dict[str, Any]]] = {
     "ant-ling": _ant_ling,
     "baseten": _baseten,
     "chat-template": _template,

@@ -22,51 +22,51 @@ _DELTAS = {*_TEXT, *_THOUGHT, *_ARGUMENTS}
 _ENDS = {"response.completed", "response.incomplete", "response.failed", "response.done"}
 
 
-class _InputDetails(Struct):
+class _InputTokenDetails(Struct):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
 
 
-class _OutputDetails(Struct):
+class _OutputTokenDetails(Struct):
     reasoning_tokens: int | None = None
 
 
-class _Usage(Struct):
+class _ResponseUsage(Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
+    input_tokens_details: _InputTokenDetails | None = None
+    output_tokens_details: _OutputTokenDetails | None = None
 
 
-class _Response(Struct):
+class _ResponseObject(Struct):
     id: str | None = None
     model: str | None = None
     status: str | None = None
-    usage: _Usage | None = None
+    usage: _ResponseUsage | None = None
     service_tier: str | None = None
     error: Any = None
     incomplete_details: Any = None
     output: list[dict[str, Any]] | None = None
 
 
-class _Event(Struct):
+class _ResponseEvent(Struct):
     needed: ClassVar = ("type", "item")
     type: str = ""
     output_index: int = -1
     summary_index: int = -1
     delta: Any = None
     item: dict[str, Any] | None = None
-    response: _Response | None = None
+    response: _ResponseObject | None = None
     code: Any = None
     message: str | None = None
     error: Any = None
 
 
-_decoder = msgspec.json.Decoder(_Event)
-_whole = msgspec.json.Decoder(_Response)
+_decoder = msgspec.json.Decoder(_ResponseEvent)
+_whole = msgspec.json.Decoder(_ResponseObject)
 
 
-class _Item:
+class _OpenItem:
     __slots__ = ("grown", "implied", "index", "kind", "part")
 
     def __init__(self, index: int, kind: str) -> None:
@@ -83,18 +83,18 @@ class ResponsesStream(StreamTranslator):
     def __init__(self, model_id: str) -> None:
         super().__init__()
         self._model = model_id
-        self._items: dict[int, _Item] = {}
+        self._items: dict[int, _OpenItem] = {}
         self._places: set[int] = set()
         self._kinds: set[str] = set()
-        self._unsealed: list[tuple[_Item, dict[str, Any]]] = []
-        self._last: _Response | None = None
+        self._unsealed: list[tuple[_OpenItem, dict[str, Any]]] = []
+        self._last: _ResponseObject | None = None
         self._kind = ""
 
     def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
         """One event."""
         if data == b"[DONE]":
             return
-        event = decoded(_decoder, _Event, data, name)
+        event = decoded(_decoder, _ResponseEvent, data, name)
         kind = event.type or name.decode("utf-8", "replace")
         if kind in _DELTAS:
             self._grow(kind, event, out)
@@ -113,7 +113,7 @@ class ResponsesStream(StreamTranslator):
 
     def take_whole(self, data: bytes, out: list[Delta]) -> None:
         """The response that a server sent without streaming."""
-        response = decoded(_whole, _Response, data, "The response")
+        response = decoded(_whole, _ResponseObject, data, "The response")
         if response.output is None and not response.error:
             raise malformed("The response", "it has no output")
         self._end("response.failed" if response.error else "response.completed", response, out)
@@ -141,11 +141,11 @@ class ResponsesStream(StreamTranslator):
             )
         return self.ended("error", _failed(response.error, status))
 
-    def _begin(self, response: _Response | None, out: list[Delta]) -> None:
+    def _begin(self, response: _ResponseObject | None, out: list[Delta]) -> None:
         if response is not None:
             self.named(out, response.id, response.model, self._model)
 
-    def _start(self, place: int, item: dict[str, Any], out: list[Delta]) -> _Item | None:
+    def _start(self, place: int, item: dict[str, Any], out: list[Delta]) -> _OpenItem | None:
         """Begin an item where the server says, or else behind the others."""
         place = self._placed(place)
         old = self._items.get(place)
@@ -164,20 +164,20 @@ class ResponsesStream(StreamTranslator):
         self._places.add(taken)
         return taken
 
-    def _opened(self, item: dict[str, Any], out: list[Delta]) -> _Item | None:
+    def _opened(self, item: dict[str, Any], out: list[Delta]) -> _OpenItem | None:
         kind = item.get("type")
         if not isinstance(kind, str) or kind not in _BLOCKS:
             return None
         block = _BLOCKS[kind]
         self._kinds.add(kind)
         if block != "toolCall":
-            return _Item(self.open(out, block), kind)
+            return _OpenItem(self.open(out, block), kind)
         item_id = item.get("id")
         call_id = item.get("call_id") or item_id or f"call_{request_id()}"
         known = f"{call_id}|{item_id}" if item_id else str(call_id)
-        return _Item(self.open(out, block, known, str(item.get("name") or "")), kind)
+        return _OpenItem(self.open(out, block, known, str(item.get("name") or "")), kind)
 
-    def _grow(self, kind: str, event: _Event, out: list[Delta]) -> None:
+    def _grow(self, kind: str, event: _ResponseEvent, out: list[Delta]) -> None:
         item = self._items.get(event.output_index) or self._unplaced(kind, event, out)
         text = event.delta
         if item is None or not text or type(text) is not str:
@@ -189,7 +189,7 @@ class ResponsesStream(StreamTranslator):
         item.grown = True
         out.append(BlockGrew(item.index, text))
 
-    def _unplaced(self, kind: str, event: _Event, out: list[Delta]) -> _Item | None:
+    def _unplaced(self, kind: str, event: _ResponseEvent, out: list[Delta]) -> _OpenItem | None:
         """The item of a delta that says no place, or one where nothing was announced."""
         if event.output_index in self._places:
             return None
@@ -213,7 +213,7 @@ class ResponsesStream(StreamTranslator):
         if item is not None:
             self._complete(item, done, out)
 
-    def _complete(self, item: _Item, done: dict[str, Any], out: list[Delta]) -> None:
+    def _complete(self, item: _OpenItem, done: dict[str, Any], out: list[Delta]) -> None:
         if not item.grown:
             text = _whole_text(item.kind, done)
             if text:
@@ -248,22 +248,22 @@ class ResponsesStream(StreamTranslator):
                 if late is not None:
                     self._complete(late, done, out)
 
-    def _seal(self, response: _Response, out: list[Delta]) -> None:
+    def _seal(self, response: _ResponseObject, out: list[Delta]) -> None:
         final = {str(item.get("id")): item for item in response.output or () if item.get("type") == "reasoning"}
         for item, done in self._unsealed:
             out.append(BlockClosed(item.index, _signature("reasoning", final.get(str(done["id"]), done))))
         self._unsealed.clear()
 
-    def _end(self, kind: str, response: _Response | None, out: list[Delta]) -> None:
+    def _end(self, kind: str, response: _ResponseObject | None, out: list[Delta]) -> None:
         self.done = True
         self._kind = kind
-        self._last = response or _Response()
+        self._last = response or _ResponseObject()
         self._begin(response, out)
         self._catch_up(self._last.output or [], out)
         usage = self._last.usage
         if usage is None:
             return
-        details = usage.input_tokens_details or _InputDetails()
+        details = usage.input_tokens_details or _InputTokenDetails()
         cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
         thought = usage.output_tokens_details.reasoning_tokens if usage.output_tokens_details else 0
         out.append(
@@ -309,7 +309,7 @@ def _signature(kind: str, item: dict[str, Any]) -> str | Absent:
     return ABSENT
 
 
-def _error(event: _Event, data: bytes) -> Failure:
+def _error(event: _ResponseEvent, data: bytes) -> Failure:
     error = event.error if isinstance(event.error, dict) else {"code": event.code, "message": event.message}
     said = message_of(error)
     code = code_of(error)

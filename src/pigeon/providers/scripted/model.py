@@ -10,19 +10,19 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from pigeon.agent.inference import Delta, Failure, Finished, Metered, ModelRequest, Named
-from pigeon.providers.scripted.playback import Pieces, played, tokens_of_answer, tokens_of_request
+from pigeon.providers.scripted.playback import PieceCutter, streamed_blocks, tokens_of_answer, tokens_of_request
 from pigeon.providers.scripted.script import (
     Block,
     CallBlock,
     Locate,
-    Reply,
+    RuleCondition,
     Script,
     ScriptedError,
+    ScriptedReply,
     ScriptedUsage,
     ScriptError,
     TextBlock,
     ThinkingBlock,
-    When,
     as_reply,
     read_script,
 )
@@ -39,21 +39,22 @@ class ScriptedModel:
 
     def __init__(self, absolute: Locate) -> None:
         self._absolute = absolute
-        self._plays: dict[str, _Play] = {}
+        self._scripts: dict[str, _ScriptProgress] = {}
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer from the script that `request.model.id` names."""
         path = request.model.id
         try:
-            play = self._plays.get(path) or self._plays.setdefault(path, _Play(read_script(path, self._absolute)))
+            progress = self._scripts.get(path) or _ScriptProgress(read_script(path, self._absolute))
+            self._scripts[path] = progress
         except ScriptError as error:
             yield Finished(stop="error", failure=Failure(message=str(error), code="bad_script"))
             return
-        reply = play.next_reply(request)
+        reply = progress.next_reply(request)
         if reply is None:
-            yield Finished(stop="error", failure=_exhausted(path, play.served))
+            yield Finished(stop="error", failure=_exhausted(path, progress.served))
             return
-        async for delta in _answer(reply, play, request):
+        async for delta in _answer(reply, progress, request):
             yield delta
 
 
@@ -77,7 +78,7 @@ def scripted_model(path: str, absolute: Locate) -> Model:
     )
 
 
-class _Play:
+class _ScriptProgress:
     """One script and how far it has come."""
 
     def __init__(self, script: Script) -> None:
@@ -86,14 +87,14 @@ class _Play:
         self._next = 0
         self._left = [rule.times for rule in script.rules]
 
-    def next_reply(self, request: ModelRequest) -> Reply | None:
+    def next_reply(self, request: ModelRequest) -> ScriptedReply | None:
         """The answer to this request, or None when the script has nothing left to say."""
         reply = self._chosen(request)
         if reply is not None:
             self.served += 1
         return reply
 
-    def _chosen(self, request: ModelRequest) -> Reply | None:
+    def _chosen(self, request: ModelRequest) -> ScriptedReply | None:
         for at, rule in enumerate(self.script.rules):
             left = self._left[at]
             if left != 0 and _holds(rule.when, request):
@@ -105,17 +106,19 @@ class _Play:
         return None if self.script.default is None else as_reply(self.script.default)
 
 
-async def _answer(reply: Reply, play: _Play, request: ModelRequest) -> AsyncIterator[Delta]:
-    script = play.script
+async def _answer(reply: ScriptedReply, progress: _ScriptProgress, request: ModelRequest) -> AsyncIterator[Delta]:
+    script = progress.script
     await asyncio.sleep(reply.delay_ms / 1000)
     blocks = [_filled(block, request) for block in reply.parts()]
     sizes = script.chunk if reply.chunk is None else reply.chunk
     pace = script.chunk_delay_ms if reply.chunk_delay_ms is None else reply.chunk_delay_ms
     usage = _usage(reply.usage or ScriptedUsage(), blocks, request)
     if blocks or reply.error is None:
-        yield Named(f"scripted_{play.served}")
+        yield Named(f"scripted_{progress.served}")
         yield Metered(usage=_before_output(usage))
-    async for delta in played(blocks, Pieces(sizes, script.seed + play.served), pace, f"call_{play.served}"):
+    async for delta in streamed_blocks(
+        blocks, PieceCutter(sizes, script.seed + progress.served), pace, f"call_{progress.served}"
+    ):
         yield delta
     if reply.hang:
         await asyncio.Event().wait()
@@ -148,7 +151,7 @@ def _fill(text: str, request: ModelRequest) -> str:
     return text.replace("${user}", _last_user(request)).replace("${toolResult}", _last_result(request))
 
 
-def _holds(when: When, request: ModelRequest) -> bool:
+def _holds(when: RuleCondition, request: ModelRequest) -> bool:
     return (
         _within(when.user, _last_user(request))
         and _within(when.tool_result, _last_result(request))

@@ -12,7 +12,7 @@ from pigeon.wire.base import ABSENT
 from pigeon.wire.tokens import characters_of, estimated_tokens
 
 
-class Pieces:
+class PieceCutter:
     """Cuts texts into pieces of pseudo-random sizes that only depend on the seed."""
 
     def __init__(self, size: ChunkSize, seed: int) -> None:
@@ -29,8 +29,8 @@ class Pieces:
             at += size
 
 
-async def played(
-    blocks: list[Block], pieces: Pieces, pace_ms: float = 0, call_prefix: str = "call"
+async def streamed_blocks(
+    blocks: list[Block], pieces: PieceCutter, pace_ms: float = 0, call_prefix: str = "call"
 ) -> AsyncIterator[Delta]:
     """The deltas of the blocks; between two pieces the loop gets a chance to stop."""
     index = 0

@@ -16,38 +16,38 @@ from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord, PigeonError
 
-Count = Annotated[int, Meta(ge=0)]
-Size = Annotated[int, Meta(ge=1)]
-ChunkSize = Size | list[Size]  # not a pair type: msgspec crashes on a bounded number beside a fixed tuple
+NotNegative = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+ChunkSize = Positive | list[Positive]  # not a pair type: msgspec crashes on a bounded number beside a fixed tuple
 Locate = Callable[[str], str]  # where a path of the options leads
-Stop = Literal["stop", "length", "toolUse"]
+ScriptedStop = Literal["stop", "length", "toolUse"]
 
 
 class ScriptError(PigeonError):
     """The script is missing or malformed; the text says where."""
 
 
-class _Strict(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class _ScriptRecord(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
     pass
 
 
-class TextBlock(_Strict, tag_field="type", tag="text"):
+class TextBlock(_ScriptRecord, tag_field="type", tag="text"):
     """Something said; `repeat` makes long answers from short scripts."""
 
     text: str
-    repeat: Size = 1
+    repeat: Positive = 1
 
 
-class ThinkingBlock(_Strict, tag_field="type", tag="thinking"):
+class ThinkingBlock(_ScriptRecord, tag_field="type", tag="thinking"):
     """Something thought."""
 
     thinking: str
-    repeat: Size = 1
+    repeat: Positive = 1
     signature: str | None = None
     redacted: bool = False
 
 
-class CallBlock(_Strict, tag_field="type", tag="toolCall"):
+class CallBlock(_ScriptRecord, tag_field="type", tag="toolCall"):
     """A tool call; `raw` replaces the arguments' JSON by text that need not be JSON."""
 
     name: str
@@ -56,16 +56,16 @@ class CallBlock(_Strict, tag_field="type", tag="toolCall"):
     raw: str | None = None
 
 
-class DelayBlock(_Strict, tag_field="type", tag="delay"):
+class DelayBlock(_ScriptRecord, tag_field="type", tag="delay"):
     """Nothing, for a while."""
 
-    ms: Count
+    ms: NotNegative
 
 
 Block = TextBlock | ThinkingBlock | CallBlock | DelayBlock
 
 
-class ScriptedCall(_Strict):
+class ScriptedCall(_ScriptRecord):
     """A tool call in the short form of a reply."""
 
     name: str
@@ -74,7 +74,7 @@ class ScriptedCall(_Strict):
     raw: str | None = None
 
 
-class ScriptedError(_Strict):
+class ScriptedError(_ScriptRecord):
     """How the answer fails after its blocks."""
 
     message: str
@@ -82,20 +82,20 @@ class ScriptedError(_Strict):
     code: str | None = None
     retryable: bool = False
     overflow: bool = False
-    retry_after_ms: Count | None = None
+    retry_after_ms: NotNegative | None = None
 
 
-class ScriptedUsage(_Strict):
+class ScriptedUsage(_ScriptRecord):
     """Token counts to report; what is left out is estimated."""
 
-    input: Count | None = None
-    output: Count | None = None
-    cache_read: Count = 0
-    cache_write: Count = 0
-    reasoning: Count | None = None
+    input: NotNegative | None = None
+    output: NotNegative | None = None
+    cache_read: NotNegative = 0
+    cache_write: NotNegative = 0
+    reasoning: NotNegative | None = None
 
 
-class Reply(_Strict):
+class ScriptedReply(_ScriptRecord):
     """One answer: the short form (`thinking`, `text`, `toolCalls`) or `blocks`, and how it streams and ends."""
 
     thinking: str | None = None
@@ -103,10 +103,10 @@ class Reply(_Strict):
     tool_calls: list[ScriptedCall] = field(default_factory=list)
     blocks: list[Block] | None = None
     usage: ScriptedUsage | None = None
-    stop: Stop | None = None
+    stop: ScriptedStop | None = None
     error: ScriptedError | None = None
-    delay_ms: Count = 0
-    chunk_delay_ms: Count | None = None
+    delay_ms: NotNegative = 0
+    chunk_delay_ms: NotNegative | None = None
     chunk: ChunkSize | None = None
     hang: bool = False
 
@@ -125,7 +125,7 @@ class Reply(_Strict):
         return parts
 
 
-class When(_Strict):
+class RuleCondition(_ScriptRecord):
     """What a request must contain, all of it, for a rule to hold; texts are compared without regard to case."""
 
     user: str | None = None
@@ -135,33 +135,33 @@ class When(_Strict):
     tool: str | None = None
 
 
-class Rule(_Strict):
+class ScriptRule(_ScriptRecord):
     """A reply for requests that look a certain way, `times` times at most."""
 
-    when: When
-    reply: str | Reply
-    times: Size | None = None
+    when: RuleCondition
+    reply: str | ScriptedReply
+    times: Positive | None = None
 
 
-class Script(_Strict):
+class Script(_ScriptRecord):
     """A whole file."""
 
-    replies: list[str | Reply] = field(default_factory=list)
-    rules: list[Rule] = field(default_factory=list)
-    default: str | Reply | None = None
+    replies: list[str | ScriptedReply] = field(default_factory=list)
+    rules: list[ScriptRule] = field(default_factory=list)
+    default: str | ScriptedReply | None = None
     seed: int = 0
     chunk: ChunkSize = field(default_factory=lambda: [8, 24])
-    chunk_delay_ms: Count = 0
+    chunk_delay_ms: NotNegative = 0
     name: str | None = None
     reasoning: bool = True
     input: list[Literal["text", "image"]] = field(default_factory=lambda: ["text", "image"])
-    context_window: Size = 200_000
-    max_tokens: Size = 32_000
+    context_window: Positive = 200_000
+    max_tokens: Positive = 32_000
 
 
-def as_reply(reply: str | Reply) -> Reply:
+def as_reply(reply: str | ScriptedReply) -> ScriptedReply:
     """A bare string is an answer that says it."""
-    return Reply(text=reply) if isinstance(reply, str) else reply
+    return ScriptedReply(text=reply) if isinstance(reply, str) else reply
 
 
 def read_script(path: str, absolute: Locate) -> Script:
@@ -191,6 +191,9 @@ def _check(script: Script, path: str) -> None:
         if reply.thinking is not None or reply.text is not None or reply.tool_calls:
             reason = f'"{place}" has "blocks" and also "text", "thinking" or "toolCalls": use one form'
             raise ScriptError(f"The model script {path} is not valid: {reason}")
-    for place, size in [("chunk", script.chunk), *((f"{p}.chunk", r.chunk) for p, r in named if isinstance(r, Reply))]:
+    for place, size in [
+        ("chunk", script.chunk),
+        *((f"{p}.chunk", r.chunk) for p, r in named if isinstance(r, ScriptedReply)),
+    ]:
         if isinstance(size, list) and (len(size) != 2 or size[0] > size[1]):
             raise ScriptError(f'The model script {path} is not valid: "{place}" must be [smallest, largest]')
