@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 MAX_FLOAT_AS_INT = 2**53
+_INFINITE = (float("inf"), float("-inf"))
 
 
 def _float(text: str) -> int | float:
     value = float(text)
-    if value in (float("inf"), float("-inf")):
+    if value in _INFINITE:
         raise ValueError(f"number out of range: {text[:40]}")
     return int(value) if value.is_integer() and abs(value) < MAX_FLOAT_AS_INT else value
 
@@ -85,9 +86,20 @@ def encode(record: Any) -> bytes:
     except (UnicodeEncodeError, OverflowError):
         import json
 
-        text = json.dumps(msgspec.to_builtins(record, str_keys=True), separators=(",", ":"), allow_nan=False)
-        return text.encode("ascii")
+        plain = _with_finite_numbers(msgspec.to_builtins(record, str_keys=True))
+        return json.dumps(plain, separators=(",", ":"), allow_nan=False).encode("ascii")
     return escape_separators(raw)
+
+
+def _with_finite_numbers(value: Any) -> Any:
+    """NaN and Infinity as null: so msgspec writes them, and the standard library must write the same."""
+    from math import isfinite
+
+    if isinstance(value, dict):
+        return {key: _with_finite_numbers(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_finite_numbers(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def escape_separators(raw: bytes) -> bytes:
