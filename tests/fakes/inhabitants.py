@@ -1,0 +1,107 @@
+"""Agents that live in the process of the test: each with its own folders, variables, settings and scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pigeon.app.build import BuiltAgent, build
+from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
+from pigeon.session.prompting import HostMessage
+from pigeon.wire import codec
+from pigeon.wire.content import text_of
+from pigeon.wire.events import Outbound
+from pigeon.wire.messages import ToolResultMessage
+
+Record = dict[str, Any]
+
+
+class Inhabitant:
+    """One agent: `configure` its folders, `move_in`, talk, `move_out`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home, self.work, self.agent_dir = root / "home", root / "work", root / "agent"
+        for folder in (self.home, self.work, self.agent_dir):
+            folder.mkdir(parents=True)
+        self.variables = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+        self.events: list[Record] = []
+        self._news = asyncio.Event()
+        self._built: BuiltAgent | None = None
+
+    def configure(self, settings: Record | None = None, replies: list[Any] | None = None, **variables: str) -> None:
+        """Write settings and the script of the model; add variables."""
+        (self.agent_dir / "settings.json").write_text(json.dumps(settings or {}))
+        (self.root / "script.json").write_text(json.dumps(replies or ["Nothing to say."]))
+        self.variables.update(variables)
+
+    async def move_in(self, **options: Any) -> BuiltAgent:
+        """Build the agent and listen to it."""
+        given = {"model": f"scripted/{self.root / 'script.json'}", "cwd": str(self.work), **options}
+        environment = Environment(variables=self.variables, home=str(self.home), cwd=str(self.root))
+        self._built = await build(AgentOptions(agent_dir=str(self.agent_dir), **given), environment)
+        self.agent.session.bus.announce(self._hear, lambda: None)
+        await self.agent.started(lambda: None)
+        return self.agent
+
+    @property
+    def agent(self) -> BuiltAgent:
+        """The agent, once it lives here."""
+        assert self._built is not None
+        return self._built
+
+    @property
+    def is_here(self) -> bool:
+        """True from `move_in` to `move_out`."""
+        return self._built is not None
+
+    async def ask(self, text: str) -> None:
+        """Prompt; the run goes on in the background."""
+        waiting = self.agent.session.prompting.prompt(HostMessage(text))
+        if waiting is not None:
+            await waiting
+
+    async def settled(self) -> None:
+        """Wait for the end of the run."""
+        await self.agent.session.activity.until_idle()
+
+    async def say(self, text: str) -> None:
+        """Prompt and wait."""
+        await self.ask(text)
+        await self.settled()
+
+    def results(self) -> list[str]:
+        """What the tools returned, as the model saw it."""
+        messages = self.agent.session.context
+        return [text_of(message.content) for message in messages if isinstance(message, ToolResultMessage)]
+
+    async def until(self, kind: str) -> Record:
+        """Wait for an event of this type."""
+        while not self.heard(kind):
+            self._news.clear()
+            await self._news.wait()
+        return self.heard(kind)[0]
+
+    def heard(self, kind: str) -> list[Record]:
+        """Events of one type."""
+        return [event for event in self.events if event["type"] == kind]
+
+    async def move_out(self) -> None:
+        """End the agent, as its host would."""
+        agent, self._built = self.agent, None
+        await agent.leaving()
+        await agent.session.close()
+        await agent.stop()
+
+    def _hear(self, event: Outbound) -> None:
+        self.events.append(codec.to_plain(event))
+        self._news.set()
+
+
+def bash(command: str) -> Record:
+    """A reply of the model that runs a command."""
+    return {"toolCalls": [{"name": "bash", "arguments": {"command": command}}]}
