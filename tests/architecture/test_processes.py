@@ -20,9 +20,6 @@ OF_ASYNCIO = {"create_subprocess_exec", "create_subprocess_shell", "subprocess",
 # One line per deliberate exception: (module, what it uses): reason.
 EXCEPTIONS = {
     ("pigeon.cli.rpc_mode", "os.kill"): "ends itself by SIGINT, so that a shell sees how it ended",
-    ("pigeon.extensions.adapters.session_port", "asyncio.create_subprocess_exec"): "until ctx.exec uses run_program",
-    ("pigeon.extensions.adapters.session_port", "asyncio.subprocess"): "until ctx.exec uses run_program",
-    ("pigeon.extensions.adapters.session_port", "os.killpg"): "until ctx.exec uses run_program",
 }
 
 

@@ -7,11 +7,8 @@ Everything here is called on the session's event loop only, one call at a time; 
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
@@ -244,37 +241,22 @@ class ControlPort:
         return not cancelled
 
     async def exec(self, argv: list[str], cwd: str | None, timeout: float | None) -> ExecResult:
-        """Run a program without a shell; cancelling the call ends it."""
+        """Run a program without a shell, in the folder and with the variables of the session's commands.
+
+        It is supervised as these are: cancelling the call ends it, and nothing that it starts outlives Pigeon.
+        """
+        from pigeon.system.process.run_program import run_program
+
+        folder = os.path.join(self._session.journal.cwd, cwd or "")
         try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                cwd=cwd or self._session.journal.cwd,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=dict(self._session.shell.workplace.environment()),
-                start_new_session=True,
+            ran = await run_program(
+                argv, cwd=folder, environment=self._session.shell.workplace.environment(), timeout=timeout
             )
         except OSError as error:
             return ExecResult(stdout="", stderr=str(error), code=127)
-        try:
-            out, err = await asyncio.wait_for(process.communicate(), timeout)
-        except (TimeoutError, asyncio.CancelledError) as reason:
-            await _ended(process)
-            if isinstance(reason, asyncio.CancelledError):
-                raise
-            return ExecResult(stdout="", stderr="", code=process.returncode or -1, killed=True)
-        return ExecResult(out.decode("utf-8", "replace"), err.decode("utf-8", "replace"), process.returncode or 0)
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    """The program and what it started: asked first, then made to."""
-    for number, seconds in ((signal.SIGTERM, 5), (signal.SIGKILL, 1)):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), seconds)
-            return
+        return ExecResult(
+            ran.stdout.decode("utf-8", "replace"), ran.stderr.decode("utf-8", "replace"), ran.code, ran.killed
+        )
 
 
 class SessionPort(Struct, frozen=True):

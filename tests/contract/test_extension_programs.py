@@ -1,0 +1,58 @@
+"""Programs that extensions run with `ctx.exec`: nothing of them is left, whatever ends Pigeon."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import uuid
+
+import pytest
+
+from fakes.agent_desk import Desk
+from fakes.contract_manifest import proves
+from fakes.extension_files import extension
+from fakes.processes import eventually, kill_all, processes_with
+from fakes.rpc_process import Start
+
+pytestmark = [
+    pytest.mark.by_exec,  # how the process ends is the subject
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers"),
+]
+RUNS = """
+@ext.command("run")
+async def run(args, ctx):
+    nap = "exec -a " + args + " sleep 600"
+    line = "setsid bash -c '" + nap + "' & (setsid bash -c '(" + nap + ") & exit' &); " + nap
+    ran = await ctx.exec("bash", ["-c", line])
+    ctx.ui.notify("it has ended: " + repr(ran.killed))
+"""
+
+
+@proves("extension.exec_ends")
+@pytest.mark.parametrize("death", ["SIGKILL", "SIGTERM", "end of input"])
+def test_a_program_and_what_it_detached_end_with_the_agent(start: Start, desk: Desk, death: str) -> None:
+    marker = f"nap-{uuid.uuid4().hex}"
+    host = start(*extension(desk, RUNS))
+    try:
+        host.ask("prompt", message=f"/run {marker}")
+        assert eventually(lambda: len(processes_with(f"{marker}\0")) == 3), "itself, one session, one forked twice"
+        if death == "end of input":
+            host.close_stdin()
+        else:
+            host.signal(signal.Signals[death])
+        host.wait_exit()
+        assert eventually(lambda: processes_with(marker) == [])
+    finally:
+        kill_all(processes_with(marker))
+
+
+@proves("extension.exec_ends")
+def test_a_program_whose_time_is_over_takes_along_what_it_started(start: Start, desk: Desk) -> None:
+    marker = f"nap-{uuid.uuid4().hex}"
+    host = start(*extension(desk, RUNS.replace("line])", "line], timeout=1)")))
+    try:
+        host.ask("prompt", message=f"/run {marker}")
+        assert host.wait_event("extension_ui_request", method="notify")["message"] == "it has ended: True"
+        assert eventually(lambda: processes_with(marker) == [])
+    finally:
+        kill_all(processes_with(marker))
