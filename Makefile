@@ -29,6 +29,7 @@ schema: $(READY)
 
 docs: $(READY)
 	$(BIN)/python scripts/protocol_tables.py
+	$(BIN)/python scripts/extension_tables.py
 
 house: $(READY)
 	$(BIN)/python scripts/house.py

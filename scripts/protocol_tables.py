@@ -7,7 +7,7 @@ what stands between them. `make docs` runs this for docs/protocol.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -31,7 +31,7 @@ def commands_table() -> str:
         (f"`{commands.name_of(kind)}`", kind.lane, _keys(kind, without=("id",)), _answer(kind), sentence_of(kind))
         for kind in commands.ALL
     ]
-    return _table(("command", "lane", "arguments", "`data` of the answer", "meaning"), rows)
+    return table(("command", "lane", "arguments", "`data` of the answer", "meaning"), rows)
 
 
 def answers_table() -> str:
@@ -85,7 +85,7 @@ def vocabulary_table() -> str:
     return _records_table(_by_name(parts), "record", _heading)
 
 
-TABLES = {
+TABLES: dict[str, Callable[[], str]] = {
     "commands": commands_table,
     "answers": answers_table,
     "events": events_table,
@@ -98,9 +98,9 @@ TABLES = {
 }
 
 
-def refreshed(page: str) -> str:
-    """The page with every marked table as the records say now; raises `KeyError` for a name that nobody knows."""
-    return _PLACE.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n\n{found[3]}", page)
+def refreshed(page: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
+    """The page with every marked table as the records say now; raises `KeyError` for a table that does not exist."""
+    return _PLACE.sub(lambda found: f"{found[1]}\n{tables[found[2]]()}\n\n{found[3]}", page)
 
 
 def sentence_of(kind: type) -> str:
@@ -198,10 +198,11 @@ def _tag(kind: type[Record]) -> str:
 
 
 def _records_table(kinds: Iterable[type[Record]], first: str, name: Any = _tag, without: Iterable[str] = ()) -> str:
-    return _table((first, "keys", "meaning"), [(name(kind), _keys(kind, without), sentence_of(kind)) for kind in kinds])
+    return table((first, "keys", "meaning"), [(name(kind), _keys(kind, without), sentence_of(kind)) for kind in kinds])
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
     lines = [" | ".join(head), "|".join("---" for _ in head), *(" | ".join(row) for row in rows)]
     return "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
 

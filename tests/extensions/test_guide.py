@@ -1,4 +1,4 @@
-"""The guide says what is true: its code loads, and it names every event and every method."""
+"""The guide says what is true: its code loads, and it names every capability and every trusted resource."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from fakes.extension_port import Stage
 from fakes.source_tree import ROOT
-from pigeon.extensions.public import events
 from pigeon.extensions.public.api import CAPABILITIES
 from pigeon.extensions.runtime.discovery import Source
 from pigeon.guard.rules import rules_of
@@ -29,14 +28,6 @@ async def test_the_code_of_the_guide_loads(stage: Stage, tmp_path: Path, block: 
     stage.runner.contributions.tools()
     stage.runner.contributions.providers()
     assert stage.errors() == []
-
-
-def test_the_guide_names_every_event_in_the_table_of_its_kind() -> None:
-    asked, told = GUIDE.split("**Told**")
-    for kind in events.ALL:
-        table = told if kind.told else asked
-        assert f"`{kind.name}`" in table, kind.name
-        assert f"`{kind.__name__}(" in table, kind.__name__
 
 
 def test_the_guide_names_every_capability_and_every_trusted_resource() -> None:

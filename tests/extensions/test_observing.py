@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fakes.extension_port import Stage, a_model
+from pigeon.extensions.runtime import dispatcher
 from pigeon.session.hooks import PromptInput
 from pigeon.wire import events as w
 from pigeon.wire.answers import Compacted
@@ -97,6 +103,108 @@ async def asked(event, ctx):
     said = await stage.runner.hooks.input(PromptInput("", []))
     assert said is not None
     assert said.text == "[0, 1, 2]"
+
+
+SLOW_TURNS = """
+ext = Extension("order")
+begun = []
+never = asyncio.Event()
+
+@ext.on(TurnStart)
+async def first(event, ctx):
+    begun.append(f"{event.index}")
+    if event.index == 0:
+        await never.wait()
+
+@ext.on(TurnStart)
+async def second(event, ctx):
+    begun.append(f"{event.index} again")
+
+@ext.on(Input)
+async def asked(event, ctx):
+    begun.append("asked")
+    return Transform(", ".join(begun))
+
+@ext.command("called")
+async def called(args, ctx):
+    begun.append("called")
+    ctx.session.append_entry("begun", list(begun))
+
+@ext.on(SessionShutdown)
+async def end(event, ctx):
+    begun.append("end")
+    ctx.session.append_entry("begun", list(begun))
+"""
+IN_ORDER = ["0", "0 again", "1", "1 again", "2", "2 again"]
+
+
+async def test_handlers_begin_in_order_however_slow_the_machine_is(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "CATCH_UP_SECONDS", 0)
+    await stage.load("order", SLOW_TURNS)
+    stage.bind()
+    for _ in range(3):
+        stage.runner.forward(w.TurnStart())
+    said = await stage.runner.hooks.input(PromptInput("", []))
+    assert said is not None
+    assert said.text.split(", ") == [*IN_ORDER, "asked"]
+    await stage.runner.hooks.session_ending("quit")
+    assert stage.conversation.kept[0]["data"] == [*IN_ORDER, "asked", "end"]
+
+
+async def test_a_command_begins_after_what_happened_before_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "CATCH_UP_SECONDS", 0)
+    await stage.load("order", SLOW_TURNS)
+    stage.bind()
+    for _ in range(3):
+        stage.runner.forward(w.TurnStart())
+    await stage.runner.hooks.command("/called")
+    assert stage.conversation.kept[0]["data"] == [*IN_ORDER, "called"]
+
+
+async def test_a_delta_that_comes_after_a_question_is_not_put_together_with_one_before(
+    stage: Stage, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "free")
+    await stage.load(
+        "deltas",
+        """
+ext = Extension("deltas")
+seen = []
+
+@ext.on(MessageUpdate)
+async def update(event, ctx):
+    seen.append(event.delta)
+    if event.delta == "a":
+        await asyncio.to_thread(lambda: os.close(os.open(os.path.dirname(__file__) + "/free", os.O_RDONLY)))
+
+@ext.on(Input)
+async def asked(event, ctx):
+    seen.append("asked")
+
+@ext.on(AgentEnd)
+async def done(event, ctx):
+    ctx.session.append_entry("seen", seen)
+""",
+    )
+    stage.bind()
+
+    def delta(text: str) -> w.MessageUpdate:
+        return w.MessageUpdate(usage=None, assistant_message_event=w.TextDelta(content_index=0, delta=text))  # type: ignore[arg-type]
+
+    stage.runner.forward(delta("a"))
+    await asyncio.sleep(0)
+    stage.runner.forward(delta("b"))
+    asking = asyncio.ensure_future(stage.runner.hooks.input(PromptInput("", [])))
+    await asyncio.sleep(0)
+    stage.runner.forward(delta("c"))
+    stage.runner.forward(delta("d"))
+    stage.runner.forward(w.AgentEnd(messages=[]))
+    await asyncio.to_thread((tmp_path / "free").write_text, "")
+    await asking
+    await stage.until(lambda: bool(stage.conversation.kept))
+    assert stage.conversation.kept[0]["data"] == ["a", "b", "asked", "cd"]
 
 
 async def test_what_an_observer_changes_stays_its_own(stage: Stage) -> None:

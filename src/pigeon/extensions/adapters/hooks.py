@@ -352,6 +352,7 @@ class ExtensionCommands:
         if found is None:
             return False
         loaded, command = found
+        await self._dispatcher.caught_up(loaded)
         try:
             await loaded.run_command(command.function, arguments, PausableTimeout(command.timeout))
         except ExtensionFailed as error:

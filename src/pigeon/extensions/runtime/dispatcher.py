@@ -96,7 +96,7 @@ class Dispatcher:
                     return
 
     async def caught_up(self, loaded: LoadedExtension) -> None:
-        """Wait until an extension has handled what it was told before, but no longer than a second."""
+        """Wait for what an extension was told before: until it has handled that, or, after a second, has begun to."""
         await self._queues[loaded].caught_up(CATCH_UP_SECONDS)
 
     def tell(self, event: Event) -> None:

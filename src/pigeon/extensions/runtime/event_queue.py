@@ -1,6 +1,9 @@
 """Events that one extension is told of: bounded, in order, and without delaying the session.
 
-While a handler waits for a person, the events behind it are handled beside it.
+Handlers *begin* in the order of the events, whatever happens, and also before a handler that is asked later begins.
+Usually they run one after another as well: the next begins when the one before has returned. Two things make the queue
+go on without that: a handler that waits for a person (its dialog may be open for hours), and a caller that has waited
+long enough for the extension to catch up. The handlers then go on beside the later ones.
 
 A slow extension gets deltas put together, then loses them; a very slow one loses other events too, and that is
 reported.
@@ -36,10 +39,13 @@ class EventQueue:
         self._handlers = handlers
         self._deliver = deliver
         self._lost = lost
-        self._waiting: deque[Event] = deque()
+        # A future among the events is the place of a caller in `caught_up`.
+        self._waiting: deque[Event | asyncio.Future[None]] = deque()
         self._events = 0
         self._updates = 0
         self._dropped = 0
+        self._hurried: set[asyncio.Future[None]] = set()
+        self._hurry = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._beside: set[asyncio.Future[Any]] = set()
 
@@ -57,18 +63,38 @@ class EventQueue:
         self._add(event)
 
     async def caught_up(self, seconds: float) -> None:
-        """Wait until everything was handled, but no longer than this."""
-        if self._worker is not None and not self._worker.done():
-            await asyncio.wait({self._worker}, timeout=seconds)
+        """Wait until everything so far was handled; after so many seconds, until its handlers have at least begun."""
+        if self._worker is None or self._worker.done():
+            return
+        loop = asyncio.get_running_loop()
+        place: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(seconds, self._hurry_to, place)
+        self._add(place)
+        try:
+            await place
+        finally:
+            timer.cancel()
+            place.cancel()
+            self._hurried.discard(place)
+            if not self._hurried:
+                self._hurry.clear()
 
     def close(self) -> None:
         """Deliver nothing more."""
+        for item in self._waiting:
+            if isinstance(item, asyncio.Future) and not item.done():
+                item.set_result(None)
         self._waiting.clear()
         for task in (self._worker, *self._beside):
             if task is not None:
                 task.cancel()
 
-    def _add(self, item: Event) -> None:
+    def _hurry_to(self, place: asyncio.Future[None]) -> None:
+        """Let the worker begin what is before this place without waiting for any of it."""
+        self._hurried.add(place)
+        self._hurry.set()
+
+    def _add(self, item: Event | asyncio.Future[None]) -> None:
         self._waiting.append(item)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.get_running_loop().create_task(self._work())
@@ -86,6 +112,11 @@ class EventQueue:
     async def _work(self) -> None:
         while self._waiting:
             item = self._waiting.popleft()
+            if isinstance(item, asyncio.Future):
+                if not item.done():
+                    item.set_result(None)
+                await asyncio.sleep(0)  # the caller's handler begins before those of the events behind its place
+                continue
             if isinstance(item, MessageUpdate):
                 self._updates -= 1
             else:
@@ -101,14 +132,17 @@ class EventQueue:
         """Call a handler, and wait for it as long as there is reason to."""
         timeout = PausableTimeout(HANDLER_SECONDS)
         delivery: asyncio.Future[Any] = asyncio.ensure_future(self._deliver(handler, event, timeout))
-        asks: asyncio.Future[Any] = asyncio.ensure_future(timeout.in_dialog.wait())
+        reasons: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(one.wait()) for one in (timeout.in_dialog, self._hurry)
+        ]
         try:
-            await asyncio.wait([delivery, asks], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([delivery, *reasons], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             delivery.cancel()
             raise
         finally:
-            asks.cancel()
+            for reason in reasons:
+                reason.cancel()
         if not delivery.done():
             self._beside.add(delivery)
             delivery.add_done_callback(self._beside.discard)
