@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
@@ -222,6 +223,17 @@ class SourceTree:
             found += visitor.found
         return found
 
+    def null_objects_asked(self) -> list[str]:
+        """Where code asks whether an object is the null object of its kind (`isinstance(hooks, NoHooks)`)."""
+        return [
+            f"{module}: {asked}"
+            for module in self.modules
+            for node in ast.walk(self.tree(module))
+            if isinstance(node, ast.Call) and _last_name(node) == "isinstance" and len(node.args) == 2
+            for asked in map(_last_name, _alternatives(node.args[1]))
+            if re.match(r"_?(No|Null)[A-Z]", asked)
+        ]
+
     # Names that nothing uses
 
     def unused_names(self) -> list[str]:
@@ -373,6 +385,15 @@ def _makes_object(value: ast.expr | None) -> bool:
         return False
     name = _last_name(value)
     return name.lstrip("_")[:1].isupper() or name in ("cls", "replace", "copy", "deepcopy", "__new__")
+
+
+def _alternatives(kinds: ast.expr) -> list[ast.expr]:
+    """The classes that `isinstance` is asked for: one, a tuple, or a union."""
+    if isinstance(kinds, ast.Tuple):
+        return kinds.elts
+    if isinstance(kinds, ast.BinOp):
+        return [*_alternatives(kinds.left), *_alternatives(kinds.right)]
+    return [kinds]
 
 
 def _is_directive(comment: str) -> bool:

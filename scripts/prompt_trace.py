@@ -22,7 +22,9 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable
+from inspect import CO_OPTIMIZED
 from pathlib import Path
+from types import CodeType
 from typing import Any, NamedTuple
 
 OWN_ROOT = Path(__file__).resolve().parent.parent
@@ -158,8 +160,7 @@ def _run_traced(root: Path, log: Path, arguments: list[str]) -> None:
 
     def profile(frame: Any, event: str, _: object) -> None:
         code = frame.f_code
-        # Module and class bodies, lambdas and comprehensions (`<...>`) are not functions that a reader looks for.
-        if event == "call" and code.co_filename.startswith(package) and not code.co_qualname.endswith(">"):
+        if event == "call" and code.co_filename.startswith(package) and _is_named_function(code):
             calls.append((code.co_filename[len(package) :], code.co_qualname, time.monotonic()))
 
     _at_exit(lambda: log.write_text(json.dumps(calls), "utf-8"))
@@ -168,6 +169,11 @@ def _run_traced(root: Path, log: Path, arguments: list[str]) -> None:
     threading.setprofile(profile)
     sys.setprofile(profile)
     getattr(importlib.import_module(module), name)()
+
+
+def _is_named_function(code: CodeType) -> bool:
+    """Not the body of a module or class (those are not optimized), nor a lambda or comprehension (`<...>`)."""
+    return bool(code.co_flags & CO_OPTIMIZED) and not code.co_qualname.endswith(">")
 
 
 def _at_exit(write: Callable[[], object]) -> None:

@@ -23,5 +23,9 @@ KNOWN = {
 }
 
 
+def test_no_code_asks_whether_an_object_is_the_null_object() -> None:
+    assert TREE.null_objects_asked() == []
+
+
 def test_no_attribute_is_assigned_outside_its_class() -> None:
     hold({one.short for one in TREE.foreign_assignments()}, ALLOWED, KNOWN)
