@@ -37,11 +37,9 @@ EXCEPTIONS: dict[str, str] = {}
 KNOWN_UNUSED = {
     "transport -> wire",
     "transport -> system",
-    "guard -> system",
-    "guard -> agent",
     "session -> config",
 }
-KNOWN_UNUSED_INTERFACE = {"agent.scope"}
+KNOWN_UNUSED_INTERFACE: set[str] = set()
 
 
 def test_every_room_has_its_edges() -> None:

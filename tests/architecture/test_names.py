@@ -13,11 +13,8 @@ SHARED: dict[str, str] = {}
 # Names that stood twice when this rule came.
 KNOWN = {
     "Command",
-    "Gate",
     "Keeper",
     "Limits",
-    "Rule",
-    "_Search",
 }
 
 

@@ -52,23 +52,15 @@ ALLOWED = {
 }
 # Still to be removed; a line goes when its module gets the value from outside.
 REMAINING = {
-    ("pigeon.guard.rules", "os.path.expanduser"),
     ("pigeon.resources.places", "os.path.abspath"),
     ("pigeon.resources.places", "os.path.expanduser"),
     ("pigeon.resources.resources", "os.path.abspath"),
     ("pigeon.resources.resources", "os.path.expanduser"),
     ("pigeon.system.files", "tempfile.mkstemp"),
-    ("pigeon.system.ignore_files", "os.environ"),
-    ("pigeon.system.ignore_files", "os.path.expanduser"),
-    ("pigeon.system.paths", "os.path.expanduser"),
     ("pigeon.system.process.pool", "os.environ"),
     ("pigeon.system.shell.artifacts", "tempfile.mkdtemp"),
     ("pigeon.system.shell.shell", "os.path.expanduser"),
     ("pigeon.system.shell.shell", "shutil.which"),
-    ("pigeon.tools.catalog", "os.environ"),
-    ("pigeon.tools.searching.ripgrep", "os.environ"),
-    ("pigeon.tools.searching.ripgrep", "os.path.abspath"),
-    ("pigeon.tools.searching.ripgrep", "shutil.which"),
 }
 
 

@@ -28,7 +28,6 @@ REGISTRIES = {
 KNOWN_FULL_FOLDERS: set[str] = set()
 KNOWN_SMALL_MODULES = {
     "pigeon.app.permissions",
-    "pigeon.tools.searching.unlisted_files",
 }
 
 

@@ -111,6 +111,21 @@ def test_a_denied_call_is_an_error_result_and_asks_nobody(start: Start, desk: De
     assert not host.since(begun, "extension_ui_request")
 
 
+@proves("permission.deny")
+@pytest.mark.parametrize(
+    "asked", ["Anna's notes.txt", "@Anna\u2019s\u00a0notes.txt", "@file://WORK/Anna%27s%20notes.txt"]
+)
+def test_a_denied_file_stays_closed_however_its_name_is_spelled(
+    start: Start, desk: Desk, server: ModelServer, asked: str
+) -> None:
+    (desk.work / "Anna\u2019s notes.txt").write_text("secret")
+    host = start(settings={"permissions": {"deny": ["read(Anna\u2019s notes.txt)"]}})
+    begun = calls(host, server, Call("read", {"path": asked.replace("WORK", str(desk.work))}))
+    ((failed, text),) = results(host, begun)
+    assert failed is True
+    assert 'the rule "read(Anna\u2019s notes.txt)"' in text
+
+
 @proves("permission.abort")
 def test_an_abort_ends_a_run_that_waits_for_permission(start: Start, server: ModelServer) -> None:
     host = start(settings=ASK)

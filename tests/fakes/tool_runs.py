@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pigeon.agent.arguments import checked_arguments
 from pigeon.agent.scope import Scope
+from pigeon.system.paths import PathResolver
+from pigeon.system.shell.artifacts import Artifacts
+from pigeon.system.shell.shell import Workplace, find_shell
 from pigeon.tools.base import BaseTool
+from pigeon.tools.searching.ripgrep import Ripgrep
 from pigeon.wire.content import ImageContent, TextContent
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -24,6 +29,24 @@ class FakeRun:
         self.updates.append(progress)
         if self._on_update is not None:
             self._on_update(progress)
+
+
+def paths_in(folder: object, home: str = "/nowhere") -> PathResolver:
+    """How tools resolve paths that work in a folder."""
+    return PathResolver(str(folder), home)
+
+
+def ripgrep(home: str = "/nowhere") -> Ripgrep:
+    return Ripgrep(lambda: os.environ, home)
+
+
+def workplace(
+    folder: object,
+    artifacts: Artifacts | None = None,
+    environment: Callable[[], Mapping[str, str]] = lambda: os.environ,
+) -> Workplace:
+    """Where commands run."""
+    return Workplace(str(folder), find_shell(), environment, artifacts or Artifacts())
 
 
 async def call(tool: BaseTool, run: FakeRun | None = None, **arguments: Any) -> ToolOutcome:

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import tempfile
+import time
+import unicodedata
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fakes.tool_runs import call, paths_in, text_of
 from pigeon.guard.gate_chain import chain
 from pigeon.guard.permissions import ALWAYS, DENY, ONCE, OPTIONS, PermissionGate
-from pigeon.guard.rules import Rules, places, rules_of, ruling
+from pigeon.guard.rules import PermissionRules, rules_of, ruling
+from pigeon.system.paths import PathResolver
+from pigeon.tools.read import ReadTool
 from pigeon.wire.content import ToolCall
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 
 CWD = "/work/project"
+PATHS = PathResolver(CWD, "/home/me")
 
 
 def said(setting: dict[str, Any], tool: str, **arguments: Any) -> str:
     rules, problems = rules_of(setting)
     assert rules is not None
     assert problems == []
-    return ruling(rules, tool, arguments, CWD).verdict
+    return ruling(rules, tool, arguments, PATHS).verdict
 
 
 @pytest.mark.parametrize(
@@ -111,11 +120,107 @@ def test_a_path_is_matched_by_where_it_really_leads(tmp_path: Path) -> None:
     (tmp_path / "open").symlink_to("secret")
     rules, _ = rules_of({"deny": ["read(secret/**)"], "allow": ["read(open/**)"], "default": "ask"})
     assert rules is not None
-    assert ruling(rules, "read", {"path": "open/x"}, str(tmp_path)).verdict == "deny"
+    assert ruling(rules, "read", {"path": "open/x"}, paths_in(tmp_path)).verdict == "deny"
     other, _ = rules_of({"allow": ["read(open/**)"], "default": "ask"})
     assert other is not None
-    assert ruling(other, "read", {"path": "open/x"}, str(tmp_path)).verdict == "ask"
-    assert str(tmp_path.resolve() / "secret" / "x") in places("open/x", str(tmp_path))
+    assert ruling(other, "read", {"path": "open/x"}, paths_in(tmp_path)).verdict == "ask"
+
+
+ODD_SPACE = st.sampled_from(["\u00a0", "\u2009", "\u202f", "\u3000"])
+NAMES = ["Anna\u2019s.txt", "caf\u00e9.txt", "Shot at 9.41\u202fAM.png", "a b.txt", "plain.txt", "@at.txt"]
+
+
+@st.composite
+def spellings(draw: st.DrawFn, name: str) -> str:
+    """Another way to write a path in the working directory, which ROOT stands for."""
+    path = name
+    if draw(st.booleans()):
+        path = path.replace("\u2019", "'")
+    if draw(st.booleans()):
+        path = re.sub("[ \u202f]", lambda _: draw(ODD_SPACE) if draw(st.booleans()) else " ", path)
+    path = unicodedata.normalize(draw(st.sampled_from(["NFC", "NFD"])), path)
+    sign = draw(st.sampled_from(["", "@"]))
+    if draw(st.booleans()):
+        return f"{sign}file://ROOT/./{path}".replace(" ", draw(st.sampled_from([" ", "%20"])))
+    return sign + draw(st.sampled_from(["", "./", "x/../", "ROOT/", "~/"])) + path
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+@given(st.data(), st.sampled_from(NAMES), st.sampled_from(["NFC", "NFD"]))
+def test_a_denied_file_is_denied_in_every_spelling_that_the_tool_opens(
+    tmp_path: Path, data: st.DataObject, name: str, form: Any
+) -> None:
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        Path(folder, unicodedata.normalize(form, name)).write_text("secret")
+        spelled = data.draw(spellings(name)).replace("ROOT", folder)
+        paths = paths_in(folder, home=folder)
+        rules, _ = rules_of({"deny": [f"read({unicodedata.normalize('NFC', name)})"]})
+        assert rules is not None
+        if os.path.exists(paths.target(spelled)):
+            assert ruling(rules, "read", {"path": spelled}, paths).verdict == "deny", spelled
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "asked"),
+    [
+        ("Anna\u2019s.txt", "Anna\u2019s.txt", "Anna's.txt"),
+        ("Anna\u2019s.txt", "Anna's.txt", "Anna\u2019s.txt"),
+        ("cafe\u0301.txt", "caf\u00e9.txt", "cafe\u0301.txt"),
+        ("cafe\u0301.txt", "cafe\u0301.txt", "caf\u00e9.txt"),
+        ("9.41\u202fAM.png", "9.41\u202fAM.png", "9.41 AM.png"),
+        ("secret.txt", "secret.txt", "@file://HERE/secret.txt"),
+        ("secret.txt", "HERE/secret.txt", "@~/secret.txt"),
+        ("secret.txt", "~/secret.txt", "@secret.txt"),
+    ],
+)
+async def test_a_denied_file_is_not_read_under_another_spelling(
+    tmp_path: Path, name: str, rule: str, asked: str
+) -> None:
+    (tmp_path / name).write_text("secret")
+    paths = paths_in(tmp_path, home=str(tmp_path))
+    asked, rule = asked.replace("HERE", str(tmp_path)), rule.replace("HERE", str(tmp_path))
+    assert text_of(await call(ReadTool(paths), path=asked)) == "secret"
+    rules, _ = rules_of({"deny": [f"read({rule})"]})
+    assert rules is not None
+    assert ruling(rules, "read", {"path": asked}, paths).verdict == "deny"
+
+
+def test_an_allowance_needs_the_path_as_it_is_written_and_as_it_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "Anna\u2019s.txt").touch()
+    (tmp_path / "plain.txt").touch()
+    rules, _ = rules_of({"allow": ["read(Anna's.txt)", "read(plain.txt)"], "default": "ask"})
+    assert rules is not None
+    asked = ["Anna's.txt", "plain.txt", "@plain.txt"]
+    verdicts = [ruling(rules, "read", {"path": path}, paths_in(tmp_path)).verdict for path in asked]
+    assert verdicts == ["ask", "allow", "ask"]
+
+
+def test_the_working_directory_itself_can_be_named() -> None:
+    assert said({"deny": ["ls(.)"]}, "ls") == "deny"
+    assert said({"deny": [f"ls({CWD})"]}, "ls") == "deny"
+    assert said({"deny": ["ls(src)"]}, "ls") == "allow"
+
+
+def test_a_path_that_no_file_can_have_is_matched_as_it_is_written() -> None:
+    assert said({"deny": ["read(a*)"]}, "read", path="a\0b") == "deny"
+    assert said({"deny": ["read(b*)"]}, "read", path="a\0b") == "allow"
+
+
+@pytest.mark.parametrize("rule", ["*rm*-rf*/*", "*a*a*a*a*a*a*a*b", "*" * 50 + "b", "?" * 300 + "*b*b*b"])
+def test_a_rule_for_commands_takes_no_time_however_long_the_command_is(rule: str) -> None:
+    commands = ["rm -rf a " * 2_300 + "b", "a" * 21_000, "rm -r" * 4_000, "A=1 " * 5_000 + "-"]
+    began = time.process_time()
+    for command in commands:
+        said({"deny": [f"bash({rule})"], "allow": [f"bash({rule})"]}, "bash", command=command)
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("rule", ["**a*b**c", "**/*a*/**/b", "a**a**a**a**ab", "/**a*a*a*a*b", "*a*a*a*a*ab"])
+def test_a_rule_for_paths_takes_no_time_however_long_the_path_is(rule: str) -> None:
+    began = time.process_time()
+    for path in ("a" * 21_000, "a/" * 1_000 + "c", "ab/" * 1_000 + "a" * 3_000):
+        said({"deny": [f"deploy({rule})"]}, "deploy", path=path)
+    assert time.process_time() - began < 3
 
 
 def test_other_tools_are_matched_by_name_and_by_argument() -> None:
@@ -148,7 +253,7 @@ def test_a_setting_that_cannot_be_understood_is_told_and_makes_everything_a_ques
     rules, problems = rules_of(setting)
     assert problems
     assert rules is not None
-    assert ruling(rules, "bash", {"command": "ls"}, CWD).verdict == "ask"
+    assert ruling(rules, "bash", {"command": "ls"}, PATHS).verdict == "ask"
 
 
 def test_a_project_can_forbid_but_not_allow() -> None:
@@ -158,22 +263,22 @@ def test_a_project_can_forbid_but_not_allow() -> None:
     )
     assert problems == []
     assert rules is not None
-    assert [ruling(rules, "bash", {"command": c}, CWD).verdict for c in ("rm x", "ls")] == ["deny", "ask"]
-    assert ruling(rules, "write", {"path": "x"}, CWD).verdict == "deny"
+    assert [ruling(rules, "bash", {"command": c}, PATHS).verdict for c in ("rm x", "ls")] == ["deny", "ask"]
+    assert ruling(rules, "write", {"path": "x"}, PATHS).verdict == "deny"
 
 
 @given(st.text(), st.text(), st.text())
 def test_no_rule_and_no_call_makes_it_fail(rule: str, command: str, path: str) -> None:
     rules, _ = rules_of({"deny": [rule, f"bash({rule})", f"read({rule})"], "allow": [f"bash({rule})"]})
     assert rules is not None
-    ruling(rules, "bash", {"command": command}, CWD)
-    ruling(rules, "read", {"path": path}, CWD)
+    ruling(rules, "bash", {"command": command}, PATHS)
+    ruling(rules, "read", {"path": path}, PATHS)
 
 
 # --- the gate ---------------------------------------------------------------------------------------------------------
 
 CALL = ToolCall(id="c", name="bash", arguments={"command": "git push"})
-ASKING = Rules(ask=rules_of({"ask": ["bash"]})[0].ask, timeout_ms=50)  # type: ignore[union-attr]
+ASKING = PermissionRules(ask=rules_of({"ask": ["bash"]})[0].ask, timeout_ms=50)  # type: ignore[union-attr]
 
 
 class Host:
@@ -193,8 +298,8 @@ def answering(value: object) -> Host:
     return Host(answer)
 
 
-def gate(host: Host, rules: Rules = ASKING) -> PermissionGate:
-    return PermissionGate(rules, host, lambda: CWD)
+def gate(host: Host, rules: PermissionRules = ASKING) -> PermissionGate:
+    return PermissionGate(rules, host, lambda: PATHS)
 
 
 async def test_a_yes_lets_the_call_pass_once() -> None:
@@ -231,7 +336,7 @@ async def test_a_host_that_never_answers_or_cannot_be_asked_is_a_no() -> None:
     async def broken() -> object:
         raise ConnectionError("gone")
 
-    impatient = Rules(ask=ASKING.ask, timeout_ms=1)
+    impatient = PermissionRules(ask=ASKING.ask, timeout_ms=1)
     host = Host(never)
     waiting = asyncio.ensure_future(gate(host, impatient).before(CALL, CALL.arguments))
     with pytest.raises(ToolFailed, match="nobody could be asked"):
@@ -246,7 +351,7 @@ async def test_an_abort_while_asking_is_an_abort() -> None:
         return ONCE
 
     host = Host(never)
-    waiting = asyncio.ensure_future(gate(host, Rules(ask=ASKING.ask)).before(CALL, CALL.arguments))
+    waiting = asyncio.ensure_future(gate(host, PermissionRules(ask=ASKING.ask)).before(CALL, CALL.arguments))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     waiting.cancel()

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.model_requests import a_model
-from pigeon.providers.model_patterns import exact, fuzzy, glob_regex, is_alias, resolved, scope_of, split_level
+from pigeon.providers.model_patterns import exact, fuzzy, is_alias, resolved, scope_of, split_level
+from pigeon.system.globs import model_matcher
 from pigeon.wire.model import Model
 
 
@@ -101,12 +102,12 @@ def test_a_wrong_level_is_no_match_or_a_warning() -> None:
     ],
 )
 def test_globs(pattern: str, text: str, fits: bool) -> None:
-    assert bool(glob_regex(pattern).fullmatch(text)) is fits
+    assert model_matcher(pattern)(text) is fits
 
 
 @given(st.text(alphabet="ab/*?[]!^-\\{}().&|~", max_size=12), st.text(alphabet="ab/-", max_size=8))
 def test_no_glob_breaks(pattern: str, text: str) -> None:
-    glob_regex(pattern).fullmatch(text)
+    model_matcher(pattern)(text)
 
 
 def test_a_scope_keeps_its_order_without_repeats_and_names_what_matched_nothing() -> None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pigeon.system.globs import matcher
+from pigeon.system.globs import Matcher, find_matcher, model_matcher, rooted_matcher, rule_matcher, text_matcher
 from pigeon.wire.errors import ToolFailed
 
 
@@ -33,7 +36,7 @@ from pigeon.wire.errors import ToolFailed
     ],
 )
 def test_globs_match_what_they_say(pattern: str, matching: list[str], other: list[str]) -> None:
-    matches = matcher(pattern)
+    matches = find_matcher(pattern)
     assert [path for path in matching if not matches(path)] == []
     assert [path for path in other if matches(path)] == []
 
@@ -41,15 +44,65 @@ def test_globs_match_what_they_say(pattern: str, matching: list[str], other: lis
 def test_a_glob_made_to_hang_does_not() -> None:
     before = time.monotonic()
     for pattern in ("*a" * 400 + "b", "**/*a*/" * 100 + "b", "{a,b}" * 8, "[a-" * 300):
-        matcher(pattern)("a/" * 2000 + "a" * 200)
+        find_matcher(pattern)("a/" * 2000 + "a" * 200)
     assert time.monotonic() - before < 5
     with pytest.raises(ToolFailed, match="alternatives"):
-        matcher("{a,b}" * 20)
+        find_matcher("{a,b}" * 20)
     with pytest.raises(ToolFailed, match="1000"):
-        matcher("*" * 1001)
+        find_matcher("*" * 1001)
 
 
 @given(st.text(alphabet="ab*?[]{},!\\/-", min_size=1, max_size=20), st.text(alphabet="ab/", max_size=12))
 def test_no_glob_breaks_the_matcher(pattern: str, path: str) -> None:
     with contextlib.suppress(ToolFailed):
-        matcher(pattern)(path)
+        find_matcher(pattern)(path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("src/*.py", ["src/a.py"], ["lib/src/a.py", "src/x/a.py", "SRC/a.py"]),
+        ("/src/*.py", ["src/a.py"], ["x/src/a.py"]),
+        ("./src/", ["src/a", "src/x/y"], ["src", "x/src/a"]),
+        ("*.{py,ts}", ["a.py", "x/a.ts"], ["a.pyc"]),
+        ("a/**/b", ["a/b", "a/x/y/b"], ["b", "x/a/b"]),
+    ],
+)
+def test_globs_of_grep_begin_at_the_searched_directory(pattern: str, matching: list[str], other: list[str]) -> None:
+    matches = rooted_matcher(pattern)
+    assert [path for path in matching if not matches(path)] == []
+    assert [path for path in other if matches(path)] == []
+
+
+def naive(pattern: str) -> re.Pattern[str]:
+    """What a rule means, written down without a thought about time."""
+    signs = {"/**": "(?:/.*)?", "**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(/\*\*\Z|(?:(?<=/)|(?<![^/]))\*\*/|\*\*+|\*|\?)", pattern)
+    return re.compile("".join(signs.get(re.sub(r"\*\*+", "**", part), re.escape(part)) for part in parts), re.DOTALL)
+
+
+names = st.lists(st.text(alphabet="ab[\n", min_size=1, max_size=3), min_size=1, max_size=5).map("/".join)
+
+
+@settings(max_examples=500)
+@given(st.lists(st.sampled_from(["a", "b", "/", "*", "?", "**", "/**/", "["]), min_size=1, max_size=8), names)
+def test_rules_mean_what_they_say(signs: list[str], path: str) -> None:
+    pattern = re.sub("/+", "/", "".join(signs))
+    if pattern not in ("/", "/**") and not re.search(r"\*\*\*|[^/]\*\*/", pattern):
+        assert rule_matcher(pattern)(path) is (naive(pattern).fullmatch(path) is not None)
+
+
+@given(st.text(alphabet="ab*?[]!-/", max_size=10), st.text(alphabet="ab[]/\n", max_size=10))
+def test_globs_of_texts_cross_slashes_and_know_classes_only_where_that_is_wanted(pattern: str, text: str) -> None:
+    assert text_matcher(pattern)(text) is fnmatchcase(text, pattern)
+    plain = "".join({"*": ".*", "?": "."}.get(sign, re.escape(sign)) for sign in pattern)
+    assert text_matcher(pattern, classes=False)(text) is (re.fullmatch(plain, text, re.DOTALL) is not None)
+
+
+@pytest.mark.parametrize("make", [find_matcher, rooted_matcher, rule_matcher, model_matcher, text_matcher])
+@pytest.mark.parametrize("pattern", ["*a" * 9 + "b", "**a*a*b**a*c**a", "a**" * 9 + "b", "**/*a*/" * 9 + "b", "**a/**"])
+def test_no_pattern_takes_more_time_than_the_text_is_long(make: Callable[[str], Matcher], pattern: str) -> None:
+    began = time.process_time()
+    for text in ("a" * 21_000, "a/" * 10_000 + "c", "ab/" * 7_000 + "a" * 3_000):
+        make(pattern)(text)
+    assert time.process_time() - began < 2

@@ -8,9 +8,10 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fakes.tool_runs import ripgrep
 from pigeon.system.ignore_files import Ignored, in_repository
-from pigeon.tools.searching import ripgrep
 
+RG = ripgrep().program()
 RULES = r"a b * *.log a/ /a a/b **/b a/** a/* /b/ ? a/**/b !a !*.log !/a/b [ab] [!a] #x \#x !*/ ** */a ab* **/a/**"
 FILES = (".gitignore", "a/.gitignore", ".ignore", "../.gitignore", ".git/info/exclude", "a/.git/x")
 names = st.sampled_from(["a", "b", "ab", "c.log", "b c", "#x"])
@@ -29,10 +30,10 @@ def test_what_is_ignored_is_what_ripgrep_ignores(
             with contextlib.suppress(FileExistsError, NotADirectoryError, IsADirectoryError):
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text("\n".join(content))
-        ignored = Ignored(str(root))
+        ignored = Ignored(str(root), "/nowhere/ignore")
         kept = {path for path in everything(root) if not left_out(path, ignored)}
         bounds = [] if in_repository(str(root)) else ["--no-require-git"]
-        command = [ripgrep.rg_path(), "--no-config", "--files", "--hidden", "--glob=!.git", "--null", *bounds]
+        command = [RG, "--no-config", "--files", "--hidden", "--glob=!.git", "--null", *bounds]
         listed = subprocess.run(command, cwd=root, capture_output=True, check=False).stdout
         assert kept == set(listed.decode().split("\0")[:-1])
 

@@ -5,44 +5,48 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.system.paths import absolute, expand_home, resolved, resolved_for_reading
+from fakes.tool_runs import paths_in
+from pigeon.system.paths import absolute, expand_home
 from pigeon.wire.errors import ToolFailed
+
+
+def for_writing(cwd: Path, path: str) -> str:
+    return paths_in(cwd, home="/home/me").target(path, for_reading=False)
 
 
 def test_paths_are_relative_to_the_working_directory(tmp_path: Path) -> None:
     cwd = str(tmp_path)
-    assert resolved("a/../b", cwd) == f"{cwd}/b"
-    assert resolved("/etc/./x", cwd) == "/etc/x"
-    assert resolved(".", cwd) == cwd
+    assert for_writing(tmp_path, "a/../b") == f"{cwd}/b"
+    assert for_writing(tmp_path, "/etc/./x") == "/etc/x"
+    assert for_writing(tmp_path, ".") == cwd
 
 
-def test_the_home_directory_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    assert resolved("~", str(tmp_path)) == "/home/me"
-    assert resolved("~/x", str(tmp_path)) == "/home/me/x"
-    assert resolved("~x", str(tmp_path)) == f"{tmp_path}/~x"
+def test_the_home_directory_is_expanded(tmp_path: Path) -> None:
+    assert for_writing(tmp_path, "~") == "/home/me"
+    assert for_writing(tmp_path, "~/x") == "/home/me/x"
+    assert for_writing(tmp_path, "~x") == f"{tmp_path}/~x"
 
 
 def test_file_urls_are_paths(tmp_path: Path) -> None:
-    assert resolved("file:///tmp/a%20b", str(tmp_path)) == "/tmp/a b"
+    assert for_writing(tmp_path, "file:///tmp/a%20b") == "/tmp/a b"
 
 
 def test_a_mention_sign_is_dropped_unless_the_file_has_it(tmp_path: Path) -> None:
-    assert resolved("@x", str(tmp_path)) == f"{tmp_path}/x"
+    assert for_writing(tmp_path, "@x") == f"{tmp_path}/x"
     (tmp_path / "@x").touch()
-    assert resolved("@x", str(tmp_path)) == f"{tmp_path}/@x"
+    assert for_writing(tmp_path, "@x") == f"{tmp_path}/@x"
 
 
 def test_a_new_file_in_a_directory_with_a_sign_goes_there(tmp_path: Path) -> None:
     (tmp_path / "@types").mkdir()
-    assert resolved("@types/new.d.ts", str(tmp_path)) == f"{tmp_path}/@types/new.d.ts"
-    assert resolved("@src/new.ts", str(tmp_path)) == f"{tmp_path}/src/new.ts"
+    assert for_writing(tmp_path, "@types/new.d.ts") == f"{tmp_path}/@types/new.d.ts"
+    assert for_writing(tmp_path, "@src/new.ts") == f"{tmp_path}/src/new.ts"
 
 
 def test_odd_spaces_are_spaces_unless_the_file_has_them(tmp_path: Path) -> None:
-    assert resolved("a\u00a0b", str(tmp_path)) == f"{tmp_path}/a b"
+    assert for_writing(tmp_path, "a\u00a0b") == f"{tmp_path}/a b"
     (tmp_path / "a\u00a0b").touch()
-    assert resolved("a\u00a0b", str(tmp_path)) == f"{tmp_path}/a\u00a0b"
+    assert for_writing(tmp_path, "a\u00a0b") == f"{tmp_path}/a\u00a0b"
 
 
 @pytest.mark.parametrize(
@@ -56,14 +60,14 @@ def test_odd_spaces_are_spaces_unless_the_file_has_them(tmp_path: Path) -> None:
 )
 def test_other_spellings_are_tried_for_reading(tmp_path: Path, written: str, real: str) -> None:
     (tmp_path / real).touch()
-    assert resolved_for_reading(written, str(tmp_path)) == f"{tmp_path}/{real}"
-    assert resolved_for_reading("other", str(tmp_path)) == f"{tmp_path}/other"
+    assert paths_in(tmp_path).target(written) == f"{tmp_path}/{real}"
+    assert paths_in(tmp_path).target("other") == f"{tmp_path}/other"
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "\ud800"])
 def test_what_cannot_be_a_path_is_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(ToolFailed, match="path"):
-        resolved(path, str(tmp_path))
+        for_writing(tmp_path, path)
 
 
 @pytest.mark.parametrize(
@@ -87,3 +91,34 @@ def test_the_home_of_another_user_is_that_of_the_system() -> None:
     assert expand_home("~root/x", "/home/me") == os.path.join(os.path.expanduser("~root"), "x")
     assert expand_home("~", "/") == "/"
     assert expand_home("~/x", "/") == "/x"
+
+
+def test_a_file_url_with_a_mention_sign_is_a_path_too(tmp_path: Path) -> None:
+    assert for_writing(tmp_path, "@file:///tmp/x") == "/tmp/x"
+    (tmp_path / "file:").mkdir()
+    assert for_writing(tmp_path, "file://[/x") == f"{tmp_path}/file:/[/x"
+    with pytest.raises(ToolFailed, match="NUL"):
+        for_writing(tmp_path, "file:///a%00b")
+
+
+@pytest.mark.parametrize("path", ["/proc/self/environ", "/proc/1/mem", "/proc/thread-self/auxv", "link", "@link"])
+def test_the_memory_of_a_process_is_no_file_to_open(tmp_path: Path, path: str) -> None:
+    (tmp_path / "link").symlink_to("/proc/self/environ")
+    with pytest.raises(ToolFailed, match="memory or environment"):
+        for_writing(tmp_path, path)
+    assert for_writing(tmp_path, "/proc/self/status") == "/proc/self/status"
+
+
+def test_a_resolved_path_names_every_place_that_is_meant(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "link").symlink_to("real")
+    (real / "Anna\u2019s.txt").touch()
+    places = paths_in(tmp_path).resolve("@link/Anna's.txt").places()
+    assert places == [
+        f"{tmp_path}/@link/Anna's.txt",
+        f"{tmp_path}/link/Anna's.txt",
+        f"{tmp_path}/link/Anna\u2019s.txt",
+        f"{real}/Anna's.txt",
+        f"{real}/Anna\u2019s.txt",
+    ]

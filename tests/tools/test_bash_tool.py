@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fakes.tool_runs import FakeRun, call, failure, text
+from fakes.tool_runs import FakeRun, call, failure, text, workplace
 from pigeon.system.process import start
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.tools.bash import BashTool
-from pigeon.tools.catalog import workplace
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent
 from pigeon.wire.events import ToolOutcome
@@ -25,7 +24,7 @@ async def nothing_left() -> AsyncIterator[None]:
 
 @pytest.fixture
 def bash(tmp_path: Path) -> BashTool:
-    return BashTool(workplace(str(tmp_path), artifacts=Artifacts(lambda: str(tmp_path / "artifacts"))))
+    return BashTool(workplace(tmp_path, artifacts=Artifacts(lambda: str(tmp_path / "artifacts"))))
 
 
 async def test_output_is_the_result_and_details_are_absent(bash: BashTool) -> None:
@@ -130,12 +129,12 @@ async def test_the_command_runs_in_the_working_directory(bash: BashTool, tmp_pat
 
 
 async def test_the_environment_is_the_one_that_was_given(tmp_path: Path) -> None:
-    tool = BashTool(workplace(str(tmp_path), environment=lambda: {"PATH": os.environ["PATH"], "ONLY": "this"}))
+    tool = BashTool(workplace(tmp_path, environment=lambda: {"PATH": os.environ["PATH"], "ONLY": "this"}))
     shown = await text(tool, command="env")
     assert "ONLY=this" in shown
     assert "HOME=" not in shown
 
 
 async def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
-    error = await failure(BashTool(workplace(str(tmp_path / "gone"))), command="true")
+    error = await failure(BashTool(workplace(tmp_path / "gone")), command="true")
     assert error.text.startswith(f"Working directory does not exist: {tmp_path}/gone")

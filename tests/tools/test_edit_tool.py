@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fakes.tool_runs import FakeRun, call, failure, text
+from fakes.tool_runs import FakeRun, call, failure, paths_in, text
 from pigeon.tools.edit import EditTool
 from pigeon.tools.editing.replacing import edited_file
 from pigeon.wire.errors import Aborted, ToolFailed
@@ -18,7 +18,7 @@ from pigeon.wire.errors import Aborted, ToolFailed
 
 @pytest.fixture
 def edit(tmp_path: Path) -> EditTool:
-    return EditTool(str(tmp_path))
+    return EditTool(paths_in(tmp_path))
 
 
 def replaced(data: bytes, *pairs: tuple[str, str]) -> bytes:

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from fakes.project_tree import make_project
-from fakes.tool_runs import call, failure, text
+from fakes.tool_runs import call, failure, paths_in, ripgrep, text
 from pigeon.system.process import start
 from pigeon.tools.find import FindTool
-from pigeon.tools.searching.unlisted_files import unlisted
 from pigeon.wire.base import ABSENT
 
 
@@ -27,7 +26,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def find(project: Path) -> FindTool:
-    return FindTool(str(project))
+    return FindTool(paths_in(project), ripgrep())
 
 
 async def test_files_are_found_by_name(find: FindTool) -> None:
@@ -100,9 +99,9 @@ async def test_names_that_are_no_text_are_found_with_what_is_below(find: FindToo
 
 
 async def test_an_aborted_or_endless_look_for_links_ends(project: Path) -> None:
-    outcome = await text(FindTool(str(project), time_box=0.0), pattern="*")
+    outcome = await text(FindTool(paths_in(project), ripgrep(), time_box=0.0), pattern="*")
     assert outcome.endswith("[Search stopped after 0 seconds. Search a smaller directory for all results]")
-    assert list(unlisted(str(project), set(), lambda _: True, lambda: True)) == []
+    assert list(ripgrep().unlisted(str(project), set(), lambda _: True, lambda: True)) == []
 
 
 async def test_another_directory_can_be_searched(find: FindTool, project: Path) -> None:

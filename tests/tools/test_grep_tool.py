@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.project_tree import make_project
-from fakes.tool_runs import FakeRun, call, failure, text
+from fakes.tool_runs import FakeRun, call, failure, paths_in, ripgrep, text
 from pigeon.system.process import start
-from pigeon.tools import grep as grep_module
 from pigeon.tools.grep import GrepTool
-from pigeon.tools.searching import ripgrep
 from pigeon.tools.searching.matches import Hits
+from pigeon.tools.searching.ripgrep import Ripgrep, SearchEnd
 from pigeon.wire.base import ABSENT
 from pigeon.wire.errors import Aborted
 
@@ -34,7 +33,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def grep(project: Path) -> GrepTool:
-    return GrepTool(str(project))
+    return GrepTool(paths_in(project), ripgrep())
 
 
 async def test_matches_are_listed_with_path_and_line(grep: GrepTool) -> None:
@@ -110,7 +109,7 @@ async def test_a_glob_may_contain_a_colon(grep: GrepTool, project: Path) -> None
 async def test_the_rules_around_a_repository_do_not_count_in_it(project: Path) -> None:
     (project / ".gitignore").write_text("*\n")
     (project / "src/.git").mkdir()
-    shown = await text(GrepTool(str(project / "src" / "deep")), pattern="foo")
+    shown = await text(GrepTool(paths_in(project / "src" / "deep"), ripgrep()), pattern="foo")
     assert shown == "b.py:1: foo = 1\nc.ts:1: const foo = 2;"
 
 
@@ -208,7 +207,7 @@ async def test_a_named_file_that_cannot_be_read_is_an_error(
     def refused(path: str) -> int:
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
-    monkeypatch.setattr(grep_module, "open_regular", refused)
+    monkeypatch.setattr("pigeon.tools.grep.open_regular", refused)
     assert (await failure(grep, pattern="foo", path="README.md")).text == (
         f"EACCES: permission denied, open '{project}/README.md'"
     )
@@ -221,11 +220,13 @@ async def test_what_could_not_be_read_on_the_way_is_told(grep: GrepTool, project
     assert shown == "No matches found\n\n[Some files or directories could not be read]"
 
 
-async def test_a_search_that_ripgrep_ends_with_trouble_says_so(grep: GrepTool, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def in_trouble(*_: object) -> ripgrep.Ended:
-        return ripgrep.Ended(2, "", False)
+class InTrouble(Ripgrep):
+    async def search(self, *_: object, **__: object) -> SearchEnd:
+        return SearchEnd(2, "", False)
 
-    monkeypatch.setattr(grep_module, "ripgrep", in_trouble)
+
+async def test_a_search_that_ripgrep_ends_with_trouble_says_so(project: Path) -> None:
+    grep = GrepTool(paths_in(project), InTrouble(lambda: os.environ, "/nowhere"))
     assert await text(grep, pattern="x") == "No matches found\n\n[Some files or directories could not be read]"
 
 
@@ -266,7 +267,7 @@ async def test_text_that_no_program_can_be_given_is_an_error_that_names_the_argu
 
 
 async def test_a_search_whose_time_is_over_says_so(project: Path) -> None:
-    shown = await text(GrepTool(str(project), time_box=0.0), pattern="foo")
+    shown = await text(GrepTool(paths_in(project), ripgrep(), time_box=0.0), pattern="foo")
     assert shown == "No matches found\n\n[Search stopped after 0 seconds. Search a smaller directory for all matches]"
 
 
@@ -284,12 +285,9 @@ async def test_a_pattern_made_to_hang_does_not(grep: GrepTool, project: Path) ->
     assert time.monotonic() - before < 10
 
 
-async def test_the_engine_is_never_looked_for_on_the_network(
-    grep: GrepTool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(ripgrep, "_found", None)
-    monkeypatch.setenv("PATH", str(tmp_path))
+async def test_the_engine_is_never_looked_for_on_the_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
-    monkeypatch.setattr(ripgrep, "_of_wheel", lambda _: [])
+    monkeypatch.setattr("importlib.metadata.files", lambda _: [])
+    grep = GrepTool(paths_in(tmp_path), Ripgrep(lambda: {"PATH": str(tmp_path)}, "/nowhere"))
     assert "ripgrep" in (await failure(grep, pattern="x")).text

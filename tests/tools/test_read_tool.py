@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fakes.tool_runs import FakeRun, call, failure, text
+from fakes.tool_runs import FakeRun, call, failure, paths_in, text
 from pigeon.system.shell.truncation import MAX_BYTES, size_of
 from pigeon.tools.line_reading import lines_of
 from pigeon.tools.read import ReadTool
@@ -18,7 +18,7 @@ from pigeon.wire.errors import Aborted
 
 @pytest.fixture
 def read(tmp_path: Path) -> ReadTool:
-    return ReadTool(str(tmp_path))
+    return ReadTool(paths_in(tmp_path))
 
 
 async def test_a_small_file_comes_as_it_is(read: ReadTool, tmp_path: Path) -> None:
@@ -113,18 +113,18 @@ async def test_an_aborted_read_says_so(read: ReadTool, tmp_path: Path) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=300))
 async def test_any_content_round_trips_through_write_and_read(tmp_path: Path, content: str) -> None:
-    await call(WriteTool(str(tmp_path)), path="any.txt", content=content)
+    await call(WriteTool(paths_in(tmp_path)), path="any.txt", content=content)
     expected = content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert (tmp_path / "any.txt").read_bytes() == expected.encode()
     if not expected.encode().startswith((b"BM", b"GIF8", b"\xff\xd8")):
-        assert await text(ReadTool(str(tmp_path)), path="any.txt") == expected
+        assert await text(ReadTool(paths_in(tmp_path)), path="any.txt") == expected
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200_000), st.integers(1, 30), st.none() | st.integers(1, 3000))
 async def test_no_file_breaks_the_limits(tmp_path: Path, data: bytes, offset: int, limit: int | None) -> None:
     (tmp_path / "any").write_bytes(b"\n" * 40 + data)
-    shown = await text(ReadTool(str(tmp_path)), path="any", offset=offset, **({"limit": limit} if limit else {}))
+    shown = await text(ReadTool(paths_in(tmp_path)), path="any", offset=offset, **({"limit": limit} if limit else {}))
     body = shown.rpartition("\n\n[")[0] or shown
     assert size_of(body) <= MAX_BYTES
     assert body.count("\n") <= 2000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.tool_runs import FakeRun, call, failure, text
+from fakes.tool_runs import FakeRun, call, failure, paths_in, text
 from pigeon.tools.edit import EditTool
 from pigeon.tools.write import WriteTool
 from pigeon.wire.base import ABSENT
@@ -16,7 +16,7 @@ from pigeon.wire.errors import Aborted
 
 @pytest.fixture
 def write(tmp_path: Path) -> WriteTool:
-    return WriteTool(str(tmp_path))
+    return WriteTool(paths_in(tmp_path))
 
 
 async def test_a_file_is_created_with_its_directories(write: WriteTool, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ async def test_writers_of_one_file_never_interleave(write: WriteTool, tmp_path: 
 
 async def test_edits_of_one_file_in_one_batch_all_count(write: WriteTool, tmp_path: Path) -> None:
     await call(write, path="list", content="".join(f"item-{n:02}\n" for n in range(20)))
-    edit = EditTool(str(tmp_path))
+    edit = EditTool(paths_in(tmp_path))
     await asyncio.gather(
         *(text(edit, path="list", edits=[{"oldText": f"item-{n:02}", "newText": f"done-{n:02}"}]) for n in range(20))
     )

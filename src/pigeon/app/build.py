@@ -128,9 +128,7 @@ class _Builder:
         extended: LoadedExtensions,
     ) -> Dependencies:
         bus, settings = Bus(), self._layers.settings
-        bench = Bench(
-            self._options, self._environment.variables, settings, journal.cwd, bus.post, lambda: self._session
-        )
+        bench = Bench(self._options, self._environment, settings, journal.cwd, bus.post, lambda: self._session)
         if extended.runner is not None:
             bench.add({tool.spec.name: tool for tool in extended.runner.contributions.tools()}, self._options)
         trusts = _Trusts(self._cwd, extended.trusted)
@@ -174,7 +172,7 @@ class _Builder:
         )
 
     def _gate(self, extended: LoadedExtensions) -> Gate | None:
-        asked = permission_gate(self._layers, extended.trusted, lambda: self._session)
+        asked = permission_gate(self._layers, extended.trusted, lambda: self._session, self._environment.home)
         gates = [gate for gate in (asked, extended.runner.gate if extended.runner else None) if gate is not None]
         if not gates:
             return None

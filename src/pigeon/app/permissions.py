@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pigeon.agent.interfaces import Gate
 from pigeon.config.layers import Layers
 from pigeon.session.session import Session
+from pigeon.system.paths import PathResolver
 from pigeon.wire.dialogs import SelectRequest
 
 
-def permission_gate(layers: Layers, trusted: bool, session: Callable[[], Session | None]) -> Gate | None:
+def permission_gate(layers: Layers, trusted: bool, session: Callable[[], Session | None], home: str) -> Gate | None:
     """The gate, or none if nobody made rules."""
     project = layers.project_permissions if trusted else None
     if layers.user_permissions is None and project is None:
@@ -32,8 +33,8 @@ def permission_gate(layers: Layers, trusted: bool, session: Callable[[], Session
         )
         return None if said is None else said.value
 
-    def cwd() -> str:
+    def paths() -> PathResolver:
         current = session()
-        return current.journal.cwd if current is not None else "."
+        return PathResolver(current.journal.cwd if current is not None else "/", home)
 
-    return PermissionGate(rules, ask, cwd)
+    return PermissionGate(rules, ask, paths)

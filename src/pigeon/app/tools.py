@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from pigeon.agent.interfaces import Tool
+from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
 from pigeon.guard.environment import tool_environment
@@ -15,7 +16,7 @@ from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Workplace, find_shell
-from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, workplace
+from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools
 from pigeon.tools.images.prompt_images import PromptImages
 from pigeon.tools.todo import TodoTool
 from pigeon.wire.base import Absent, or_else
@@ -28,13 +29,13 @@ class Bench:
     def __init__(
         self,
         options: AgentOptions,
-        variables: Mapping[str, str],
+        environment: Environment,
         settings: Settings,
         cwd: str,
         post: Callable[[Outbound], None],
         session: Callable[[], Session | None],
     ) -> None:
-        self._variables = variables
+        self._surroundings = environment
         self._settings = settings
         self._session = session
         self.place = self._place(cwd)
@@ -67,10 +68,10 @@ class Bench:
     def _place(self, cwd: str) -> Workplace:
         settings = self._settings
         shell = find_shell(or_else(settings.shell_path, None), or_else(settings.shell_command_prefix, ""))
-        return workplace(cwd, shell=shell, environment=self._environment, artifacts=Artifacts(self._artifacts))
+        return Workplace(cwd, shell, self._environment, Artifacts(self._artifacts))
 
     def _tools(self) -> dict[str, Tool]:
-        return dict(built_in_tools(self.place, resize_images=self._resizes))
+        return dict(built_in_tools(self.place, self._surroundings.home, resize_images=self._resizes))
 
     def _resizes(self) -> bool:
         return self._settings.images.auto_resize
@@ -82,7 +83,7 @@ class Bench:
 
     def _environment(self) -> Mapping[str, str]:
         return tool_environment(
-            self._variables,
+            self._surroundings.variables,
             keep_provider_keys=self._settings.keep_provider_keys,
             also_secret=key_variables(),
             session=self._known_to_commands(),

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
+from pigeon.agent.interfaces import Gate
 from pigeon.wire.base import Json
 from pigeon.wire.content import ToolCall
 from pigeon.wire.events import ToolOutcome
 
 
-class Gate(Protocol):
-    """Stands before and after each tool."""
-
-    async def before(self, call: ToolCall, arguments: dict[str, Json]) -> dict[str, Json]:
-        """The arguments to run with; raising blocks the call."""
-        ...
-
-    async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
-        """The outcome to report."""
-        ...
-
-
-class _Chain:
+class _GateChain:
     def __init__(self, gates: Sequence[Gate]) -> None:
         self._gates = tuple(gates)
 
@@ -43,4 +31,4 @@ class _Chain:
 
 def chain(gates: Sequence[Gate]) -> Gate:
     """One gate that asks these in order, before a call and after it."""
-    return gates[0] if len(gates) == 1 else _Chain(gates)
+    return gates[0] if len(gates) == 1 else _GateChain(gates)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from pigeon.guard.rules import Rules, ruling, subject
+from pigeon.guard.rules import PermissionRules, ruling, subject
+from pigeon.system.paths import PathResolver
 from pigeon.wire.base import Json
 from pigeon.wire.content import ToolCall
 from pigeon.wire.errors import Aborted, ToolFailed
@@ -26,17 +27,21 @@ Ask = Callable[[str, list[str], int], Awaitable[object]]
 
 
 class PermissionGate:
-    """Asks the rules, and the host where the rules say so. `ask` gets a title, options and a time in ms."""
+    """Asks the rules, and the host where the rules say so.
 
-    def __init__(self, rules: Rules, ask: Ask, cwd: Callable[[], str]) -> None:
+    `ask` gets a title, options and a time in ms. `paths` gives the resolver that the tools use now: the working
+    directory of a session can change.
+    """
+
+    def __init__(self, rules: PermissionRules, ask: Ask, paths: Callable[[], PathResolver]) -> None:
         self._rules = rules
         self._ask = ask
-        self._cwd = cwd
+        self._paths = paths
         self._allowed: set[tuple[str, str]] = set()
 
     async def before(self, call: ToolCall, arguments: dict[str, Json]) -> dict[str, Json]:
         """The arguments, unchanged; raises `ToolFailed` when the call may not run."""
-        said = ruling(self._rules, call.name, arguments, self._cwd())
+        said = ruling(self._rules, call.name, arguments, self._paths())
         if said.verdict == "deny":
             raise ToolFailed(_refusal(call.name, arguments, f"denied by {_by(said.rule)}"))
         if said.verdict == "ask" and (call.name, _key(arguments)) not in self._allowed:

@@ -1,7 +1,9 @@
-"""Permission rules: `tool` or `tool(pattern)`, in lists that deny, ask and allow. Pure, but for looking at links.
+"""Permission rules: `tool` or `tool(pattern)`, in lists that deny, ask and allow.
 
-A rule is read so that doubt works against it being too weak: a shell command is also matched piece by piece, a path
-also by where it really leads; what denies or asks needs one match, what allows needs all of them.
+A rule is read so that doubt works against it being too weak. A shell command is also matched piece by piece. A path is
+matched by every place that the tools' own resolver gives for it and by where links lead from there, and for rules that
+deny or ask also in the form that all spellings of a name have in common. What denies or asks needs one match, what
+allows needs all of them.
 """
 
 from __future__ import annotations
@@ -9,12 +11,14 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from pigeon.system.globs import rule_matcher, text_matcher
+from pigeon.system.paths import PathResolver, expand_home, folded
 from pigeon.wire.base import Json
+from pigeon.wire.errors import ToolFailed
 
 Verdict = Literal["allow", "ask", "deny"]
 ASK_MS = 120_000
@@ -22,12 +26,11 @@ _RULE = re.compile(r"\s*([A-Za-z0-9_.*?:-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _PIECES = re.compile(r"&&|\|\||[;|&\n(){}`]|\$\(|<\(|>\(")
 _ASSIGNMENT = re.compile(r"^(?:[A-Za-z_]\w*=\S*\s+)+")
-_ODD_SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _SHELLS = ("bash",)
 _FILES = ("read", "write", "edit", "grep", "find", "ls")
 
 
-class Rule(Struct, frozen=True):
+class PermissionRule(Struct, frozen=True):
     """One rule as it was written, taken apart."""
 
     text: str
@@ -36,12 +39,12 @@ class Rule(Struct, frozen=True):
     pattern: str | None
 
 
-class Rules(Struct, frozen=True):
+class PermissionRules(Struct, frozen=True):
     """All rules; what no rule speaks of gets the default."""
 
-    deny: tuple[Rule, ...] = ()
-    ask: tuple[Rule, ...] = ()
-    allow: tuple[Rule, ...] = ()
+    deny: tuple[PermissionRule, ...] = ()
+    ask: tuple[PermissionRule, ...] = ()
+    allow: tuple[PermissionRule, ...] = ()
     default: Verdict = "allow"
     timeout_ms: int = ASK_MS
 
@@ -53,7 +56,7 @@ class Ruling(Struct, frozen=True):
     rule: str | None = None
 
 
-def rules_of(user: Any, project: Any = None) -> tuple[Rules | None, list[str]]:
+def rules_of(user: Any, project: Any = None) -> tuple[PermissionRules | None, list[str]]:
     """The rules of the settings, none where there are none. A project can only add what denies and asks.
 
     Whatever cannot be understood is told, and then everything that is not denied is asked about.
@@ -76,17 +79,17 @@ def rules_of(user: Any, project: Any = None) -> tuple[Rules | None, list[str]]:
     allow = _listed(own, "allow", problems)
     if problems and default == "allow":
         default = "ask"
-    return Rules(tuple(deny), tuple(ask), tuple(allow), default, timeout), problems
+    return PermissionRules(tuple(deny), tuple(ask), tuple(allow), default, timeout), problems
 
 
-def ruling(rules: Rules, tool: str, arguments: dict[str, Json], cwd: str) -> Ruling:
+def ruling(rules: PermissionRules, tool: str, arguments: dict[str, Json], paths: PathResolver) -> Ruling:
     """Deny before ask before allow."""
     for verdict, listed in (("deny", rules.deny), ("ask", rules.ask)):
         for rule in listed:
-            if _matches(rule, tool, arguments, cwd, strictly=False):
+            if _matches(rule, tool, arguments, paths, strictly=False):
                 return Ruling(verdict, rule.text)  # type: ignore[arg-type]
     for rule in rules.allow:
-        if _matches(rule, tool, arguments, cwd, strictly=True):
+        if _matches(rule, tool, arguments, paths, strictly=True):
             return Ruling("allow", rule.text)
     return Ruling(rules.default)
 
@@ -100,18 +103,18 @@ def subject(tool: str, arguments: dict[str, Json]) -> str:
     return texts[0] if texts else ""
 
 
-def parsed(text: str) -> Rule | None:
+def parsed(text: str) -> PermissionRule | None:
     """A rule from its text; none if it is no rule."""
     found = _RULE.fullmatch(text)
     if found is None:
         return None
     tool, inner = found[1], found[2]
     if inner is None or inner.strip() in ("", "*", "**"):
-        return Rule(text, tool, None, None)
+        return PermissionRule(text, tool, None, None)
     named = _NAMED.fullmatch(inner.strip())
     if named and tool not in (*_SHELLS, *_FILES):
-        return Rule(text, tool, named[1], named[2])
-    return Rule(text, tool, None, inner.strip())
+        return PermissionRule(text, tool, named[1], named[2])
+    return PermissionRule(text, tool, None, inner.strip())
 
 
 def _section(value: Any, problems: list[str]) -> dict[str, Any]:
@@ -125,7 +128,7 @@ def _section(value: Any, problems: list[str]) -> dict[str, Any]:
     return value
 
 
-def _listed(section: dict[str, Any], name: str, problems: list[str]) -> list[Rule]:
+def _listed(section: dict[str, Any], name: str, problems: list[str]) -> list[PermissionRule]:
     items = section.get(name, [])
     if not isinstance(items, list):
         problems.append(f"permissions.{name} must be a list of rules")
@@ -140,88 +143,64 @@ def _listed(section: dict[str, Any], name: str, problems: list[str]) -> list[Rul
     return rules
 
 
-def _matches(rule: Rule, tool: str, arguments: dict[str, Json], cwd: str, strictly: bool) -> bool:
-    if not _glob(rule.tool, slashes=True).fullmatch(tool):
+def _matches(rule: PermissionRule, tool: str, arguments: dict[str, Json], paths: PathResolver, strictly: bool) -> bool:
+    if not text_matcher(rule.tool, classes=False)(tool):
         return False
     if rule.pattern is None:
         return True
     if rule.argument is not None:
-        return _glob(rule.pattern, slashes=True).fullmatch(str(arguments.get(rule.argument, ""))) is not None
+        return _text_matches(rule.pattern, [str(arguments.get(rule.argument, ""))], strictly)
     if tool in _SHELLS or "command" in arguments:
         return _command_matches(rule.pattern, str(arguments.get("command", "")), strictly)
     if tool in _FILES or "path" in arguments:
-        return _path_matches(rule.pattern, str(arguments.get("path") or "."), cwd, strictly)
-    texts = [str(value) for value in arguments.values()]
-    found = [_glob(rule.pattern, slashes=True).fullmatch(text) is not None for text in texts]
+        return _path_matches(rule.pattern, str(arguments.get("path") or "."), paths, strictly)
+    return _text_matches(rule.pattern, [str(value) for value in arguments.values()], strictly)
+
+
+def _text_matches(pattern: str, texts: list[str], strictly: bool) -> bool:
+    matches = text_matcher(unicodedata.normalize("NFC", pattern), classes=False)
+    found = [matches(text) or (not strictly and matches(unicodedata.normalize("NFC", text))) for text in texts]
     return bool(found) and (all(found) if strictly else any(found))
 
 
 def _command_matches(pattern: str, command: str, strictly: bool) -> bool:
-    wanted = _glob(" ".join(pattern.split()), slashes=True)
     pieces = [" ".join(piece.split()) for piece in _PIECES.split(command)]
     pieces = [piece for piece in pieces if piece]
     if strictly:
-        return bool(pieces) and all(wanted.fullmatch(piece) for piece in pieces)
+        return _text_matches(" ".join(pattern.split()), pieces, strictly)
     whole = " ".join(command.split())
     bare = [_ASSIGNMENT.sub("", piece) for piece in pieces]
-    return any(wanted.fullmatch(text) for text in (whole, *pieces, *bare))
+    return _text_matches(" ".join(pattern.split()), [whole, *pieces, *bare], strictly)
 
 
-def _path_matches(pattern: str, path: str, cwd: str, strictly: bool) -> bool:
-    found = [_one_path_matches(pattern, place, cwd) for place in places(path, cwd)]
-    return all(found) if strictly else any(found)
-
-
-def places(path: str, cwd: str) -> list[str]:
-    """Everywhere that a path, as a model wrote it, may lead: its spellings, and what is behind links."""
-    spelled = [path, _ODD_SPACES.sub(" ", path), path.removeprefix("@"), _ODD_SPACES.sub(" ", path).removeprefix("@")]
-    if path.startswith("file://"):
-        from urllib.parse import unquote, urlsplit
-
-        spelled.append(unquote(urlsplit(path).path) or "/")
-    found: dict[str, None] = {}
-    for text in spelled:
-        try:
-            lexical = os.path.normpath(os.path.join(cwd, os.path.expanduser(text)))
-            found[lexical] = None
-            found[os.path.realpath(lexical)] = None
-        except (OSError, ValueError):
-            found[text] = None
-    return list(found)
-
-
-def _one_path_matches(pattern: str, place: str, cwd: str) -> bool:
-    pattern = os.path.expanduser(pattern)
-    inside = [os.path.relpath(place, root) for root in (cwd, os.path.realpath(cwd))]
-    below = [text for text in inside if text != ".." and not text.startswith("../")]
-    if "/" not in pattern.rstrip("/"):
-        wanted = _glob(pattern.rstrip("/"), slashes=False)
-        parts = (below[0] if below else place).split("/")
-        return any(wanted.fullmatch(part) for part in parts if part)
-    wanted = _glob(pattern.removeprefix("./").rstrip("/"), slashes=False)
-    if pattern.startswith("/"):
-        return wanted.fullmatch(place) is not None
-    return any(wanted.fullmatch(text) for text in below) or (
-        pattern.startswith("**/") and wanted.fullmatch(place.lstrip("/")) is not None
+def _path_matches(pattern: str, path: str, paths: PathResolver, strictly: bool) -> bool:
+    pattern = expand_home(pattern, paths.home)
+    roots = [paths.cwd, os.path.realpath(paths.cwd)]
+    try:
+        places = paths.resolve(path).places()
+    except ToolFailed:  # no file can have this name, but a tool of the host may do something with it
+        places = [path]
+    composed = unicodedata.normalize("NFC", pattern)
+    if strictly:
+        return all(_place_matches(composed, place, roots) for place in places)
+    alike, alike_roots = folded(pattern), [folded(root) for root in roots]
+    return any(
+        _place_matches(composed, place, roots) or _place_matches(alike, folded(place), alike_roots) for place in places
     )
 
 
-@lru_cache(maxsize=512)
-def _glob(pattern: str, slashes: bool) -> re.Pattern[str]:
-    """`*` and `?` do not cross a slash unless `slashes`; `**` does, and `x/**` also means `x` itself."""
-    pattern = unicodedata.normalize("NFC", pattern)
-    made, at = "", 0
-    while at < len(pattern):
-        rest = pattern[at:]
-        if not slashes and rest == "/**":
-            made, at = made + "(?:/.*)?", len(pattern)
-        elif not slashes and rest.startswith("**/"):
-            made, at = made + "(?:.*/)?", at + 3
-        elif rest.startswith("*"):
-            double = rest.startswith("**")
-            made, at = made + (".*" if slashes or double else "[^/]*"), at + (2 if double else 1)
-        elif rest[0] == "?":
-            made, at = made + ("." if slashes else "[^/]"), at + 1
-        else:
-            made, at = made + re.escape(rest[0]), at + 1
-    return re.compile(made, re.DOTALL)
+def _place_matches(pattern: str, place: str, roots: list[str]) -> bool:
+    """Whether a pattern means a place: a name at any depth, a path from the working directory, or an absolute one."""
+    below = [place[len(root.rstrip("/")) + 1 :] or "." for root in roots if _is_below(place, root)]
+    if "/" not in pattern.rstrip("/"):
+        matches = rule_matcher(pattern.rstrip("/"))
+        parts = (below[0] if below else place).split("/")
+        return any(matches(part) for part in parts if part)
+    matches = rule_matcher(pattern.removeprefix("./").rstrip("/"))
+    if pattern.startswith("/"):
+        return matches(place)
+    return any(matches(text) for text in below) or (pattern.startswith("**/") and matches(place.lstrip("/")))
+
+
+def _is_below(place: str, root: str) -> bool:
+    return place == root or place.startswith(root.rstrip("/") + "/")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
+from pigeon.system.globs import model_matcher
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
 GLOB_SIGNS = "*?["
@@ -121,8 +122,8 @@ def scope_of(patterns: Iterable[str], models: Sequence[Model]) -> tuple[list[Lev
 def _entries(pattern: str, models: Sequence[Model]) -> tuple[list[LeveledModel], str | None]:
     if any(sign in pattern for sign in GLOB_SIGNS):
         text, level = split_level(pattern)
-        glob = glob_regex(text)
-        found = [model for model in models if glob.fullmatch(model.reference) or glob.fullmatch(model.id)]
+        matches = model_matcher(text)
+        found = [model for model in models if matches(model.reference) or matches(model.id)]
         return [(model, level) for model in found], None if found else _nothing(pattern)
     match = resolved(pattern, models, strict=False)
     if match.model is None:
@@ -132,28 +133,3 @@ def _entries(pattern: str, models: Sequence[Model]) -> tuple[list[LeveledModel],
 
 def _nothing(pattern: str) -> str:
     return f'No models match pattern "{pattern}"'
-
-
-def glob_regex(pattern: str) -> re.Pattern[str]:
-    """A glob whose `*` and `?` stay within one part of a path; `**` crosses."""
-    out: list[str] = []
-    at = 0
-    while at < len(pattern):
-        char = pattern[at]
-        at += 1
-        if char == "*":
-            crosses = pattern[at : at + 1] == "*"
-            at += crosses
-            out.append(".*" if crosses else "[^/]*")
-        elif char == "?":
-            out.append("[^/]")
-        elif char == "[" and (end := pattern.find("]", at + 1)) > 0:
-            inside = re.sub(r"[\\\[&|~]|(?<=-)-", r"\\\g<0>", pattern[at:end])
-            out.append(f"[^{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]")
-            at = end + 1
-        else:
-            out.append(re.escape(char))
-    try:
-        return re.compile("".join(out), re.IGNORECASE)
-    except re.error:
-        return re.compile(re.escape(pattern), re.IGNORECASE)

@@ -36,10 +36,10 @@ class Selection(Struct, frozen=True):
         return not names & self.dropped and not any(self._matches(name) for name in names)
 
     def _matches(self, path: str) -> bool:
-        from fnmatch import fnmatchcase
+        from pigeon.system.globs import text_matcher
 
         forms = (path, os.path.relpath(path, self.base), os.path.basename(path))
-        return any(fnmatchcase(form, pattern) for pattern in self.patterns for form in forms)
+        return any(text_matcher(pattern)(form) for pattern in self.patterns for form in forms)
 
 
 def selection_of(entries: Sequence[str], base: str) -> Selection:

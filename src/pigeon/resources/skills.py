@@ -13,25 +13,27 @@ from msgspec import Struct
 
 from pigeon.resources.expansion import SKILL_PREFIX
 from pigeon.resources.front_matter import read_front_matter, text_in
-from pigeon.resources.ignoring import Rule, ignored, rules_in
 from pigeon.resources.places import Root
 from pigeon.resources.texts import read_text, why
+from pigeon.system.ignore_files import IgnoreLines, read_ignore_file
 from pigeon.wire.answers import SlashCommand
 
 FILE = "SKILL.md"
 MOST_FOLDERS = 2_000
 DEEPEST = 12
 _SKIPPED = ("node_modules",)
+_IGNORE_FILES = (".gitignore", ".ignore", ".fdignore")
+_Ignoring = tuple[str, IgnoreLines]
 
 
 def skill_files(root: Root, report: Callable[[str], None]) -> list[str]:
     """The files in a fixed order; a folder with `SKILL.md` is one skill, whatever else is in it."""
     if os.path.isfile(root.path):
         return [root.path]
-    return _Search(root, report).found()
+    return _SkillSearch(root, report).found()
 
 
-class _Search:
+class _SkillSearch:
     def __init__(self, root: Root, report: Callable[[str], None]) -> None:
         self._root = root
         self._report = report
@@ -44,7 +46,7 @@ class _Search:
             self._report(f"{self._root.path} has more than {MOST_FOLDERS} folders: not all were searched for skills")
         return self._files
 
-    def _enter(self, folder: str, depth: int, rules: list[Rule]) -> None:
+    def _enter(self, folder: str, depth: int, ignoring: list[_Ignoring]) -> None:
         if depth > DEEPEST or len(self._seen) > MOST_FOLDERS:
             return
         true_name = os.path.realpath(folder)
@@ -63,18 +65,25 @@ class _Search:
         except OSError as error:
             self._report(f"{folder} cannot be searched for skills: {error.strerror}")
             return
-        self._look_at(listed, depth, [*rules, *rules_in(folder)])
+        here = [(folder.rstrip("/"), read_ignore_file(os.path.join(folder, name))) for name in _IGNORE_FILES]
+        self._look_at(listed, depth, [*ignoring, *here])
 
-    def _look_at(self, listed: list[os.DirEntry[str]], depth: int, rules: list[Rule]) -> None:
+    def _look_at(self, listed: list[os.DirEntry[str]], depth: int, ignoring: list[_Ignoring]) -> None:
         loose = (depth == 0) == (self._root.loose == "at the top")
         for entry in listed:
             is_folder = _is_folder(entry)
-            if entry.name.startswith(".") or entry.name in _SKIPPED or ignored(entry.path, is_folder, rules):
+            if entry.name.startswith(".") or entry.name in _SKIPPED or _is_ignored(entry.path, is_folder, ignoring):
                 continue
             if is_folder:
-                self._enter(entry.path, depth + 1, rules)
+                self._enter(entry.path, depth + 1, ignoring)
             elif loose and entry.name.endswith(".md"):
                 self._files.append(entry.path)
+
+
+def _is_ignored(path: str, is_folder: bool, ignoring: list[_Ignoring]) -> bool:
+    """What the last file says that names the path; `ignoring` has the files of the folders above it."""
+    verdicts = (lines.verdict(path[len(folder) + 1 :], is_folder) for folder, lines in reversed(ignoring))
+    return next((verdict for verdict in verdicts if verdict is not None), False)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

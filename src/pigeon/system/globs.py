@@ -1,63 +1,189 @@
-"""Globs for paths, matched in linear time so that no pattern can hang the search.
+"""Globs: the one translation of wildcard patterns into regular expressions, matched in linear time.
 
-`*` and `?` stay within a name, `**` crosses names, `[a-z]` and `[!a-z]` are classes, `{a,b}` are alternatives and `\\`
-takes the meaning from the next character. A pattern without an upper-case letter ignores case.
+For `find`, `grep`, permission rules, ignore files, lists of models, stream rules and the lists of skills in settings:
+each has a function here that says which signs have a meaning. The patterns come from models, projects and hosts, and a
+match holds the interpreter's lock, so none may take long. That is why this is not done with `pathspec`: its expressions
+backtrack (`*a*a*a*a*ab` on a name of 200 characters takes 56 seconds), it knows no smart case and no braces, and its
+import takes longer than most searches. Globs whose `*` crosses slashes are those of the standard library.
+
+How a path glob becomes an expression: `*` stays within a name, `**` crosses names, and everything between two of them
+is a piece of fixed length. A piece is searched from left to right and its first place is kept (an atomic group): a
+later one could not make more of the rest match. After `**` the search begins anew with each name, for the same reason.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
+
+from msgspec import Struct
 
 from pigeon.wire.errors import ToolFailed
 
+Matcher = Callable[[str], bool]
 LONGEST = 1000
 MOST_ALTERNATIVES = 256
-_ANY_NAMES = "(?:[^/]+/)*?"
+_NAME, _NAMES, _DEEP = "*", "**/", "**"
+_CROSSING = (_NAMES, _DEEP)
 
 
-def matcher(pattern: str) -> Callable[[str], bool]:
-    """A test for paths with forward slashes: a pattern without a slash is tried on the last name only."""
+class GlobSyntax(Struct, frozen=True):
+    """Which signs besides `*`, `?` and a `**` that is a whole name have a meaning.
+
+    `deep` lets `**` cross slashes inside a name, too; `itself` lets `x/**` also mean `x`.
+    """
+
+    classes: bool = True
+    escapes: bool = True
+    deep: bool = False
+    itself: bool = False
+
+
+_PLAIN = GlobSyntax()
+_RULES = GlobSyntax(classes=False, escapes=False, deep=True, itself=True)
+_MODELS = GlobSyntax(escapes=False, deep=True)
+
+
+def find_matcher(pattern: str) -> Matcher:
+    """Globs of `find`: with braces; one without a slash is tried on the last name, one with a slash at any depth.
+
+    A pattern without an upper-case letter ignores case.
+    """
     whole_path = "/" in pattern
     if whole_path and not pattern.startswith(("/", "**/")):
         pattern = f"**/{pattern}"
     any_case = not any(character.isupper() for character in pattern)
-    return _test(pattern, whole_path, re.IGNORECASE if any_case else re.NOFLAG)
+    return _with_braces(pattern, whole_path, re.IGNORECASE if any_case else re.NOFLAG)
 
 
-def rooted_matcher(pattern: str) -> Callable[[str], bool]:
-    """The same, but case counts, a pattern with a slash is the whole path, and with a slash at its end all below it."""
+def rooted_matcher(pattern: str) -> Matcher:
+    """The same for `grep`: case counts, a pattern with a slash is the whole path, and with one at its end all below."""
     whole_path = "/" in pattern
     rooted = pattern.removeprefix("./").removeprefix("/")
-    return _test(f"{rooted}**" if rooted.endswith("/") else rooted, whole_path, re.NOFLAG)
+    return _with_braces(f"{rooted}**" if rooted.endswith("/") else rooted, whole_path, re.NOFLAG)
 
 
-def path_expression(pattern: str) -> str:
-    """A regular expression for the whole of a path; `{a,b}` has no meaning in it.
+@lru_cache(maxsize=512)
+def rule_matcher(pattern: str) -> Matcher:
+    """Paths of permission rules: only `*`, `?` and `**` have a meaning."""
+    return _test(path_expression(pattern, _RULES))
 
-    It is made of atomic steps: the first way to get past a wildcard is as good as any.
-    """
-    blocks: list[list[str]] = [[]]
-    for name in pattern.split("/"):
-        if name == "**":
+
+def model_matcher(pattern: str) -> Matcher:
+    """References of models: with classes, case ignored; a pattern with a class that makes no sense is a plain text."""
+    try:
+        return _test(path_expression(pattern, _MODELS), re.IGNORECASE)
+    except re.error:
+        return _test(re.escape(pattern), re.IGNORECASE)
+
+
+@lru_cache(maxsize=512)
+def text_matcher(pattern: str, classes: bool = True) -> Matcher:
+    """Any text, such as a command: `*` and `?` match slashes, too. The globs of `fnmatch`, which are linear."""
+    from fnmatch import translate
+
+    return _test(translate(pattern if classes else pattern.replace("[", "[[]")))
+
+
+def path_expression(pattern: str, syntax: GlobSyntax = _PLAIN) -> str:
+    """A regular expression for the whole of a path, to be compiled with `DOTALL`; braces have no meaning in it."""
+    below = pattern == "**" or pattern.endswith("/**")
+    itself = below and syntax.itself and pattern != "**"
+    pieces = _pieces(pattern[: -3 if itself else -2] if below else pattern, syntax)
+    blocks: list[list[tuple[str, str]]] = []
+    for wildcard, piece in pieces:
+        if not blocks or wildcard in _CROSSING:
             blocks.append([])
+        blocks[-1].append((wildcard, piece))
+    ends = not below or itself
+    expression = "".join(_block(block) for block in (blocks[:-1] if ends else blocks))
+    if not ends:
+        return expression + (".*" if syntax.deep else ".+")
+    return expression + _last_block(blocks[-1]) + ("(?:/.*)?" if itself else "")
+
+
+def _block(block: list[tuple[str, str]]) -> str:
+    """The pieces up to the next wildcard that crosses names: the first place where they stand is the best one."""
+    steps = "".join(f"(?>[^/]*?{piece})" for _, piece in block[1:])
+    start = _start(*block[0], alone=not steps)
+    return f"(?>{start}{steps})" if block[0][0] in _CROSSING else start + steps
+
+
+def _last_block(block: list[tuple[str, str]]) -> str:
+    """The pieces behind the last wildcard that crosses names: the last of them stands at the end of the path."""
+    start = _start(*block[0], alone=len(block) == 1)
+    if len(block) == 1:
+        return start
+    return start + "".join(f"(?>[^/]*?{piece})" for _, piece in block[1:-1]) + f"[^/]*{block[-1][1]}"
+
+
+def _start(wildcard: str, piece: str, alone: bool) -> str:
+    """The beginning of a block. What fails behind a piece in the middle of a name fails behind any later one there."""
+    if wildcard == _DEEP:
+        return f"(?:[^/]*/)*?{f'[^/]*?{piece}' if alone else f'(?>[^/]*?{piece})'}"
+    return f"(?:[^/]+/)*?{piece}" if wildcard == _NAMES else piece
+
+
+def _pieces(pattern: str, syntax: GlobSyntax) -> list[tuple[str, str]]:
+    """The pattern as pieces of fixed length, each an expression with the wildcard that stands before it."""
+    pieces = [("", "")]
+    at = 0
+    while at < len(pattern):
+        sign = pattern[at]
+        begins_name = at == 0 or pattern[at - 1] == "/"
+        if begins_name and pattern.startswith(_NAMES, at):
+            pieces.append((_NAMES, ""))
+            at += len(_NAMES)
+        elif sign == "*":
+            end = len(pattern) - len(pattern[at:].lstrip("*"))
+            pieces.append((_DEEP if syntax.deep and end - at > 1 else _NAME, ""))
+            at = end
         else:
-            blocks[-1].append(_name(name))
-    if len(blocks) == 1:
-        return "/".join(blocks[0])
-    first, *middle, last = blocks
-    expression = "".join(f"{name}/" for name in first)
-    for block in middle:
-        if block:
-            expression += f"(?>{_ANY_NAMES}{''.join(f'{name}/' for name in block)})"
-    return expression + (_ANY_NAMES + "/".join(last) if last else ".+")
+            piece, at = _single(pattern, at, syntax)
+            wildcard, before = pieces[-1]
+            pieces[-1] = (wildcard, before + piece)
+    return pieces
 
 
-def _test(pattern: str, whole_path: bool, case: re.RegexFlag) -> Callable[[str], bool]:
+def _single(pattern: str, at: int, syntax: GlobSyntax) -> tuple[str, int]:
+    """The expression for one character, and where the pattern goes on."""
+    sign = pattern[at]
+    at += 1
+    if sign == "?":
+        return "[^/]", at
+    if sign == "[" and syntax.classes:
+        return _class(pattern, at)
+    if sign == "\\" and syntax.escapes and at < len(pattern):
+        return re.escape(pattern[at]), at + 1
+    return re.escape(sign), at
+
+
+def _class(pattern: str, at: int) -> tuple[str, int]:
+    end = pattern.find("]", at + 2 if pattern[at : at + 1] in ("!", "^") else at + 1)
+    if end < 0 or "/" in pattern[at:end]:
+        return r"\[", at
+    body = pattern[at:end]
+    negated = body[:1] in ("!", "^")
+    members = re.findall(r"(.)-(.)|(.)", body[1:] if negated else body, re.DOTALL)
+    inside = "".join(f"{_quoted(a)}-{_quoted(b)}" if a else _quoted(single) for a, b, single in members)
+    return f"(?!/)[{'^' if negated else ''}{inside}]", end + 1
+
+
+def _quoted(character: str) -> str:
+    return character if character.isalnum() else f"\\{character}"
+
+
+def _test(expression: str, case: re.RegexFlag = re.NOFLAG) -> Matcher:
+    fullmatch = re.compile(expression, re.DOTALL | case).fullmatch
+    return lambda text: fullmatch(text) is not None
+
+
+def _with_braces(pattern: str, whole_path: bool, case: re.RegexFlag) -> Matcher:
     if not pattern or len(pattern) > LONGEST:
         raise ToolFailed(f"Invalid pattern: it must have between 1 and {LONGEST} characters.")
     try:
-        tests = [re.compile(path_expression(one), re.DOTALL | case).fullmatch for one in _alternatives(pattern)]
+        tests = [_test(path_expression(one), case) for one in _alternatives(pattern)]
     except re.error as error:
         raise ToolFailed(f"Invalid pattern: {pattern} ({error})") from error
 
@@ -106,43 +232,3 @@ def _brace(pattern: str) -> tuple[int, int, list[str]] | None:
                 ends = [*cuts[1:], at]
                 return start, at + 1, [pattern[a + 1 : b] for a, b in zip(cuts, ends, strict=True)]
     return None
-
-
-def _name(pattern: str) -> str:
-    pieces: list[str] = [""]
-    at = 0
-    while at < len(pattern):
-        character = pattern[at]
-        at += 1
-        if character == "*":
-            if pieces[-1] or len(pieces) == 1:
-                pieces.append("")
-        elif character == "?":
-            pieces[-1] += "[^/]"
-        elif character == "[":
-            piece, at = _class(pattern, at)
-            pieces[-1] += piece
-        elif character == "\\" and at < len(pattern):
-            pieces[-1] += re.escape(pattern[at])
-            at += 1
-        else:
-            pieces[-1] += re.escape(character)
-    if len(pieces) == 1:
-        return pieces[0]
-    first, *middle, last = pieces
-    return first + "".join(f"(?>[^/]*?{piece})" for piece in middle) + f"[^/]*{last}"
-
-
-def _class(pattern: str, at: int) -> tuple[str, int]:
-    end = pattern.find("]", at + 2 if pattern[at : at + 1] in ("!", "^") else at + 1)
-    if end < 0:
-        return r"\[", at
-    body = pattern[at:end]
-    negated = body[:1] in ("!", "^")
-    members = re.findall(r"(.)-(.)|(.)", body[1:] if negated else body, re.DOTALL)
-    inside = "".join(f"{_quoted(a)}-{_quoted(b)}" if a else _quoted(single) for a, b, single in members)
-    return f"(?!/)[{'^' if negated else ''}{inside}]", end + 1
-
-
-def _quoted(character: str) -> str:
-    return character if character.isalnum() else f"\\{character}"

@@ -1,36 +1,48 @@
-"""What .gitignore and its relatives leave out, judged as ripgrep judges files: for what ripgrep itself never lists."""
+"""Ignore files (`.gitignore` and its relatives): what their lines leave out. The only reader of such files.
+
+`Ignored` judges as ripgrep judges files, for what ripgrep itself never lists (`tools/searching`); `IgnoreLines` is one
+file alone, for searches that collect such files themselves (`resources/skills`). The lines are translated by
+`system/globs` because a project's own file must not be able to stop the process: see there for why not by `pathspec`.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 from pigeon.system.files import read_whole
 from pigeon.system.globs import LONGEST, path_expression
+from pigeon.system.paths import expand_home
 
 _BIGGEST = 1 << 20
-_MOST_RULES = 10_000
+_MOST_LINES = 10_000
 # The files that say what is ignored, the most important kind first, and whether they reach into repositories below.
 _KINDS = ((".rgignore", True), (".ignore", True), (".gitignore", False), (".git/info/exclude", False))
 _EXCLUDES_FILE = re.compile(r'^\s*excludesfile\s*=\s*"?\s*(\S+?)\s*"?\s*$', re.IGNORECASE | re.MULTILINE)
 
 
-class _Rules:
+class IgnoreLines:
     """The lines of one file; the last that matches decides."""
 
     def __init__(self, text: str) -> None:
-        lines = text.split("\n")[:_MOST_RULES]
-        self._rules = [rule for line in reversed(lines) if (rule := _rule(line)) is not None]
+        lines = text.split("\n")[:_MOST_LINES]
+        self._lines = [line for text in reversed(lines) if (line := _line(text)) is not None]
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
-        """True if the path is ignored, false if it is kept, nothing if no line names it."""
-        for expression, ignores, folders_only in self._rules:
+        """True if a path from the file's folder on is ignored, false if it is kept, nothing if no line names it."""
+        for expression, ignores, folders_only in self._lines:
             if (is_folder or not folders_only) and expression.fullmatch(path):
                 return ignores
         return None
 
 
-def _rule(line: str) -> tuple[re.Pattern[str], bool, bool] | None:
+def read_ignore_file(file: str) -> IgnoreLines:
+    """The lines of a file; one that is not there or cannot be read has none."""
+    return IgnoreLines(_text(file))
+
+
+def _line(line: str) -> tuple[re.Pattern[str], bool, bool] | None:
     line = line.removesuffix("\r")
     if not line.endswith("\\ "):
         line = line.rstrip()
@@ -47,14 +59,14 @@ def _rule(line: str) -> tuple[re.Pattern[str], bool, bool] | None:
 
 
 class Ignored:
-    """A test for paths below one directory, which reads each file of rules once."""
+    """A test for paths below one directory; each file is read once, `user_file` is the list for all repositories."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, user_file: str) -> None:
         self._root = os.path.realpath(root).rstrip("/")
-        self._files: dict[str, _Rules] = {}
+        self._user_file = user_file
+        self._files: dict[str, IgnoreLines] = {}
         self._in_repository = in_repository(self._root or "/")
         self._repositories: dict[str, bool] = {}
-        self._global: _Rules | None = None
 
     def __call__(self, path: str, is_folder: bool) -> bool:
         """Whether a path relative to the directory is left out; what is above it must have been asked before."""
@@ -63,20 +75,18 @@ class Ignored:
             folder = full
             while folder:
                 folder = folder.rpartition("/")[0]
-                verdict = self._rules(f"{folder}/{kind}").verdict(full[len(folder) + 1 :], is_folder)
+                verdict = self._lines(f"{folder}/{kind}").verdict(full[len(folder) + 1 :], is_folder)
                 if verdict is not None:
                     return verdict
                 if not reaches_in and self._in_repository and self._is_repository(folder):
                     break
-        if self._global is None:
-            self._global = _rules_in(_global_file())
-        return self._global.verdict(path, is_folder) or False
+        return self._lines(self._user_file).verdict(path, is_folder) or False
 
-    def _rules(self, file: str) -> _Rules:
-        rules = self._files.get(file)
-        if rules is None:
-            rules = self._files[file] = _rules_in(file)
-        return rules
+    def _lines(self, file: str) -> IgnoreLines:
+        lines = self._files.get(file)
+        if lines is None:
+            lines = self._files[file] = read_ignore_file(file)
+        return lines
 
     def _is_repository(self, folder: str) -> bool:
         known = self._repositories.get(folder)
@@ -85,24 +95,12 @@ class Ignored:
         return known
 
 
-def _rules_in(file: str) -> _Rules:
-    return _Rules(_text(file))
-
-
-def _text(file: str) -> str:
-    try:
-        return read_whole(file, _BIGGEST).decode("utf-8", "surrogateescape")
-    except OSError:
-        return ""
-
-
-def _global_file() -> str:
-    """The user's own list for all repositories."""
-    home = os.path.expanduser("~")
-    settings = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+def user_ignore_file(variables: Mapping[str, str], home: str) -> str:
+    """The user's own list for all repositories, as git's configuration names it."""
+    settings = variables.get("XDG_CONFIG_HOME") or f"{home}/.config"
     for file in (f"{home}/.gitconfig", f"{settings}/git/config"):
         if named := _EXCLUDES_FILE.search(_text(file)):
-            return os.path.expanduser(named.group(1))
+            return expand_home(named.group(1), home)
     return f"{settings}/git/ignore"
 
 
@@ -114,3 +112,10 @@ def in_repository(folder: str) -> bool:
         if folder == below:
             return False
     return True
+
+
+def _text(file: str) -> str:
+    try:
+        return read_whole(file, _BIGGEST).decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    except OSError:
+        return ""

@@ -1,4 +1,9 @@
-"""Paths as people and models write them: relative to a folder, with a home, a mention sign or odd spaces."""
+"""Paths as people and models write them: relative to a folder, with a home, a mention sign or odd spellings.
+
+`PathResolver` is the one resolver of what models write. Every tool opens what `target` names, and permission rules are
+held against all that `resolve` gives for the same text, so that a spelling which is added here is known to both.
+`absolute` is for paths in options and settings, which have no spellings.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,13 @@ import os
 import re
 import unicodedata
 
+from msgspec import Struct
+
 from pigeon.wire.errors import ToolFailed
 
 _ODD_SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _BEFORE_MERIDIEM = re.compile(r" (AM|PM)\b", re.IGNORECASE)
-
+_CURLY = "\u2019"
 _PROCESS_MEMORY = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv)")
 
 
@@ -40,32 +47,51 @@ def _home_of(user: str) -> str | None:
         return None
 
 
-def resolved(path: str, cwd: str) -> str:
-    """The absolute path that is meant: as written if that exists, else with a leading `@` and odd spaces put right."""
-    checked(path)
-    literal = _absolute(path, cwd)
-    plain = _absolute(_plain(path), cwd)
-    for candidate in (literal, plain):
-        if _PROCESS_MEMORY.fullmatch(os.path.realpath(candidate)):
+class ResolvedPath(Struct, frozen=True):
+    """One path as absolute paths: read as it is written, with `@` and odd spaces put right, and what a tool opens."""
+
+    literal: str
+    plain: str
+    target: str
+
+    def places(self) -> list[str]:
+        """Everything that the path may stand for, and where each of these really leads."""
+        names = dict.fromkeys((self.literal, self.plain, self.target))
+        return list(dict.fromkeys([*names, *(os.path.realpath(name) for name in names)]))
+
+
+class PathResolver(Struct, frozen=True):
+    """Resolves paths for one working directory and one home directory, both absolute."""
+
+    cwd: str
+    home: str
+
+    def resolve(self, path: str, for_reading: bool = True) -> ResolvedPath:
+        """Where a path leads: as written if that exists, else with a leading `@` and odd spaces put right.
+
+        For reading, if nothing is there, the spellings that screenshots and other systems give to names are tried.
+        """
+        checked(path)
+        literal = self._absolute(path)
+        plain = self._absolute(_ODD_SPACES.sub(" ", path).removeprefix("@"))
+        target = plain
+        if os.path.lexists(literal) or (not os.path.lexists(plain) and _has_own_folder(path, literal)):
+            target = literal
+        return ResolvedPath(literal, plain, _existing_spelling(target) if for_reading else target)
+
+    def target(self, path: str, for_reading: bool = True) -> str:
+        """The absolute path to open; raises `ToolFailed` for what no tool may open."""
+        resolved = self.resolve(path, for_reading)
+        if any(_PROCESS_MEMORY.fullmatch(place) for place in resolved.places()):
             raise ToolFailed(f"{path} shows the memory or environment of a process, which may hold keys.")
-    if literal == plain or os.path.lexists(literal):
-        return literal
-    if not os.path.lexists(plain) and _has_own_folder(path, literal):
-        return literal
-    return plain
+        return resolved.target
 
-
-def resolved_for_reading(path: str, cwd: str) -> str:
-    """The same, and if nothing is there, the spellings that screenshots and other systems give to file names."""
-    target = resolved(path, cwd)
-    if os.path.lexists(target):
-        return target
-    narrow = _BEFORE_MERIDIEM.sub("\u202f\\1", target)
-    decomposed = unicodedata.normalize("NFD", target)
-    for other in (narrow, decomposed, target.replace("'", "\u2019"), decomposed.replace("'", "\u2019")):
-        if other != target and os.path.lexists(other):
-            return other
-    return target
+    def _absolute(self, path: str) -> str:
+        if path.startswith("file://"):
+            path = checked(_from_url(path))
+        if path == "~" or path.startswith("~/"):
+            path = expand_home(path, self.home)
+        return os.path.normpath(os.path.join(self.cwd, path))
 
 
 def checked(path: str) -> str:
@@ -81,24 +107,30 @@ def checked(path: str) -> str:
     return path
 
 
-def _plain(path: str) -> str:
-    return _ODD_SPACES.sub(" ", path).removeprefix("@")
+def folded(path: str) -> str:
+    """The path in the form that is the same for all its spellings: composed, with plain spaces and quotes."""
+    return _ODD_SPACES.sub(" ", unicodedata.normalize("NFC", path)).replace(_CURLY, "'")
+
+
+def _existing_spelling(target: str) -> str:
+    if os.path.lexists(target):
+        return target
+    narrow = _BEFORE_MERIDIEM.sub("\u202f\\1", target)
+    decomposed = unicodedata.normalize("NFD", target)
+    for other in (narrow, decomposed, target.replace("'", _CURLY), decomposed.replace("'", _CURLY)):
+        if other != target and os.path.lexists(other):
+            return other
+    return target
 
 
 def _has_own_folder(path: str, literal: str) -> bool:
     return "/" in path.removeprefix("@") and os.path.isdir(os.path.dirname(literal))
 
 
-def _absolute(path: str, cwd: str) -> str:
-    if path.startswith("file://"):
-        path = _from_url(path)
-    if path == "~" or path.startswith("~/"):
-        path = os.path.expanduser("~") + path[1:]
-    return os.path.normpath(os.path.join(cwd, path))
-
-
 def _from_url(url: str) -> str:
     from urllib.parse import unquote, urlsplit
 
-    parts = urlsplit(url)
-    return unquote(parts.path) or "/"
+    try:
+        return unquote(urlsplit(url).path) or "/"
+    except ValueError:  # no URL after all, but perhaps a name
+        return url

@@ -3,55 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar
 
 from pigeon.agent.inference import ToolSpec
+from pigeon.agent.interfaces import ToolRun
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
-
-_T = TypeVar("_T")
-
-
-class Stop(Protocol):
-    """The scope of a running call."""
-
-    @property
-    def cancelled(self) -> bool:
-        """True once the call must stop."""
-        ...
-
-    def check(self) -> None:
-        """Raise `Aborted` if the call must stop."""
-        ...
-
-    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back once at cancellation; the returned function takes that back."""
-        ...
-
-    async def wait(self, awaitable: Awaitable[_T]) -> _T:
-        """Await something, or raise `Aborted` as soon as the call must stop."""
-        ...
-
-
-class Running(Protocol):
-    """What a tool knows of its own call."""
-
-    @property
-    def call_id(self) -> str:
-        """The model's id of this call."""
-        ...
-
-    @property
-    def scope(self) -> Stop:
-        """Cancelled when the call must stop."""
-        ...
-
-    async def update(self, progress: ToolOutcome) -> None:
-        """Show everything there is so far."""
-        ...
 
 
 class BaseTool:
@@ -74,7 +33,7 @@ class BaseTool:
         """Arguments as they are; a tool with older argument forms overrides this."""
         return arguments
 
-    async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Do it; raise `ToolFailed` to fail with details."""
         raise NotImplementedError
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
+from pigeon.agent.interfaces import ToolRun
 from pigeon.system.shell.shell import LONGEST_TIMEOUT, ShellMissing, ShellResult, Workplace, run_shell
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, human_size
-from pigeon.tools.base import BaseTool, Running, text_outcome
+from pigeon.tools.base import BaseTool, text_outcome
 from pigeon.wire.base import Json
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import ToolFailed
@@ -40,7 +41,7 @@ class BashTool(BaseTool):
     def __init__(self, place: Workplace) -> None:
         self._place = place
 
-    async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Run it; a command that fails, is killed or takes too long is an error with its output."""
         timeout = _checked_timeout(arguments.get("timeout"))
         await run.update(ToolOutcome(content=[]))

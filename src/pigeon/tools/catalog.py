@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from pigeon.system.shell.artifacts import Artifacts
-from pigeon.system.shell.shell import Shell, Workplace, find_shell
+from pigeon.system.paths import PathResolver
+from pigeon.system.shell.shell import Workplace
 from pigeon.tools.base import BaseTool
 from pigeon.tools.bash import BashTool
 from pigeon.tools.edit import EditTool
@@ -14,23 +13,15 @@ from pigeon.tools.find import FindTool
 from pigeon.tools.grep import GrepTool
 from pigeon.tools.ls import LsTool
 from pigeon.tools.read import ReadTool
+from pigeon.tools.searching.ripgrep import Ripgrep
 from pigeon.tools.write import WriteTool
 
 DEFAULT_TOOLS = ("read", "bash", "edit", "write")
 
 
-def workplace(
-    cwd: str,
-    shell: Shell | None = None,
-    environment: Callable[[], Mapping[str, str]] | None = None,
-    artifacts: Artifacts | None = None,
-) -> Workplace:
-    """Where commands run; by default with the shell that is found and our own environment."""
-    return Workplace(cwd, shell or find_shell(), environment or (lambda: os.environ), artifacts or Artifacts())
-
-
 def built_in_tools(
     place: Workplace,
+    home: str,
     *,
     resize_images: Callable[[], bool] = lambda: True,
     sees_images: Callable[[], bool] = lambda: True,
@@ -39,13 +30,15 @@ def built_in_tools(
 
     `resize_images` and `sees_images` (does the current model take images) are asked anew for each image.
     """
+    paths = PathResolver(place.cwd, home)
+    search = Ripgrep(place.environment, home)
     tools: list[BaseTool] = [
-        ReadTool(place.cwd, resize_images, sees_images),
+        ReadTool(paths, resize_images, sees_images),
         BashTool(place),
-        EditTool(place.cwd),
-        WriteTool(place.cwd),
-        GrepTool(place.cwd),
-        FindTool(place.cwd),
-        LsTool(place.cwd),
+        EditTool(paths),
+        WriteTool(paths),
+        GrepTool(paths, search),
+        FindTool(paths, search),
+        LsTool(paths),
     ]
     return {tool.name: tool for tool in tools}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar
 
+from pigeon.agent.interfaces import ToolRun
 from pigeon.system.files import NotRegular, error_code, finished_in_thread, notes_of, read_whole, replace_file, turn_on
-from pigeon.system.paths import resolved
-from pigeon.tools.base import BaseTool, Running, text_outcome
+from pigeon.system.paths import PathResolver
+from pigeon.tools.base import BaseTool, text_outcome
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import ToolFailed
@@ -56,8 +57,8 @@ class EditTool(BaseTool):
         "Keep oldText as short as it can be while it occurs only once.",
     )
 
-    def __init__(self, cwd: str) -> None:
-        self._cwd = cwd
+    def __init__(self, paths: PathResolver) -> None:
+        self._paths = paths
 
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """Accept edits as JSON text or as one object, and one edit given at the top, under any of its usual names."""
@@ -77,12 +78,12 @@ class EditTool(BaseTool):
             prepared["edits"] = edits
         return prepared
 
-    async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Replace; nothing is written unless every edit fits."""
         from pigeon.tools.editing.replacing import edited_file
 
         path = str(arguments["path"])
-        target = resolved(path, self._cwd)
+        target = self._paths.target(path, for_reading=False)
         edits: list[dict[str, Any]] = arguments["edits"]
         async with turn_on(target):
             run.scope.check()

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable
 from typing import ClassVar
 
-from pigeon.system.paths import resolved_for_reading
+from pigeon.agent.interfaces import ToolRun
+from pigeon.system.paths import PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, Limits, head_of, human_size
-from pigeon.tools.base import BaseTool, Running, text_outcome, whole_number
-from pigeon.tools.searching.ripgrep import TIME_BOX, ripgrep
+from pigeon.tools.base import BaseTool, text_outcome, whole_number
+from pigeon.tools.searching.ripgrep import TIME_BOX, Ripgrep
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -42,18 +43,19 @@ class FindTool(BaseTool):
     snippet = "Find files by glob pattern (respects .gitignore)"
     reads_only = True
 
-    def __init__(self, cwd: str, time_box: float = TIME_BOX) -> None:
-        self._cwd = cwd
+    def __init__(self, paths: PathResolver, ripgrep: Ripgrep, time_box: float = TIME_BOX) -> None:
+        self._paths = paths
+        self._ripgrep = ripgrep
         self._time_box = time_box
 
-    async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """List what matches."""
-        folder = resolved_for_reading(str(arguments.get("path") or "."), self._cwd)
+        folder = self._paths.target(str(arguments.get("path") or "."))
         _check_folder(folder)
         limit = whole_number(arguments, "limit", DEFAULT_LIMIT)
         paths = _Paths(_test(str(arguments["pattern"]), folder), limit)
         deadline = time.monotonic() + self._time_box
-        ended = await ripgrep(["--files", "--null"], folder, run.scope, paths.take, self._time_box)
+        ended = await self._ripgrep.search(["--files", "--null"], folder, run.scope, paths.take, self._time_box)
         if ended.code == 2 and ended.complaint and not paths.found:
             raise ToolFailed(ended.complaint.removeprefix("rg: "))
 
@@ -61,7 +63,7 @@ class FindTool(BaseTool):
             return run.scope.cancelled or time.monotonic() > deadline
 
         if not paths.full and not ended.out_of_time:
-            await run.scope.wait(asyncio.to_thread(paths.complete, folder, stopped))
+            await run.scope.wait(asyncio.to_thread(paths.complete, self._ripgrep, folder, stopped))
         out_of_time = ended.out_of_time or (not paths.full and stopped())
         return _outcome(paths, limit, self._time_box if out_of_time else None)
 
@@ -72,9 +74,9 @@ def _check_folder(path: str) -> None:
 
 
 def _test(pattern: str, folder: str) -> Callable[[str], bool]:
-    from pigeon.system.globs import matcher
+    from pigeon.system.globs import find_matcher
 
-    matches = matcher(pattern)
+    matches = find_matcher(pattern)
     if pattern.startswith("/"):
         root = folder.rstrip("/")
         return lambda path: matches(f"{root}/{path}")
@@ -105,11 +107,9 @@ class _Paths:
                 return True
         return False
 
-    def complete(self, root: str, stopped: Callable[[], bool]) -> None:
-        """Add what ripgrep has no eyes for, in its order."""
-        from pigeon.tools.searching.unlisted_files import unlisted
-
-        for path, is_folder in unlisted(root, self._folders, self._matches, stopped):
+    def complete(self, ripgrep: Ripgrep, root: str, stopped: Callable[[], bool]) -> None:
+        """Add what is not in a list of files, and put all into one order."""
+        for path, is_folder in ripgrep.unlisted(root, self._folders, self._matches, stopped):
             if self._add(path, f"{path}/" if is_folder else path):
                 break
         self.found.sort(key=lambda shown: shown.removesuffix("/").split("/"))

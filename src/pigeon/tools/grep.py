@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
 
+from pigeon.agent.interfaces import ToolRun
 from pigeon.system.files import error_text, open_regular
-from pigeon.system.paths import resolved_for_reading
+from pigeon.system.paths import PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, Limits, head_of, human_size
-from pigeon.tools.base import BaseTool, Running, text_outcome, whole_number
-from pigeon.tools.searching.ripgrep import TIME_BOX, Ended, ripgrep
+from pigeon.tools.base import BaseTool, text_outcome, whole_number
+from pigeon.tools.searching.ripgrep import TIME_BOX, Ripgrep, SearchEnd
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -55,22 +56,25 @@ class GrepTool(BaseTool):
     snippet = "Search file contents (respects .gitignore)"
     reads_only = True
 
-    def __init__(self, cwd: str, time_box: float = TIME_BOX) -> None:
-        self._cwd = cwd
+    def __init__(self, paths: PathResolver, ripgrep: Ripgrep, time_box: float = TIME_BOX) -> None:
+        self._paths = paths
+        self._ripgrep = ripgrep
         self._time_box = time_box
 
-    async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Search; a pattern that ripgrep refuses is an error with its reason."""
         from pigeon.tools.searching.matches import Hits
 
         for name in ("pattern", "glob"):
             _check_text(name, str(arguments.get(name) or ""))
-        target = resolved_for_reading(str(arguments.get("path") or "."), self._cwd)
+        target = self._paths.target(str(arguments.get("path") or "."))
         place = await run.scope.wait(asyncio.to_thread(_place, target))
         choice, wanted = ([], None) if place.is_file else _chosen_by(str(arguments.get("glob") or ""))
         hits = Hits(whole_number(arguments, "limit", DEFAULT_LIMIT), LINE_WIDTH, 2 * MAX_BYTES, wanted)
         options = [*_options(arguments), *choice, *(["--text"] if place.is_file else [])]
-        ended = await ripgrep([*options, "--", place.name], place.folder, run.scope, hits.take, self._time_box)
+        ended = await self._ripgrep.search(
+            [*options, "--", place.name], place.folder, run.scope, hits.take, self._time_box
+        )
         if ended.code == 2 and ended.complaint and not hits.lines:
             raise ToolFailed(_reason(ended.complaint))
         return _outcome(hits, [*_stops(ended, self._time_box), *_remarks(place, hits)])
@@ -153,7 +157,7 @@ def _reason(complaint: str) -> str:
     return f"{reason}. Lines are searched one by one." if advice.startswith("multiline") else reason
 
 
-def _stops(ended: Ended, time_box: float) -> list[str]:
+def _stops(ended: SearchEnd, time_box: float) -> list[str]:
     if ended.out_of_time:
         return [f"Search stopped after {time_box:g} seconds. Search a smaller directory for all matches"]
     return ["Some files or directories could not be read"] if ended.code == 2 else []

@@ -6,10 +6,11 @@ import asyncio
 import os
 from typing import ClassVar
 
+from pigeon.agent.interfaces import ToolRun
 from pigeon.system.files import error_text
-from pigeon.system.paths import resolved_for_reading
+from pigeon.system.paths import PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, Limits, head_of, human_size
-from pigeon.tools.base import BaseTool, Running, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, text_outcome, whole_number
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -37,12 +38,12 @@ class LsTool(BaseTool):
     snippet = "List directories"
     reads_only = True
 
-    def __init__(self, cwd: str) -> None:
-        self._cwd = cwd
+    def __init__(self, paths: PathResolver) -> None:
+        self._paths = paths
 
-    async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """List it."""
-        folder = resolved_for_reading(str(arguments.get("path") or "."), self._cwd)
+        folder = self._paths.target(str(arguments.get("path") or "."))
         limit = whole_number(arguments, "limit", DEFAULT_LIMIT)
         names, more = await run.scope.wait(asyncio.to_thread(_listed, folder, limit))
         if not names:

@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
+from pigeon.agent.interfaces import ToolRun
 from pigeon.system.files import error_text, open_regular, read_whole
-from pigeon.system.paths import resolved_for_reading
+from pigeon.system.paths import PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, head_of, human_size
-from pigeon.tools.base import BaseTool, Running, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, text_outcome, whole_number
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.errors import ToolFailed
@@ -47,22 +48,22 @@ class ReadTool(BaseTool):
 
     def __init__(
         self,
-        cwd: str,
+        paths: PathResolver,
         resize_images: Callable[[], bool] = lambda: True,
         sees_images: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._cwd = cwd
+        self._paths = paths
         self._resize_images = resize_images
         self._sees_images = sees_images
 
-    async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Read it; a path that cannot be read is an error with the system's reason."""
         from pigeon.tools.line_reading import lines_of
 
         path = str(arguments["path"])
         first = whole_number(arguments, "offset", 1) if arguments.get("offset") else 1
         count = None if arguments.get("limit") is None else whole_number(arguments, "limit", 1)
-        target = await run.scope.wait(asyncio.to_thread(resolved_for_reading, path, self._cwd))
+        target = await run.scope.wait(asyncio.to_thread(self._paths.target, path))
         try:
             kind = await run.scope.wait(asyncio.to_thread(_sniffed, target))
             if kind is not None:

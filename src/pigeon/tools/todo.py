@@ -6,7 +6,8 @@ from typing import ClassVar, Protocol
 
 from msgspec.structs import replace
 
-from pigeon.tools.base import BaseTool, Running, text_outcome
+from pigeon.agent.interfaces import ToolRun
+from pigeon.tools.base import BaseTool, text_outcome
 from pigeon.wire import codec
 from pigeon.wire.base import Json, or_else
 from pigeon.wire.errors import ToolFailed
@@ -92,7 +93,7 @@ class TodoTool(BaseTool):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Apply the operations and give the plan back."""
         draft = Draft(self._plan.read())
         for index, op in enumerate(arguments["ops"]):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pigeon.agent.interfaces import ToolRun
 from pigeon.system.files import error_text, finished_in_thread, replace_file, turn_on
-from pigeon.system.paths import resolved
-from pigeon.tools.base import BaseTool, Running, text_outcome
+from pigeon.system.paths import PathResolver
+from pigeon.tools.base import BaseTool, text_outcome
 from pigeon.wire.base import Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -32,13 +33,13 @@ class WriteTool(BaseTool):
     snippet = "Create or overwrite files"
     guidelines = ("Use write for new files and complete rewrites only.",)
 
-    def __init__(self, cwd: str) -> None:
-        self._cwd = cwd
+    def __init__(self, paths: PathResolver) -> None:
+        self._paths = paths
 
-    async def execute(self, arguments: dict[str, Json], run: Running) -> ToolOutcome:
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Write it; a write that has begun is finished even if the run is aborted."""
         path = str(arguments["path"])
-        target = resolved(path, self._cwd)
+        target = self._paths.target(path, for_reading=False)
         data = encoded(str(arguments["content"]))
         async with turn_on(target):
             run.scope.check()

