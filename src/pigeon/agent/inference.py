@@ -22,7 +22,7 @@ CacheRetention = Literal["none", "short", "long"]
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as the model is told of it; `parameters` is a JSON Schema object."""
+    """A tool as models see it; `parameters` is a JSON Schema object."""
 
     name: str
     description: str

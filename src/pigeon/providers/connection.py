@@ -1,4 +1,4 @@
-"""What an adapter gets besides the request: the client, its patience, the hooks, the credentials, the history cache.
+"""What an adapter gets besides the request: the client, timeouts, hooks, credentials, the history cache.
 
 `Gateway` makes one `Connection` per request; the adapters build the request with it, and `http/exchange` sends that.
 Below it stand the few facts of a model that every adapter looks up in the same way. Credentials live here and in the
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from pigeon.agent.inference import ProviderHooks
-from pigeon.wire.base import Absent
+from pigeon.wire.base import or_else
 from pigeon.wire.model import Model
 
 if TYPE_CHECKING:
@@ -56,10 +56,14 @@ class Connection(Struct, frozen=True):
     history: HistoryCache | None = None
 
 
-def merged_headers(defaults: dict[str, str], extra: Mapping[str, str | None]) -> dict[str, str]:
-    """Headers by lower-case name, the extra ones winning; an extra one of None takes a default away."""
-    headers = {name.lower(): value for name, value in defaults.items()}
-    for name, value in extra.items():
+def request_headers(own: Mapping[str, str], configured: Mapping[str, str | None]) -> dict[str, str]:
+    """The headers of a request for an event stream, by lower-case name.
+
+    The adapter's own ones come on top of what every request says, the configured ones on top of those; a configured one
+    of None takes another away.
+    """
+    headers = {"content-type": "application/json", "accept": "text/event-stream", **own}
+    for name, value in configured.items():
         if value is None:
             headers.pop(name.lower(), None)
         else:
@@ -69,13 +73,12 @@ def merged_headers(defaults: dict[str, str], extra: Mapping[str, str | None]) ->
 
 def compat_of(model: Model) -> dict[str, Any]:
     """The model's compat flags as they were configured."""
-    return {} if isinstance(model.compat, Absent) else model.compat
+    return or_else(model.compat, {})
 
 
 def mapped_level(model: Model, level: str, default: str | None) -> str | None:
     """What the provider calls a thinking level: the model's map, else the default."""
-    levels = {} if isinstance(model.thinking_level_map, Absent) else model.thinking_level_map
-    return levels.get(level, default)
+    return or_else(model.thinking_level_map, {}).get(level, default)
 
 
 def endpoint(base_url: str, path: str) -> str:

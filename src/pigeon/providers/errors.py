@@ -1,7 +1,7 @@
-"""What went wrong, as a `Failure`: status and code first, texts only where a provider says nothing else.
+"""What went wrong, as a `Failure`: status and code first, texts only where a provider sends nothing else.
 
-The order decides: a context overflow is never retried, nor is an exhausted quota; then the server's own word
-(`x-should-retry`), the error code, the status; and last, phrases with word boundaries.
+The order decides: a context overflow is never retried, nor is an exhausted quota; then the server's `x-should-retry`,
+the error code, the status; and last, phrases with word boundaries. `session/retry` and compaction act on the flags.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def classified(
 
 
 def _retryable(text: str, status: int | None, code: str, server_says: bool | None, delay_named: bool) -> bool:
-    # A limit per minute is worded like an empty account, except that the server then says when to come back.
+    # A limit per minute is worded like an empty account, but comes with the time after which to ask again.
     if code in _QUOTA_CODES or status == 402 or (_says(_QUOTA, text) and not delay_named):
         return False
     if server_says is not None:
@@ -140,9 +140,9 @@ def from_response(status: int, headers: Mapping[str, str], body: bytes, style: E
         shown = f"the server sends requests on to {headers['location']}: set that as base URL. {shown}".rstrip()
     should = headers.get("x-should-retry")
     delay = retry_after(headers)
-    patience = f" (the provider asks to wait {delay // 1000} s)" if delay is not None and delay > LONG_WAIT_MS else ""
+    wait = f" (the provider asks to wait {delay // 1000} s)" if delay is not None and delay > LONG_WAIT_MS else ""
     return classified(
-        (f"{status} {shown}" if shown else f"{status} (no body)") + patience,
+        (f"{status} {shown}" if shown else f"{status} (no body)") + wait,
         status=status,
         code=code_of(error),
         text=f"{said}\n{text}",
@@ -223,6 +223,11 @@ def no_events(head: bytes, content_type: str) -> Failure:
 def truncated(what: str) -> StreamBroken:
     """The stream ended before its final event."""
     return StreamBroken(Failure(message=f"The stream ended before {what}", code="truncated", retryable=True))
+
+
+def unknown_stop(reason: str) -> Failure:
+    """A stop reason that the API does not document."""
+    return Failure(message=f"The model stopped for an unknown reason: {reason}", code=code_of({"code": reason}))
 
 
 def error_object(body: bytes) -> Any:

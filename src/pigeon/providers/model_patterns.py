@@ -1,4 +1,4 @@
-"""From what people type to a model: `provider/id:level`, a part of a name, or globs for a list.
+"""From what is typed to a model: `provider/id:level`, a part of a name, or globs for a list.
 
 Pure functions over lists of models. The full text is always tried before a `:level` is cut off, because ids may contain
 colons.
@@ -20,7 +20,7 @@ _DATED = re.compile(r"-\d{8}$")
 
 
 class ModelMatch(Struct):
-    """A model, or none; the level that was asked for with it; what the user should be told."""
+    """A model, or none; the level that was asked for with it; a warning for the user."""
 
     model: Model | None = None
     level: ThinkingLevel | None = None

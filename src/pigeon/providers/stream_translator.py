@@ -30,7 +30,7 @@ _UNREADABLE = object()
 class StreamTranslator(ABC):
     """Turns the events of one answer into deltas; an API subclasses it, `http/exchange` drives it.
 
-    `done` means that the stream needs no further event. `raw_stop` is the provider's own word for why the answer ended.
+    `done` means that the stream needs no further event. `raw_stop` is the stop reason as the provider sent it.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class StreamTranslator(ABC):
         """The stream is over: close what is open; raises `StreamBroken` if it was over too early."""
 
     def take_whole(self, data: bytes, out: list[Delta]) -> None:
-        """Append the deltas of an answer that came as one JSON object: a single event, unless an API says otherwise."""
+        """Append the deltas of an answer that came as one JSON object: a single event, unless an API overrides it."""
         self.take(b"", data, out)
         self.done = True
 
@@ -95,7 +95,7 @@ def metered(
 def decoded(decoder: msgspec.json.Decoder[_T], kind: Any, data: bytes, what: str | bytes) -> _T:
     """One event as a record; a record names in `needed` those of its fields that are never passed over in silence.
 
-    `what` is how to call it in an error: words, or the name of the event as it came.
+    `what` is the subject of an error: a text, or the name of the event as it came.
     """
     try:
         return decoder.decode(data)

@@ -1,4 +1,4 @@
-"""`anthropic-messages`: requests to and answers from the Messages API and servers that speak it."""
+"""`anthropic-messages`: requests to the Messages API and servers that implement it. `stream.py` reads the answers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
 from pigeon.providers.anthropic.stream import AnthropicStream
-from pigeon.providers.connection import Connection, compat_of, endpoint, mapped_level, merged_headers
+from pigeon.providers.connection import Connection, compat_of, endpoint, mapped_level, request_headers
 from pigeon.providers.history.cache import HistoryCache, conversation
-from pigeon.providers.history.normalize import IMAGE_NOTE, result_text
+from pigeon.providers.history.normalize import IMAGE_NOTE, has_images, not_blank, result_text
 from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.token_budget import output_cap, split_budget
-from pigeon.wire.base import Absent
-from pigeon.wire.content import AssistantBlock, ImageContent, TextContent, ThinkingContent, UserBlock
+from pigeon.wire.base import Absent, or_else
+from pigeon.wire.content import AssistantBlock, TextContent, ThinkingContent, UserBlock
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 
 VERSION = "2023-06-01"
@@ -41,7 +41,7 @@ def headers_of(request: ModelRequest, connection: Connection, body: dict[str, An
     """Authentication, version, and only the betas that this request needs."""
     access = connection.access
     compat = compat_of(request.model)
-    headers = {"content-type": "application/json", "accept": "text/event-stream", "anthropic-version": VERSION}
+    headers = {"anthropic-version": VERSION}
     if access.bearer:
         headers["authorization"] = f"Bearer {access.key}"
     elif access.key:
@@ -56,7 +56,7 @@ def headers_of(request: ModelRequest, connection: Connection, body: dict[str, An
     if compat.get("sendSessionAffinityHeaders") and request.session_id and request.cache != "none":
         name = "x-session-id" if compat.get("sessionAffinityFormat") == "openrouter" else "x-session-affinity"
         headers[name] = request.session_id
-    return merged_headers(headers, access.headers)
+    return request_headers(headers, access.headers)
 
 
 def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCache | None = None) -> dict[str, Any]:
@@ -78,8 +78,7 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
     if request.tools:
         body["tools"] = _tools(request.tools, compat, mark)
     body.update(_thinking(request, compat, budgets))
-    if not isinstance(model.sampling_params, Absent):
-        body.update(model.sampling_params)
+    body.update(or_else(model.sampling_params, {}))
     return body
 
 
@@ -174,7 +173,7 @@ def _messages(messages: list[ModelMessage], unsigned: bool) -> list[dict[str, An
 def _user_content(content: str | list[UserBlock]) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return content if content.strip() else ""
-    return [_user_block(block) for block in content if isinstance(block, ImageContent) or block.text.strip()]
+    return [_user_block(block) for block in not_blank(content)]
 
 
 def _user_block(block: UserBlock) -> dict[str, Any]:
@@ -208,12 +207,10 @@ def _thinking_block(block: ThinkingContent, unsigned: bool) -> dict[str, Any] | 
 
 def _result(message: ToolResultMessage) -> dict[str, Any]:
     content: str | list[dict[str, Any]]
-    texts = [block for block in message.content if isinstance(block, TextContent) and block.text.strip()]
-    if any(isinstance(block, ImageContent) for block in message.content):
-        content = [
-            _user_block(block) for block in message.content if isinstance(block, ImageContent) or block.text.strip()
-        ]
-        if not texts:
+    if has_images(message.content):
+        blocks = not_blank(message.content)
+        content = [_user_block(block) for block in blocks]
+        if not any(isinstance(block, TextContent) for block in blocks):
             content.insert(0, {"type": "text", "text": IMAGE_NOTE})
     else:
         content = result_text(message.content)

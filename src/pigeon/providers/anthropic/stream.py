@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
-from pigeon.providers.errors import StreamBroken, code_of, from_event, truncated
+from pigeon.providers.errors import StreamBroken, from_event, truncated, unknown_stop
 from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
 from pigeon.system.ids import request_id
 from pigeon.wire import codec
@@ -256,4 +256,4 @@ def _stopped(reason: str, details: Any) -> Failure:
         return Failure(message="The answer ran into the end of the context window", code=reason, overflow=True)
     if reason == "sensitive":
         return Failure(message="The answer was withheld as sensitive", code=reason)
-    return Failure(message=f"The model stopped for an unknown reason: {reason}", code=code_of({"code": reason}))
+    return unknown_stop(reason)

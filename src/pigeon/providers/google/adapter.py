@@ -1,7 +1,4 @@
-"""`google-generative-ai`: the Gemini API.
-
-History as contents of the Gemini API.
-"""
+"""`google-generative-ai`: requests to the Gemini API, with the history as contents. `stream.py` reads the answers."""
 
 from __future__ import annotations
 
@@ -11,19 +8,19 @@ from typing import Any
 from urllib.parse import quote
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest
-from pigeon.providers.connection import Connection, endpoint, mapped_level, merged_headers
+from pigeon.providers.connection import Connection, endpoint, mapped_level, request_headers
 from pigeon.providers.google.stream import GoogleStream
 from pigeon.providers.history.cache import HistoryCache, conversation
-from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, is_same_model, result_text
+from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, is_same_model, not_blank, result_text
 from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.token_budget import output_cap
-from pigeon.wire.base import Absent
+from pigeon.wire.base import Absent, or_else
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, UserBlock
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model, levels_of
 
-# Google's word for a call that these models did not make themselves; without any signature they refuse it.
+# What Google wants as the signature of a call that its models did not make; calls without any are refused.
 FOREIGN_CALL = "skip_thought_signature_validator"
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 Parts = list[dict[str, Any]]
@@ -43,14 +40,14 @@ def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta
     """One answer of the Gemini API."""
     access = connection.access
     path = f"models/{quote(request.model.id, safe='/')}:streamGenerateContent?alt=sse"
-    headers = {"content-type": "application/json", "accept": "text/event-stream"}
+    headers: dict[str, str] = {}
     if access.bearer:
         headers["authorization"] = f"Bearer {access.key}"
     elif access.key:
         headers["x-goog-api-key"] = access.key
     outgoing = HttpRequest(
         url=endpoint(request.model.base_url, path),
-        headers=merged_headers(headers, access.headers),
+        headers=request_headers(headers, access.headers),
         body=encoded(body_of(request, connection.thinking_budgets, connection.history)),
     )
     return exchange(connection, outgoing, GoogleStream(request.model.id), "message")
@@ -79,8 +76,7 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
         config["maxOutputTokens"] = cap
     if model.reasoning:
         config["thinkingConfig"] = _thinking(request, budgets)
-    if not isinstance(model.sampling_params, Absent):
-        config.update(model.sampling_params)
+    config.update(or_else(model.sampling_params, {}))
     if config:
         body["generationConfig"] = config
     return body
@@ -106,7 +102,7 @@ def _thinking(request: ModelRequest, budgets: Mapping[str, int]) -> dict[str, An
     if _has_levels(model.id):
         return _by_level(request)
     if request.thinking == "off":
-        # Pro cannot be told not to think: its smallest budget comes nearest.
+        # Pro always thinks: its smallest budget comes nearest to "off".
         return {"thinkingBudget": _BUDGETS["pro"]["minimal"] if _family(model) == "pro" else 0}
     return {"includeThoughts": True, "thinkingBudget": _budget(model, request.thinking, budgets)}
 
@@ -115,7 +111,7 @@ def _by_level(request: ModelRequest) -> dict[str, Any]:
     level = request.thinking
     if level != "off":
         return {"includeThoughts": True, "thinkingLevel": _level(request.model, level)}
-    # These models cannot be told not to think: the lowest level they know comes nearest.
+    # These models always think: the lowest level they know comes nearest to "off".
     lowest = next((known for known in levels_of(request.model) if known != "off"), "minimal")
     return {"thinkingLevel": _level(request.model, lowest)}
 
@@ -246,11 +242,7 @@ def _image(block: ImageContent) -> dict[str, Any]:
 def _user_parts(content: str | list[UserBlock]) -> Parts:
     if isinstance(content, str):
         return [{"text": content}] if content.strip() else []
-    return [
-        _image(block) if isinstance(block, ImageContent) else {"text": block.text}
-        for block in content
-        if isinstance(block, ImageContent) or block.text.strip()
-    ]
+    return [_image(block) if isinstance(block, ImageContent) else {"text": block.text} for block in not_blank(content)]
 
 
 def _is_base64(text: str) -> bool:

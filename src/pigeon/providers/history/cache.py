@@ -15,7 +15,7 @@ What is compared, and when it is dropped:
   returns other objects costs a conversion, nothing more.
 * From the first message that is another object, chunks are dropped from the end. The chunk before it is dropped too if
   what follows now no longer begins a chunk. Their call ids are free again.
-* Another model drops everything, compared by identity too: its API, its compat flags or its eyesight may differ.
+* Another model drops everything, compared by identity too: API, compat flags and whether it takes images may differ.
 
 A `HistoryCache` belongs to one gateway, and so to one agent. It keeps one conversation, that of the last request.
 """

@@ -240,13 +240,13 @@ def _missing_result(call: ToolCall, timestamp: int) -> ToolResultMessage:
 
 
 def _user(message: UserMessage, sees_images: bool) -> UserMessage:
-    if sees_images or isinstance(message.content, str) or not _has_images(message.content):
+    if sees_images or isinstance(message.content, str) or not has_images(message.content):
         return message
     return UserMessage(content=_with_image_notes(message.content, USER_IMAGE), timestamp=message.timestamp)
 
 
 def _without_result_images(result: ToolResultMessage) -> ToolResultMessage:
-    if not _has_images(result.content):
+    if not has_images(result.content):
         return result
     return ToolResultMessage(
         tool_call_id=result.tool_call_id,
@@ -257,7 +257,8 @@ def _without_result_images(result: ToolResultMessage) -> ToolResultMessage:
     )
 
 
-def _has_images(blocks: list[UserBlock]) -> bool:
+def has_images(blocks: list[UserBlock]) -> bool:
+    """True if there is an image among the blocks."""
     return any(isinstance(block, ImageContent) for block in blocks)
 
 
@@ -274,6 +275,11 @@ def _with_image_notes(blocks: list[UserBlock], note: str) -> list[UserBlock]:
 NO_OUTPUT = "(no output)"
 IMAGE_NOTE = "(see attached image)"
 IMAGES_LEAD = "Images returned by the tools above:"
+
+
+def not_blank(blocks: list[UserBlock]) -> list[UserBlock]:
+    """The images, and the texts that are not blank: no API takes an empty text."""
+    return [block for block in blocks if isinstance(block, ImageContent) or block.text.strip()]
 
 
 def result_text(blocks: list[UserBlock]) -> str:

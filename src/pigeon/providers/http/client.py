@@ -137,7 +137,7 @@ class HttpClient:
     ) -> None:
         self._environment = environment
         self._default_headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"}
-        # Silence is the watchdog's business, in `exchange`, because only there pings are told from content.
+        # Silence is up to the watchdog of `exchange`: only there can pings be distinguished from content.
         self._timeouts = {"timeout": {"connect": connect_timeout_s, "read": None, "write": None, "pool": None}}
         self._proxy = proxy
         self._pools: dict[Route, httpcore2.AsyncConnectionPool] = {}
@@ -245,7 +245,7 @@ async def _answer(pool: httpcore2.AsyncConnectionPool, outgoing: httpcore2.Reque
 
 
 def _header_lines(address: httpcore2.URL, headers: dict[str, str], length: int) -> list[tuple[bytes, bytes]]:
-    """The header lines, with what every request must say."""
+    """The header lines, with those that every request must have."""
     host = b"[%b]" % address.host if b":" in address.host else address.host
     lines = {
         b"host": host if address.port is None else b"%b:%d" % (host, address.port),

@@ -1,6 +1,6 @@
-"""`openai-completions`: chat completions, as OpenAI and every compatible server take them.
+"""`openai-completions`: requests for chat completions, as OpenAI and every compatible server take them.
 
-History as chat messages.
+`compat.py` says how the servers differ, `thinking.py` how each is asked to think, `stream.py` reads the answers.
 """
 
 from __future__ import annotations
@@ -10,9 +10,17 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
-from pigeon.providers.connection import Connection, endpoint, merged_headers
+from pigeon.providers.connection import Connection, endpoint, request_headers
 from pigeon.providers.history.cache import HistoryCache, conversation
-from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, NO_OUTPUT, has_tool_traffic, result_text
+from pigeon.providers.history.normalize import (
+    IMAGE_NOTE,
+    IMAGES_LEAD,
+    NO_OUTPUT,
+    has_images,
+    has_tool_traffic,
+    not_blank,
+    result_text,
+)
 from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.openai_chat.compat import ChatCompat, chat_compat
@@ -20,7 +28,7 @@ from pigeon.providers.openai_chat.stream import ChatStream
 from pigeon.providers.openai_chat.thinking import thinking_fields
 from pigeon.providers.token_budget import output_cap
 from pigeon.wire import codec
-from pigeon.wire.base import Absent
+from pigeon.wire.base import Absent, or_else
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
@@ -45,12 +53,12 @@ def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta
 
 def headers_of(request: ModelRequest, connection: Connection, compat: ChatCompat) -> dict[str, str]:
     """Authentication, and the session where the server keeps a cache by it."""
-    headers = {"content-type": "application/json", "accept": "text/event-stream"}
+    headers: dict[str, str] = {}
     if connection.access.key:
         headers["authorization"] = f"Bearer {connection.access.key}"
     if compat.send_session_affinity_headers and request.session_id and request.cache != "none":
         headers.update(affinity_headers(request.session_id, compat.session_affinity_format))
-    return merged_headers(headers, connection.access.headers)
+    return request_headers(headers, connection.access.headers)
 
 
 def affinity_headers(session_id: str, style: str) -> dict[str, str]:
@@ -102,8 +110,7 @@ def body_of(
         body["providerOptions"] = {"gateway": compat.vercel_gateway_routing}
     if compat.cache_control_format == "anthropic" and request.cache != "none":
         _mark_for_cache(prompt, history, body.get("tools"))
-    if not isinstance(model.sampling_params, Absent):
-        body.update(model.sampling_params)
+    body.update(or_else(model.sampling_params, {}))
     return body
 
 
@@ -203,9 +210,7 @@ def _flush(out: list[dict[str, Any]], images: list[ImageContent], compat: ChatCo
     """A tool message cannot carry images: those of a whole group follow as the user's."""
     if images:
         _bridge(out, compat)
-        parts: list[dict[str, Any]] = [{"type": "text", "text": IMAGES_LEAD}]
-        parts.extend(_image(block) for block in images)
-        out.append({"role": "user", "content": parts})
+        out.append({"role": "user", "content": [_text(IMAGES_LEAD), *map(_image, images)]})
         images.clear()
 
 
@@ -221,21 +226,16 @@ def _image(block: ImageContent) -> dict[str, Any]:
 def _user_content(content: str | list[UserBlock]) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return content if content.strip() else ""
-    if not any(isinstance(block, ImageContent) for block in content):
-        texts = [block.text for block in content if isinstance(block, TextContent) and block.text.strip()]
-        return "\n".join(texts)
-    return [
-        _image(block) if isinstance(block, ImageContent) else {"type": "text", "text": block.text}
-        for block in content
-        if isinstance(block, ImageContent) or block.text.strip()
-    ]
+    blocks = not_blank(content)
+    if not has_images(blocks):
+        return "\n".join(block.text for block in blocks if isinstance(block, TextContent))
+    return [_image(block) if isinstance(block, ImageContent) else _text(block.text) for block in blocks]
 
 
 def _result(message: ToolResultMessage, compat: ChatCompat) -> dict[str, Any]:
     text = result_text(message.content)
     if not text.strip():
-        has_image = any(isinstance(block, ImageContent) for block in message.content)
-        text = IMAGE_NOTE if has_image else NO_OUTPUT
+        text = IMAGE_NOTE if has_images(message.content) else NO_OUTPUT
     out: dict[str, Any] = {"role": "tool", "tool_call_id": message.tool_call_id, "content": text}
     if compat.requires_tool_result_name:
         out["name"] = message.tool_name
@@ -277,8 +277,8 @@ def _in_parts(thoughts: list[ThinkingContent], texts: list[str]) -> dict[str, An
     return {"content": [*parts, *map(_text, texts)]}
 
 
-def _text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
 def _reasoning(thoughts: list[ThinkingContent]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from pigeon.system.ids import request_id
 
 
 class CallFunction(Struct):
-    """What a piece says about the function."""
+    """The part of a piece that names the function."""
 
     needed: ClassVar = ("name",)
     name: str | None = None

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
-from pigeon.providers.errors import StreamBroken, from_event, message_of, truncated
+from pigeon.providers.errors import StreamBroken, from_event, message_of, truncated, unknown_stop
 from pigeon.providers.openai_chat.call_matching import CallMatcher, CallPiece, PendingCall
 from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
 from pigeon.wire import codec
@@ -256,4 +256,4 @@ def _stopped(reason: str) -> Failure:
         return Failure(message="The answer was stopped by the provider's content filter", code=reason)
     if reason in ("network_error", "error"):
         return Failure(message=f"The provider failed while answering: {reason}", code=reason, retryable=True)
-    return Failure(message=f"The model stopped for an unknown reason: {reason}", code=reason)
+    return unknown_stop(reason)

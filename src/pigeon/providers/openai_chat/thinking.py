@@ -1,4 +1,4 @@
-"""How much to think, in the words of each kind of chat server."""
+"""How much to think: the fields of a request, which differ between chat servers (`compat.thinking_format`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUDGET_FIELD = "thinking_token_budget"
 
 
 class _ThinkingChoice(Struct, frozen=True):
-    """What there is to say: the level, and the tokens that thinking may take, 0 for none."""
+    """The level that was chosen, and the tokens that thinking may take, 0 for none."""
 
     model: Model
     compat: ChatCompat
@@ -36,10 +36,10 @@ class _ThinkingChoice(Struct, frozen=True):
 
     @property
     def effort(self) -> str | None:
-        """The level in the model's words; off has one only where the model's map gives it one."""
-        return self.word(self.level if self.on else None)
+        """What the model calls the level; off has a name only where the model's map gives it one."""
+        return self.name(self.level if self.on else None)
 
-    def word(self, default: str | None) -> str | None:
+    def name(self, default: str | None) -> str | None:
         """What the model's map calls the level, else the default."""
         return mapped_level(self.model, self.level, default)
 
@@ -116,16 +116,16 @@ def _baseten(choice: _ThinkingChoice) -> dict[str, Any]:
 
 
 def _ant_ling(choice: _ThinkingChoice) -> dict[str, Any]:
-    effort = choice.word(None) if choice.on else None
+    effort = choice.name(None) if choice.on else None
     return {"reasoning": {"effort": effort}} if effort else {}
 
 
 def _mistral(choice: _ThinkingChoice) -> dict[str, Any]:
     if choice.model.id.startswith("magistral"):
         return {"prompt_mode": "reasoning"} if choice.on else {}
-    # Most of these models know only two words; hosted models of others need not know the one for off.
+    # Most of these models know only "high" and "none"; models of others that are hosted there may not know "none".
     default = "high" if choice.on else "none" if choice.model.id.startswith("mistral-") else None
-    effort = choice.word(default) if choice.compat.supports_reasoning_effort else None
+    effort = choice.name(default) if choice.compat.supports_reasoning_effort else None
     return {"reasoning_effort": effort} if effort else {}
 
 

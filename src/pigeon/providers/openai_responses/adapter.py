@@ -1,6 +1,6 @@
-"""`openai-responses`: OpenAI's Responses API, and Azure's by its base URL.
+"""`openai-responses`: requests to OpenAI's Responses API, and to Azure's, with the history as input items.
 
-History as input items of the Responses API.
+`stream.py` reads the answers.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest
-from pigeon.providers.connection import Access, Connection, compat_of, endpoint, mapped_level, merged_headers
+from pigeon.providers.connection import Access, Connection, compat_of, endpoint, mapped_level, request_headers
 from pigeon.providers.history.cache import HistoryCache, conversation
-from pigeon.providers.history.normalize import NO_OUTPUT, is_same_model, result_text
+from pigeon.providers.history.normalize import NO_OUTPUT, has_images, is_same_model, not_blank, result_text
 from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.openai_chat.compat import is_openai_host
 from pigeon.providers.openai_responses.stream import ResponsesStream
 from pigeon.providers.token_budget import output_cap
 from pigeon.wire import codec
-from pigeon.wire.base import Absent
-from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock
+from pigeon.wire.base import Absent, or_else
+from pigeon.wire.content import TextContent, ThinkingContent, ToolCall, UserBlock
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
@@ -48,7 +48,7 @@ def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta
 
 def headers_of(request: ModelRequest, access: Access) -> dict[str, str]:
     """Authentication, and the session for the cache."""
-    headers = {"content-type": "application/json", "accept": "text/event-stream"}
+    headers: dict[str, str] = {}
     if access.key:
         if request.model.api == AZURE_API and not access.bearer:
             headers["api-key"] = access.key
@@ -62,7 +62,7 @@ def headers_of(request: ModelRequest, access: Access) -> dict[str, str]:
             headers["x-client-request-id"] = request.session_id
             if style != "openai-nosession":
                 headers["session_id"] = request.session_id
-    return merged_headers(headers, access.headers)
+    return request_headers(headers, access.headers)
 
 
 def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[str, Any]:
@@ -97,8 +97,7 @@ def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[st
         if request.cache == "long" and compat.get("supportsLongCacheRetention", is_openai_host(model)):
             body["prompt_cache_retention"] = "24h"
     body.update(_reasoning(request))
-    if not isinstance(model.sampling_params, Absent):
-        body.update(model.sampling_params)
+    body.update(or_else(model.sampling_params, {}))
     return body
 
 
@@ -169,7 +168,7 @@ def input_items(history: list[ModelMessage], model: Model, before: int) -> Items
 def _user_content(content: str | list[UserBlock]) -> Items:
     if isinstance(content, str):
         return [{"type": "input_text", "text": content}] if content.strip() else []
-    return [_part(block) for block in content if isinstance(block, ImageContent) or block.text.strip()]
+    return [_part(block) for block in not_blank(content)]
 
 
 def _part(block: UserBlock) -> dict[str, Any]:
@@ -184,7 +183,7 @@ def _part(block: UserBlock) -> dict[str, Any]:
 
 def _output(message: ToolResultMessage) -> dict[str, Any]:
     output: str | Items
-    if any(isinstance(block, ImageContent) for block in message.content):
+    if has_images(message.content):
         output = _user_content(message.content)
     else:
         output = result_text(message.content) or NO_OUTPUT

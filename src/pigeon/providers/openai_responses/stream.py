@@ -146,7 +146,7 @@ class ResponsesStream(StreamTranslator):
             self.named(out, response.id, response.model, self._model)
 
     def _start(self, place: int, item: dict[str, Any], out: list[Delta]) -> _OpenItem | None:
-        """Begin an item where the server says, or else behind the others."""
+        """Begin an item at the given place, or else behind the others."""
         place = self._placed(place)
         old = self._items.get(place)
         if old is not None:
@@ -190,7 +190,7 @@ class ResponsesStream(StreamTranslator):
         out.append(BlockGrew(item.index, text))
 
     def _unplaced(self, kind: str, event: _ResponseEvent, out: list[Delta]) -> _OpenItem | None:
-        """The item of a delta that says no place, or one where nothing was announced."""
+        """The item of a delta without a place, or with one where no item was announced."""
         if event.output_index in self._places:
             return None
         wanted = "message" if kind in _TEXT else "reasoning" if kind in _THOUGHT else "function_call"
@@ -225,25 +225,25 @@ class ResponsesStream(StreamTranslator):
         out.append(BlockClosed(item.index, _signature(item.kind, done)))
 
     def _catch_up(self, output: list[dict[str, Any]], out: list[Delta]) -> None:
-        """Tell what came with the end of the response only.
+        """Append what came only with the end of the response.
 
         Ids and places are no help in telling it from what is known, some servers change them: a kind of item counts
         as new if there was none of it before.
         """
-        told = set(self._kinds)
+        before = set(self._kinds)
         for place, done in enumerate(output):
             kind = str(done.get("type"))
             item = self._items.get(place)
             if item is not None and item.kind == kind:
                 del self._items[place]
                 self._complete(item, done, out)
-            elif kind == "reasoning" and told and kind not in told:
+            elif kind == "reasoning" and before and kind not in before:
                 # Behind what it led to, it can be read but not sent back.
                 text = _whole_text("reasoning", done)
                 late = self._opened(done, out) if text else None
                 if late is not None:
                     out.extend((BlockGrew(late.index, text), BlockClosed(late.index)))
-            elif kind not in told:
+            elif kind not in before:
                 late = self._opened(done, out)
                 if late is not None:
                     self._complete(late, done, out)
