@@ -216,6 +216,7 @@ async def test_two_first_requests_share_one_client() -> None:
 def test_unpaired_surrogates_do_not_leave_and_split_pairs_join() -> None:
     assert encoded({"text": "a\ud83d"}) == '{"text":"a\ufffd"}'.encode()
     assert encoded({"text": ["\ud83d\ude00"]}) == '{"text":["\U0001f600"]}'.encode()
+    assert encoded({"n": [float("nan"), 1.5, "\ud83d"]}) == '{"n":[null,1.5,"\ufffd"]}'.encode()
     assert encoded({"n": 10**30}) == b'{"n":1000000000000000000000000000000}'
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
+from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
@@ -260,18 +261,21 @@ def encoded(body: dict[str, Any]) -> bytes:
     except (UnicodeEncodeError, OverflowError):
         import json
 
-        text = json.dumps(_paired(body), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(_sendable(body), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return text.encode("utf-8")
 
 
-def _paired(value: Any) -> Any:
+def _sendable(value: Any) -> Any:
     if isinstance(value, str):
         # A pair that was split into two escapes joins again on its way through UTF-16.
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, float):
+        # As msgspec writes NaN and Infinity.
+        return value if isfinite(value) else None
     if isinstance(value, msgspec.Raw):
         return codec.decode(bytes(value))
     if isinstance(value, dict):
-        return {_paired(key): _paired(item) for key, item in value.items()}
+        return {_sendable(key): _sendable(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_paired(item) for item in value]
+        return [_sendable(item) for item in value]
     return value
