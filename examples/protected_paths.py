@@ -1,4 +1,4 @@
-"""Keeps write and edit away from files that are nobody's business.
+"""Keeps write and edit away from files that they must not touch.
 
 pigeon --mode rpc --extension examples/protected_paths.py --protect=.env,.git,secrets
 """

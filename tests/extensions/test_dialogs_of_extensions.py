@@ -263,7 +263,7 @@ def ask(event, ctx):
     assert said.text == "said"
 
 
-async def test_a_blocked_call_says_why_when_nobody_may_be_asked(stage: Stage) -> None:
+async def test_a_blocked_call_says_why_when_the_host_may_not_be_asked(stage: Stage) -> None:
     await stage.load(
         "quiet",
         """

@@ -18,9 +18,9 @@ async def answered(stage: Stage, body: str) -> tuple[list[Any], Finished]:
     await stage.load("e", text)
     stage.bind()
     assert stage.errors() == []
-    (bundle,) = stage.runner.contributions.providers()
-    assert bundle.provider is not None
-    deltas = [delta async for delta in bundle.provider.stream(REQUEST)]
+    (contributed,) = stage.runner.contributions.providers()
+    assert contributed.provider is not None
+    deltas = [delta async for delta in contributed.provider.stream(REQUEST)]
     assert isinstance(deltas[-1], Finished)
     assert [isinstance(delta, Finished) for delta in deltas].count(True) == 1
     return deltas, deltas[-1]
@@ -89,7 +89,7 @@ async def test_a_generator_that_fails_ends_the_answer_with_an_error(stage: Stage
     assert told in end.failure.message
 
 
-async def test_an_answer_that_nobody_wants_any_more_is_stopped(stage: Stage) -> None:
+async def test_an_answer_that_is_not_wanted_any_more_is_stopped(stage: Stage) -> None:
     await stage.load(
         "e",
         """

@@ -1,4 +1,4 @@
-"""Extensions that raise, print, loop, block and exit: everybody else goes on, and the host is told."""
+"""Extensions that raise, print, loop, block and exit: the others go on, and it is reported."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_handler_that_fails_is_told_of_and_the_next_one_runs(
         "await ctx.exec('x'); await asyncio.Event().wait()",
     ],
 )
-async def test_a_handler_that_does_not_return_is_stopped_and_everybody_else_goes_on(stage: Stage, deed: str) -> None:
+async def test_a_handler_that_does_not_return_is_stopped_and_the_others_go_on(stage: Stage, deed: str) -> None:
     body = f"    ctx.session.append_entry('begun')\n    {deed}\n"
     bad = f"ext = Extension('bad')\n\n@ext.on(Input, timeout=0.1)\nasync def bad(event, ctx):\n{body}"
     await stage.load("bad", bad)
@@ -96,7 +96,7 @@ async def test_a_handler_that_does_not_return_is_stopped_and_everybody_else_goes
     stage.bind()
     said = asyncio.ensure_future(said_after(stage))
     await stage.until(lambda: bool(stage.conversation.kept))
-    assert not said.done(), "the protocol's loop goes on meanwhile"
+    assert not said.done(), "the session's loop goes on meanwhile"
     assert await said == "go on!"
     assert stage.errors() == [("bad.py", "input", "it took longer than 0.1 seconds and was stopped")]
 
@@ -174,7 +174,7 @@ async def quick(event, ctx):
     assert await stage.runner.hooks.before_switch("new", None) is True
 
 
-async def test_an_extension_that_listens_to_deltas_slowly_holds_nobody_up(stage: Stage, tmp_path: Path) -> None:
+async def test_an_extension_that_listens_to_deltas_slowly_delays_nothing(stage: Stage, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "freed")
     await stage.load(
         "slow",
