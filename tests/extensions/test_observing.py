@@ -226,6 +226,26 @@ async def spoil(event, ctx):
     assert message.content == "kept"
 
 
+async def test_models_that_an_extension_sees_are_copies(stage: Stage) -> None:
+    await stage.load(
+        "vandal",
+        """
+ext = Extension("vandal")
+
+@ext.on(ModelSelect)
+async def spoil(event, ctx):
+    for model in (event.model, ctx.models.current, *ctx.models.available()):
+        model.id = "spoiled"
+    ctx.session.append_entry("current", ctx.models.current.id)
+""",
+    )
+    stage.bind()
+    model = a_model()
+    stage.runner.hooks.model_selected(model, None, "set")
+    await stage.until(lambda: bool(stage.conversation.kept))
+    assert (model.id, stage.conversation.kept[0]["data"]) == ("m-1", "m-1")
+
+
 async def test_commands_are_listed_with_where_they_come_from_and_run_with_their_arguments(stage: Stage) -> None:
     await stage.load(
         "c",

@@ -38,7 +38,7 @@ REMEMBERED_MESSAGES = 16
 
 
 class ExtensionHooks:
-    """`session/hooks.py` on behalf of all extensions."""
+    """The `Hooks` of a session, and those of its provider, on behalf of all extensions."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -241,7 +241,8 @@ class ExtensionHooks:
 
     def model_selected(self, model: Model, previous: Model | None, source: h.ModelSelectSource) -> None:
         """Another model is in force."""
-        self._dispatcher.tell(e.ModelSelect(model, previous, source))
+        if self._dispatcher.listens(e.ModelSelect):
+            self._dispatcher.tell(e.ModelSelect(copy.deepcopy(model), copy.deepcopy(previous), source))
 
     async def resources(self, cwd: str) -> h.ResourcePaths:
         """Further skills and prompts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -67,8 +68,6 @@ class ConversationHandle:
 
     def messages(self) -> list[Message]:
         """What the model would see now; a copy."""
-        import copy
-
         return copy.deepcopy(self._access.call(None, lambda port: list(port.conversation.messages())))
 
     def send(self, note: Note | str, *, trigger_turn: bool | None = None, deliver_as: DeliverAs = "steer") -> None:
@@ -134,8 +133,8 @@ class ModelsHandle:
 
     @property
     def current(self) -> Model | None:
-        """The one that answers now."""
-        return self._access.call(None, lambda port: port.models.current())
+        """The one that answers now; a copy."""
+        return copy.deepcopy(self._access.call(None, lambda port: port.models.current()))
 
     @property
     def thinking(self) -> ThinkingLevel:
@@ -143,8 +142,8 @@ class ModelsHandle:
         return self._access.call(None, lambda port: port.models.thinking())
 
     def available(self) -> list[Model]:
-        """Those that can be chosen."""
-        return self._access.call(None, lambda port: port.models.available())
+        """Those that can be chosen; copies."""
+        return copy.deepcopy(self._access.call(None, lambda port: list(port.models.available())))
 
     def use(self, provider: str, model_id: str) -> bool:
         """Choose one; false when it cannot be used."""
