@@ -63,6 +63,16 @@ def test_text_and_thinking_grow_as_a_fold_says(blocks: list[Block]) -> None:
         assert record["assistantMessageEvent"]["partial"] == record["message"]
 
 
+def test_the_message_so_far_has_the_tokens_counted_so_far() -> None:
+    dialect = speaker("pi")
+    told(dialect, begun(), update(TextStart(content_index=0), output=1))
+    for output in (2, 3):
+        (record,) = told(dialect, update(TextDelta(content_index=0, delta="x"), input=7, output=output))
+        assert (record["message"]["usage"]["input"], record["message"]["usage"]["output"]) == (7, output)
+        assert record["assistantMessageEvent"]["partial"]["usage"] == record["usage"] == record["message"]["usage"]
+    assert record["message"]["content"] == [{"type": "text", "text": "xx"}]
+
+
 @given(ARGUMENTS, st.lists(st.integers(min_value=0), max_size=5), st.booleans())
 def test_arguments_of_a_call_are_an_object_all_the_way(
     arguments: dict[str, Any], cuts: list[int], spaced: bool

@@ -207,6 +207,18 @@ def test_every_dialect_can_leave_the_message_so_far_out(name: str) -> None:
     assert set(record) == {"type", "usage", "assistantMessageEvent"}
 
 
+def test_the_newest_dialect_never_sends_the_message_so_far() -> None:
+    dialect = changed_dialect(speaker("pi"), "pi-latest", deltas=False)
+    told(dialect, begun())
+    (record,) = told(dialect, update(TextDelta(content_index=0, delta="Hi")))
+    assert "message" not in record
+
+
+def test_a_number_does_not_change_how_a_line_is_written() -> None:
+    assert [numbered(line, 1).apart for line in speaker("pi").lines(AgentSettled())] == [True]
+    assert [numbered(line, 1).apart for line in speaker("pi").lines(AgentStart())] == [False]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind_of_event_can_be_numbered(name: str) -> None:
     dialect = speaker(name)

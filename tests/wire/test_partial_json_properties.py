@@ -100,6 +100,23 @@ def test_what_models_get_wrong_is_repaired(text: str, value: dict[str, Any]) -> 
     assert parse_arguments(text)[0] == value
 
 
+@pytest.mark.parametrize(
+    ("text", "complete"),
+    [
+        ("", True),
+        ('{"a":1}', True),
+        ('{"a":"line\nbreak"} ', True),
+        ('{"a":1', False),
+        ('{"a":"half', False),
+        ('{"a":1}}', False),
+        ("[1]", False),
+        ("{]", False),
+    ],
+)
+def test_arguments_are_complete_only_if_the_text_is_one_whole_object(text: str, complete: bool) -> None:
+    assert parse_arguments(text)[1] is complete
+
+
 def test_a_long_argument_costs_linear_time() -> None:
     growing = GrowingJson()
     growing.feed('{"content":"')
