@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from fakes.loop_parts import AnyTool, Heard, Owner, Played, Queues, calls, fails, outcome, says
+from pigeon.agent.answer import ABORT_TEXT, CUT_TEXT
 from pigeon.agent.inference import BlockGrew, BlockOpened, Finished
 from pigeon.agent.interfaces import ToolRun
 from pigeon.agent.run import Run, RunResult
 from pigeon.agent.scope import Scope
-from pigeon.agent.turn import ABORT_TEXT, CUT_TEXT
 from pigeon.wire.content import text_of
 from pigeon.wire.events import (
     AgentEnd,

@@ -10,12 +10,11 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from pigeon.agent.fold import Fold
+from pigeon.agent.answer import AnswerStream, Fold
 from pigeon.agent.inference import Failure
 from pigeon.agent.interfaces import Feed, Gate, ModelProvider, Publish, QueuedItem, RunOwner, Spoken, ToolMode
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import ToolBatch
-from pigeon.agent.turn import AnswerStream
 from pigeon.wire.events import AgentEnd, AgentStart, MessageEnd, MessageStart, TurnEnd, TurnStart
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 

@@ -19,7 +19,7 @@ from pigeon.session.activity import Activity, CompactionClaim
 from pigeon.session.compaction.compaction import CANCELLED, Compaction
 from pigeon.session.compaction.summarizer import Summarizer
 from pigeon.session.context.conversation import Conversation
-from pigeon.session.context.images import has_images, ready_to_send
+from pigeon.session.context.images import ready_to_send
 from pigeon.session.context.model_context import model_messages, without_images
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.hooks import HookResult, T, result_of
@@ -31,6 +31,7 @@ from pigeon.session.steering.stream_rules import StreamRules
 from pigeon.session.steering.todos import Reminders
 from pigeon.wire.answers import Compacted, Navigated
 from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.content import has_images
 from pigeon.wire.errors import Aborted, Refusal
 from pigeon.wire.events import AgentSettled
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
@@ -164,7 +165,7 @@ class Engine:
     async def prepare(self, message: SendableT) -> SendableT:
         """The message with images that models take. What a tool returned is kept even where it is no image: the tool
         cannot be asked to send it again."""
-        if not has_images(message):
+        if not has_images(message.content):
             return message
         keep = self._keep_unreadable_images or isinstance(message, ToolResultMessage)
         return await ready_to_send(message, self._dependencies.images, keep, self._run_scope)

@@ -61,6 +61,11 @@ def text_of(blocks: str | list[UserBlock] | list[AssistantBlock]) -> str:
     return "".join(block.text for block in blocks if isinstance(block, TextContent))
 
 
+def has_images(blocks: str | list[UserBlock]) -> bool:
+    """True if there is an image among them."""
+    return not isinstance(blocks, str) and any(isinstance(block, ImageContent) for block in blocks)
+
+
 class Attachment(Record, kw_only=True):
     """A file that came along with a prompt in the early form of the protocol; null is as good as nothing there."""
 

@@ -2,7 +2,7 @@
 
 `GrowingJson` keeps the longest prefix that can be closed into valid JSON together with what closes it, so that a
 snapshot (`dialects/snapshots.py`) costs no parsing. `parse_arguments` reads the finished text, repairing what models
-get wrong; `agent/fold.py` uses it.
+get wrong; `agent/answer.py` uses it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from fakes.summaries import LONG, end, filled, last
 from pigeon.agent.inference import Failure
 from pigeon.session.compaction.compaction import ALREADY, CANCELLED, NOTHING
 from pigeon.session.compaction.summarizer import HISTORY, PREFIX, UPDATE
-from pigeon.session.context.size import branch_tokens
+from pigeon.session.context.model_context import branch_tokens
 from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, NoHooks
 from pigeon.session.navigation import NavigationOptions
 from pigeon.session.settings import RetryPolicy

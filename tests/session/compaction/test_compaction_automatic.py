@@ -6,8 +6,7 @@ import asyncio
 
 from fakes.summaries import Bench, end, filled
 from pigeon.session.compaction.compaction import NOT_SMALLER, NOTHING, TWICE
-from pigeon.session.context.model_context import context_of
-from pigeon.session.context.size import branch_tokens
+from pigeon.session.context.model_context import branch_tokens, context_of
 from pigeon.session.settings import CompactionPolicy
 from pigeon.wire.answers import Compacted
 from pigeon.wire.base import ABSENT

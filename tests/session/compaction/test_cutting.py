@@ -11,8 +11,7 @@ from fakes.journals import STORIES, grown
 from fakes.shelves import user
 from fakes.summaries import Bench
 from pigeon.session.compaction.cutting import LARGE, cut_of, pieces_of, prunable, prune
-from pigeon.session.context.model_context import context_of
-from pigeon.session.context.size import branch_tokens
+from pigeon.session.context.model_context import branch_tokens, context_of
 from pigeon.wire.content import text_of
 from pigeon.wire.entries import CompactionEntry, LabelEntry, ModelChange
 from pigeon.wire.messages import BashExecutionMessage, CompactionSummaryMessage, Message, ToolResultMessage

@@ -12,7 +12,7 @@ from fakes.journals import STORIES, empty, grown, take
 from fakes.model_requests import a_model, answered, returned, said
 from fakes.shelves import NOW, RECORDED, recorded, user
 from pigeon.agent.inference import ModelMessage
-from pigeon.providers.history.normalize import CallIds, handed_over
+from pigeon.providers.history.normalize import CallIds, normalized
 from pigeon.session.context.conversation import Conversation
 from pigeon.session.context.model_context import context_of, model_messages, visible_entries
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
@@ -44,7 +44,7 @@ def must_be_valid(messages: list[ModelMessage]) -> None:
 
 
 def sent(branch: list[EntryLine], model: Any = None) -> list[ModelMessage]:
-    return handed_over(model_messages(context_of(branch)), model or a_model(), CallIds(lambda name: name))
+    return normalized(model_messages(context_of(branch)), model or a_model(), CallIds(lambda name: name))
 
 
 @given(STORIES)

@@ -11,8 +11,8 @@ import pytest
 from fakes.model_requests import PNG
 from pigeon.agent.interfaces import PreparedImage
 from pigeon.agent.scope import Scope
-from pigeon.session.context.images import STOPPED, has_images, ready_to_send
-from pigeon.wire.content import Attachment, ImageContent, TextContent, UserBlock
+from pigeon.session.context.images import STOPPED, ready_to_send
+from pigeon.wire.content import Attachment, ImageContent, TextContent, UserBlock, has_images
 from pigeon.wire.messages import CustomMessage, UserMessage
 
 OTHER = ImageContent(data="b3RoZXI=", mime_type="image/png")
@@ -51,10 +51,10 @@ def text(words: str) -> TextContent:
 
 async def test_a_message_without_trouble_is_the_very_same() -> None:
     message = said(text("look"), PNG)
-    assert has_images(message)
+    assert has_images(message.content)
     assert await ready_to_send(message, Judge(verdict(PNG)), False, None) is message
-    assert not has_images(said(text("words")))
-    assert not has_images(UserMessage(content="words", timestamp=1))
+    assert not has_images(said(text("words")).content)
+    assert not has_images("words")
 
 
 async def test_a_changed_image_takes_the_place_of_the_first_with_a_note_behind_the_text() -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pigeon.agent.answer import AnswerStream
 from pigeon.agent.inference import ModelRequest
 from pigeon.agent.scope import Scope
-from pigeon.agent.turn import AnswerStream
 from pigeon.providers.scripted.model import ScriptedModel, scripted_model
 from pigeon.session.history.entry_line import line_from_entry
 from pigeon.session.steering.stream_rules import MOST_CUTS, WINDOW, CompiledRule, RuleWatch, StreamRules, Window

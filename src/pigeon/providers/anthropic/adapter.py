@@ -10,12 +10,18 @@ from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
 from pigeon.providers.anthropic.stream import AnthropicStream
 from pigeon.providers.connection import Connection, compat_of, endpoint, mapped_level, request_headers
 from pigeon.providers.history.cache import HistoryCache, conversation
-from pigeon.providers.history.normalize import IMAGE_NOTE, has_images, not_blank, result_text
+from pigeon.providers.history.normalize import IMAGE_NOTE, not_blank, result_text
 from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.token_budget import output_cap, split_budget
 from pigeon.wire.base import Absent, or_else
-from pigeon.wire.content import AssistantBlock, TextContent, ThinkingContent, UserBlock
+from pigeon.wire.content import (
+    AssistantBlock,
+    TextContent,
+    ThinkingContent,
+    UserBlock,
+    has_images,
+)
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 
 VERSION = "2023-06-01"

@@ -14,7 +14,15 @@ from collections.abc import Callable
 
 from pigeon.agent.inference import ModelMessage
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.content import AssistantBlock, ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock
+from pigeon.wire.content import (
+    AssistantBlock,
+    ImageContent,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+    UserBlock,
+    has_images,
+)
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
 
@@ -255,11 +263,6 @@ def _without_result_images(result: ToolResultMessage) -> ToolResultMessage:
         is_error=result.is_error,
         timestamp=result.timestamp,
     )
-
-
-def has_images(blocks: list[UserBlock]) -> bool:
-    """True if there is an image among the blocks."""
-    return any(isinstance(block, ImageContent) for block in blocks)
 
 
 def _with_image_notes(blocks: list[UserBlock], note: str) -> list[UserBlock]:

@@ -16,7 +16,6 @@ from pigeon.providers.history.normalize import (
     IMAGE_NOTE,
     IMAGES_LEAD,
     NO_OUTPUT,
-    has_images,
     has_tool_traffic,
     not_blank,
     result_text,
@@ -29,7 +28,14 @@ from pigeon.providers.openai_chat.thinking import thinking_fields
 from pigeon.providers.token_budget import output_cap
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, or_else
-from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock
+from pigeon.wire.content import (
+    ImageContent,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+    UserBlock,
+    has_images,
+)
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 

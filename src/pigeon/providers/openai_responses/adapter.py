@@ -13,7 +13,7 @@ from typing import Any
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest
 from pigeon.providers.connection import Access, Connection, compat_of, endpoint, mapped_level, request_headers
 from pigeon.providers.history.cache import HistoryCache, conversation
-from pigeon.providers.history.normalize import NO_OUTPUT, has_images, is_same_model, not_blank, result_text
+from pigeon.providers.history.normalize import NO_OUTPUT, is_same_model, not_blank, result_text
 from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.openai_chat.compat import is_openai_host
@@ -21,7 +21,13 @@ from pigeon.providers.openai_responses.stream import ResponsesStream
 from pigeon.providers.token_budget import output_cap
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, or_else
-from pigeon.wire.content import TextContent, ThinkingContent, ToolCall, UserBlock
+from pigeon.wire.content import (
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+    UserBlock,
+    has_images,
+)
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model

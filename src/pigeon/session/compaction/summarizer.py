@@ -11,17 +11,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from pigeon.agent.fold import Fold
+from pigeon.agent.answer import Fold, close_stream
 from pigeon.agent.inference import (
-    BlockClosed,
-    BlockGrew,
-    BlockOpened,
-    Delta,
     Failure,
     Finished,
-    Metered,
     ModelRequest,
-    Named,
 )
 from pigeon.agent.interfaces import ModelProvider, Publish
 from pigeon.agent.scope import Scope
@@ -217,31 +211,16 @@ class Summarizer:
                 if isinstance(delta, Finished):
                     finished = delta
                 else:
-                    _take(fold, delta)
+                    fold.take(delta)
         except StopAsyncIteration:
             pass
         except Exception as error:
             scope.check()
             finished = Finished(stop="error", failure=Failure(message=f"{type(error).__name__}: {error}"))
         finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
+            await close_stream(stream)
         fold.close_open()
         return fold.message(finished.stop, finished), finished.failure
-
-
-def _take(fold: Fold, delta: Delta) -> None:
-    if isinstance(delta, BlockOpened):
-        fold.opened(delta)
-    elif isinstance(delta, BlockGrew):
-        fold.grew(delta)
-    elif isinstance(delta, BlockClosed):
-        fold.closed(delta)
-    elif isinstance(delta, Metered):
-        fold.metered(delta)
-    elif isinstance(delta, Named):
-        fold.named(delta)
 
 
 def _checked(answer: AssistantMessage, failure: Failure | None) -> str:

@@ -7,17 +7,12 @@ import asyncio
 
 from msgspec.structs import replace
 
-from pigeon.agent.interfaces import ImagePreparer, PreparedImage, Sendable, SendableT
+from pigeon.agent.interfaces import ImagePreparer, PreparedImage, SendableT
 from pigeon.agent.scope import Scope
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.errors import Aborted
 
 STOPPED = "[Image omitted: the run was stopped before the image was made ready to send.]"
-
-
-def has_images(message: Sendable) -> bool:
-    """True if there is an image to look at."""
-    return not isinstance(message.content, str) and any(isinstance(block, ImageContent) for block in message.content)
 
 
 async def ready_to_send(

@@ -1,4 +1,5 @@
-"""From the path of entries to the conversation, and from the conversation to what a model sees: pure functions."""
+"""From the path of entries to the conversation, from the conversation to what a model sees, and how large that is: pure
+functions."""
 
 from __future__ import annotations
 
@@ -26,6 +27,8 @@ from pigeon.wire.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from pigeon.wire.model import Usage
+from pigeon.wire.tokens import message_tokens
 
 COMPACTED = "The conversation up to this point was compacted. This is the summary of what came before:"
 NO_IMAGES = "Image reading is disabled."
@@ -202,3 +205,28 @@ def _said(content: Sequence[UserBlock], timestamp: int) -> UserMessage:
 
 def _summary(lead: str, summary: str, timestamp: int) -> UserMessage:
     return _said([TextContent(text=f"{lead}\n\n<summary>\n{summary}\n</summary>")], timestamp)
+
+
+def used_tokens(usage: Usage) -> int:
+    """The size of a request and its answer."""
+    return usage.total_tokens or usage.input + usage.output + usage.cache_read + usage.cache_write
+
+
+def branch_tokens(branch: Sequence[EntryLine]) -> int:
+    """The size of a path's context in tokens: the provider's last count plus an estimate of what came after it.
+
+    Counts from before the last compaction or edit are not trusted: then everything is estimated.
+    """
+    later = 0
+    for line in reversed(branch):
+        if line.type in ("compaction", "context_edit"):
+            return sum(map(message_tokens, context_of(branch)))
+        message = message_of(line)
+        if isinstance(message, AssistantMessage) and _counts(message):
+            return used_tokens(message.usage) + later
+        later += message_tokens(message) if message is not None else 0
+    return later
+
+
+def _counts(message: AssistantMessage) -> bool:
+    return message.stop_reason not in ("error", "aborted") and used_tokens(message.usage) > 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.model_requests import a_model
-from pigeon.agent.fold import Fold
+from pigeon.agent.answer import Fold
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Metered, Named
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall
@@ -53,13 +53,13 @@ def folded(fold: Fold, blocks: list[tuple[str, list[str]]], choose: random.Rando
         at = choose.choice([*open_ones, None]) if opened < len(blocks) else choose.choice(open_ones)
         if at is None:
             kind: Any = blocks[opened][0]
-            events.append(fold.opened(BlockOpened(index=opened, kind=kind, call_id=f"c{opened}", name="tool")))
+            events.append(fold.take(BlockOpened(index=opened, kind=kind, call_id=f"c{opened}", name="tool")))
             open_ones.append(opened)
             opened += 1
         elif left[at]:
-            events.append(fold.grew(BlockGrew(index=at, text=left[at].pop(0))))
+            events.append(fold.take(BlockGrew(index=at, text=left[at].pop(0))))
         else:
-            events.append(fold.closed(BlockClosed(index=at)))
+            events.append(fold.take(BlockClosed(index=at)))
             open_ones.remove(at)
     return events
 
@@ -91,9 +91,9 @@ def test_a_message_is_what_its_deltas_say_together(blocks: list[tuple[str, list[
 
 def test_each_kind_of_block_has_its_own_events() -> None:
     fold = a_fold()
-    opened = [fold.opened(BlockOpened(index=at, kind=kind)) for at, kind in enumerate(("text", "thinking"))]
-    opened.append(fold.opened(BlockOpened(index=2, kind="toolCall", call_id="c", name="ls")))
-    grown = [fold.grew(BlockGrew(index=at, text="{}")) for at in range(3)]
+    opened = [fold.take(BlockOpened(index=at, kind=kind)) for at, kind in enumerate(("text", "thinking"))]
+    opened.append(fold.take(BlockOpened(index=2, kind="toolCall", call_id="c", name="ls")))
+    grown = [fold.take(BlockGrew(index=at, text="{}")) for at in range(3)]
     assert opened == [
         TextStart(content_index=0),
         ThinkingStart(content_index=1),
@@ -104,13 +104,13 @@ def test_each_kind_of_block_has_its_own_events() -> None:
 
 def test_a_block_out_of_order_is_refused() -> None:
     with pytest.raises(ValueError, match="block 1 opened out of order"):
-        a_fold().opened(BlockOpened(index=1, kind="text"))
+        a_fold().take(BlockOpened(index=1, kind="text"))
 
 
 def test_an_open_block_is_not_part_of_the_message_until_it_is_closed() -> None:
     fold = a_fold()
-    fold.opened(BlockOpened(index=0, kind="text"))
-    fold.grew(BlockGrew(index=0, text="half"))
+    fold.take(BlockOpened(index=0, kind="text"))
+    fold.take(BlockGrew(index=0, text="half"))
     assert fold.message("pending").content == []
     assert fold.close_open() == [TextEnd(content_index=0, content="half")]
     assert fold.close_open() == []
@@ -119,8 +119,8 @@ def test_an_open_block_is_not_part_of_the_message_until_it_is_closed() -> None:
 
 def test_a_tool_call_that_was_cut_off_keeps_what_can_be_read() -> None:
     fold = a_fold()
-    fold.opened(BlockOpened(index=0, kind="toolCall", call_id="c", name="write"))
-    fold.grew(BlockGrew(index=0, text='{"path": "a.txt", "content": "hel'))
+    fold.take(BlockOpened(index=0, kind="toolCall", call_id="c", name="write"))
+    fold.take(BlockGrew(index=0, text='{"path": "a.txt", "content": "hel'))
     fold.close_open()
     assert fold.message("length").content[0].arguments["path"] == "a.txt"
 
@@ -128,8 +128,8 @@ def test_a_tool_call_that_was_cut_off_keeps_what_can_be_read() -> None:
 def test_signatures_and_redaction_are_kept() -> None:
     fold = a_fold()
     for at, kind in enumerate(("text", "thinking", "thinking", "toolCall")):
-        fold.opened(BlockOpened(index=at, kind=kind))
-        fold.closed(BlockClosed(index=at, signature=f"s{at}", redacted=at == 2))
+        fold.take(BlockOpened(index=at, kind=kind))
+        fold.take(BlockClosed(index=at, signature=f"s{at}", redacted=at == 2))
     text, thought, hidden, call = fold.message("stop").content
     assert (text.text_signature, thought.thinking_signature, call.thought_signature) == ("s0", "s1", "s3")
     assert (thought.redacted, hidden.redacted) == (ABSENT, True)
@@ -137,20 +137,20 @@ def test_signatures_and_redaction_are_kept() -> None:
 
 def test_counts_get_the_prices_of_the_model() -> None:
     fold = a_fold(cost=ModelCost(input=3, output=15))
-    fold.metered(Metered(Usage(input=1_000_000, output=2_000_000, cost=Cost())))
+    fold.take(Metered(Usage(input=1_000_000, output=2_000_000, cost=Cost())))
     usage = fold.message("stop").usage
     assert (usage.total_tokens, usage.cost.input, usage.cost.output, usage.cost.total) == (3_000_000, 3, 30, 33)
 
 
 def test_a_rate_counts_for_all_prices() -> None:
     fold = a_fold(cost=ModelCost(input=2, output=4))
-    fold.metered(Metered(Usage(input=1_000_000, output=1_000_000, cost=Cost()), rate=0.5))
+    fold.take(Metered(Usage(input=1_000_000, output=1_000_000, cost=Cost()), rate=0.5))
     assert fold.message("stop").usage.cost == Cost(input=1, output=2, total=3)
 
 
 def test_the_message_says_who_answered_when_and_how_it_ended() -> None:
     fold = a_fold(id="m", provider="p", api="a")
-    fold.named(Named(response_id="r", response_model="m-2"))
+    fold.take(Named(response_id="r", response_model="m-2"))
     ended = Finished(stop="error", raw_stop="overloaded")
     message = fold.message("error", ended, "too busy")
     assert (message.model, message.provider, message.api, message.timestamp) == ("m", "p", "a", 17)

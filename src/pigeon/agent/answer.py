@@ -1,0 +1,291 @@
+"""One answer of a model: `AnswerStream` asks the provider, announces the stream and ends in exactly one complete
+message, which `Fold` puts together from the deltas with constant work for each. Summaries use `Fold` alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from pigeon.agent.inference import (
+    BlockClosed,
+    BlockGrew,
+    BlockOpened,
+    Delta,
+    Failure,
+    Finished,
+    Metered,
+    ModelRequest,
+    Named,
+)
+from pigeon.agent.interfaces import ModelProvider, Publish, Watch
+from pigeon.agent.scope import Scope
+from pigeon.wire.base import ABSENT
+from pigeon.wire.content import AssistantBlock, TextContent, ThinkingContent, ToolCall
+from pigeon.wire.errors import Aborted
+from pigeon.wire.events import (
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolcallDelta,
+    ToolcallEnd,
+    ToolcallStart,
+)
+from pigeon.wire.messages import AssistantMessage, Message, StopReason
+from pigeon.wire.model import Model, Usage, priced, zero_usage
+from pigeon.wire.partial_json import parse_arguments
+
+NEARLY_ALL = 0.99
+ABORT_TEXT = "Request was aborted"
+CUT_TEXT = "The answer was stopped by a rule"
+
+
+class _OpenBlock:
+    __slots__ = ("done", "kind", "opened", "parts")
+
+    def __init__(self, opened: BlockOpened) -> None:
+        self.kind = opened.kind
+        self.opened = opened
+        self.parts: list[str] = []
+        self.done: AssistantBlock | None = None
+
+
+class Fold:
+    """One answer as it grows; `incomplete` names the calls whose arguments were cut off."""
+
+    def __init__(self, model: Model, timestamp: int) -> None:
+        self._model = model
+        self._timestamp = timestamp
+        self._blocks: list[_OpenBlock] = []
+        self._name = Named()
+        self.usage: Usage = zero_usage()
+        self.incomplete: set[str] = set()
+
+    def take(self, delta: Delta) -> StreamEvent | None:
+        """Take in one delta; returns the event that announces it, none if it is no news of a block."""
+        if isinstance(delta, BlockGrew):
+            return self._grew(delta)
+        if isinstance(delta, BlockOpened):
+            return self._opened(delta)
+        if isinstance(delta, BlockClosed):
+            return self._closed(delta)
+        if isinstance(delta, Metered):
+            self.usage = priced(delta.usage, self._model.cost, delta.rate)
+        elif isinstance(delta, Named):
+            self._name = delta
+        return None
+
+    def _opened(self, delta: BlockOpened) -> StreamEvent:
+        if delta.index != len(self._blocks):
+            raise ValueError(f"block {delta.index} opened out of order")
+        if delta.kind == "toolCall":
+            delta = BlockOpened(delta.index, delta.kind, self._own_id(delta.call_id), delta.name)
+        self._blocks.append(_OpenBlock(delta))
+        if delta.kind == "text":
+            return TextStart(content_index=delta.index)
+        if delta.kind == "thinking":
+            return ThinkingStart(content_index=delta.index)
+        return ToolcallStart(content_index=delta.index, id=delta.call_id, tool_name=delta.name)
+
+    def _own_id(self, call_id: str) -> str:
+        """The call's id, told apart from an earlier call of the same answer that has it too."""
+        taken = {block.opened.call_id for block in self._blocks if block.kind == "toolCall"}
+        wanted, number = call_id or "call", 2
+        unique = wanted
+        while unique in taken:
+            unique = f"{wanted}_{number}"
+            number += 1
+        return unique
+
+    def _grew(self, delta: BlockGrew) -> StreamEvent:
+        block = self._blocks[delta.index]
+        block.parts.append(delta.text)
+        if block.kind == "text":
+            return TextDelta(content_index=delta.index, delta=delta.text)
+        if block.kind == "thinking":
+            return ThinkingDelta(content_index=delta.index, delta=delta.text)
+        return ToolcallDelta(content_index=delta.index, delta=delta.text)
+
+    def _closed(self, delta: BlockClosed) -> StreamEvent:
+        block = self._blocks[delta.index]
+        text = "".join(block.parts)
+        if block.kind == "text":
+            block.done = TextContent(text=text, text_signature=delta.signature)
+            return TextEnd(content_index=delta.index, content=text)
+        if block.kind == "thinking":
+            redacted = True if delta.redacted else ABSENT
+            block.done = ThinkingContent(thinking=text, thinking_signature=delta.signature, redacted=redacted)
+            return ThinkingEnd(content_index=delta.index, content=text)
+        arguments, complete = parse_arguments(text)
+        if not complete:
+            self.incomplete.add(block.opened.call_id)
+        call = ToolCall(
+            id=block.opened.call_id,
+            name=block.opened.name,
+            arguments=arguments,
+            thought_signature=delta.signature,
+        )
+        block.done = call
+        return ToolcallEnd(content_index=delta.index, tool_call=call)
+
+    def close_open(self) -> list[StreamEvent]:
+        """Close what the stream left open."""
+        left = [index for index, block in enumerate(self._blocks) if block.done is None]
+        return [self._closed(BlockClosed(index=index)) for index in left]
+
+    @property
+    def filled_by_prompt(self) -> bool:
+        """True if nothing was said because the prompt has taken the whole context."""
+        usage, window = self.usage, self._model.context_window
+        return window > 0 and usage.output == 0 and usage.input + usage.cache_read >= NEARLY_ALL * window
+
+    def message(self, stop: StopReason, finished: Finished | None = None, error: str | None = None) -> AssistantMessage:
+        """The message as far as it is complete."""
+        return AssistantMessage(
+            content=[block.done for block in self._blocks if block.done is not None],
+            api=self._model.api,
+            provider=self._model.provider,
+            model=self._model.id,
+            usage=self.usage,
+            stop_reason=stop,
+            error_message=ABSENT if error is None else error,
+            timestamp=self._timestamp,
+            response_id=self._name.response_id,
+            response_model=self._name.response_model,
+            raw_stop_reason=finished.raw_stop if finished else ABSENT,
+        )
+
+
+class CutByWatch(Exception):
+    """A stream rule ends the answer here."""
+
+
+class AnswerStream:
+    """One streamed answer; `failure` says why when it ended in an error, `cut` is true if the watch ended it."""
+
+    def __init__(
+        self,
+        request: ModelRequest,
+        publish: Publish,
+        now: Callable[[], int],
+        finalize: Callable[[Message], Awaitable[Message]],
+        watch: Watch | None = None,
+    ) -> None:
+        self._fold = Fold(request.model, now())
+        self._request = request
+        self._publish = publish
+        self._finalize = finalize
+        self._watch = watch
+        self._started = False
+        self._reading = False
+        self._dropping: asyncio.Future[None] | None = None
+        self.failure: Failure | None = None
+        self.cut = False
+
+    @property
+    def incomplete(self) -> set[str]:
+        """Calls whose arguments were cut off."""
+        return self._fold.incomplete
+
+    async def stream(self, provider: ModelProvider, scope: Scope) -> AssistantMessage:
+        """Run the request to its end. Never raises for a failing provider."""
+        finished: Finished | None = None
+        try:
+            deltas = provider.stream(self._request)
+            forget = scope.on_cancel(lambda: self._drop(deltas))
+            try:
+                finished = await self._consume(deltas, scope)
+            finally:
+                forget()
+                await close_stream(deltas)
+        except Aborted:
+            finished = Finished(stop="aborted", failure=Failure(message=ABORT_TEXT))
+        except CutByWatch:
+            finished = Finished(stop="aborted", failure=Failure(message=CUT_TEXT))
+        except Exception as error:
+            finished = Finished(stop="error", failure=_unexpected(error))
+        if finished is None:
+            finished = Finished(stop="error", failure=_truncated())
+        elif finished.stop == "length" and self._fold.filled_by_prompt:
+            finished = Finished(stop="error", failure=_no_room(), raw_stop=finished.raw_stop)
+        if scope.cancelled and finished.stop == "error":
+            finished = Finished(stop="aborted", failure=Failure(message=ABORT_TEXT))
+        return await self._finish(finished)
+
+    async def _consume(self, deltas: AsyncIterator[Delta], scope: Scope) -> Finished | None:
+        iterator = deltas.__aiter__()
+        while True:
+            self._reading = True
+            try:
+                delta = await scope.wait(iterator.__anext__())
+            except StopAsyncIteration:
+                return None
+            finally:
+                self._reading = False
+            if isinstance(delta, Finished):
+                return delta
+            event = self._fold.take(delta)
+            if event is not None:
+                await self._announce(event)
+            elif isinstance(delta, Metered):
+                await self._start()
+
+    def _drop(self, deltas: AsyncIterator[Delta]) -> None:
+        """Let go of the provider at once, also while the host is so slow that our events still wait for room."""
+        if not self._reading:
+            self._dropping = asyncio.ensure_future(close_stream(deltas))
+
+    async def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            await self._publish(MessageStart(message=self._fold.message("pending")))
+
+    async def _announce(self, event: StreamEvent) -> None:
+        if not self._started:
+            await self._start()
+        await self._publish(MessageUpdate(usage=self._fold.usage, assistant_message_event=event))
+        seen = self._watch.sees(event) if self._watch is not None else None
+        if seen is not None:
+            self.cut = True
+            await self._publish(seen)
+            raise CutByWatch
+
+    async def _finish(self, finished: Finished) -> AssistantMessage:
+        self._watch = None
+        for event in self._fold.close_open():
+            await self._announce(event)
+        self.failure = finished.failure
+        error = finished.failure.message if finished.failure else None
+        message = self._fold.message(finished.stop, finished, error)
+        if not self._started:
+            await self._publish(MessageStart(message=message))
+        final = await self._finalize(message)
+        message = final if isinstance(final, AssistantMessage) else message
+        await self._publish(MessageEnd(message=message))
+        return message
+
+
+async def close_stream(deltas: AsyncIterator[Delta]) -> None:
+    """Let go of a provider's connection."""
+    close = getattr(deltas, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def _unexpected(error: Exception) -> Failure:
+    return Failure(message=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+
+def _no_room() -> Failure:
+    text = "The conversation fills the model's context: there was no room for an answer"
+    return Failure(message=text, code="context_full", overflow=True)
+
+
+def _truncated() -> Failure:
+    return Failure(message="The provider's stream ended without a final event", code="truncated", retryable=True)
