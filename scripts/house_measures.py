@@ -23,6 +23,7 @@ MIRRORS = (f"{PACKAGE}.extensions.public",)  # names of the wire on purpose: an 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
+_PATH = re.compile(r"`((?:\w+/)+\w*(?:\.py)?|\w+\.py)`")
 
 
 class ForeignAssignment(NamedTuple):
@@ -175,6 +176,28 @@ class SourceTree:
             for token in tokenize.generate_tokens(io.StringIO(self.text(name)).readline):
                 found += token.type == tokenize.COMMENT and not _is_directive(token.string)
         return found
+
+    def stale_paths(self) -> list[str]:
+        """Files that docstrings and comments name in backticks (`room/module`, `module.py`) and that do not exist."""
+        found = []
+        for module, path in self.modules.items():
+            named = {match[1] for text in self._words(module) for match in _PATH.finditer(text)}
+            room = self.source / PACKAGE / room_of(module)
+            beside = {one.name for one in room.rglob("*.py")}
+            for name in sorted(named - beside):
+                is_path = name.endswith(".py") or (self.source / PACKAGE / name.split("/")[0]).is_dir()
+                folders = (path.parent, room, self.source / PACKAGE, self.root)
+                if is_path and not any(_exists(folder / name) for folder in folders):
+                    found.append(f"{module}: {name}")
+        return found
+
+    def _words(self, module: str) -> Iterator[str]:
+        for node in ast.walk(self.tree(module)):
+            if isinstance(node, ast.Module | Definition):
+                yield ast.get_docstring(node) or ""
+        for token in tokenize.generate_tokens(io.StringIO(self.text(module)).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.string
 
     # Classes and functions
 
@@ -385,6 +408,10 @@ def _makes_object(value: ast.expr | None) -> bool:
         return False
     name = _last_name(value)
     return name.lstrip("_")[:1].isupper() or name in ("cls", "replace", "copy", "deepcopy", "__new__")
+
+
+def _exists(path: Path) -> bool:
+    return path.exists() or path.with_name(f"{path.name}.py").exists()
 
 
 def _alternatives(kinds: ast.expr) -> list[ast.expr]:

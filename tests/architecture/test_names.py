@@ -22,5 +22,9 @@ def test_a_class_name_exists_once() -> None:
     hold(TREE.repeated_classes(), SHARED, KNOWN)
 
 
+def test_files_that_docstrings_and_comments_name_exist() -> None:
+    assert TREE.stale_paths() == []
+
+
 def test_nothing_is_called_utils() -> None:
     assert not [module for module in TREE.modules if module.rpartition(".")[2] in VAGUE]
