@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from fakes.processes import eventually, processes_with
+from fakes.fifo import Fifo
+from fakes.processes import eventually, is_alive, processes_with
 from fakes.rpc_process import command_line
 from pigeon.system.process import start
 from pigeon.system.process.helper_main import descendants, scanned_children
@@ -132,13 +133,15 @@ async def test_its_timeout_holds(marker: str, tmp_path: Path) -> None:
     assert processes_with(marker) == []
 
 
-async def test_a_kill_that_comes_late_does_not_hit_the_next_command() -> None:
+async def test_a_kill_that_comes_late_does_not_hit_the_next_command(tmp_path: Path) -> None:
+    go = Fifo(tmp_path)
     first = await start.start([SHELL, "-c", "true"], cwd="/", env=dict(os.environ))
     assert await first.read() == b""
     assert await first.wait() == 0
-    second = await start.start([SHELL, "-c", "sleep 0.05; echo whole"], cwd="/", env=dict(os.environ))
+    second = await start.start([SHELL, "-c", f"{go.waits}; echo whole"], cwd=str(tmp_path), env=dict(os.environ))
     first.kill()
     first.close()
+    go.release()
     assert await second.read() == b"whole\n"
     assert await second.wait() == 0
     second.close()
@@ -199,12 +202,4 @@ def test_however_the_agent_ends_nothing_survives_it(agent: Agent, marker: str, a
     assert eventually(lambda: processes_with(marker) == [], 2)
     if way != "abort":
         agent.program.wait(5)
-        assert eventually(lambda: not any(alive(pid) for pid in below), 2 - (time.monotonic() - before))
-
-
-def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            return stat.read().rpartition(b")")[2].split()[0] != b"Z"
-    except OSError:
-        return False
+        assert eventually(lambda: not any(map(is_alive, below)), 2 - (time.monotonic() - before))
