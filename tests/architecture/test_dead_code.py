@@ -23,7 +23,6 @@ METHODS: dict[str, str] = {
 
 # What nothing used when this rule came.
 KNOWN = {
-    "pigeon.rpc.router.unhandled",
     "pigeon.system.process.pool.kill_kept",
     "pigeon.system.process.unsupervised.kill_direct",
 }

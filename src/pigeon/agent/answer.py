@@ -94,7 +94,7 @@ class Fold:
         return ToolcallStart(content_index=delta.index, id=delta.call_id, tool_name=delta.name)
 
     def _own_id(self, call_id: str) -> str:
-        """The call's id, told apart from an earlier call of the same answer that has it too."""
+        """The call's id, with a number behind it if an earlier call of the same answer has it too."""
         taken = {block.opened.call_id for block in self._blocks if block.kind == "toolCall"}
         wanted, number = call_id or "call", 2
         unique = wanted

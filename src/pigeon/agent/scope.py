@@ -1,7 +1,7 @@
-"""Stop: a tree of scopes (run > turn > tool). Cancelling a scope cancels everything below it.
+"""Cancellation: a tree of scopes (run > turn > tool). Cancelling a scope cancels everything below it.
 
-Work is only interrupted where it says so, inside `Scope.wait`; between those points it looks at `cancelled`. So no
-event is half announced because somebody pressed stop.
+Work is only interrupted inside `Scope.wait`; between those points it looks at `cancelled`. So an abort never leaves an
+event half announced.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pigeon.rpc.handlers.all  # noqa: F401 - registers the handlers
 from pigeon.dialects.base import Dialect
+from pigeon.rpc.host_connection import HostConnection
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.server import Server
 from pigeon.rpc.shutdown import Shutdown
-from pigeon.rpc.talk import Talk
 from pigeon.session.session import Session
 from pigeon.transport import exit_codes
 from pigeon.transport.framing import DEFAULT_CAP, Frame, Framing
@@ -39,8 +39,8 @@ class Host:
         self._shutdown = Shutdown()
         self._writer = Writer(descriptors[1], lambda: self._shutdown.request(exit_codes.FAILED))
         self._outbox = Outbox(self._writer, dialect)
-        talk = Talk(session, self._outbox, record_cap)
-        self._server = Server({"session": session, "talk": talk}, self._outbox)
+        connection = HostConnection(session, self._outbox, record_cap)
+        self._server = Server({"session": session, "connection": connection}, self._outbox)
         self._reader = Reader(descriptors[0], Framing(record_cap), self._deliver)
         self._pump: asyncio.Task[None] | None = None
         self._ending: asyncio.Future[None] | None = None

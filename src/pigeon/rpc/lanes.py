@@ -19,7 +19,7 @@ Finish = Callable[[Any, BaseException | None], None]
 
 
 class CommandJob:
-    """One command on its way."""
+    """One command: what starts it, and what is called exactly once with its result or its failure."""
 
     __slots__ = ("command", "finish", "start")
 

@@ -1,7 +1,7 @@
 """From records to lines: the dialect says how, the writer keeps the order.
 
 While a host reads too slowly, deltas of the same block are put together into longer ones instead of queueing up: it
-gets the same text in fewer, larger updates, and the agent is not held back by what nobody could have read in time.
+gets the same text in fewer, larger updates, and the agent is not held back by a slow reader.
 """
 
 from __future__ import annotations

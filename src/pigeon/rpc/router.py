@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from pigeon.wire.commands import ALL, Command, name_of
+from pigeon.wire.commands import Command, name_of
 
 Result = Any
 CommandHandler = Callable[[Any, Any], Result | Awaitable[Result]]
@@ -32,8 +32,3 @@ def handles(*kinds: type[Command]) -> Callable[[_F], _F]:
 def handler_for(kind: type[Command]) -> CommandHandler:
     """The handler of a command."""
     return _handlers[kind]
-
-
-def unhandled() -> list[str]:
-    """Commands that nobody handles; empty when the handlers are complete."""
-    return [name_of(kind) for kind in ALL if kind not in _handlers]

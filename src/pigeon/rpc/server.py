@@ -1,4 +1,5 @@
-"""Lines to commands, commands to exactly one response each. Nothing that comes in can end this."""
+"""From lines to commands, and from each command to exactly one response; no input, however malformed, ends the
+process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is going on: one explicit state, and nothing else that could disagree with it.
+"""The state machine of a session: what is going on now, in one place that `get_state`, `abort` and prompts read.
 
 idle -> running -> idle          a run, from acceptance of a prompt to settlement
         running <-> retrying     waiting before another attempt

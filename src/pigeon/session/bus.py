@@ -1,8 +1,8 @@
-"""Tell: typed events, in order.
+"""The event bus of a session: typed events, in order, in two stages.
 
-Two stages, the first complete before the second: *record* (an entry is on record before anyone hears of it) and
-*announce* (the host, and whoever else listens). `publish` waits while the host is slow; `post` is for the few small
-events that answer a command and must not wait.
+Every recorder has seen an event before any announcer does, so a message is in the session file before the host or an
+extension hears of it. `publish` waits while the host reads slowly; `post` is for the few small events that answer a
+command and must not wait.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class Engine:
         self._keep_unreadable_images = keep
 
     def system_prompt(self) -> str:
-        """What the model is told about its job now."""
+        """The system prompt of the next request, unless the run has one of its own."""
         prompt = self._dependencies.system_prompt(self._conversation.journal.cwd)
         return f"{prompt}\n\n{LOCALE.format(self._locale)}" if self._locale else prompt
 

@@ -1,4 +1,4 @@
-"""Which model answers, and how hard it thinks."""
+"""The model in use and its thinking level: chosen by commands, restored from a session, put on record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pigeon.wire.model import LEVELS, Model, ThinkingLevel, clamped, levels_of
 
 
 class ModelChoice:
-    """The current model. What was asked for last stays wanted, also while a model cannot do it."""
+    """The current model and level. The level that was asked for last is remembered while a model cannot do it."""
 
     def __init__(
         self, options: ModelOptions, conversation: Conversation, hooks: Hooks, post: Callable[[Outbound], None]

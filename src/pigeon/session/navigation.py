@@ -1,4 +1,4 @@
-"""Going to another place in the tree, with a summary of what is left behind if that is wanted."""
+"""`navigate_tree`: another entry becomes the leaf, with a summary of the abandoned branch if that is wanted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RESERVE_TOKENS = 16384
 
 
 class NavigationOptions(Struct):
-    """How to go there."""
+    """Whether to summarize the branch that is left, with which focus, and a label for the new leaf."""
 
     summarize: bool = False
     instructions: str | Absent = ABSENT

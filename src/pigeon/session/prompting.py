@@ -114,7 +114,8 @@ class Prompting:
             await asyncio.wait(set(self._commands))
 
     def _run_command(self, text: str) -> None:
-        """In the background: it may ask the host something, who may be waiting for our answer first."""
+        """In the background: a command may ask the host something, and the host may wait for the answer to `prompt`
+        first."""
         task = asyncio.ensure_future(self._hooks.command(text))
         self._commands.add(task)
         task.add_done_callback(self._commands.discard)

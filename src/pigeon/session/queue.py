@@ -1,4 +1,4 @@
-"""Messages that wait: steering for the next break, follow-ups for the end. Each item has an id of its own."""
+"""The message queue: steering messages wait for the next break of a run, follow-ups for its end."""
 
 from __future__ import annotations
 

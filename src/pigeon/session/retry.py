@@ -1,4 +1,4 @@
-"""Another try after a transient failure: when, how long to wait, and what is told about it.
+"""Repeats a request after a transient failure: when, how long to wait before it, and the events about it.
 
 The failed answer stays in the history and leaves the context, by an entry, so that it stays away after a restart too.
 """

@@ -55,7 +55,7 @@ class Toolset:
         return {name: self._tool(name) for name in self._active}
 
     def specs(self) -> list[ToolSpec]:
-        """The same tools as the model is told of them."""
+        """The same tools as they stand in a request."""
         return [self._tool(name).spec for name in self._active]
 
     def described(self) -> tuple[list[tuple[str, str]], list[str]]:

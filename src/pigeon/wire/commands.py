@@ -17,7 +17,7 @@ from pigeon.wire.model import Model, ThinkingLevel
 from pigeon.wire.steering import TodoPhaseGiven
 
 Lane = Literal["control", "session", "beside"]
-Subject = Literal["session", "talk"]
+Subject = Literal["session", "connection"]
 
 
 class Command(Record, tag_field="type", kw_only=True):
@@ -62,7 +62,7 @@ class Hello(Command, tag="hello", kw_only=True):
     """
 
     lane = "control"
-    about = "talk"
+    about = "connection"
     answer = Welcome
     dialect: DialectName | Absent = ABSENT
     features: list[str] | Absent = ABSENT
@@ -162,7 +162,7 @@ class GetIntegrations(Command, tag="get_integrations", kw_only=True):
     """Whether the model can be used, and which services are attached."""
 
     lane = "beside"
-    about = "talk"
+    about = "connection"
     answer = answers.Integrations
 
 

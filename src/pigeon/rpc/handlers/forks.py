@@ -1,9 +1,9 @@
-"""Handlers: what only hosts of the forks ask for."""
+"""Handlers: commands that only hosts of pi's forks send."""
 
 from __future__ import annotations
 
+from pigeon.rpc.host_connection import HostConnection
 from pigeon.rpc.router import handles
-from pigeon.rpc.talk import Talk
 from pigeon.session.session import Session
 from pigeon.wire.answers import Commands, Integrations, ModelReadiness
 from pigeon.wire.commands import GetAvailableCommands, GetIntegrations, SetLocale
@@ -16,9 +16,9 @@ def set_locale(cmd: SetLocale, s: Session) -> None:
 
 
 @handles(GetIntegrations)
-def get_integrations(cmd: GetIntegrations, talk: Talk) -> Integrations:
+def get_integrations(cmd: GetIntegrations, connection: HostConnection) -> Integrations:
     """Never asks the network: a model counts as connected while its provider has credentials."""
-    models, version = talk.session.models, talk.outbox.dialect.version
+    models, version = connection.session.models, connection.outbox.dialect.version
     model = models.model
     if model is None:
         return Integrations(version=version, model=ModelReadiness(state="no_provider"), services=[])

@@ -1,23 +1,23 @@
-"""Handlers: getting to know each other."""
+"""Handlers: `hello`, which agrees on dialect and features."""
 
 from __future__ import annotations
 
 from pigeon.dialects.choice import changed_dialect
+from pigeon.rpc.host_connection import HostConnection
 from pigeon.rpc.router import handles
 from pigeon.rpc.server import MOST_IN_FLIGHT
-from pigeon.rpc.talk import Talk
 from pigeon.wire.base import or_else
 from pigeon.wire.commands import Feature, Hello, Limits, Welcome
 from pigeon.wire.errors import Refusal
 
 NAME = "pigeon"
-BUSY = "hello changes how events are told and cannot do so in the middle of a run; send it first, or between runs"
+BUSY = "hello changes the form of events and cannot do so in the middle of a run; send it first, or between runs"
 
 
 @handles(Hello)
-def hello(cmd: Hello, talk: Talk) -> Welcome:
+def hello(cmd: Hello, connection: HostConnection) -> Welcome:
     """In force from the answer on."""
-    outbox, session = talk.outbox, talk.session
+    outbox, session = connection.outbox, connection.session
     before = outbox.dialect
     in_force: list[str] = [*(["deltas"] if before.deltas else []), *(["seq"] if outbox.numbers else [])]
     wanted = or_else(cmd.features, in_force)
@@ -33,5 +33,5 @@ def hello(cmd: Hello, talk: Talk) -> Welcome:
         features.append("deltas")
     if outbox.numbers:
         features.append("seq")
-    limits = Limits(record_bytes=talk.record_cap, commands_in_flight=MOST_IN_FLIGHT)
+    limits = Limits(record_bytes=connection.record_cap, commands_in_flight=MOST_IN_FLIGHT)
     return Welcome(name=NAME, version=after.version, dialect=after.name, features=features, limits=limits)

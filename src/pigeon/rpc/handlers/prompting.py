@@ -1,4 +1,4 @@
-"""Handlers: say something, queue something, stop."""
+"""Handlers: prompts, queued messages, abort."""
 
 from __future__ import annotations
 

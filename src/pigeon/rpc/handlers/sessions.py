@@ -78,7 +78,7 @@ def get_tree(cmd: c.GetTree, s: Session) -> answers.Tree:
 
 @handles(c.SetSessionName)
 def set_session_name(cmd: c.SetSessionName, s: Session) -> None:
-    """On record, and told before the answer."""
+    """On record, and announced before the answer."""
     name = clean_name(cmd.name)
     s.journal.append(SessionInfo, name=name)
     s.bus.post(SessionInfoChanged(name=name))

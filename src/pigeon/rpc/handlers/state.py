@@ -1,4 +1,4 @@
-"""Handlers: what is there, and what is going on."""
+"""Handlers: the state of the session, its messages and its totals."""
 
 from __future__ import annotations
 

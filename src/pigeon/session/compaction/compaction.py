@@ -1,4 +1,5 @@
-"""Makes room in the context: on request, when it is nearly full, and when the provider says it overflowed."""
+"""Compaction: the older part of the conversation is replaced by a summary, on request, when the context is nearly full,
+and when the provider says that it overflowed."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ _FAILED = {"manual": "Compaction failed", "overflow": "Context overflow recovery
 
 
 class Compaction:
-    """Shrinks the conversation of a session."""
+    """Compacts the conversation of one session; `Engine` says when."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class Compaction:
         return await self._announced("manual", scope, instructions)
 
     async def automatic(self, scope: Scope) -> None:
-        """Because the context is nearly full; a failure is told and the session goes on."""
+        """Because the context is nearly full; a failure is announced and the session goes on."""
         model = self._model()
         if await self._prune(model) or not self._has_something(model):
             return
@@ -178,7 +179,7 @@ class Compaction:
     async def _extension_summary(
         self, cut: ConversationCut, reason: CompactionReason, tokens_before: int, instructions: str | Absent
     ) -> tuple[str, Usage | None, Json] | None:
-        """A summary that somebody else brings; raises `Aborted` if they say no."""
+        """The summary that an extension provides instead; raises `Aborted` if one cancels the compaction."""
         asked = self._hooks.before_compact(
             CompactionPreparation(
                 reason=reason,

@@ -1,7 +1,5 @@
-"""Where to cut a conversation that is too long: pure functions over its entries.
-
-Old tool output first: what the model has long used is replaced by a note, which costs no summary.
-"""
+"""Where a compaction cuts the conversation, and which old tool results can be shortened without a summary: pure
+functions over the entries of a branch."""
 
 from __future__ import annotations
 
@@ -25,6 +23,8 @@ from pigeon.wire.messages import (
 from pigeon.wire.tokens import estimated_tokens, message_tokens
 
 _STARTS_A_TURN = (UserMessage, CustomMessage, BashExecutionMessage, BranchSummaryMessage)
+LARGE = 4000
+SHOWN = 400
 
 
 class Piece(Struct):
@@ -117,10 +117,6 @@ def _first_kept(branch: Sequence[EntryLine], line: EntryLine) -> str:
     while at > 0 and branch[at - 1].type not in ("message", "custom_message", "branch_summary", "compaction"):
         at -= 1
     return branch[at].id
-
-
-LARGE = 4000
-SHOWN = 400
 
 
 def prunable(branch: Sequence[EntryLine], keep_tokens: int) -> list[tuple[str, str, int]]:

@@ -1,6 +1,7 @@
-"""Asks a model for a summary: a request of its own, without tools, tried again like any other.
+"""Asks a model for a summary of a conversation, for compaction and for leaving a branch.
 
-A conversation as plain text, for whoever has to summarize it, and the files it touched.
+The conversation goes into the request as plain text, in parts that fit the model's window, without tools; a transient
+failure is repeated as the retry policy says. `TouchedFiles` lists the files that were read and changed.
 """
 
 from __future__ import annotations
@@ -44,6 +45,31 @@ from pigeon.wire.model import Cost, Model, ThinkingLevel, Usage
 from pigeon.wire.tokens import CHARACTERS_PER_TOKEN
 
 MOST_OF_A_RESULT = 2000
+SummarySource = Literal["compaction", "branchSummary"]
+ROLE = (
+    "You summarize conversations between a user and a coding agent so that the agent can go on with the work. "
+    "Write only the summary. Do not continue the conversation and do not answer questions in it."
+)
+HISTORY = """Summarize the conversation above for an agent that will continue it without seeing it.
+Use exactly these sections:
+## Goal
+## Constraints & Preferences
+## Progress
+### Done
+### In Progress
+### Blocked
+## Key Decisions
+## Next Steps
+## Critical Context
+Keep exact names, paths, commands, figures and error texts. Leave out what no longer matters."""
+UPDATE = """The summary in <previous-summary> covers what came before the conversation above. Give the whole summary
+anew, with the same sections: keep what still holds, add what is new, move finished work to Done, drop what was
+superseded."""
+PREFIX = """The conversation above is the first part of a turn whose rest is kept. Summarize this part so that the
+rest can be understood, with these sections:
+## Original Request
+## Progress So Far
+## Context Needed"""
 
 
 def paragraphs_of(message: Message) -> list[str]:
@@ -114,39 +140,12 @@ class TouchedFiles:
         return "".join(f"\n\n<{tag}>\n" + "\n".join(paths) + f"\n</{tag}>" for tag, paths in blocks if paths)
 
 
-SummarySource = Literal["compaction", "branchSummary"]
-ROLE = (
-    "You summarize conversations between a user and a coding agent so that the agent can go on with the work. "
-    "Write only the summary. Do not continue the conversation and do not answer questions in it."
-)
-HISTORY = """Summarize the conversation above for an agent that will continue it without seeing it.
-Use exactly these sections:
-## Goal
-## Constraints & Preferences
-## Progress
-### Done
-### In Progress
-### Blocked
-## Key Decisions
-## Next Steps
-## Critical Context
-Keep exact names, paths, commands, figures and error texts. Leave out what no longer matters."""
-UPDATE = """The summary in <previous-summary> covers what came before the conversation above. Give the whole summary
-anew, with the same sections: keep what still holds, add what is new, move finished work to Done, drop what was
-superseded."""
-PREFIX = """The conversation above is the first part of a turn whose rest is kept. Summarize this part so that the
-rest can be understood, with these sections:
-## Original Request
-## Progress So Far
-## Context Needed"""
-
-
 class SummaryFailed(Refusal):
     """No usable summary came back."""
 
 
 class SummaryRequest(Struct):
-    """Who is asked, how, and for how long; `about` is told when the request is tried again."""
+    """Which model is asked and until when; `source` and `about` are announced when the request is repeated."""
 
     model: Model
     thinking: ThinkingLevel

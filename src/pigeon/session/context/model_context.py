@@ -166,7 +166,7 @@ def model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
 
 
 def without_images(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
-    """The same conversation with a line of text in the place of images, for users who want none sent."""
+    """The same conversation with a line of text in the place of images, for the setting `images.blockImages`."""
     return [
         message if isinstance(message, AssistantMessage) else replace(message, content=_imageless(message.content))
         for message in messages

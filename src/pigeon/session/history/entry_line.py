@@ -1,7 +1,7 @@
-"""An entry as it is kept: its line of JSON as it stands in the file, and the record behind it once somebody asks.
+"""An entry of a session as its line of JSON; the record is decoded when it is read for the first time.
 
-Opening a long session must not parse it. A line is looked at just enough to place it in the tree; what we do not know
-is carried along byte for byte.
+Opening a long session must not parse it: a line is decoded just far enough to place it in the tree (`type`, `id`,
+`parentId`, the role of a message). Entries of unknown types or shapes are carried along byte for byte.
 """
 
 from __future__ import annotations
@@ -38,12 +38,15 @@ _messages = msgspec.json.Decoder(_MessageOnly)
 
 @cache
 def _entries() -> msgspec.json.Decoder[Entry]:
-    """Made when the first entry is read: a new session never needs it."""
+    """Made with the first entry that is read: building this decoder is slow, and a new session never needs it."""
     return msgspec.json.Decoder(Entry)
 
 
 class EntryLine(msgspec.Struct, gc=False, eq=False, rename=_NAMES.get):
-    """One line of a session; read straight from JSON, because there may be very many of them."""
+    """One line of a session, decoded from JSON into this class directly: a file may have tens of thousands of them.
+
+    The fields with a space in their name (`_NAMES`) are never in a file; they hold what is filled in afterwards.
+    """
 
     type: str
     id: str = ""

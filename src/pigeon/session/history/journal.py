@@ -1,4 +1,5 @@
-"""The truth: entries that are only ever appended, a tree, a leaf."""
+"""The record of one conversation: entries that are only ever appended, the tree they form, and the leaf that the next
+one hangs on. Everything else about a conversation is derived from its journal."""
 
 from __future__ import annotations
 

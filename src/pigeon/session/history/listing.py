@@ -1,4 +1,5 @@
-"""Which sessions there are, without reading them whole: the head of a file for who and where, its tail for its name."""
+"""Lists session files without reading them whole: the head of a file has its id, folder and first message, the tail its
+name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Reading a session file: any file that pi wrote, whatever its version, whatever a crash left of its last line.
+"""Reads session files: every version that pi wrote, and files whose last line a crash cut off.
 
-Older session files: version 1 is a plain list, version 2 knows the tree and an old role name.
+Version 1 is a plain list of entries, version 2 has the tree and an old name of a role; both become version 3 in memory,
+and the file is written anew with its next entry.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pigeon.wire.entries import SESSION_VERSION
 from pigeon.wire.errors import BadRecord, Refusal
 
 OLD_ROLE = "hookMessage"
+BEGINNING = b'{"type":"session"'
+LONGEST_HEADER = 1024 * 1024
 
 
 def migrated(header: dict[str, Any], lines: list[EntryLine]) -> tuple[dict[str, Any], list[EntryLine]]:
@@ -67,10 +70,6 @@ def _unused(used: set[str]) -> str:
             return candidate
 
 
-BEGINNING = b'{"type":"session"'
-LONGEST_HEADER = 1024 * 1024
-
-
 class InvalidSession(Refusal):
     """The file is there and is not a session."""
 
@@ -113,7 +112,7 @@ def load_session(path: str) -> LoadedSession | None:
 
 
 def is_unfinished(raw: bytes) -> bool:
-    """True for a file that nothing was ever told about: it is empty, or its first line was cut off."""
+    """True for a file whose session was never reported to a host: it is empty, or its first line was cut off."""
     if not raw.strip():
         return True
     if b"\n" in raw or not (raw.startswith(BEGINNING) or BEGINNING.startswith(raw)):

@@ -1,8 +1,7 @@
-"""Makes journals: new ones, opened ones, copies. Knows the folder, whether anything is kept, and whom to tell.
+"""Where sessions are kept: `SessionRepository` makes new journals, opens files, and copies branches into new files.
 
-Where sessions are kept and what their files are called, exactly as pi does it.
-
-What a crash left open: tool calls without a result get one, on record, and are not run again.
+Folders and file names are exactly those of pi, so that both programs find the same sessions. When a file is opened,
+tool calls that a crash left without a result get one on record; they are not run again.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ from pigeon.wire.entries import ContextEdit
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 
+INTERRUPTED = "The tool call was interrupted before it finished. It was not run again."
+
 
 def default_folder(agent_dir: str, cwd: str) -> str:
     """The folder of one working directory's sessions."""
@@ -40,9 +41,6 @@ def file_name(session_id: str, now_ms: int) -> str:
 def artifact_folder(session_file: str) -> str:
     """Where the full outputs of a session's tools are kept."""
     return session_file.removesuffix(".jsonl")
-
-
-INTERRUPTED = "The tool call was interrupted before it finished. It was not run again."
 
 
 def answer_dangling_calls(journal: Journal, now_ms: int) -> int:
@@ -85,7 +83,7 @@ def dangling_calls(branch: list[EntryLine]) -> list[ToolCall]:
 
 
 class SessionRepository:
-    """The place where this process keeps its conversations."""
+    """Makes the journals of one agent; `persistent` is false where nothing is written to disk."""
 
     def __init__(
         self,
@@ -139,7 +137,7 @@ class SessionRepository:
         except Refusal:
             store.close()
             raise
-        self._moved_to(path)
+        self._keep_beside(path)
         return journal
 
     def is_file_of(self, path: str, journal: Journal) -> bool:
@@ -161,7 +159,8 @@ class SessionRepository:
         return journal
 
     def _filled(self, path: str, cwd: str, store: SessionFile) -> Journal:
-        """The journal of a file that is ours now: read only here, because until now somebody else may have written."""
+        """The journal of a locked file; read only now, because until the lock was taken another process may have
+        written."""
         loaded = load_session(path)
         if loaded is None:
             raise InvalidSession(path)
@@ -179,11 +178,11 @@ class SessionRepository:
             raise Refusal(f"Session folder cannot be made: {folder}: {error.strerror}") from None
         now = self._now()
         name = ids.session_id(now)
-        self._moved_to(path)
+        self._keep_beside(path)
         return Journal(name, cwd, new_header(name, now, cwd), self._store(path), self._now)
 
-    def _moved_to(self, path: str) -> None:
-        """Who opens a file keeps sessions, from now on beside it."""
+    def _keep_beside(self, path: str) -> None:
+        """Opening a file makes the agent keep its sessions, from now on beside that file."""
         self.persistent = True
         self.folder = os.path.dirname(path)
 

@@ -1,8 +1,8 @@
-"""The file behind a journal: created with the first message, appended per entry, honest about failures.
+"""The file behind a journal: created with the first message, appended to with each entry.
 
-While writing fails, entries wait in memory and are written, in order, as soon as it works again; the host is told once
-when it begins to fail and once when everything is safe again. A file that was deleted is made anew; one that somebody
-put in its place gets what it lacks if it is this session, and is left alone if it is anything else.
+While writing fails, entries wait in memory and are written, in order, as soon as it works again; the failure is
+reported once, and so is its end. A file that was deleted is made anew. A file that was put in its place gets the
+entries it lacks if it is this session, and is left alone if it is anything else.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class SessionFile:
         return self._begun
 
     def adopt(self) -> None:
-        """Take over an existing file; raises `SessionInUse` if somebody else has it.
+        """Take over an existing file; raises `SessionInUse` if another process writes it.
 
-        A file that can be read and not written is no reason to stop: that is told, and tried again with each entry.
+        A file that can be read but not written is reported; writing is tried again with each entry.
         """
         self._begun = True
         try:

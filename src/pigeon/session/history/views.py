@@ -1,9 +1,5 @@
-"""Counts, tokens and cost of a conversation: everything that was billed, on every branch.
-
-The entries of a session as a tree, for hosts that show it.
-
-The display name of a session.
-"""
+"""What hosts ask about a session's entries: totals of tokens and cost (everything billed, on every branch), how full
+the context is, the tree, and the display name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to the host: each waits for the answer with its id, for its time-out, or for whoever gives up."""
+"""Questions to the host: each waits for the answer with its id, for its time-out, or for the end of its scope."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class Dialogs:
         self._post(make(self._new_id()))
 
     def answer(self, response: ExtensionUiResponse) -> None:
-        """The host's answer; one that nobody waits for is ignored."""
+        """The host's answer; ignored if its question is not open."""
         waiting = self._open.get(response.id) if isinstance(response.id, str) else None
         if waiting is not None and not waiting.done():
             waiting.set_result(response)
 
     def close(self) -> None:
-        """There is nobody to answer any more: give every open question up, and ask no further ones."""
+        """The host is gone: give every open question up, and ask no further ones."""
         self._closed = True
         for waiting in self._open.values():
             if not waiting.done():

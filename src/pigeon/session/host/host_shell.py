@@ -1,4 +1,4 @@
-"""Shell commands that the host runs: several at once, their output part of the next prompt's context.
+"""The `bash` command of the protocol: shell commands for the host, several at once, their output part of the context.
 
 A result never comes between a tool call and its answer: what ends while a run is active is put on record when the run
 settles.

@@ -1,4 +1,4 @@
-"""Tools that the host runs: defined by it, called over the wire, answered whenever it likes.
+"""Tools that the host runs: defined by `set_host_tools`, called by an event, answered by a command.
 
 Every call ends in exactly one result: what the host sends, or an error that says why nothing came. A host that forgets
 a call holds up that call and nothing else; `abort` still ends it. Reports for calls that are not open are ignored.
@@ -26,7 +26,7 @@ FAILED = "Host tool execution failed"
 
 
 class HostTools:
-    """The set that the host lends, and the calls of it that are open."""
+    """The tools of the host, and their open calls."""
 
     def __init__(
         self, toolset: Toolset, post: Callable[[Outbound], None], new_id: Callable[[], str] = ids.request_id
@@ -46,7 +46,7 @@ class HostTools:
         for name in names:
             if self._toolset.is_taken(name):
                 raise Refusal(f'RPC host tool "{name}" conflicts with an existing tool')
-        tools: dict[str, Tool] = {tool.name: _Lent(tool, self) for tool in wanted}
+        tools: dict[str, Tool] = {tool.name: _HostTool(tool, self) for tool in wanted}
         self._toolset.lend(tools, [tool.name for tool in wanted if not tool.hidden])
         return names
 
@@ -93,7 +93,7 @@ class HostTools:
 
 
 class _OpenCall:
-    """One open call: what the host has reported and nobody has looked at yet."""
+    """One open call, with the host's reports that were not read yet."""
 
     def __init__(self) -> None:
         self._reports: asyncio.Queue[ToolOutcome | _End] = asyncio.Queue()
@@ -150,8 +150,8 @@ class _Definition:
         self.reads_only = tool.read_only is True
 
 
-class _Lent:
-    """A host tool as the loop sees it."""
+class _HostTool:
+    """A host tool as the loop sees it: a `Tool` whose calls go to the host."""
 
     def __init__(self, definition: _Definition, owner: HostTools) -> None:
         self._owner = owner

@@ -1,14 +1,12 @@
-"""Stream rules: advice that is given when it is needed, and not before.
+"""Stream rules: advice that enters the conversation when the model's own output shows that it is needed.
 
-A rule watches what the model writes. When one matches, the answer is cut there, the host is told, the rule is put into
-the conversation, and the run goes on. Each rule is given once per conversation unless it says otherwise, and however
-the rules are written, a model is not cut off more than a few times for one thing that the user says.
+A rule is a regular expression on what the model writes. When it matches, the answer is cut there, `ttsr_triggered` is
+published, the text of the rule is put into the conversation, and the run goes on. Each rule is given once per
+conversation unless it says otherwise, and at most `MOST_CUTS` answers are cut between two messages of the user.
 
-Does what the model writes match a rule: regular expressions on a window that moves along with each block.
-
-The work per delta is bounded: a window of fixed size, and a limit on processor time after which the caller switches the
-rule off. Arguments of tools are looked at as their JSON with the escapes resolved, so that a line break in a file to be
-written is a line break here.
+Matching looks at a window that moves along with each block (`Window`). The work per delta is bounded: a window of fixed
+size, and a limit on the time of one search, after which the rule is switched off. Arguments of tools are looked at as
+their JSON with the escapes resolved, so that a line break in a file to be written is a line break here.
 """
 
 from __future__ import annotations
@@ -41,6 +39,8 @@ from pigeon.wire.steering import Rule
 WINDOW = 1000
 HEAD = 4000
 SECONDS = 0.05
+CUSTOM_TYPE = "ttsr-injection"
+MOST_CUTS = 10
 _SCOPE = re.compile(r"(text|thinking|tool|toolcall)(?::([^()\s]+))?(?:\((.+)\))?")
 _WHOLE_ESCAPES = re.compile(r"(?:[^\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
@@ -201,10 +201,6 @@ def _unescaped(text: str) -> str:
     return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else _PLAIN.get(found[2], found[2]), text)
 
 
-CUSTOM_TYPE = "ttsr-injection"
-MOST_CUTS = 10
-
-
 class StreamRules:
     """The rules of one conversation: which there are, which were given, and what is to be said next."""
 
@@ -234,14 +230,14 @@ class StreamRules:
                 self._given.update(dict.fromkeys(_names(entry), self._messages))
 
     def notes(self, event: Outbound) -> None:
-        """Something was said."""
+        """Count the messages of the conversation, and the cuts since the user's last one."""
         if isinstance(event, MessageEnd):
             self._messages += 1
             if isinstance(event.message, UserMessage):
                 self._cuts = 0
 
     def watch(self) -> RuleWatch | None:
-        """Somebody to look at the next answer; nobody if no rule could match."""
+        """What looks at the next answer; none if no rule could match."""
         self._cut = []
         self._later = []
         rules = [rule for rule in self._known() if self._may_match(rule)]
@@ -347,7 +343,7 @@ class RuleWatch:
 
 
 def injection(rules: list[Rule], stopped: bool) -> str:
-    """What the model is told."""
+    """The text of the message that puts rules into the conversation."""
     opening = (
         "Your answer was stopped in the middle because it went against the following, and what you had written of it "
         "is gone. Begin it again, keep to this, and do not speak of the interruption."

@@ -1,9 +1,10 @@
-"""The plan: phases with tasks that host and model both write.
+"""The plan of a conversation: phases with tasks that host and model both write.
 
 It lives in memory; what the model wrote is also in the results of its tool, and comes back from there when a
-conversation is opened. A finished task is taken out of the plan some time after it was finished, and that is told.
+conversation is opened. A finished task is taken out some time later, with a `todo_auto_clear`.
 
-A model that stops although its plan is not done is told so, a few times for each thing that the user says.
+`Reminders` let a run go on that would end with open tasks, at most `MOST_REMINDERS` times between two messages of the
+user.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ Later = Callable[[float, Callable[[], None]], Callable[[], None]]
 TOOLS = ("todo", "todo_write")
 FINISHED = ("completed", "abandoned")
 CLEAR_DELAY = 60.0
+MOST_REMINDERS = 3
+CUSTOM_TYPE = "todo-reminder"
 _MARK = b"todo"
 
 
@@ -171,12 +174,8 @@ def _keyed(phases: Iterable[TodoPhase]) -> Iterator[tuple[_Key, TodoTask]]:
     return (((phase.id, task.id), task) for phase in phases for task in phase.tasks)
 
 
-MOST_REMINDERS = 3
-CUSTOM_TYPE = "todo-reminder"
-
-
 class Reminders:
-    """Counts from one message of the user to the next."""
+    """Reminds the model of open tasks where it stops."""
 
     def __init__(self, todos: Todos, publish: Publish, now: Callable[[], int]) -> None:
         self._todos = todos
@@ -185,7 +184,7 @@ class Reminders:
         self._given = 0
 
     def notes(self, event: Outbound) -> None:
-        """Something was said; if the user said it, counting begins anew."""
+        """A message of the user lets the counting begin anew."""
         if isinstance(event, MessageEnd) and isinstance(event.message, UserMessage):
             self._given = 0
 
@@ -208,7 +207,7 @@ def is_final(answer: AssistantMessage) -> bool:
 
 
 def reminder_text(left: list[TodoTask], attempt: int, most: int) -> str:
-    """What the model is told."""
+    """The text of the message that lets the run go on."""
     listed = "\n".join(f"- {task.content} ({task.status.replace('_', ' ')})" for task in left)
     return (
         f"<reminder>\nYou stopped, but the plan still has open tasks (reminder {attempt} of {most}):\n{listed}\n"
