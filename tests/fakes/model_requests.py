@@ -16,8 +16,8 @@ from pigeon.agent.inference import (
     Named,
     ToolSpec,
 )
-from pigeon.providers.connection import Access, Connection, RequestPolicy
 from pigeon.providers.http.client import HttpClient
+from pigeon.providers.request import Access, Connection, RequestPolicy
 from pigeon.session.hooks import NoHooks
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall

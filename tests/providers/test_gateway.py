@@ -11,10 +11,10 @@ import pytest
 from fakes.http_server import Hold, HttpServer, Reply, plain, sse
 from fakes.model_requests import a_model, a_request, told
 from pigeon.agent.inference import Delta, Finished, ModelRequest
-from pigeon.providers.connection import Access, RequestPolicy
 from pigeon.providers.gateway import ADAPTERS, Gateway
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import NoKey
+from pigeon.providers.request import Access, RequestPolicy
 from pigeon.session.hooks import NoHooks
 from pigeon.wire.model import Model
 

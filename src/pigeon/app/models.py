@@ -17,10 +17,10 @@ from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
 from pigeon.config.values import Values
 from pigeon.providers.catalog.built_in import BuiltInCatalog
-from pigeon.providers.connection import RequestPolicy
 from pigeon.providers.gateway import Gateway, ProviderFactory
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry
+from pigeon.providers.request import RequestPolicy
 from pigeon.session.dependencies import ScopedModel
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.errors import StartupError

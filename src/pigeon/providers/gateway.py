@@ -14,9 +14,9 @@ import msgspec
 
 from pigeon.agent.inference import CacheRetention, Delta, Failure, Finished, ModelRequest, ProviderHooks
 from pigeon.agent.interfaces import ModelProvider
-from pigeon.providers.connection import Connection, RequestPolicy
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry, NoKey
+from pigeon.providers.request import Connection, RequestPolicy
 from pigeon.wire.model import Model
 
 if TYPE_CHECKING:

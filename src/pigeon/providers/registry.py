@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from pigeon.providers.catalog.built_in import KNOWN, BuiltInCatalog
-from pigeon.providers.connection import Access
 from pigeon.providers.custom_models import Headers, ProviderModels, UnusableEntry, provider_models
+from pigeon.providers.request import Access
 from pigeon.system.clock import now_ms
 from pigeon.wire.model import Model
 

@@ -15,10 +15,10 @@ from fakes.model_requests import KEY, Told, a_model, a_request, connection, told
 from fakes.virtual_time import virtually
 from pigeon.agent.inference import Delta
 from pigeon.providers.anthropic import adapter as anthropic
-from pigeon.providers.connection import RequestPolicy
 from pigeon.providers.gateway import ADAPTERS
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.http.exchange import Stalled, Watchdog, encoded
+from pigeon.providers.request import RequestPolicy
 
 START = {"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": 7, "output_tokens": 1}}}
 OPEN = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}

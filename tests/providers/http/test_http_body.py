@@ -1,3 +1,5 @@
+"""The body of an answer: events cut out of it, and decompression."""
+
 from __future__ import annotations
 
 import gzip
@@ -12,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.providers.errors import from_exception
-from pigeon.providers.http import body as decompression
-from pigeon.providers.http.body import PIECE_BYTES, DecodingError, EventTooLong, SseParser, unpacked
+from pigeon.providers.http import client as decompression
+from pigeon.providers.http.client import PIECE_BYTES, DecodingError, unpacked
+from pigeon.providers.http.exchange import EventTooLong, SseParser
 
 STREAM = b"event: a\ndata: 1\n\n: ping\n\ndata: 2\ndata: 3\n\nid: 7\ndata:4\n\n"
 EVENTS = [(b"a", b"1"), (b"", b"2\n3"), (b"", b"4")]

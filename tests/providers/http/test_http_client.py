@@ -20,11 +20,11 @@ from fakes.model_requests import KEY, a_model, a_request, connection, told
 from fakes.tunnel_proxy import TunnelProxy
 from pigeon.agent.inference import Failure
 from pigeon.providers.anthropic import adapter as anthropic
-from pigeon.providers.connection import RequestPolicy
 from pigeon.providers.errors import from_exception
 from pigeon.providers.http import client as http
 from pigeon.providers.http.client import HttpClient, HttpRequest, HttpResponse, InvalidProxy, InvalidURL, route_to
 from pigeon.providers.http.network import Network
+from pigeon.providers.request import RequestPolicy
 
 DATA = Path(__file__).parents[1] / "data"
 CERTIFICATE = DATA / "localhost.cert.pem"

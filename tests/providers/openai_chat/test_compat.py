@@ -11,7 +11,7 @@ from pigeon.providers.http.exchange import encoded
 from pigeon.providers.openai_chat import adapter as openai_chat
 from pigeon.providers.openai_chat.compat import ChatCompat, chat_compat, is_openai_host
 from pigeon.providers.openai_chat.thinking import thinking_fields
-from pigeon.providers.token_budget import ANSWER_TOKENS
+from pigeon.providers.request import ANSWER_TOKENS
 from pigeon.wire.model import levels_of
 
 

@@ -8,20 +8,22 @@ from typing import Any
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
 from pigeon.providers.anthropic.stream import AnthropicStream
-from pigeon.providers.connection import Connection, compat_of, endpoint, mapped_level, request_headers
 from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import IMAGE_NOTE, not_blank, result_text
 from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
-from pigeon.providers.token_budget import output_cap, split_budget
-from pigeon.wire.base import Absent, or_else
-from pigeon.wire.content import (
-    AssistantBlock,
-    TextContent,
-    ThinkingContent,
-    UserBlock,
-    has_images,
+from pigeon.providers.request import (
+    Connection,
+    compat_of,
+    endpoint,
+    mapped_level,
+    output_cap,
+    request_headers,
+    sampling_of,
+    split_budget,
 )
+from pigeon.wire.base import Absent
+from pigeon.wire.content import AssistantBlock, TextContent, ThinkingContent, UserBlock, has_images
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 
 VERSION = "2023-06-01"
@@ -84,7 +86,7 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
     if request.tools:
         body["tools"] = _tools(request.tools, compat, mark)
     body.update(_thinking(request, compat, budgets))
-    body.update(or_else(model.sampling_params, {}))
+    body.update(sampling_of(model))
     return body
 
 

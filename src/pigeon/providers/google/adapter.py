@@ -8,14 +8,13 @@ from typing import Any
 from urllib.parse import quote
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest
-from pigeon.providers.connection import Connection, endpoint, mapped_level, request_headers
 from pigeon.providers.google.stream import GoogleStream
 from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, is_same_model, not_blank, result_text
 from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
-from pigeon.providers.token_budget import output_cap
-from pigeon.wire.base import Absent, or_else
+from pigeon.providers.request import Connection, endpoint, mapped_level, output_cap, request_headers, sampling_of
+from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, UserBlock
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model, levels_of
@@ -76,7 +75,7 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
         config["maxOutputTokens"] = cap
     if model.reasoning:
         config["thinkingConfig"] = _thinking(request, budgets)
-    config.update(or_else(model.sampling_params, {}))
+    config.update(sampling_of(model))
     if config:
         body["generationConfig"] = config
     return body

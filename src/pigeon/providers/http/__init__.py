@@ -1,1 +1,1 @@
-"""One HTTP exchange with a model server: client, network, body, and the exchange with its retries and its watchdog."""
+"""One HTTP exchange with a model server: the client, the network below it, and the exchange with retries and events."""

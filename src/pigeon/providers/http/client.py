@@ -1,4 +1,4 @@
-"""The HTTP client: connection pools made when first needed, one per route, with proxies and certificates.
+"""The HTTP client: connection pools, one per route, with proxies and certificates; and bodies that came compressed.
 
 Importing the HTTP library and loading the certificate store cost a tenth of a second, so both happen in a worker
 thread: in the background after the first answer (`warm`), or when the first request cannot wait any longer. Plain
@@ -12,13 +12,14 @@ that two agents in one process do not share them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
     import ssl
+    import zlib
 
     import httpcore2
 
@@ -33,6 +34,11 @@ DRAIN_BYTES = 64 * 1024
 DRAIN_SECONDS = 1.0
 REUSE_WAIT_S = 0.03
 MAX_ERROR_BYTES = 256 * 1024
+PIECE_BYTES = 1024 * 1024
+# Window sizes of zlib: with a header of gzip or zlib, and without any.
+_EITHER_HEADER = 47
+_NO_HEADER = -15
+_GZIP = b"\x1f\x8b"
 Route = tuple[bool, str | None]  # whether certificates are needed, and the proxy
 _URL_SIGNS = "/%:@!$&'()*+,;=~?"
 _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
@@ -82,8 +88,6 @@ class HttpResponse:
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding in ("", "identity"):
             return packed
-        from pigeon.providers.http.body import unpacked
-
         return unpacked(packed, encoding)
 
     async def text(self, limit: int = MAX_ERROR_BYTES) -> bytes:
@@ -390,3 +394,75 @@ def address_of(url: str) -> httpcore2.URL:
     if not host:
         raise InvalidURL(f"{_without_credentials(url)} names no host")
     return httpcore2.URL(scheme=parts.scheme, host=host, port=port, target=target)
+
+
+class DecodingError(Exception):
+    """The body is not what its header says."""
+
+
+async def unpacked(packed: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
+    """The body in plain bytes; all that a chunk gives comes before the next chunk is asked for.
+
+    Piece by piece, so that a small body cannot become a large one in memory at once.
+    """
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise DecodingError(f"the server sent content-encoding {encoding}, though it was asked for none")
+    body = _Decompressor(encoding)
+    async for chunk in packed:
+        for piece in body.pieces(chunk):
+            yield piece
+    if not body.complete:
+        raise DecodingError(f"the {encoding} body ended too early")
+
+
+class _Decompressor:
+    """One compressed stream, or several gzip ones in a row."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+        self._inflater: zlib._Decompress | None = None
+        self._head = b""
+        self._ignored = False
+        self.complete = False
+
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        """What this chunk gives, in pieces of limited size."""
+        rest, self._head = self._head + chunk, b""
+        while rest and not self._ignored:
+            if self._inflater is None:
+                if len(rest) < 2:
+                    self._head = rest
+                    return
+                if self.complete and (self._encoding == "deflate" or not rest.startswith(_GZIP)):
+                    self._ignored = True
+                    return
+                self._inflater = self._started(rest)
+                self.complete = False
+            yield from self._inflated(self._inflater, rest)
+            rest = self._inflater.unused_data
+            if self._inflater.eof:
+                self._inflater, self.complete = None, True
+
+    def _started(self, head: bytes) -> zlib._Decompress:
+        """Some servers leave away the frame that `deflate` has by the standard."""
+        framed = head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
+        bare = self._encoding == "deflate" and not framed and not head.startswith(_GZIP)
+        import zlib
+
+        return zlib.decompressobj(_NO_HEADER if bare else _EITHER_HEADER)
+
+    def _inflated(self, inflater: zlib._Decompress, rest: bytes) -> Iterator[bytes]:
+        import zlib
+
+        full = False
+        # Bytes behind the end stay in the tail for ever.
+        while (rest or full) and not inflater.eof:
+            try:
+                piece = inflater.decompress(rest, PIECE_BYTES)
+            except zlib.error as error:
+                raise DecodingError(f"the body is not {self._encoding}: {error}") from None
+            if piece:
+                yield piece
+            rest = inflater.unconsumed_tail
+            # The inflater may have taken all bytes and still have output left.
+            full = len(piece) == PIECE_BYTES

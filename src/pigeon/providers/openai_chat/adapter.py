@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
-from pigeon.providers.connection import Connection, endpoint, request_headers
 from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import (
     IMAGE_NOTE,
@@ -25,17 +24,10 @@ from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.openai_chat.compat import ChatCompat, chat_compat
 from pigeon.providers.openai_chat.stream import ChatStream
 from pigeon.providers.openai_chat.thinking import thinking_fields
-from pigeon.providers.token_budget import output_cap
+from pigeon.providers.request import Connection, endpoint, output_cap, request_headers, sampling_of
 from pigeon.wire import codec
-from pigeon.wire.base import Absent, or_else
-from pigeon.wire.content import (
-    ImageContent,
-    TextContent,
-    ThinkingContent,
-    ToolCall,
-    UserBlock,
-    has_images,
-)
+from pigeon.wire.base import Absent
+from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock, has_images
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 
@@ -116,7 +108,7 @@ def body_of(
         body["providerOptions"] = {"gateway": compat.vercel_gateway_routing}
     if compat.cache_control_format == "anthropic" and request.cache != "none":
         _mark_for_cache(prompt, history, body.get("tools"))
-    body.update(or_else(model.sampling_params, {}))
+    body.update(sampling_of(model))
     return body
 
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pigeon.providers.connection import compat_of
+from pigeon.providers.request import compat_of
 from pigeon.wire.base import Record
 from pigeon.wire.model import Model
 

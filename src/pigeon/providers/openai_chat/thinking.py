@@ -8,9 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from pigeon.agent.inference import ModelRequest
-from pigeon.providers.connection import mapped_level
 from pigeon.providers.openai_chat.compat import ChatCompat
-from pigeon.providers.token_budget import thinking_share
+from pigeon.providers.request import mapped_level, thinking_share
 from pigeon.wire.model import Model
 
 BUDGET_FIELD = "thinking_token_budget"

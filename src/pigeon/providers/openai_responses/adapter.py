@@ -11,23 +11,25 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest
-from pigeon.providers.connection import Access, Connection, compat_of, endpoint, mapped_level, request_headers
 from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import NO_OUTPUT, is_same_model, not_blank, result_text
 from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.openai_chat.compat import is_openai_host
 from pigeon.providers.openai_responses.stream import ResponsesStream
-from pigeon.providers.token_budget import output_cap
-from pigeon.wire import codec
-from pigeon.wire.base import Absent, or_else
-from pigeon.wire.content import (
-    TextContent,
-    ThinkingContent,
-    ToolCall,
-    UserBlock,
-    has_images,
+from pigeon.providers.request import (
+    Access,
+    Connection,
+    compat_of,
+    endpoint,
+    mapped_level,
+    output_cap,
+    request_headers,
+    sampling_of,
 )
+from pigeon.wire import codec
+from pigeon.wire.base import Absent
+from pigeon.wire.content import TextContent, ThinkingContent, ToolCall, UserBlock, has_images
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
@@ -103,7 +105,7 @@ def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[st
         if request.cache == "long" and compat.get("supportsLongCacheRetention", is_openai_host(model)):
             body["prompt_cache_retention"] = "24h"
     body.update(_reasoning(request))
-    body.update(or_else(model.sampling_params, {}))
+    body.update(sampling_of(model))
     return body
 
 

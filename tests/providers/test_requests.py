@@ -4,13 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.model_requests import PNG, a_model, a_request, answered, called, returned, said, text, thought
-from pigeon.providers.token_budget import (
-    SAFETY_TOKENS,
-    estimated_context,
-    output_cap,
-    split_budget,
-    thinking_budget,
-)
+from pigeon.providers.request import SAFETY_TOKENS, estimated_context, output_cap, split_budget, thinking_budget
 from pigeon.wire.tokens import IMAGE_CHARACTERS
 
 

@@ -1,0 +1,173 @@
+"""What every adapter builds its requests with: the connection, headers, facts of the model, room for the answer.
+
+`Gateway` makes one `Connection` per request: the client, timeouts, hooks, credentials and the history cache. An adapter
+builds the body and the headers, and hands both to `http/exchange`. Credentials live here and in the registry, and are
+never part of a `Model`, which hosts see. The second half is the arithmetic of tokens: how much of the context window is
+left, how long an answer may be, and how much of it is thinking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from pigeon.agent.inference import ModelMessage, ModelRequest, ProviderHooks
+from pigeon.wire import codec
+from pigeon.wire.base import Absent
+from pigeon.wire.messages import AssistantMessage
+from pigeon.wire.model import Model
+from pigeon.wire.tokens import characters_of, estimated_tokens
+
+if TYPE_CHECKING:
+    from pigeon.providers.history.cache import HistoryCache
+    from pigeon.providers.http.client import HttpClient
+
+IDLE_MS = 300_000
+SAFETY_TOKENS = 4096
+ANSWER_TOKENS = 1024
+THINKING_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
+
+
+class RequestPolicy(Struct, frozen=True):
+    """How long to wait and how often to ask again before the stream begins; 0 means no limit, or never."""
+
+    idle_ms: int = IDLE_MS
+    max_retries: int = 0
+    max_retry_delay_ms: int = 60_000
+
+
+class Access(Struct, frozen=True):
+    """Credentials of one request; a header of None removes a default one, `env` has the variables of this provider."""
+
+    key: str = ""
+    bearer: bool = False
+    headers: dict[str, str | None] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The texts that no message may show."""
+        return tuple({text for text in (self.key, *self.headers.values()) if text})
+
+
+class Connection(Struct, frozen=True):
+    """Everything one request goes out with; without a cache the whole history is converted anew."""
+
+    http: HttpClient
+    hooks: ProviderHooks
+    access: Access
+    policy: RequestPolicy = RequestPolicy()
+    thinking_budgets: Mapping[str, int] = field(default_factory=dict)
+    history: HistoryCache | None = None
+
+
+def request_headers(own: Mapping[str, str], configured: Mapping[str, str | None]) -> dict[str, str]:
+    """The headers of a request for an event stream, by lower-case name.
+
+    The adapter's own ones come on top of what every request says, the configured ones on top of those; a configured one
+    of None takes another away.
+    """
+    headers = {"content-type": "application/json", "accept": "text/event-stream", **own}
+    for name, value in configured.items():
+        if value is None:
+            headers.pop(name.lower(), None)
+        else:
+            headers[name.lower()] = value
+    return headers
+
+
+def compat_of(model: Model) -> dict[str, Any]:
+    """The model's compat flags as they were configured."""
+    return {} if isinstance(model.compat, Absent) else model.compat
+
+
+def mapped_level(model: Model, level: str, default: str | None) -> str | None:
+    """What the provider calls a thinking level: the model's map, else the default."""
+    levels = {} if isinstance(model.thinking_level_map, Absent) else model.thinking_level_map
+    return levels.get(level, default)
+
+
+def sampling_of(model: Model) -> dict[str, Any]:
+    """The model's sampling parameters as they were configured, on top of any body."""
+    return {} if isinstance(model.sampling_params, Absent) else model.sampling_params
+
+
+def endpoint(base_url: str, path: str) -> str:
+    """The base URL with a path behind it, one slash between."""
+    return f"{base_url.rstrip('/')}/{path}"
+
+
+def estimated_context(request: ModelRequest) -> int:
+    """Tokens of the prompt: what the last answer was billed for, and a quarter of the characters since."""
+    billed = _last_billed(request.messages)
+    chars = sum(map(characters_of, request.messages[billed + 1 :]))
+    if billed >= 0:
+        answer = request.messages[billed]
+        assert isinstance(answer, AssistantMessage)
+        return answer.usage.total_tokens + estimated_tokens(chars, round_up=False)
+    chars += len(request.system_prompt)
+    chars += sum(len(tool.name) + len(tool.description) + len(codec.encode(tool.parameters)) for tool in request.tools)
+    return estimated_tokens(chars, round_up=False)
+
+
+def _last_billed(messages: list[ModelMessage]) -> int:
+    """The last answer with counts that still hold: none after which older history was replaced by something newer."""
+    newest = [0, *accumulate((message.timestamp for message in messages), max)]
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        counted = isinstance(message, AssistantMessage) and _counts(message)
+        if counted and message.timestamp >= newest[index]:
+            return index
+    return -1
+
+
+def _counts(message: AssistantMessage) -> bool:
+    return message.stop_reason not in ("error", "aborted") and message.usage.total_tokens > 0
+
+
+def output_cap(request: ModelRequest) -> int:
+    """The longest answer to ask for, at least 1; 0 when neither the request nor the model names one."""
+    wanted = request.max_tokens or request.model.max_tokens
+    if wanted <= 0:
+        return 0
+    return within_window(wanted, request)
+
+
+def within_window(tokens: int, request: ModelRequest) -> int:
+    """As many tokens as fit behind the prompt."""
+    window = request.model.context_window
+    if window <= 0:
+        return tokens
+    safety = min(SAFETY_TOKENS, window // 10)
+    return max(1, min(tokens, window - estimated_context(request) - safety))
+
+
+def thinking_budget(level: str, own: Mapping[str, int]) -> int:
+    """Tokens for thinking at a level; the highest levels use those of `high`."""
+    if level in own:
+        return own[level]
+    if level in THINKING_BUDGETS:
+        return THINKING_BUDGETS[level]
+    return own.get("high", THINKING_BUDGETS["high"])
+
+
+def thinking_share(level: str, own: Mapping[str, int], cap: int) -> int:
+    """Tokens for thinking out of an answer of at most `cap` tokens, 0 for any length; 0 if there is room for none."""
+    budget = thinking_budget(level, own)
+    return min(budget, max(0, cap - ANSWER_TOKENS)) if cap else budget
+
+
+def split_budget(request: ModelRequest, own: Mapping[str, int]) -> tuple[int, int]:
+    """(output tokens, thinking tokens of them) for providers that count both together."""
+    model: Model = request.model
+    budget = thinking_budget(request.thinking, own)
+    base = request.max_tokens or model.max_tokens or budget + ANSWER_TOKENS
+    ceiling = model.max_tokens or base + budget
+    total = min(base + budget, ceiling)
+    if total <= budget:
+        budget = max(0, total - ANSWER_TOKENS)
+    total = within_window(total, request)
+    return total, max(0, min(budget, total - ANSWER_TOKENS))
