@@ -28,7 +28,7 @@ _GIVEN = {content.ImageInput, content.ImageSource, content.Attachment, commands.
 def commands_table() -> str:
     """Every command with its lane, arguments and answer."""
     rows = [
-        (f"`{commands.name_of(kind)}`", kind.lane, _keys(kind, without=("id",)), _answer(kind), sentence_of(kind))
+        (f"`{commands.NAMES[kind]}`", kind.lane, _keys(kind, without=("id",)), _answer(kind), sentence_of(kind))
         for kind in commands.ALL
     ]
     return table(("command", "lane", "arguments", "`data` of the answer", "meaning"), rows)

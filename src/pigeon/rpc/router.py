@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from pigeon.wire.commands import Command, name_of
+from pigeon.wire.commands import NAMES, Command
 
 Result = Any
 CommandHandler = Callable[[Any, Any], Result | Awaitable[Result]]
@@ -22,7 +22,7 @@ def handles(*kinds: type[Command]) -> Callable[[_F], _F]:
     def register(handler: _F) -> _F:
         for kind in kinds:
             if kind in _handlers:
-                raise RuntimeError(f"two handlers for {name_of(kind)}")
+                raise RuntimeError(f"two handlers for {NAMES[kind]}")
             _handlers[kind] = handler
         return handler
 

@@ -15,7 +15,7 @@ from pigeon.transport.framing import Frame, TooLong
 from pigeon.wire import codec
 from pigeon.wire.answers import failed, succeeded
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.commands import Abort, AbortAndPrompt, Command, Prompt, Subject, name_of
+from pigeon.wire.commands import NAMES, Abort, AbortAndPrompt, Command, Prompt, Subject
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal, UnknownCommand
 
 PARSE = "parse"
@@ -97,7 +97,7 @@ class Server:
         )
 
     def _finished(self, command: Command, data: Any, error: BaseException | None) -> None:
-        name = name_of(type(command))
+        name = NAMES[type(command)]
         if error is not None:
             response = failed(name, _text(error), command.id)
             if isinstance(command, _PROMPTS) and isinstance(error, Refusal) and not isinstance(error, BadRecord):

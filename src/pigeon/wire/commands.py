@@ -459,11 +459,5 @@ ALL: tuple[type[Command], ...] = (
     SetTodos, SetHostTools, HostToolUpdate, HostToolResult, ExtensionUiResponse,
 )  # fmt: skip
 OLD_NAMES = {"queue_message": "steer", "reset": "new_session", "set_queue_mode": "set_steering_mode"}
-
-
-def name_of(command: type[Command]) -> str:
-    """The `type` of a command on the wire."""
-    return str(command.__struct_config__.tag)
-
-
-BY_NAME: dict[str, type[Command]] = {name_of(command): command for command in ALL}
+NAMES: dict[type[Command], str] = {command: str(command.__struct_config__.tag) for command in ALL}
+BY_NAME: dict[str, type[Command]] = {name: command for command, name in NAMES.items()}

@@ -14,7 +14,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def protocol_schema() -> dict[str, Any]:
     """One document: what may be sent, what may come back, and what each command answers."""
-    answers = {commands.name_of(command): command.answer for command in commands.ALL if command.answer is not None}
+    answers = {name: command.answer for name, command in commands.BY_NAME.items() if command.answer is not None}
     inbound: Any = Union.__getitem__(tuple(commands.ALL))
     outbound: Any = Union.__getitem__(tuple(events.ALL))
     roots: list[Any] = [inbound, outbound, dialogs.DialogRequest, Response, entries.Entry, entries.SessionHeader]
@@ -27,6 +27,6 @@ def protocol_schema() -> dict[str, Any]:
         "description": "One JSON object per line: commands on stdin; responses, events and dialogs on stdout.",
         "properties": head,
         "answers": dict(zip(answers, shapes[len(roots) :], strict=True)),
-        "lanes": {commands.name_of(command): command.lane for command in commands.ALL},
+        "lanes": {name: command.lane for name, command in commands.BY_NAME.items()},
         "$defs": definitions,
     }
