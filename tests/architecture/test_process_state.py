@@ -52,11 +52,6 @@ ALLOWED = {
 }
 # Still to be removed; a line goes when its module gets the value from outside.
 REMAINING = {
-    ("pigeon.resources.places", "os.path.abspath"),
-    ("pigeon.resources.places", "os.path.expanduser"),
-    ("pigeon.resources.resources", "os.path.abspath"),
-    ("pigeon.resources.resources", "os.path.expanduser"),
-    ("pigeon.system.files", "tempfile.mkstemp"),
     ("pigeon.system.process.pool", "os.environ"),
     ("pigeon.system.shell.artifacts", "tempfile.mkdtemp"),
     ("pigeon.system.shell.shell", "os.path.expanduser"),

@@ -18,6 +18,7 @@ class Files:
         self.user, self.one, self.two = (root / name for name in ("user", "one", "two"))
         for folder in (self.user, self.one, self.two):
             folder.mkdir()
+        self.problems: list[str] = []
 
     def put(self, folder: Path, value: Any) -> None:
         (folder / "settings.json").write_text(value if isinstance(value, str) else json.dumps(value))
@@ -26,7 +27,7 @@ class Files:
         for folder, value in ((self.user, user), (self.one, one), (self.two, two)):
             if value is not None:
                 self.put(folder, value)
-        made = Layers(str(self.user))
+        made = Layers(str(self.user), self.problems.append)
         if one is not None or two is not None:
             made.add_project([str(self.one), str(self.two)])
         return made
@@ -40,7 +41,7 @@ def files(tmp_path: Path) -> Files:
 def test_without_files_everything_is_as_by_default(files: Files) -> None:
     layers = files.layers()
     assert layers.settings == Settings()
-    assert layers.problems == []
+    assert files.problems == []
     assert (layers.user_permissions, layers.project_permissions) == (None, None)
 
 
@@ -105,15 +106,15 @@ def test_permissions_of_one_project_file_stand_alone(files: Files, place: str) -
 def test_a_file_that_holds_no_object_is_told_once_and_left_alone(files: Files, text: str) -> None:
     layers = files.layers(text, {"steeringMode": "all"})
     path = files.user / "settings.json"
-    assert len(layers.problems) == 1
-    assert str(path) in layers.problems[0]
+    assert len(files.problems) == 1
+    assert str(path) in files.problems[0]
     assert layers.settings.steering_mode == "all"
     assert path.read_text() == text
 
 
 def test_a_byte_order_mark_is_no_mistake(files: Files) -> None:
     layers = files.layers("\ufeff" + json.dumps({"steeringMode": "all"}))
-    assert (layers.settings.steering_mode, layers.problems) == ("all", [])
+    assert (layers.settings.steering_mode, files.problems) == ("all", [])
 
 
 def test_a_wrong_value_is_told_with_its_file_and_key_and_the_others_count(files: Files) -> None:
@@ -122,13 +123,14 @@ def test_a_wrong_value_is_told_with_its_file_and_key_and_the_others_count(files:
     )
     assert layers.settings.follow_up_mode == "all"
     assert (layers.settings.retry.base_delay_ms, layers.settings.retry.max_retries) == (7, 3)
-    keys = [problem.split(" is ignored")[0].split(": ")[-1] for problem in layers.problems]
+    keys = [problem.split(" is ignored")[0].split(": ")[-1] for problem in files.problems]
     assert keys == ["steeringMode", "retry.maxRetries", "images"]
-    assert [str(files.one) in problem for problem in layers.problems] == [False, False, True]
+    assert [str(files.one) in problem for problem in files.problems] == [False, False, True]
 
 
 def test_keys_that_nobody_knows_are_no_mistake(files: Files) -> None:
-    assert files.layers({"theme": "dark", "terminal": {"showImages": True}}).problems == []
+    files.layers({"theme": "dark", "terminal": {"showImages": True}})
+    assert files.problems == []
 
 
 def test_a_wrong_value_of_the_project_leaves_the_users_in_force(files: Files) -> None:
@@ -147,5 +149,5 @@ def test_broken_permissions_do_not_replace_good_ones(files: Files) -> None:
 def test_a_folder_that_cannot_be_read_is_told(files: Files) -> None:
     (files.user / "settings.json").mkdir()
     layers = files.layers()
-    assert "cannot be read" in layers.problems[0]
+    assert "cannot be read" in files.problems[0]
     assert layers.settings.session_dir is ABSENT

@@ -205,7 +205,7 @@ def test_an_old_version_that_cannot_be_written_anew_stays_as_it_is_until_it_can(
     before = path.read_bytes()
     shelf = TestShelf(tmp_path)
     with monkeypatch.context() as full:
-        full.setattr(store_module, "replace_privately", _full)
+        full.setattr(store_module, "swap_file", _full)
         journal = shelf.open(str(path), "/")
         journal.append_message(user("meanwhile"))
     assert path.read_bytes() == before
@@ -215,7 +215,7 @@ def test_an_old_version_that_cannot_be_written_anew_stays_as_it_is_until_it_can(
     journal.close()
 
 
-def _full(path: str, data: bytes) -> None:
+def _full(path: str, data: bytes, mode: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

@@ -30,8 +30,14 @@ CWD = "/work/project"
 PATHS = PathResolver(CWD, "/home/me")
 
 
+def rules_from(user: Any, project: Any = None) -> tuple[PermissionRules | None, list[str]]:
+    """The rules, and what was reported."""
+    problems: list[str] = []
+    return rules_of(user, project, problems.append), problems
+
+
 def said(setting: dict[str, Any], tool: str, **arguments: Any) -> str:
-    rules, problems = rules_of(setting)
+    rules, problems = rules_from(setting)
     assert rules is not None
     assert problems == []
     return ruling(rules, tool, arguments, PATHS).verdict
@@ -118,10 +124,10 @@ def test_a_path_is_matched_however_it_is_spelled(rule: str, path: str, denied: b
 def test_a_path_is_matched_by_where_it_really_leads(tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "open").symlink_to("secret")
-    rules, _ = rules_of({"deny": ["read(secret/**)"], "allow": ["read(open/**)"], "default": "ask"})
+    rules, _ = rules_from({"deny": ["read(secret/**)"], "allow": ["read(open/**)"], "default": "ask"})
     assert rules is not None
     assert ruling(rules, "read", {"path": "open/x"}, paths_in(tmp_path)).verdict == "deny"
-    other, _ = rules_of({"allow": ["read(open/**)"], "default": "ask"})
+    other, _ = rules_from({"allow": ["read(open/**)"], "default": "ask"})
     assert other is not None
     assert ruling(other, "read", {"path": "open/x"}, paths_in(tmp_path)).verdict == "ask"
 
@@ -154,7 +160,7 @@ def test_a_denied_file_is_denied_in_every_spelling_that_the_tool_opens(
         Path(folder, unicodedata.normalize(form, name)).write_text("secret")
         spelled = data.draw(spellings(name)).replace("ROOT", folder)
         paths = paths_in(folder, home=folder)
-        rules, _ = rules_of({"deny": [f"read({unicodedata.normalize('NFC', name)})"]})
+        rules, _ = rules_from({"deny": [f"read({unicodedata.normalize('NFC', name)})"]})
         assert rules is not None
         if os.path.exists(paths.target(spelled)):
             assert ruling(rules, "read", {"path": spelled}, paths).verdict == "deny", spelled
@@ -180,7 +186,7 @@ async def test_a_denied_file_is_not_read_under_another_spelling(
     paths = paths_in(tmp_path, home=str(tmp_path))
     asked, rule = asked.replace("HERE", str(tmp_path)), rule.replace("HERE", str(tmp_path))
     assert text_of(await call(ReadTool(paths), path=asked)) == "secret"
-    rules, _ = rules_of({"deny": [f"read({rule})"]})
+    rules, _ = rules_from({"deny": [f"read({rule})"]})
     assert rules is not None
     assert ruling(rules, "read", {"path": asked}, paths).verdict == "deny"
 
@@ -188,7 +194,7 @@ async def test_a_denied_file_is_not_read_under_another_spelling(
 def test_an_allowance_needs_the_path_as_it_is_written_and_as_it_is_opened(tmp_path: Path) -> None:
     (tmp_path / "Anna\u2019s.txt").touch()
     (tmp_path / "plain.txt").touch()
-    rules, _ = rules_of({"allow": ["read(Anna's.txt)", "read(plain.txt)"], "default": "ask"})
+    rules, _ = rules_from({"allow": ["read(Anna's.txt)", "read(plain.txt)"], "default": "ask"})
     assert rules is not None
     asked = ["Anna's.txt", "plain.txt", "@plain.txt"]
     verdicts = [ruling(rules, "read", {"path": path}, paths_in(tmp_path)).verdict for path in asked]
@@ -240,7 +246,7 @@ def test_deny_is_stronger_than_ask_and_ask_than_allow() -> None:
 
 
 def test_without_the_setting_there_are_no_rules() -> None:
-    assert rules_of(None) == (None, [])
+    assert rules_from(None) == (None, [])
     assert said({}, "bash", command="rm -rf /") == "allow"
 
 
@@ -250,14 +256,14 @@ def test_without_the_setting_there_are_no_rules() -> None:
      {"timeoutMs": 0}, {"timeoutMs": True}],
 )  # fmt: skip
 def test_a_setting_that_cannot_be_understood_is_told_and_makes_everything_a_question(setting: Any) -> None:
-    rules, problems = rules_of(setting)
+    rules, problems = rules_from(setting)
     assert problems
     assert rules is not None
     assert ruling(rules, "bash", {"command": "ls"}, PATHS).verdict == "ask"
 
 
 def test_a_project_can_forbid_but_not_allow() -> None:
-    rules, problems = rules_of(
+    rules, problems = rules_from(
         {"deny": ["bash(rm *)"], "default": "ask"},
         {"allow": ["bash"], "deny": ["write"], "ask": [], "default": "allow"},
     )
@@ -269,7 +275,7 @@ def test_a_project_can_forbid_but_not_allow() -> None:
 
 @given(st.text(), st.text(), st.text())
 def test_no_rule_and_no_call_makes_it_fail(rule: str, command: str, path: str) -> None:
-    rules, _ = rules_of({"deny": [rule, f"bash({rule})", f"read({rule})"], "allow": [f"bash({rule})"]})
+    rules, _ = rules_from({"deny": [rule, f"bash({rule})", f"read({rule})"], "allow": [f"bash({rule})"]})
     assert rules is not None
     ruling(rules, "bash", {"command": command}, PATHS)
     ruling(rules, "read", {"path": path}, PATHS)
@@ -278,7 +284,7 @@ def test_no_rule_and_no_call_makes_it_fail(rule: str, command: str, path: str) -
 # --- the gate ---------------------------------------------------------------------------------------------------------
 
 CALL = ToolCall(id="c", name="bash", arguments={"command": "git push"})
-ASKING = PermissionRules(ask=rules_of({"ask": ["bash"]})[0].ask, timeout_ms=50)  # type: ignore[union-attr]
+ASKING = PermissionRules(ask=rules_from({"ask": ["bash"]})[0].ask, timeout_ms=50)  # type: ignore[union-attr]
 
 
 class Host:
@@ -361,7 +367,7 @@ async def test_an_abort_while_asking_is_an_abort() -> None:
 
 async def test_a_denial_names_the_rule_and_asks_nobody() -> None:
     host = answering(ONCE)
-    rules, _ = rules_of({"deny": ["bash(git push*)"]})
+    rules, _ = rules_from({"deny": ["bash(git push*)"]})
     assert rules is not None
     with pytest.raises(ToolFailed, match=r'rule "bash\(git push\*\)"'):
         await gate(host, rules).before(CALL, CALL.arguments)
@@ -389,7 +395,7 @@ class Changing:
 
 
 async def test_a_later_gate_cannot_change_a_call_behind_the_permissions() -> None:
-    rules, _ = rules_of({"deny": ["bash(rm *)"]})
+    rules, _ = rules_from({"deny": ["bash(rm *)"]})
     assert rules is not None
     first = gate(answering(None), rules)
     with pytest.raises(ToolFailed, match="rm x"):

@@ -41,6 +41,7 @@ class Town:
             trusted,
             ResourceOptions(**options),
             home=str(self.home),
+            base=str(self.home),
             report=self.reported.append,
             expansion_failed=lambda path, reason: self.failed.append((path, reason)),
         )

@@ -13,7 +13,7 @@ from pigeon.resources.prompt_templates import split_arguments, substituted
 
 def test_a_call_stands_for_the_text_with_its_arguments(town) -> None:
     town.put(town.agent / "prompts" / "greet.md", "---\ndescription: greet someone\n---\nGreet $1 ($@).\n")
-    expand = town.resources().expander().expand
+    expand = town.resources().expand
     assert expand("/greet Ada Lovelace") == "Greet Ada (Ada Lovelace).\n"
     assert expand("/greet\n'Ada Lovelace'") == "Greet Ada Lovelace (Ada Lovelace).\n"
     assert expand("/greet") == "Greet  ().\n"
@@ -22,13 +22,13 @@ def test_a_call_stands_for_the_text_with_its_arguments(town) -> None:
 @pytest.mark.parametrize("text", ["/unknown x", "/", "/ greet", " /greet", "//greet", "greet", "/greet/x", ""])
 def test_other_text_is_not_touched(town, text: str) -> None:
     town.put(town.agent / "prompts" / "greet.md", "Hello")
-    assert town.resources().expander().expand(text) == text
+    assert town.resources().expand(text) == text
 
 
 def test_a_template_cannot_take_the_place_of_a_skill(town) -> None:
     town.put(town.agent / "prompts" / "skill:x.md", "template")
     path = town.skill(town.agent / "skills" / "x")
-    assert path in town.resources().expander().expand("/skill:x")
+    assert path in town.resources().expand("/skill:x")
 
 
 def test_the_description_is_the_heads_or_the_first_line_cut_short(town) -> None:
@@ -37,7 +37,7 @@ def test_the_description_is_the_heads_or_the_first_line_cut_short(town) -> None:
     town.put(town.agent / "prompts" / "c.md", "x" * 61)
     town.put(town.agent / "prompts" / "d.md", "x" * 60)
     town.put(town.agent / "prompts" / "e.txt", "no template")
-    described = {c.name: c.description for c in town.resources().expander().commands()}
+    described = {c.name: c.description for c in town.resources().commands()}
     assert described == {"a": "told", "b": "First line", "c": "x" * 60 + "...", "d": "x" * 60}
 
 
@@ -46,7 +46,7 @@ def test_templates_are_listed_before_skills_with_both_forms_of_provenance(town) 
     user = town.put(town.agent / "prompts" / "mine.md", "x")
     project = town.put(town.project / ".pi" / "prompts" / "theirs.md", "x")
     named = town.put(town.home / "one.md", "x")
-    commands = town.resources(prompt_templates=[named]).expander().commands()
+    commands = town.resources(prompt_templates=[named]).commands()
     told = [(c.name, c.source, c.location, c.path, c.source_info.scope, c.source_info.source) for c in commands]
     assert told[:3] == [
         ("one", "prompt", "path", named, "temporary", "local"),
@@ -62,26 +62,26 @@ def test_what_was_named_comes_first_then_the_project_then_the_user(town) -> None
     town.put(town.project / ".pi" / "prompts" / "x.md", "pi")
     ours = town.put(town.project / ".pigeon" / "prompts" / "x.md", "ours")
     named = town.put(town.home / "x.md", "named")
-    assert town.resources(prompt_templates=[named]).expander().expand("/x") == "named"
-    assert town.resources().expander().expand("/x") == "ours"
+    assert town.resources(prompt_templates=[named]).expand("/x") == "named"
+    assert town.resources().expand("/x") == "ours"
     os.unlink(ours)
-    assert town.resources().expander().expand("/x") == "pi"
-    assert town.resources(trusted=False).expander().expand("/x") == "user"
-    assert town.resources(no_prompt_templates=True).expander().expand("/x") == "/x"
-    assert town.resources(no_prompt_templates=True, prompt_templates=[named]).expander().expand("/x") == "named"
+    assert town.resources().expand("/x") == "pi"
+    assert town.resources(trusted=False).expand("/x") == "user"
+    assert town.resources(no_prompt_templates=True).expand("/x") == "/x"
+    assert town.resources(no_prompt_templates=True, prompt_templates=[named]).expand("/x") == "named"
     assert town.reported == []
 
 
 def test_a_bad_head_is_reported_and_the_template_still_works(town) -> None:
     path = town.put(town.agent / "prompts" / "x.md", "---\ndescription: a: b\n---\nbody")
-    assert town.resources().expander().expand("/x") == "body"
+    assert town.resources().expand("/x") == "body"
     assert path in town.reported[0]
 
 
 def test_pipes_and_folders_are_no_templates(town) -> None:
     (town.agent / "prompts" / "dir.md").mkdir(parents=True)
     os.mkfifo(town.agent / "prompts" / "pipe.md")
-    assert town.resources().expander().commands() == []
+    assert town.resources().commands() == []
     assert "pipe" in town.reported[0]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ TOOLS = [("read", "Read files")]
 
 
 def names(resources: Resources) -> list[str]:
-    return [command.name for command in resources.expander().commands() if command.source == "skill"]
+    return [command.name for command in resources.commands() if command.source == "skill"]
 
 
 def prompt(resources: Resources, town) -> str:
@@ -23,7 +22,7 @@ def prompt(resources: Resources, town) -> str:
 def test_a_skill_is_expanded_with_its_place_and_the_arguments(town) -> None:
     path = town.skill(town.agent / "skills" / "deploy", body="\n# Deploy\n\nRun it.\n")
     folder = os.path.dirname(path)
-    expander = town.resources().expander()
+    expander = town.resources()
     opening = f'<skill name="deploy" location="{path}">\n'
     begun = f"{opening}References are relative to {folder}.\n\n# Deploy\n\nRun it.\n</skill>"
     assert expander.expand("/skill:deploy") == begun
@@ -37,12 +36,12 @@ def test_a_skill_is_expanded_with_its_place_and_the_arguments(town) -> None:
 )
 def test_other_text_is_not_touched(town, text: str) -> None:
     town.skill(town.agent / "skills" / "deploy")
-    assert town.resources().expander().expand(text) == text
+    assert town.resources().expand(text) == text
 
 
 def test_a_skill_that_can_no_longer_be_read_is_told_and_the_text_stays(town) -> None:
     path = town.skill(town.agent / "skills" / "deploy")
-    expander = town.resources().expander()
+    expander = town.resources()
     assert expander.expand("/skill:deploy").startswith("<skill")
     os.unlink(path)
     assert expander.expand("/skill:deploy x") == "/skill:deploy x"
@@ -63,7 +62,7 @@ def test_the_first_place_wins_and_what_was_named_comes_first(town) -> None:
     (town.project / ".git").mkdir()
     for described, place in places.items():
         options = {"skills": [str(places["named"])]} if places["named"].exists() else {}
-        [command] = town.resources(**options).expander().commands()
+        [command] = town.resources(**options).commands()
         assert command.description == described
         os.unlink(place / "SKILL.md")
         place.rmdir()
@@ -104,7 +103,7 @@ def test_the_users_own_shared_skills_are_not_a_projects(town) -> None:
     for trusted in (True, False):
         resources = town.resources()
         resources.move_to(str(town.home), trusted)
-        [command] = resources.expander().commands()
+        [command] = resources.commands()
         assert command.location == "user"
 
 
@@ -119,9 +118,7 @@ def test_without_skills_only_those_that_were_named_are_loaded(town) -> None:
 def test_a_named_path_that_is_not_there_is_a_problem(town) -> None:
     resources = town.resources(skills=["/no/such/skill"])
     assert names(resources) == []
-    assert resources.problems() == town.reported == [
-        "/no/such/skill does not exist: no skill or template is loaded from it"
-    ]  # fmt: skip
+    assert town.reported == ["/no/such/skill does not exist: no skill or template is loaded from it"]
 
 
 def test_both_forms_of_provenance_are_given(town) -> None:
@@ -130,7 +127,7 @@ def test_both_forms_of_provenance_are_given(town) -> None:
     project = town.skill(town.project / ".pi" / "skills" / "b")
     shared = town.skill(town.project / ".agents" / "skills" / "c")
     named = town.skill(town.home / "elsewhere" / "d")
-    commands = {c.name: c for c in town.resources(skills=[os.path.dirname(named)]).expander().commands()}
+    commands = {c.name: c for c in town.resources(skills=[os.path.dirname(named)]).commands()}
 
     def told(name: str) -> tuple[object, ...]:
         c = commands[name]
@@ -188,10 +185,10 @@ def test_two_of_one_name_in_one_place_are_reported_and_overriding_is_not(town) -
     second = town.skill(town.agent / "skills" / "b", name="same")
     town.skill(town.project / ".pigeon" / "skills" / "same")
     resources = town.resources()
-    [command] = resources.expander().commands()
+    [command] = resources.commands()
     assert command.location == "project"
     assert town.reported == []
-    [command] = town.resources(trusted=False).expander().commands()
+    [command] = town.resources(trusted=False).commands()
     assert command.path == first
     assert [f'{second}: skill "same" is hidden by the one of that name in {first}'] == town.reported
 
@@ -301,7 +298,7 @@ def test_what_extensions_bring_has_the_lowest_rank(town) -> None:
     town.skill(brought / "same", description="theirs")
     town.skill(brought / "more")
     resources = town.resources()
-    expander = resources.expander()
+    expander = resources
     assert [c.description for c in expander.commands()] == ["mine"]
     resources.add_paths(skills=[str(brought)])
     assert {c.name: c.description for c in expander.commands()} == {"skill:same": "mine", "skill:more": "does things"}
@@ -315,10 +312,7 @@ def test_a_search_that_never_ends_is_ended(town, monkeypatch: pytest.MonkeyPatch
     assert "more than 5 folders" in town.reported[0]
 
 
-def test_a_relative_path_is_meant_from_where_the_process_was_started(
-    town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = town.skill(tmp_path / "here")
-    [command] = town.resources(skills=["here"]).expander().commands()
+def test_a_relative_path_begins_where_the_options_were_given(town) -> None:
+    path = town.skill(town.home / "here")
+    [command] = town.resources(skills=["here"]).commands()
     assert command.path == path

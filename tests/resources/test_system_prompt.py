@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from pigeon.resources.resources import ResourceOptions, Resources
 from pigeon.resources.system_prompt import SHELL_EXPLORES
 
 TOOLS = [("read", "Read files"), ("bash", "Run commands"), ("quiet", "")]
@@ -122,24 +121,22 @@ def test_another_folder_has_its_own_files_and_no_trust_unless_it_was_announced(t
     town.skill(other / ".pi" / "skills" / "theirs")
     town.skill(town.project / ".pi" / "skills" / "ours")
     resources = town.resources()
-    expander = resources.expander()
-    assert [c.name for c in expander.commands()] == ["skill:ours"]
+    assert [c.name for c in resources.commands()] == ["skill:ours"]
     assert 'approved="no">\nover there' in resources.system_prompt(str(other), TOOLS)
-    assert expander.commands() == []
+    assert resources.commands() == []
     resources.move_to(str(other), trusted=True)
-    assert [c.name for c in expander.commands()] == ["skill:theirs"]
+    assert [c.name for c in resources.commands()] == ["skill:theirs"]
     assert "theirs" in resources.system_prompt(str(other), TOOLS)
 
 
-def test_problems_are_told_once_and_kept(town) -> None:
+def test_a_problem_is_reported_once(town) -> None:
     town.put(town.agent / "skills" / "bad" / "SKILL.md", "nothing")
     resources = town.resources()
-    assert resources.problems() == []
+    assert town.reported == []
     resources.system_prompt(str(town.project), TOOLS)
     resources.reload()
     resources.system_prompt(str(town.project), TOOLS)
-    assert len(resources.problems()) == 1
-    assert resources.problems() == town.reported
+    assert len(town.reported) == 1
 
 
 def test_nothing_is_read_before_it_is_asked_for(town, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,15 +145,15 @@ def test_nothing_is_read_before_it_is_asked_for(town, monkeypatch: pytest.Monkey
 
     for name in ("scandir", "listdir", "open", "stat"):
         monkeypatch.setattr(os, name, forbidden)
-    resources = Resources("/agent", "/project", True, ResourceOptions(skills=["x"], system_prompt="y"))
-    assert resources.expander().expand("hello") == "hello"
-    assert resources.problems() == []
+    assert town.resources(skills=["x"], system_prompt="y").expand("hello") == "hello"
+    assert town.reported == []
 
 
 def test_the_entry_brings_neither_yaml_nor_anything_else_that_is_heavy() -> None:
     code = (
-        "import sys; from pigeon.resources.resources import Resources;"
-        "Resources('/a', '/b', True).expander().expand('hi');"
+        "import sys; from pigeon.resources.resources import ResourceOptions, Resources;"
+        "Resources('/a', '/b', True, ResourceOptions(), home='/', base='/', report=print, expansion_failed=print)"
+        ".expand('hi');"
         "print([n for n in ('yaml', 'glob', 'fnmatch', 'pigeon.resources.skills') if n in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

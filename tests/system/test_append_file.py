@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pigeon.system import append_file
-from pigeon.system.append_file import AppendFile, FileInUse, make_private_folder, replace_privately
+from pigeon.system.append_file import AppendFile, FileInUse, make_private_folder
 
 
 @pytest.fixture
@@ -187,28 +187,6 @@ def test_a_file_that_was_readable_by_others_is_made_private(path: str) -> None:
     assert mode(path) == 0o600
 
 
-@pytest.mark.usefixtures("open_umask")
-def test_a_replaced_file_is_private_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(b"old")
-    replace_privately(str(path), b"new")
-    assert path.read_bytes() == b"new"
-    assert mode(path) == 0o600
-    assert os.listdir(tmp_path) == ["file.jsonl"]
-
-
-def test_a_replacement_that_fails_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(b"old")
-    monkeypatch.setattr(append_file.os, "fsync", lambda descriptor: _refuse(descriptor, 0))
-    with pytest.raises(OSError, match="not permitted"):
-        replace_privately(str(path), b"new")
-    assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["file.jsonl"]
-
-
 def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     make_private_folder(str(tmp_path / "new"))
@@ -239,7 +217,7 @@ def test_sync_makes_sure_of_the_folder_once(file: AppendFile, monkeypatch: pytes
         synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
         real(descriptor)
 
-    monkeypatch.setattr(append_file.os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", noted)
     file.sync()
     file.sync()
     assert synced == [False, True, False]

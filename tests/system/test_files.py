@@ -10,7 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pigeon.system.files import NotRegular, error_text, read_whole, replace_file, turn_on
+from pigeon.system.files import (
+    NotRegular,
+    error_text,
+    read_beginning,
+    read_text,
+    read_whole,
+    replace_file,
+    swap_file,
+    turn_on,
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -94,6 +103,68 @@ def test_a_name_may_be_as_long_as_the_file_system_lets_it_be(tmp_path: Path, nam
     assert (tmp_path / name).read_bytes() == b"newer"
 
 
+def test_a_file_that_is_swapped_is_private_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(b"old")
+    path.chmod(0o644)
+    before = os.umask(0)
+    try:
+        swap_file(str(path), b"new", 0o600)
+    finally:
+        os.umask(before)
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o600)
+    assert os.listdir(tmp_path) == ["file.jsonl"]
+
+
+def test_a_swap_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(b"old")
+
+    def refused(_: int) -> None:
+        raise OSError(errno.EIO, "no disk")
+
+    monkeypatch.setattr(os, "fsync", refused)
+    with pytest.raises(OSError, match="no disk"):
+        swap_file(str(path), b"new", 0o600)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file.jsonl"]
+
+
+def test_a_swapped_file_and_its_name_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bool] = []
+    real = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    swap_file(str(tmp_path / "x"), b"new", 0o600)
+    assert synced == [False, True]
+
+
+@pytest.mark.parametrize("text", ["", "plain", "h\u00e9", "\ufeffmark"])
+def test_a_text_is_read_without_its_mark(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x").write_text(text, "utf-8")
+    assert read_text(str(tmp_path / "x")) == text.removeprefix("\ufeff")
+    assert read_beginning(str(tmp_path / "x"), 100) == (text.removeprefix("\ufeff"), False)
+
+
+def test_the_beginning_of_a_text_ends_with_a_whole_character(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("ab\u00e9\u00e9", "utf-8")
+    assert [read_beginning(str(tmp_path / "x"), size) for size in (2, 3, 4, 6)] == [
+        ("ab", True),
+        ("ab", True),
+        ("ab\u00e9", True),
+        ("ab\u00e9\u00e9", False),
+    ]
+    with pytest.raises(OSError, match="too large"):
+        read_text(str(tmp_path / "x"), 5)
+    assert read_text(str(tmp_path / "x"), 6) == "ab\u00e9\u00e9"
+
+
 @pytest.fixture
 def two_names(tmp_path: Path) -> Path:
     (tmp_path / "x").write_bytes(b"the old content, which is long")
@@ -155,7 +226,7 @@ def test_what_cannot_be_put_back_is_saved_and_the_error_says_where(
 ) -> None:
     before = two_names.read_bytes()
     (tmp_path / "saved").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "saved"))
+    monkeypatch.setattr("pigeon.system.files.SAVING_FOLDERS", (str(tmp_path / "gone"), str(tmp_path / "saved")))
     no_space_for(monkeypatch, range(1, 3))
     with pytest.raises(OSError, match="no space") as caught:
         replace_file(str(two_names), b"new content")

@@ -75,7 +75,8 @@ class _Builder:
         self._environment = environment
         self._folder = agent_dir(options.agent_dir, environment.variables, environment.cwd, environment.home)
         self._reports = Reports()
-        self._layers = Layers(self._folder)
+        self._settings_problems: list[str] = []
+        self._layers = Layers(self._folder, self._settings_problems.append)
         self._cwd = _working_directory(options, environment)
         self._session: Session | None = None
 
@@ -103,7 +104,7 @@ class _Builder:
         return BuiltAgent(
             session=session,
             problems=[
-                *self._layers.problems,
+                *self._settings_problems,
                 *registry.problems(),
                 *choice.problems,
                 *extended.problems,
@@ -159,7 +160,7 @@ class _Builder:
             toolset=bench.toolset,
             todos=bench.todos,
             images=bench.images,
-            expander=resources.expander(),
+            expander=resources,
             system_prompt=lambda cwd: resources.system_prompt(cwd, *bench.toolset.described()),
             now=self._environment.now,
             report=self._reports,
@@ -172,7 +173,8 @@ class _Builder:
         )
 
     def _gate(self, extended: LoadedExtensions) -> Gate | None:
-        asked = permission_gate(self._layers, extended.trusted, lambda: self._session, self._environment.home)
+        home, report = self._environment.home, self._settings_problems.append
+        asked = permission_gate(self._layers, extended.trusted, lambda: self._session, home, report)
         gates = [gate for gate in (asked, extended.runner.gate if extended.runner else None) if gate is not None]
         if not gates:
             return None
@@ -199,6 +201,7 @@ class _Builder:
             trusted,
             chosen,
             home=self._environment.home,
+            base=self._environment.cwd,
             report=self._reports,
             expansion_failed=self._reports.skill_failed,
         )

@@ -11,16 +11,17 @@ from pigeon.system.paths import PathResolver
 from pigeon.wire.dialogs import SelectRequest
 
 
-def permission_gate(layers: Layers, trusted: bool, session: Callable[[], Session | None], home: str) -> Gate | None:
-    """The gate, or none if nobody made rules."""
+def permission_gate(
+    layers: Layers, trusted: bool, session: Callable[[], Session | None], home: str, report: Callable[[str], None]
+) -> Gate | None:
+    """The gate, or none if there are no rules."""
     project = layers.project_permissions if trusted else None
     if layers.user_permissions is None and project is None:
         return None
     from pigeon.guard.permissions import PermissionGate
     from pigeon.guard.rules import rules_of
 
-    rules, problems = rules_of(layers.user_permissions, project)
-    layers.problems.extend(problems)
+    rules = rules_of(layers.user_permissions, project, report)
     if rules is None:
         return None
 

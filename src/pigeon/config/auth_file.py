@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pigeon.config.models_file import decode_with_comments
-from pigeon.system.ids import request_id
+from pigeon.config.json_file import read_json_with_comments
+from pigeon.system.files import swap_file
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError
 
@@ -92,30 +92,15 @@ class AuthFile:
             except BadRecord as error:
                 raise StartupError(f"{self.path}: {error}; correct or remove the file first") from None
             change(entries)
-            _replace(self.path, entries)
+            swap_file(self.path, codec.encode(entries) + b"\n", 0o600)
         self._revision = None
 
 
 def _read(path: str) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        value = decode_with_comments(file.read())
+    value = read_json_with_comments(path)
     if not isinstance(value, dict):
         raise BadRecord("must be an object of providers")
     return value
-
-
-def _replace(path: str, entries: dict[str, Any]) -> None:
-    temporary = f"{path}.{request_id()}.tmp"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(codec.encode(entries) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 class _Lock:

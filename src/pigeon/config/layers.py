@@ -6,21 +6,24 @@ Objects merge key by key, everything else is replaced. Keys that decide about tr
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from pigeon.config.settings import Settings, fitting, read_raw, settings_of
+from pigeon.config.settings import Settings, fitting, read_settings_file
+from pigeon.wire import codec
 from pigeon.wire.base import merged
 
 USERS_ONLY = ("defaultProjectTrust", "httpProxy", "keepProviderKeys", "permissions")
 
 
 class Layers:
-    """The user's settings at once; the project's when somebody vouches for it."""
+    """The user's settings at once; the project's when it is trusted. `report` gets what is wrong with a file, once."""
 
-    def __init__(self, agent_dir: str) -> None:
+    def __init__(self, agent_dir: str, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._reported: set[str] = set()
         self._path = os.path.join(agent_dir, "settings.json")
-        self._user, self.problems = read_raw(self._path)
+        self._user = read_settings_file(self._path, report)
         self.project_permissions: Any = None
         self.settings = self._checked([(self._path, self._user)])
 
@@ -34,8 +37,7 @@ class Layers:
         layers = [(self._path, self._user)]
         for folder in reversed(folders):
             path = os.path.join(folder, "settings.json")
-            raw, problems = read_raw(path)
-            self.problems.extend(problems)
+            raw = read_settings_file(path, self._report)
             if raw:
                 self.project_permissions = _joined(self.project_permissions, raw.get("permissions"))
                 layers.append((path, {key: value for key, value in raw.items() if key not in USERS_ONLY}))
@@ -45,11 +47,13 @@ class Layers:
     def _checked(self, layers: list[tuple[str, dict[str, Any]]]) -> Settings:
         together: dict[str, Any] = {}
         for path, raw in layers:
-            fits, wrong = fitting(raw)
-            found = [f"{path}: {problem}" for problem in wrong]
-            self.problems.extend(problem for problem in found if problem not in self.problems)
-            together = merged(together, fits)
-        return settings_of(together)[0]
+            wrong: list[str] = []
+            together = merged(together, fitting(raw, wrong.append))
+            for problem in (f"{path}: {text}" for text in wrong):
+                if problem not in self._reported:
+                    self._reported.add(problem)
+                    self._report(problem)
+        return codec.convert(together, Settings)
 
 
 def _joined(one: Any, other: Any) -> Any:

@@ -1,25 +1,23 @@
 """`models.json`: the user's own providers and models, in pi's format.
 
-Comments, trailing commas and a byte order mark are tolerated. The result is plain data with the names of the file,
-checked so far that nobody behind has to ask for types again. A file that is wrong counts as empty; what is wrong is
-kept as one sentence that names the field, and never stops the start.
+Comments and trailing commas are tolerated. The result is plain data with the names of the file, checked so far that
+`providers/custom_models` need not ask for types again. A file that is wrong counts as empty; what is wrong is kept as
+one sentence that names the field, and never stops the start.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from msgspec import Struct, field
 
+from pigeon.config.json_file import LARGEST, decode_with_comments
+from pigeon.system.files import read_whole
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.model import ModelCost, Number
 
-_REMARK = rb"//[^\n\r]*|/\*.*?\*/"
-_COMMENT = re.compile(rb'"(?:[^"\\]|\\.)*"|%b|,(?=\s*(?:(?:%b)\s*)*[}\]])' % (_REMARK, _REMARK), re.DOTALL)
-_BOM = b"\xef\xbb\xbf"
 _SAYS_SOMETHING = ("baseUrl", "headers", "compat", "modelOverrides", "models", "apiKey", "oauth", "authHeader")
 _POSITIVE = ("contextWindow", "maxTokens")
 
@@ -73,8 +71,7 @@ class ModelsFile(Struct, frozen=True):
 def read_models_file(path: str) -> ModelsFile:
     """The file at this path; a file that does not exist is empty."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = read_whole(path, LARGEST)
     except FileNotFoundError:
         return ModelsFile()
     except OSError as error:
@@ -88,23 +85,6 @@ def parse_models_file(data: bytes, path: str = "models.json") -> ModelsFile:
         return ModelsFile(providers=_checked(decode_with_comments(data)))
     except BadRecord as error:
         return ModelsFile(problem=f"{path}: {error}; its models are left out until this is corrected")
-
-
-def decode_with_comments(data: bytes) -> Any:
-    """JSON that people write by hand; raises `BadRecord`."""
-    data = data.removeprefix(_BOM)
-    if not data.strip():
-        return {}
-    try:
-        return codec.decode(data)
-    except BadRecord as error:
-        plain = _COMMENT.sub(lambda found: found[0] if found[0][:1] == b'"' else b" ", data)
-        if plain == data:
-            raise BadRecord(f"not valid JSON: {error}") from None
-    try:
-        return codec.decode(plain)
-    except BadRecord as error:
-        raise BadRecord(f"not valid JSON: {error}") from None
 
 
 def _checked(value: Any) -> dict[str, dict[str, Any]]:

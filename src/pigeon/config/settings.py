@@ -6,10 +6,13 @@ never written back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from pigeon.config.json_file import read_json
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.commands import InterruptMode, QueueMode
@@ -92,47 +95,43 @@ class Settings(Record, kw_only=True):
     http_proxy: str | Absent = ABSENT
 
 
-def read_raw(path: str) -> tuple[dict[str, Any], list[str]]:
-    """The object in a settings file and what was wrong with it; empty where the file is missing."""
+def read_settings_file(path: str, report: Callable[[str], None]) -> dict[str, Any]:
+    """The object in a settings file, as it stands there; empty where the file is missing or cannot be used."""
     try:
-        with open(path, "rb") as file:
-            raw = file.read()
+        value = read_json(path)
     except FileNotFoundError:
-        return {}, []
+        return {}
     except OSError as error:
-        return {}, [f"{path} cannot be read: {error.strerror}"]
-    try:
-        value = codec.decode(raw.removeprefix(b"\xef\xbb\xbf"))
+        report(f"{path} cannot be read: {error.strerror or error}")
+        return {}
     except BadRecord as error:
-        return {}, [f"{path} is not valid JSON and is ignored: {error}"]
+        report(f"{path} is not valid JSON and is ignored: {error}")
+        return {}
     if not isinstance(value, dict):
-        return {}, [f"{path} must hold a JSON object and is ignored"]
-    return value, []
+        report(f"{path} must hold a JSON object and is ignored")
+        return {}
+    return value
 
 
-def settings_of(raw: dict[str, Any]) -> tuple[Settings, list[str]]:
-    """Settings from an object, without the keys that do not fit, and what was wrong with those."""
-    kept, problems = fitting(raw)
-    return codec.convert(kept, Settings), problems
-
-
-def fitting(raw: dict[str, Any], kind: type[Struct] = Settings) -> tuple[dict[str, Any], list[str]]:
-    """The part of an object that fits, key by key, and what was wrong with the rest."""
-    problems: list[str] = []
+def fitting(raw: dict[str, Any], report: Callable[[str], None], kind: type[Struct] = Settings) -> dict[str, Any]:
+    """The part of an object that fits, key by key; the rest is reported."""
     kept: dict[str, Any] = {}
     for key, item in raw.items():
         group = _GROUPS.get(key) if kind is Settings else None
         if group is not None and isinstance(item, dict):
-            kept[key], inner = fitting(item, group)
-            problems.extend(f"{key}.{problem}" for problem in inner)
+            kept[key] = fitting(item, partial(_within, key, report), group)
             continue
         try:
             codec.convert({key: item}, kind)
         except BadRecord as error:
-            problems.append(f"{key} is ignored: {error}")
+            report(f"{key} is ignored: {error}")
         else:
             kept[key] = item
-    return kept, problems
+    return kept
+
+
+def _within(key: str, report: Callable[[str], None], problem: str) -> None:
+    report(f"{key}.{problem}")
 
 
 _GROUPS: dict[str, type[Group]] = {

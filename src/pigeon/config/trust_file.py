@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from pigeon.config.json_file import read_json
 from pigeon.system.files import replace_file
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
@@ -53,8 +54,7 @@ def remember(agent_dir: str, cwd: str, trusted: bool) -> str | None:
 
 
 def _read(path: str) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        value = codec.decode(file.read().removeprefix(b"\xef\xbb\xbf"))
+    value = read_json(path)
     if not isinstance(value, dict):
         raise BadRecord("it must hold a JSON object")
     return value

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from collections.abc import Callable
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -56,13 +57,13 @@ class Ruling(Struct, frozen=True):
     rule: str | None = None
 
 
-def rules_of(user: Any, project: Any = None) -> tuple[PermissionRules | None, list[str]]:
+def rules_of(user: Any, project: Any, report: Callable[[str], None]) -> PermissionRules | None:
     """The rules of the settings, none where there are none. A project can only add what denies and asks.
 
-    Whatever cannot be understood is told, and then everything that is not denied is asked about.
+    What cannot be understood is reported, and then everything that is not denied is asked about.
     """
     if user is None and project is None:
-        return None, []
+        return None
     problems: list[str] = []
     own = _section(user, problems)
     other = _section(project, problems)
@@ -79,7 +80,9 @@ def rules_of(user: Any, project: Any = None) -> tuple[PermissionRules | None, li
     allow = _listed(own, "allow", problems)
     if problems and default == "allow":
         default = "ask"
-    return PermissionRules(tuple(deny), tuple(ask), tuple(allow), default, timeout), problems
+    for problem in problems:
+        report(problem)
+    return PermissionRules(tuple(deny), tuple(ask), tuple(allow), default, timeout)
 
 
 def ruling(rules: PermissionRules, tool: str, arguments: dict[str, Json], paths: PathResolver) -> Ruling:

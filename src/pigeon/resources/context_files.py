@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from pigeon.resources.places import ancestors
-from pigeon.resources.texts import read_beginning, why
+from pigeon.resources.roots import ancestors
+from pigeon.system.files import error_text, read_beginning
 
 NAMES = ("AGENTS.override.md", "AGENTS.md", "AGENTS.MD", "CLAUDE.md", "CLAUDE.MD")
 LARGEST_FILE = 65_536
@@ -57,7 +57,7 @@ def _read(path: str, room: int, of_user: bool, report: Callable[[str], None]) ->
     try:
         text, cut = read_beginning(path, room)
     except OSError as error:
-        report(f"context file not loaded: {why(error, path)}")
+        report(f"context file not loaded: {error_text(error, 'read', path)}")
         return None
     if cut:
         size = os.path.getsize(path)

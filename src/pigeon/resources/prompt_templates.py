@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pigeon.resources.front_matter import read_front_matter, text_in
-from pigeon.resources.places import Root
-from pigeon.resources.texts import read_text, why
+from pigeon.resources.roots import ResourceRoot
+from pigeon.system.files import error_text, read_text
 from pigeon.wire.answers import SlashCommand
 
 DESCRIPTION_LIMIT = 60
@@ -26,7 +26,7 @@ class PromptTemplate(Struct, frozen=True):
 
     name: str
     path: str
-    root: Root
+    root: ResourceRoot
     description: str
     argument_hint: str
     body: str
@@ -39,7 +39,7 @@ class PromptTemplate(Struct, frozen=True):
 class Templates:
     """The templates of some places, first name wins; read when first needed."""
 
-    def __init__(self, roots: Callable[[], Sequence[Root]], report: Callable[[str], None]) -> None:
+    def __init__(self, roots: Callable[[], Sequence[ResourceRoot]], report: Callable[[str], None]) -> None:
         self._roots = roots
         self._report = report
         self._loaded: dict[str, PromptTemplate] | None = None
@@ -75,7 +75,7 @@ class Templates:
         return templates
 
 
-def _files(root: Root) -> list[str]:
+def _files(root: ResourceRoot) -> list[str]:
     if os.path.isfile(root.path):
         return [root.path]
     try:
@@ -86,11 +86,11 @@ def _files(root: Root) -> list[str]:
     return [path for path in paths if not os.path.isdir(path)]
 
 
-def _read(path: str, root: Root, report: Callable[[str], None]) -> PromptTemplate | None:
+def _read(path: str, root: ResourceRoot, report: Callable[[str], None]) -> PromptTemplate | None:
     try:
         parts = read_front_matter(read_text(path))
     except OSError as error:
-        report(f"template not loaded: {why(error, path)}")
+        report(f"template not loaded: {error_text(error, 'read', path)}")
         return None
     if parts.problem:
         report(f"{path}: {parts.problem}")

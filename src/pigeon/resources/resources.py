@@ -1,4 +1,8 @@
-"""The one entry to everything the model is told besides the conversation, for one process and one folder at a time."""
+"""The one entry to everything the model is told besides the conversation, for one agent and one folder at a time.
+
+A session asks it to expand messages (`/skill:name`, `/template`), for the list of these commands and for the system
+prompt. It always speaks of the folder that the session is in now; `app` moves it when the session moves.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pigeon.resources.expansion import Expander
+from pigeon.system.paths import absolute
+from pigeon.wire.answers import SlashCommand
 
 if TYPE_CHECKING:
-    from pigeon.resources.places import Kind, Root
     from pigeon.resources.prompt_templates import Templates
+    from pigeon.resources.roots import Kind, ResourceRoot
     from pigeon.resources.skills import Skills
 
 LARGEST_PROMPT = 1_048_576
+SKILL_PREFIX = "/skill:"
 
 
 class ResourceOptions(Struct, frozen=True, kw_only=True):
@@ -36,25 +42,31 @@ class ResourceOptions(Struct, frozen=True, kw_only=True):
 
 
 class Resources:
-    """Skills, templates, context files and the system prompt; nothing is read before it is asked for."""
+    """Skills, templates, context files and the system prompt; nothing is read before it is asked for.
+
+    Relative paths of options begin at `base`. `report` gets what is wrong with a file, `expansion_failed` the path of a
+    skill that a message asks for and that cannot be read, and why.
+    """
 
     def __init__(
         self,
         agent_dir: str,
         cwd: str,
         trusted: bool,
-        options: ResourceOptions | None = None,
+        options: ResourceOptions,
         *,
-        home: str | None = None,
-        report: Callable[[str], None] = lambda problem: None,
-        expansion_failed: Callable[[str, str], None] = lambda path, reason: None,
+        home: str,
+        base: str,
+        report: Callable[[str], None],
+        expansion_failed: Callable[[str, str], None],
     ) -> None:
         self._agent_dir = agent_dir
         self._home = home
-        self._options = ResourceOptions() if options is None else options
+        self._base = base
+        self._options = options
         self._tell = report
         self._expansion_failed = expansion_failed
-        self._problems: list[str] = []
+        self._told: set[str] = set()
         self._added: tuple[list[str], list[str]] = ([], [])
         self.move_to(cwd, trusted)
 
@@ -77,16 +89,18 @@ class Resources:
             known.extend(path for path in dict.fromkeys(more) if path not in known)
         self.reload()
 
-    def problems(self) -> list[str]:
-        """What was wrong with files that have been read so far."""
-        return list(self._problems)
+    def expand(self, text: str) -> str:
+        """The text that goes to the model for `/skill:name` or `/template`; other text as it is, with nothing read."""
+        if text.startswith(SKILL_PREFIX):
+            text = self._all_skills().expand(text)
+        return self._all_templates().expand(text) if text.startswith("/") else text
 
-    def expander(self) -> Expander:
-        """Turns `/skill:name` and `/template` into text; stays right when the folder changes."""
-        return Expander(self._all_templates, self._all_skills)
+    def commands(self) -> list[SlashCommand]:
+        """What a message can begin with: templates, then skills."""
+        return [*self._all_templates().commands(), *self._all_skills().commands()]
 
     def system_prompt(self, cwd: str, tools: Sequence[tuple[str, str]], guidelines: Sequence[str] = ()) -> str:
-        """The prompt for this folder and these tools; a folder that nobody announced is not trusted."""
+        """The prompt for this folder and these tools; a folder that was not announced by `move_to` is not trusted."""
         if cwd != self._cwd:
             self.move_to(cwd, trusted=False)
         key = (tuple(tools), tuple(guidelines))
@@ -128,19 +142,19 @@ class Resources:
         return None
 
     def _text_or_file(self, value: str) -> str:
-        path = os.path.abspath(os.path.expanduser(value)) if "\n" not in value and "\0" not in value else ""
+        path = absolute(value, self._base, self._home) if "\n" not in value and "\0" not in value else ""
         if not value or not os.path.isfile(path):
             return value
         text = self._read(path)
         return value if text is None else text
 
     def _read(self, path: str) -> str | None:
-        from pigeon.resources.texts import read_text, why
+        from pigeon.system.files import error_text, read_text
 
         try:
             return read_text(path, LARGEST_PROMPT).strip()
         except OSError as error:
-            self._report(f"not used for the system prompt: {why(error, path)}")
+            self._report(f"not used for the system prompt: {error_text(error, 'read', path)}")
             return None
 
     def _all_templates(self) -> Templates:
@@ -157,25 +171,27 @@ class Resources:
             self._skills = Skills(lambda: self._roots("skills"), self._report, self._expansion_failed)
         return self._skills
 
-    def _roots(self, kind: Kind) -> list[Root]:
-        from pigeon.resources.places import Surroundings, Wishes, roots_of
+    def _roots(self, kind: Kind) -> list[ResourceRoot]:
+        from pigeon.resources.roots import RequestedPaths, ResourceFolders, roots_of
 
         options = self._options
         is_skills = kind == "skills"
-        wishes = Wishes(
+        requested = RequestedPaths(
             explicit=options.skills if is_skills else options.prompt_templates,
             only_explicit=options.no_skills if is_skills else options.no_prompt_templates,
             of_project=options.project_skills if is_skills else options.project_prompts,
             of_user=options.user_skills if is_skills else options.user_prompts,
             added=self._added[0] if is_skills else self._added[1],
         )
-        home = os.path.expanduser("~") if self._home is None else self._home
-        around = Surroundings(agent_dir=self._agent_dir, cwd=self._cwd, home=home, trusted=self._trusted)
-        return roots_of(kind, around, wishes, self._report)
+        folders = ResourceFolders(
+            agent_dir=self._agent_dir, cwd=self._cwd, home=self._home, base=self._base, trusted=self._trusted
+        )
+        return roots_of(kind, folders, requested, self._report)
 
     def _report(self, problem: str) -> None:
-        if problem not in self._problems:
-            self._problems.append(problem)
+        """Each problem once, however often its file is read again."""
+        if problem not in self._told:
+            self._told.add(problem)
             self._tell(problem)
 
 

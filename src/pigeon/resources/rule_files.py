@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 from pigeon.resources.front_matter import read_front_matter
+from pigeon.system.files import read_beginning
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.steering import Rule, RuleInterrupt, RuleLevel, RuleSource
 
@@ -51,13 +52,12 @@ def _files(folder: str) -> list[str]:
 
 def _read(path: str, level: RuleLevel, report: Report) -> Rule | None:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read(LARGEST + 1)
+        text, cut = read_beginning(path, LARGEST)
     except OSError as error:
-        report(f"The rule {path} cannot be read: {error.strerror}")
+        report(f"The rule {path} cannot be read: {error.strerror or error}")
         return None
-    if len(text) > LARGEST:
-        report(f"The rule {path} is ignored: it is longer than {LARGEST} characters")
+    if cut:
+        report(f"The rule {path} is ignored: it is longer than {LARGEST} bytes")
         return None
     parts = read_front_matter(text)
     try:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from pigeon.resources.expansion import SKILL_PREFIX
 from pigeon.resources.front_matter import read_front_matter, text_in
-from pigeon.resources.places import Root
-from pigeon.resources.texts import read_text, why
+from pigeon.resources.roots import ResourceRoot
+from pigeon.system.files import error_text, read_text
 from pigeon.system.ignore_files import IgnoreLines, read_ignore_file
 from pigeon.wire.answers import SlashCommand
 
@@ -26,7 +25,7 @@ _IGNORE_FILES = (".gitignore", ".ignore", ".fdignore")
 _Ignoring = tuple[str, IgnoreLines]
 
 
-def skill_files(root: Root, report: Callable[[str], None]) -> list[str]:
+def skill_files(root: ResourceRoot, report: Callable[[str], None]) -> list[str]:
     """The files in a fixed order; a folder with `SKILL.md` is one skill, whatever else is in it."""
     if os.path.isfile(root.path):
         return [root.path]
@@ -34,7 +33,7 @@ def skill_files(root: Root, report: Callable[[str], None]) -> list[str]:
 
 
 class _SkillSearch:
-    def __init__(self, root: Root, report: Callable[[str], None]) -> None:
+    def __init__(self, root: ResourceRoot, report: Callable[[str], None]) -> None:
         self._root = root
         self._report = report
         self._seen: set[str] = set()
@@ -109,7 +108,7 @@ class Skill(Struct, frozen=True):
     name: str
     description: str
     path: str
-    root: Root
+    root: ResourceRoot
     hidden: bool
 
     @property
@@ -123,7 +122,7 @@ class Skills:
 
     def __init__(
         self,
-        roots: Callable[[], Sequence[Root]],
+        roots: Callable[[], Sequence[ResourceRoot]],
         report: Callable[[str], None],
         failed: Callable[[str, str], None],
     ) -> None:
@@ -134,14 +133,14 @@ class Skills:
 
     def expand(self, text: str) -> str:
         """`/skill:name arguments` as the skill's text and the arguments; any other text unchanged."""
-        found = _CALL.fullmatch(text) if text.startswith(SKILL_PREFIX) else None
+        found = _CALL.fullmatch(text)
         skill = self.all().get(found[1]) if found else None
         if found is None or skill is None:
             return text
         try:
             body = read_front_matter(read_text(skill.path)).body.strip()
         except OSError as error:
-            self._failed(skill.path, why(error, skill.path))
+            self._failed(skill.path, error_text(error, "read", skill.path))
             return text
         said = (
             f'<skill name="{skill.name}" location="{skill.path}">\n'
@@ -186,12 +185,12 @@ class Skills:
         return skills
 
 
-def _read(path: str, root: Root, report: Callable[[str], None]) -> Skill | None:
+def _read(path: str, root: ResourceRoot, report: Callable[[str], None]) -> Skill | None:
     loose = os.path.basename(path) != FILE
     try:
         parts = read_front_matter(read_text(path))
     except OSError as error:
-        report(f"skill not loaded: {why(error, path)}")
+        report(f"skill not loaded: {error_text(error, 'read', path)}")
         return None
     description = text_in(parts.head, "description")
     if not description:

@@ -7,6 +7,8 @@ import fcntl
 import os
 from contextlib import suppress
 
+from pigeon.system.files import sync_folder
+
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 
@@ -71,7 +73,7 @@ class AppendFile:
             self._folder_unsafe = False
 
     def is_gone(self) -> bool:
-        """True if somebody deleted or replaced the file under its name."""
+        """True if the file was deleted or replaced under its name."""
         try:
             there = os.stat(self.path)
         except OSError:
@@ -99,30 +101,3 @@ def make_private_folder(folder: str) -> None:
             os.chmod(folder, PRIVATE_FOLDER)
         except FileExistsError:
             return
-
-
-def sync_folder(folder: str) -> None:
-    """Wait until the disk knows the names in a folder."""
-    descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def replace_privately(path: str, data: bytes) -> None:
-    """Put a file that only the user can read in the place of another, in one step; never overwrites in place."""
-    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    with suppress(OSError):
-        sync_folder(os.path.dirname(path))

@@ -1,9 +1,10 @@
-"""Files as others expect them treated: replaced whole or not at all, with mode and links kept, and in turn.
+"""Files as others expect them treated: read with a limit, replaced whole or not at all, and written in turn.
 
-A file overwritten where it is: for files that cannot be swapped for a new one, because they have several names.
-
-It promises that a failure leaves the old content: the space is reserved before anything is written, what was written
-over is put back, and if even that fails, the old content is saved elsewhere and the error says where.
+`swap_file` puts a new file in the place of another in one step; `replace_file` does that for a file of the user, keeps
+its links, mode and owner, and writes in place where a swap is impossible: the file has several names, or its folder
+takes no new file. Writing in place promises that a failure leaves the old content: the space is reserved before the
+first byte changes, what was written over is put back, and if even that fails, the old content is saved elsewhere and
+the error says where. `read_text` and its relatives are for texts that users write: UTF-8 with or without a mark.
 """
 
 from __future__ import annotations
@@ -16,102 +17,12 @@ import stat
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
-_BLOCK = 1 << 20
-_NOT_RESERVED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
-
-
-def overwrite(path: str, data: bytes) -> None:
-    """Give an existing file this content; the note of an `OSError` tells what became of the old content."""
-    descriptor, readable = _opened(path)
-    try:
-        size = os.fstat(descriptor).st_size
-        old = _read(descriptor, min(size, len(data))) if readable else None
-        try:
-            _reserve(descriptor, len(data))
-            _write(descriptor, data, 0)
-            os.ftruncate(descriptor, len(data))
-        except BaseException as error:
-            error.add_note(_put_back(descriptor, path, old, size))
-            raise
-    finally:
-        os.close(descriptor)
-
-
-def _opened(path: str) -> tuple[int, bool]:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC), True
-    except PermissionError:
-        return os.open(path, os.O_WRONLY | os.O_CLOEXEC), False
-
-
-def _reserve(descriptor: int, size: int) -> None:
-    """Have the disk room for everything before the first byte changes, where the system can do that."""
-    reserve = getattr(os, "posix_fallocate", None)
-    if reserve is None or size <= os.fstat(descriptor).st_blocks * 512:
-        return
-    try:
-        reserve(descriptor, 0, size)
-    except OSError as error:
-        if error.errno not in _NOT_RESERVED:
-            raise
-
-
-def _put_back(descriptor: int, path: str, old: bytes | None, size: int) -> str:
-    """Undo, and say what became of the old content. Only the start was written over: the rest was never touched."""
-    if old is None:
-        with contextlib.suppress(OSError):
-            os.ftruncate(descriptor, size)
-        return "The file could not be read before, so its old content may be lost."
-    try:
-        _write(descriptor, old, 0)
-        os.ftruncate(descriptor, size)
-    except OSError:
-        saved = _saved(descriptor, path, old, size)
-        where = f"its old content is in {saved}" if saved else "its old content could not be saved"
-        return f"The file is damaged: {where}."
-    return "The file still has its old content."
-
-
-def _saved(descriptor: int, path: str, old: bytes, size: int) -> str | None:
-    import tempfile
-
-    try:
-        copy, name = tempfile.mkstemp(prefix="pigeon-saved-", suffix=os.path.splitext(path)[1][:20])
-    except OSError:
-        return None
-    try:
-        _write(copy, old, 0)
-        at = len(old)
-        while at < size and (block := os.pread(descriptor, min(_BLOCK, size - at), at)):
-            _write(copy, block, at)
-            at += len(block)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        return None
-    finally:
-        os.close(copy)
-    return name
-
-
-def _read(descriptor: int, size: int) -> bytes:
-    parts: list[bytes] = []
-    at = 0
-    while at < size and (part := os.pread(descriptor, size - at, at)):
-        parts.append(part)
-        at += len(part)
-    return b"".join(parts)
-
-
-def _write(descriptor: int, data: bytes, at: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(descriptor, view, at)
-        at += written
-        view = view[written:]
-
-
 _T = TypeVar("_T")
+_BLOCK = 1 << 20
+_LARGEST_TEXT = 1 << 20
+_NOT_RESERVED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+# Where the old content of a damaged file is kept: in memory or on another disk than the file, if possible.
+SAVING_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
 _TEXTS = {
     errno.ENOENT: "no such file or directory",
     errno.EACCES: "permission denied",
@@ -190,8 +101,26 @@ def read_whole(path: str, at_most: int) -> bytes:
     return b"".join(parts)
 
 
-def replace_file(path: str, data: bytes, mode: int | None = None, durable: bool = False) -> None:
-    """Put `data` in the place of a file in one step; links, mode and owner stay, and folders are made.
+def read_text(path: str, at_most: int = _LARGEST_TEXT) -> str:
+    """A whole text file of the user; raises `OSError`, also for one that is too large or not a regular file."""
+    return _decoded(read_whole(path, at_most))
+
+
+def read_beginning(path: str, at_most: int) -> tuple[str, bool]:
+    """Up to so many bytes of a text file, and whether there was more."""
+    with open(open_regular(path), "rb") as file:
+        data = file.read(at_most + 1)
+    cut = len(data) > at_most
+    text = _decoded(data[:at_most])
+    return (text.rstrip("\ufffd") if cut else text), cut
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def replace_file(path: str, data: bytes, mode: int | None = None) -> None:
+    """Give a file of the user this content; links, mode and owner stay, and folders are made.
 
     A file with several names, or in a folder where nothing can be created, is overwritten in place instead.
     """
@@ -204,17 +133,35 @@ def replace_file(path: str, data: bytes, mode: int | None = None, durable: bool 
     if before is not None:
         check_regular(before.st_mode, path)
         if before.st_nlink > 1 or not os.access(target, os.W_OK):
-            overwrite(target, data)
+            _overwrite(target, data)
             return
     try:
-        _swap(target, data, before, mode, durable)
+        _swap(target, data, mode, before)
     except OSError as error:
         if before is None or error.errno not in _NO_SWAP:
             raise
-        overwrite(target, data)
+        _overwrite(target, data)
 
 
-def _swap(target: str, data: bytes, before: os.stat_result | None, mode: int | None, durable: bool) -> None:
+def swap_file(path: str, data: bytes, mode: int) -> None:
+    """Put a new file in the place of another in one step, and wait until the disk has it; never writes in place."""
+    _swap(path, data, mode, durable=True)
+    with contextlib.suppress(OSError):
+        sync_folder(os.path.dirname(path))
+
+
+def sync_folder(folder: str) -> None:
+    """Wait until the disk knows the names in a folder."""
+    descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _swap(
+    target: str, data: bytes, mode: int | None, before: os.stat_result | None = None, durable: bool = False
+) -> None:
     folder, name = os.path.split(target)
     # File systems count the bytes of a name, not its characters.
     start = os.fsencode(name)[:100].decode("utf-8", "ignore")
@@ -242,6 +189,100 @@ def _keep_owner(descriptor: int, before: os.stat_result) -> None:
     now = os.fstat(descriptor)
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
         os.fchown(descriptor, before.st_uid, before.st_gid)
+
+
+def _overwrite(path: str, data: bytes) -> None:
+    """Give an existing file this content; the note of an `OSError` tells what became of the old content."""
+    descriptor, readable = _opened(path)
+    try:
+        size = os.fstat(descriptor).st_size
+        old = _read(descriptor, min(size, len(data))) if readable else None
+        try:
+            _reserve(descriptor, len(data))
+            _write(descriptor, data, 0)
+            os.ftruncate(descriptor, len(data))
+        except BaseException as error:
+            error.add_note(_put_back(descriptor, path, old, size))
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _opened(path: str) -> tuple[int, bool]:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC), True
+    except PermissionError:
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC), False
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Have the disk room for everything before the first byte changes, where the system can do that."""
+    reserve = getattr(os, "posix_fallocate", None)
+    if reserve is None or size <= os.fstat(descriptor).st_blocks * 512:
+        return
+    try:
+        reserve(descriptor, 0, size)
+    except OSError as error:
+        if error.errno not in _NOT_RESERVED:
+            raise
+
+
+def _put_back(descriptor: int, path: str, old: bytes | None, size: int) -> str:
+    """Undo, and say what became of the old content. Only the start was written over: the rest was never touched."""
+    if old is None:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, size)
+        return "The file could not be read before, so its old content may be lost."
+    try:
+        _write(descriptor, old, 0)
+        os.ftruncate(descriptor, size)
+    except OSError:
+        saved = _saved(descriptor, path, old, size)
+        where = f"its old content is in {saved}" if saved else "its old content could not be saved"
+        return f"The file is damaged: {where}."
+    return "The file still has its old content."
+
+
+def _saved(descriptor: int, path: str, old: bytes, size: int) -> str | None:
+    """The name of a copy of the old content; none if it cannot be kept anywhere."""
+    import tempfile
+
+    for folder in (*SAVING_FOLDERS, os.path.dirname(path)):
+        with contextlib.suppress(OSError):
+            copy, name = tempfile.mkstemp(prefix="pigeon-saved-", suffix=os.path.splitext(path)[1][:20], dir=folder)
+            break
+    else:
+        return None
+    try:
+        _write(copy, old, 0)
+        at = len(old)
+        while at < size and (block := os.pread(descriptor, min(_BLOCK, size - at), at)):
+            _write(copy, block, at)
+            at += len(block)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        return None
+    finally:
+        os.close(copy)
+    return name
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    parts: list[bytes] = []
+    at = 0
+    while at < size and (part := os.pread(descriptor, size - at, at)):
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
+
+
+def _write(descriptor: int, data: bytes, at: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, at)
+        at += written
+        view = view[written:]
 
 
 # --- one writer at a time ---------------------------------------------------------------------------------------------

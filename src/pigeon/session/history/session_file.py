@@ -12,7 +12,8 @@ import os
 from collections.abc import Callable, Iterable
 
 from pigeon.session.history.reading import is_unfinished
-from pigeon.system.append_file import AppendFile, FileInUse, replace_privately
+from pigeon.system.append_file import PRIVATE_FILE, AppendFile, FileInUse
+from pigeon.system.files import swap_file
 from pigeon.wire.errors import Refusal
 
 Opener = Callable[[str, bool], AppendFile]
@@ -128,7 +129,7 @@ class SessionFile:
 
     def _renew(self) -> None:
         """Put the whole session in place of its file."""
-        replace_privately(self._real, b"".join(line + b"\n" for line in self._everything()))
+        swap_file(self._real, b"".join(line + b"\n" for line in self._everything()), PRIVATE_FILE)
         self._outdated = False
         self._let_go()
 

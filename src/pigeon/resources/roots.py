@@ -1,10 +1,9 @@
 """Where skills and prompt templates are looked for, in order of rank.
 
-What was named on the command line comes first, because somebody named it; then the project (if it is trusted) before
-the user, and in each what settings name before what lies in the usual folders; last what extensions bring.
-
-The lists of skills and templates in settings: paths and globs to add, `!glob` and `-path` to leave out, `+path` to
-keep in spite of those.
+What was named on the command line comes first, because it was asked for; then the project (if it is trusted) before the
+user, and in each what settings name before what lies in the usual folders; last what extensions bring. A list of skills
+or templates in settings has paths and globs to add, `!glob` and `-path` to leave out, and `+path` to keep in spite of
+those.
 """
 
 from __future__ import annotations
@@ -16,11 +15,13 @@ from typing import Literal
 from msgspec import Struct
 
 from pigeon.config.paths import project_dirs
+from pigeon.system.globs import text_matcher
+from pigeon.system.paths import absolute
 from pigeon.wire.answers import SlashCommand, SourceInfo
 
 
 class Selection(Struct, frozen=True):
-    """One such list, with its paths made absolute."""
+    """A list of skills or templates in settings, with its paths made absolute."""
 
     named: tuple[str, ...]
     kept: frozenset[str]
@@ -36,13 +37,11 @@ class Selection(Struct, frozen=True):
         return not names & self.dropped and not any(self._matches(name) for name in names)
 
     def _matches(self, path: str) -> bool:
-        from pigeon.system.globs import text_matcher
-
         forms = (path, os.path.relpath(path, self.base), os.path.basename(path))
         return any(text_matcher(pattern)(form) for pattern in self.patterns for form in forms)
 
 
-def selection_of(entries: Sequence[str], base: str) -> Selection:
+def selection_of(entries: Sequence[str], base: str, home: str) -> Selection:
     """The list as it stands in settings whose paths are meant from `base`."""
     named: list[str] = []
     kept, dropped, patterns = set(), set(), []
@@ -53,7 +52,7 @@ def selection_of(entries: Sequence[str], base: str) -> Selection:
         if mark == "!":
             patterns.append(rest)
             continue
-        path = os.path.normpath(os.path.join(base, os.path.expanduser(rest)))
+        path = absolute(rest, base, home)
         if mark == "-":
             dropped.add(path)
         elif mark == "+":
@@ -76,7 +75,7 @@ Location = Literal["user", "project", "path"]
 Kind = Literal["skills", "prompts"]
 
 
-class Root(Struct, frozen=True):
+class ResourceRoot(Struct, frozen=True):
     """A file or folder to load from, and what is said about the origin of what it holds."""
 
     path: str
@@ -104,8 +103,8 @@ class Root(Struct, frozen=True):
         )
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
-    """What options, settings and extensions say about one kind of resource."""
+class RequestedPaths(Struct, frozen=True, kw_only=True):
+    """What options, settings and extensions name of one kind of resource."""
 
     explicit: Sequence[str] = ()
     only_explicit: bool = False
@@ -114,70 +113,73 @@ class Wishes(Struct, frozen=True, kw_only=True):
     added: Sequence[str] = ()
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
-    """The folders that matter to this process."""
+class ResourceFolders(Struct, frozen=True, kw_only=True):
+    """The folders that resources come from; relative paths of options and extensions begin at `base`."""
 
     agent_dir: str
     cwd: str
     home: str
+    base: str
     trusted: bool
 
 
-def roots_of(kind: Kind, around: Surroundings, wishes: Wishes, report: Callable[[str], None]) -> list[Root]:
+def roots_of(
+    kind: Kind, folders: ResourceFolders, requested: RequestedPaths, report: Callable[[str], None]
+) -> list[ResourceRoot]:
     """All places in order of rank; a named one that is not there is reported."""
-    roots = _named(wishes.explicit, report)
-    if not wishes.only_explicit:
-        if around.trusted:
-            roots += _of_project(kind, around, wishes.of_project)
-        roots += _of_user(kind, around, wishes.of_user)
-        roots += _named(wishes.added, report)
+    roots = _named(requested.explicit, folders, report)
+    if not requested.only_explicit:
+        if folders.trusted:
+            roots += _of_project(kind, folders, requested.of_project)
+        roots += _of_user(kind, folders, requested.of_user)
+        roots += _named(requested.added, folders, report)
     return roots
 
 
-def _named(paths: Sequence[str], report: Callable[[str], None]) -> list[Root]:
-    """A relative path is meant from where the process was started, wherever the session is."""
+def _named(paths: Sequence[str], folders: ResourceFolders, report: Callable[[str], None]) -> list[ResourceRoot]:
     roots = []
     for asked in paths:
-        path = os.path.abspath(os.path.expanduser(asked))
+        path = absolute(asked, folders.base, folders.home)
         if not os.path.exists(path):
             report(f"{asked} does not exist: no skill or template is loaded from it")
             continue
-        roots.append(Root(path, "path", "local", path if os.path.isdir(path) else os.path.dirname(path)))
+        roots.append(ResourceRoot(path, "path", "local", path if os.path.isdir(path) else os.path.dirname(path)))
     return roots
 
 
-def _of_project(kind: Kind, around: Surroundings, entries: Sequence[str]) -> list[Root]:
-    folders = project_dirs(around.cwd)
-    selections = [selection_of(entries, folder) for folder in folders]
+def _of_project(kind: Kind, folders: ResourceFolders, entries: Sequence[str]) -> list[ResourceRoot]:
+    own_folders = project_dirs(folders.cwd)
+    selections = [selection_of(entries, folder, folders.home) for folder in own_folders]
     roots = [
-        Root(path, "project", "local", folder, selection=selection)
-        for folder, selection in zip(folders, selections, strict=True)
+        ResourceRoot(path, "project", "local", folder, selection=selection)
+        for folder, selection in zip(own_folders, selections, strict=True)
         for path in selection.named
         if os.path.exists(path)
     ]
-    for folder, selection in zip(folders, selections, strict=True):
-        roots.append(Root(os.path.join(folder, kind), "project", "auto", folder, selection=selection))
+    for folder, selection in zip(own_folders, selections, strict=True):
+        roots.append(ResourceRoot(os.path.join(folder, kind), "project", "auto", folder, selection=selection))
     if kind == "skills":
-        own = os.path.realpath(os.path.join(around.home, ".agents", "skills"))
-        for folder in _up_to_repository(around.cwd):
+        own = os.path.realpath(os.path.join(folders.home, ".agents", "skills"))
+        for folder in _up_to_repository(folders.cwd):
             shared = os.path.join(folder, ".agents")
             path = os.path.join(shared, kind)
             if os.path.realpath(path) != own:
-                roots.append(Root(path, "project", "auto", shared, "below", selections[0]))
+                roots.append(ResourceRoot(path, "project", "auto", shared, "below", selections[0]))
     return roots
 
 
-def _of_user(kind: Kind, around: Surroundings, entries: Sequence[str]) -> list[Root]:
-    selection = selection_of(entries, around.agent_dir)
+def _of_user(kind: Kind, folders: ResourceFolders, entries: Sequence[str]) -> list[ResourceRoot]:
+    agent_dir = folders.agent_dir
+    selection = selection_of(entries, agent_dir, folders.home)
     roots = [
-        Root(path, "user", "local", around.agent_dir, selection=selection)
+        ResourceRoot(path, "user", "local", agent_dir, selection=selection)
         for path in selection.named
         if os.path.exists(path)
     ]
-    roots.append(Root(os.path.join(around.agent_dir, kind), "user", "auto", around.agent_dir, selection=selection))
+    roots.append(ResourceRoot(os.path.join(agent_dir, kind), "user", "auto", agent_dir, selection=selection))
     if kind == "skills":
-        shared = os.path.join(around.home, ".agents")
-        roots.append(Root(os.path.join(shared, kind), "user", "auto", shared, "below", selection))
+        shared = os.path.join(folders.home, ".agents")
+        roots.append(ResourceRoot(os.path.join(shared, kind), "user", "auto", shared, "below", selection))
     return roots
 
 
