@@ -324,7 +324,7 @@ class RpcProcess:
 
     def _left_running(self) -> dict[int, str]:
         """Processes that carry our mark after they had a moment to go."""
-        gone = eventually(lambda: not processes_in(self._mark), 2.0)
+        gone = eventually(lambda: not processes_in(self._mark))
         return {} if gone else processes_in(self._mark)
 
     def _must_be_well(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.stopwatch import within
 from pigeon.system.globs import Matcher, find_matcher, model_matcher, rooted_matcher, rule_matcher, text_matcher
 from pigeon.wire.errors import ToolFailed
 
@@ -42,10 +43,9 @@ def test_globs_match_what_they_say(pattern: str, matching: list[str], other: lis
 
 
 def test_a_glob_made_to_hang_does_not() -> None:
-    before = time.monotonic()
-    for pattern in ("*a" * 400 + "b", "**/*a*/" * 100 + "b", "{a,b}" * 8, "[a-" * 300):
-        find_matcher(pattern)("a/" * 2000 + "a" * 200)
-    assert time.monotonic() - before < 5
+    with within(5):
+        for pattern in ("*a" * 400 + "b", "**/*a*/" * 100 + "b", "{a,b}" * 8, "[a-" * 300):
+            find_matcher(pattern)("a/" * 2000 + "a" * 200)
     with pytest.raises(ToolFailed, match="alternatives"):
         find_matcher("{a,b}" * 20)
     with pytest.raises(ToolFailed, match="1000"):

@@ -305,7 +305,7 @@ async def test_after_a_kill_no_helper_stays_behind(marker: str) -> None:
     process.kill()
     assert await process.gone(2)
     process.close()
-    assert await asyncio.to_thread(eventually, lambda: helpers() == [], 2)
+    assert await asyncio.to_thread(eventually, lambda: helpers() == [])
 
 
 @linux
@@ -345,7 +345,7 @@ async def test_our_own_death_takes_everything_along(marker: str, death: signal.S
         assert await asyncio.to_thread(eventually, lambda: len(processes_with(marker)) >= 6)
         agent.send_signal(death)
         agent.wait()
-        assert await asyncio.to_thread(eventually, lambda: processes_with(marker) == [], 2)
+        assert await asyncio.to_thread(eventually, lambda: processes_with(marker) == [])
 
 
 async def test_many_commands_at_once() -> None:

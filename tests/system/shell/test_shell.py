@@ -160,7 +160,7 @@ async def test_dropping_the_call_kills_the_command(place: Workplace) -> None:
     task.cancel()
     await asyncio.wait({task})
     assert task.cancelled()
-    assert await asyncio.to_thread(eventually, lambda: processes_with(marker) == [], 2)
+    assert await asyncio.to_thread(eventually, lambda: processes_with(marker) == [])
 
 
 async def test_a_missing_directory_or_shell_is_said_plainly(place: Workplace, tmp_path: Path) -> None:
@@ -210,4 +210,4 @@ async def test_a_listener_that_fails_ends_the_command(place: Workplace) -> None:
 
     with pytest.raises(BrokenPipeError):
         await run_shell(f"echo x; exec -a {marker} sleep 300", place, on_output=broken)
-    assert await asyncio.to_thread(eventually, lambda: processes_with(marker) == [], 2)
+    assert await asyncio.to_thread(eventually, lambda: processes_with(marker) == [])
