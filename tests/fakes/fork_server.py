@@ -81,7 +81,7 @@ class ForkServer:
     def __init__(self, script: str) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._program = subprocess.Popen(
+            subprocess.run(
                 [_interpreter(script), str(PROGRAM), str(theirs.fileno()), script],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -89,11 +89,9 @@ class ForkServer:
                 start_new_session=True,
                 cwd="/",
                 env={name: os.environ[name] for name in KEPT if name in os.environ},
+                check=True,
             )
-
-    @property
-    def pid(self) -> int:
-        return self._program.pid
+        self.pid = int(self._control.recv(64))
 
     def start(self, arguments: list[str], stderr: int, folder: Path, environment: dict[str, str]) -> ForkedProcess:
         """Fork an agent with these arguments (without the program's name)."""
@@ -110,8 +108,12 @@ class ForkServer:
 
     def stop(self) -> None:
         """Hang up, and wait until it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            ended = os.pidfd_open(self.pid)
+            self._control.close()
+            select.select([ended], [], [], STARTS_WITHIN)
+            os.close(ended)
         self._control.close()
-        self._program.wait(STARTS_WITHIN)
 
 
 def _interpreter(script: str) -> str:

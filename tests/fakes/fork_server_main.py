@@ -6,7 +6,8 @@ request is one packet on the control socket that carries four descriptors: stdin
 child reads `(arguments, folder, environment)` from the channel and becomes the program. The parent writes lines to the
 channel: the child's pid, and its exit code (or minus the signal) when it has ended.
 
-The end of the control socket means that the pytest worker is gone, for whatever reason: the agents that are left are
+It leaves its parent at once, because tests look at the children of their own process, and says its pid on the control
+socket. The end of that socket means that the pytest worker is gone, for whatever reason: the agents that are left are
 killed with their process groups, and the server ends.
 """
 
@@ -34,8 +35,11 @@ COMM = "/proc/self/comm"
 
 
 def main() -> None:
+    if os.fork():
+        os._exit(0)
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
+    _report(control, os.getpid())
     script = sys.argv[2]
     sys.path[0] = os.path.dirname(script)
     with open(script, encoding="utf-8") as file:
