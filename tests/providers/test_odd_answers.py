@@ -44,7 +44,6 @@ def whole(api: str, answer: Any) -> Told:
     translator = STREAMS[api]("m")
     out: list[Delta] = []
     translator.take_whole(json.dumps(answer).encode(), out)
-    translator.done = True
     out.append(translator.finish(out))
     return Told(out)
 
@@ -326,6 +325,20 @@ def test_deltas_without_an_item_are_told_at_once_and_once(rest: list[Event]) -> 
     assert (told.kinds, told.texts) == (["text"], ["late"])
     late = play("responses", said(0, "la"), added(0, {**MESSAGE, "content": []}), said(0, "te"), completed(*rest))
     assert (late.kinds, late.texts) == (["text"], ["late"])
+
+
+def test_an_item_that_is_announced_twice_is_two_items() -> None:
+    added = {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "m"}}
+    delta = {"type": "response.output_text.delta", "output_index": 0}
+    told = play(
+        "responses",
+        added,
+        {**delta, "delta": "one"},
+        added,
+        {**delta, "delta": "two"},
+        {"type": "response.completed", "response": responded()},
+    )
+    assert (told.kinds, told.texts) == (["text", "text"], ["one", "two"])
 
 
 def test_odd_items_at_the_end_are_left_out() -> None:

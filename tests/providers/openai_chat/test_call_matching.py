@@ -53,6 +53,13 @@ def test_the_second_id_of_a_call_is_its_own_to_the_end() -> None:
     assert calls(told) == [("a", "ls", A)]
 
 
+def test_a_call_that_is_named_late_keeps_the_first_id_that_came_with_arguments() -> None:
+    late = play(piece(0, "a", None, A[:3]), piece(0, "z", None, A[3:]), piece(0, "y", "ls"))
+    assert calls(late) == [("a", "ls", A)]
+    nameless = play(piece(0, None, None, A[:3]), piece(0, "z", "ls", A[3:]))
+    assert calls(nameless) == [("z", "ls", A)]
+
+
 @pytest.mark.parametrize("index", [0, None])
 def test_calls_that_share_an_index_or_have_none_are_told_apart_by_their_ids(index: int | None) -> None:
     fragments = [

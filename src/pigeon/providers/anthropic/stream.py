@@ -86,14 +86,34 @@ _whole = msgspec.json.Decoder(_WholeMessage)
 
 
 class _StartedBlock:
-    __slots__ = ("grown", "index", "input", "redacted", "signature")
+    """A content block while it arrives; `whole` are arguments that came with its start."""
 
-    def __init__(self, index: int) -> None:
+    __slots__ = ("index", "redacted", "signature", "whole")
+
+    def __init__(self, index: int, signature: str = "", redacted: bool = False, whole: Any = None) -> None:
         self.index = index
-        self.signature = ""
-        self.redacted = False
-        self.grown = False
-        self.input: Any = None
+        self.signature = signature
+        self.redacted = redacted
+        self.whole = whole
+
+    def grow(self, change: _BlockDelta, out: list[Delta]) -> None:
+        """Append what a delta adds to the block."""
+        kind = change.type
+        if kind == "text_delta":
+            text = change.text
+        elif kind == "input_json_delta":
+            text = change.partial_json
+            if text:
+                self.whole = None
+        elif kind == "thinking_delta":
+            text = change.thinking
+        elif kind == "signature_delta":
+            self.signature += change.signature
+            return
+        else:
+            return
+        if text:
+            out.append(BlockGrew(self.index, text))
 
 
 class AnthropicStream(StreamTranslator):
@@ -116,7 +136,7 @@ class AnthropicStream(StreamTranslator):
         if kind == "content_block_delta":
             block = self._open.get(event.index) or self._unplaced(event.index)
             if block is not None and event.delta is not None:
-                _grow(block, event.delta, out)
+                block.grow(event.delta, out)
         elif kind == "content_block_start":
             if event.content_block is not None:
                 self._start(event.index, event.content_block, out)
@@ -165,31 +185,27 @@ class AnthropicStream(StreamTranslator):
         self._meter(message.usage, out)
 
     def _start(self, index: int, block: _ContentBlock, out: list[Delta]) -> None:
+        first = ""
         if block.type == "text":
-            opened = _StartedBlock(self.open(out, "text"))
+            started = _StartedBlock(self.open(out, "text"))
             first = block.text
         elif block.type == "thinking":
-            opened = _StartedBlock(self.open(out, "thinking"))
-            opened.signature = block.signature
+            started = _StartedBlock(self.open(out, "thinking"), block.signature)
             first = block.thinking
         elif block.type == "redacted_thinking":
-            opened = _StartedBlock(self.open(out, "thinking"))
-            opened.signature = block.data
-            opened.redacted = True
-            first = ""
+            started = _StartedBlock(self.open(out, "thinking"), block.data, redacted=True)
         elif block.type == "tool_use":
-            opened = _StartedBlock(self.open(out, "toolCall", block.id or f"toolu_{request_id()}", block.name))
-            opened.input = block.input
-            first = ""
+            call_id = block.id or f"toolu_{request_id()}"
+            started = _StartedBlock(self.open(out, "toolCall", call_id, block.name), whole=block.input)
         else:
             return
         if index < 0:
             index = self._next
         self._next = index + 1
         self._close(index, out)
-        self._open[index] = opened
+        self._open[index] = started
         if first:
-            out.append(BlockGrew(opened.index, first))
+            out.append(BlockGrew(started.index, first))
 
     def _close(self, index: int, out: list[Delta]) -> None:
         if index < 0 and self._open:
@@ -197,9 +213,9 @@ class AnthropicStream(StreamTranslator):
         block = self._open.pop(index, None)
         if block is None:
             return
-        if block.input and not block.grown:
+        if block.whole:
             # Some servers send the arguments whole, with the start of the block.
-            out.append(BlockGrew(block.index, codec.encode(block.input).decode()))
+            out.append(BlockGrew(block.index, codec.encode(block.whole).decode()))
         out.append(BlockClosed(block.index, block.signature or ABSENT, block.redacted))
 
     def _unplaced(self, index: int) -> _StartedBlock | None:
@@ -228,24 +244,6 @@ class AnthropicStream(StreamTranslator):
         self._counts = [old if new is None else new for old, new in zip(self._counts, fresh, strict=True)]
         sent, output, read, written, written1h = self._counts
         out.append(metered(sent=sent, output=output, cache_read=read, cache_write=written, cache_write_1h=written1h))
-
-
-def _grow(block: _StartedBlock, change: _BlockDelta, out: list[Delta]) -> None:
-    kind = change.type
-    if kind == "text_delta":
-        text = change.text
-    elif kind == "input_json_delta":
-        text = change.partial_json
-        block.grown = block.grown or bool(text)
-    elif kind == "thinking_delta":
-        text = change.thinking
-    elif kind == "signature_delta":
-        block.signature += change.signature
-        return
-    else:
-        return
-    if text:
-        out.append(BlockGrew(block.index, text))
 
 
 def _stopped(reason: str, details: Any) -> Failure:

@@ -67,14 +67,32 @@ _whole = msgspec.json.Decoder(_ResponseObject)
 
 
 class _OpenItem:
+    """An output item while it arrives; `implied` until the server announces one that only deltas spoke of."""
+
     __slots__ = ("grown", "implied", "index", "kind", "part")
 
-    def __init__(self, index: int, kind: str) -> None:
+    def __init__(self, index: int, kind: str, implied: bool = False) -> None:
         self.index = index
         self.kind = kind
+        self.implied = implied
         self.grown = False
-        self.implied = False
         self.part = 0
+
+    def announced(self, kind: Any) -> bool:
+        """The server announces an item here: true if it can be this one."""
+        if not self.implied or self.kind != kind:
+            return False
+        self.implied = False
+        return True
+
+    def grew(self, text: str, part: int) -> BlockGrew:
+        """The delta of more text; a blank line stands between two parts of a summary."""
+        if part != self.part and part >= 0:
+            self.part = part
+            if self.grown:
+                text = "\n\n" + text
+        self.grown = True
+        return BlockGrew(self.index, text)
 
 
 class ResponsesStream(StreamTranslator):
@@ -145,16 +163,15 @@ class ResponsesStream(StreamTranslator):
         if response is not None:
             self.named(out, response.id, response.model, self._model)
 
-    def _start(self, place: int, item: dict[str, Any], out: list[Delta]) -> _OpenItem | None:
+    def _start(self, place: int, item: dict[str, Any], out: list[Delta], implied: bool = False) -> _OpenItem | None:
         """Begin an item at the given place, or else behind the others."""
         place = self._placed(place)
         old = self._items.get(place)
         if old is not None:
-            if old.implied and old.kind == item.get("type"):
-                old.implied = False
+            if old.announced(item.get("type")):
                 return old
             out.append(BlockClosed(self._items.pop(place).index))
-        opened = self._opened(item, out)
+        opened = self._opened(item, out, implied)
         if opened is not None:
             self._items[place] = opened
         return opened
@@ -164,14 +181,14 @@ class ResponsesStream(StreamTranslator):
         self._places.add(taken)
         return taken
 
-    def _opened(self, item: dict[str, Any], out: list[Delta]) -> _OpenItem | None:
+    def _opened(self, item: dict[str, Any], out: list[Delta], implied: bool = False) -> _OpenItem | None:
         kind = item.get("type")
         if not isinstance(kind, str) or kind not in _BLOCKS:
             return None
         block = _BLOCKS[kind]
         self._kinds.add(kind)
         if block != "toolCall":
-            return _OpenItem(self.open(out, block), kind)
+            return _OpenItem(self.open(out, block), kind, implied)
         item_id = item.get("id")
         call_id = item.get("call_id") or item_id or f"call_{request_id()}"
         known = f"{call_id}|{item_id}" if item_id else str(call_id)
@@ -182,12 +199,7 @@ class ResponsesStream(StreamTranslator):
         text = event.delta
         if item is None or not text or type(text) is not str:
             return
-        if kind in _THOUGHT and event.summary_index != item.part and event.summary_index >= 0:
-            item.part = event.summary_index
-            if item.grown:
-                text = "\n\n" + text
-        item.grown = True
-        out.append(BlockGrew(item.index, text))
+        out.append(item.grew(text, event.summary_index if kind in _THOUGHT else -1))
 
     def _unplaced(self, kind: str, event: _ResponseEvent, out: list[Delta]) -> _OpenItem | None:
         """The item of a delta without a place, or with one where no item was announced."""
@@ -200,10 +212,7 @@ class ResponsesStream(StreamTranslator):
                     return item
         if wanted == "function_call" or not event.delta:
             return None
-        started = self._start(event.output_index, {"type": wanted}, out)
-        if started is not None:
-            started.implied = True
-        return started
+        return self._start(event.output_index, {"type": wanted}, out, implied=True)
 
     def _close(self, place: int, done: dict[str, Any], out: list[Delta]) -> None:
         if place < 0:
