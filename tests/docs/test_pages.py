@@ -17,6 +17,7 @@ from pigeon.dialects.choice import NAMES
 from pigeon.providers.catalog.built_in import KNOWN
 
 DOCS = ROOT / "docs"
+SOURCE = ROOT / "src" / "pigeon"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -84,7 +85,7 @@ def test_the_map_names_only_what_there_is_and_every_room() -> None:
     text = (ROOT / "AGENTS.md").read_text("utf-8")
     paths = set(re.findall(r"`((?:src|tests|docs|scripts|schema|\.ci)/[\w./-]*)`", text))
     assert not [path for path in paths if not (ROOT / path).exists()]
-    rooms = {path.parent for path in (ROOT / "src" / "pigeon").glob("*/__init__.py")}
+    rooms = {path.parent for path in SOURCE.glob("*/__init__.py")}
     assert not [room.name for room in rooms if f"src/pigeon/{room.name}/" not in paths]
 
 
@@ -95,9 +96,17 @@ def test_every_make_command_is_a_target() -> None:
     assert not set(shown) - targets
 
 
-def test_the_architecture_page_names_every_room() -> None:
-    named = set(re.findall(r"^\| `(\w+)` \|", _text("architecture.md"), re.MULTILINE))
-    assert named == {path.parent.name for path in (ROOT / "src" / "pigeon").glob("*/__init__.py")}
+@pytest.mark.parametrize("page", ["architecture.md", *(f"decisions/{page.name}" for page in DECISIONS)])
+def test_a_page_about_the_inside_names_only_files_that_exist(page: str) -> None:
+    named = set(re.findall(r"`((?:[\w-]+/)+(?:[\w-]+\.\w+)?|\w+/\w+\.py)`", _text(page)))
+    assert not [path for path in named if not (SOURCE / path).exists() and not (ROOT / path).exists()]
+
+
+def test_the_glossary_has_each_word_once_in_order() -> None:
+    glossary = _text("architecture.md").split("## Glossary")[1]
+    words = re.findall(r"^\| ([a-z ]+) \| ", glossary, re.MULTILINE)[1:]
+    assert words == sorted(set(words))
+    assert len(words) > 30
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
