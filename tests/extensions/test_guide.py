@@ -38,6 +38,7 @@ def test_the_guide_names_every_capability_and_every_trusted_resource() -> None:
 def test_the_rules_of_the_permissions_page_are_understood() -> None:
     page = (ROOT / "docs" / "permissions.md").read_text("utf-8")
     (block,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
-    rules, problems = rules_of(json.loads(block)["permissions"])
+    problems: list[str] = []
+    rules = rules_of(json.loads(block)["permissions"], None, problems.append)
     assert problems == []
     assert rules is not None
