@@ -8,10 +8,11 @@ import pytest
 
 from fakes.loop_parts import AnyTool, Heard, Owner, Played, Queues, calls, fails, outcome, says
 from pigeon.agent.answer import ABORT_TEXT, CUT_TEXT
-from pigeon.agent.inference import BlockGrew, BlockOpened, Finished
+from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Finished
 from pigeon.agent.interfaces import ToolRun
 from pigeon.agent.run import Run, RunResult
 from pigeon.agent.scope import Scope
+from pigeon.agent.tool_calls import INCOMPLETE
 from pigeon.wire.content import text_of
 from pigeon.wire.events import (
     AgentEnd,
@@ -22,6 +23,7 @@ from pigeon.wire.events import (
     StreamEvent,
     TextDelta,
     TextEnd,
+    ToolExecutionEnd,
     ToolOutcome,
     TtsrTriggered,
     TurnEnd,
@@ -288,3 +290,35 @@ async def test_an_answer_without_content_still_begins_and_ends() -> None:
     await stage.run("go")
     assert len(stage.heard.of(AgentStart)) == 1
     assert [type(event) for event in stage.heard.of(MessageStart, MessageEnd)] == [MessageStart, MessageEnd] * 2
+
+
+@pytest.mark.parametrize("half", ['{"path": "/etc/pas', '{"path": "a", "con', '{"a": [1, 2', "{"])
+async def test_half_a_json_as_arguments_is_not_run(half: str) -> None:
+    tool = AnyTool("tool")
+    whole = calls(("tool", {"path": "a"}))
+    cut: Any = [
+        BlockOpened(index=0, kind="toolCall", call_id="1", name="tool"),
+        BlockGrew(index=0, text=half),
+        BlockClosed(index=0),
+        Finished(stop="toolUse"),
+    ]
+    stage = Stage(cut, whole, says("ready"), owner=Owner(tool))
+    await stage.run("go")
+    assert tool.seen == [{"path": "a"}]
+    first, second = [event for event in stage.heard.of(ToolExecutionEnd)]
+    assert (first.is_error, text_of(first.result.content)) == (True, INCOMPLETE.format(name="tool"))
+    assert not second.is_error
+    assert stage.spoken()[-1] == "assistant: ready"
+
+
+async def test_a_stream_that_ends_within_arguments_runs_nothing() -> None:
+    tool = AnyTool("tool")
+    cut: Any = [
+        BlockOpened(index=0, kind="toolCall", call_id="1", name="tool"),
+        BlockGrew(index=0, text='{"path": "a'),
+        Finished(stop="toolUse"),
+    ]
+    stage = Stage(cut, says("ready"), owner=Owner(tool))
+    await stage.run("go")
+    assert tool.seen == []
+    assert stage.heard.of(ToolExecutionEnd)[0].is_error

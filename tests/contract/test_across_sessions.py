@@ -44,13 +44,13 @@ def texts(agent: RpcProcess) -> list[str]:
 def test_a_session_is_kept_named_left_and_opened_again(
     start: Start, server: ModelServer, dialect: str, tmp_path: Path
 ) -> None:
-    shelf = tmp_path / "shelf"
-    agent = start("--session-dir", str(shelf), dialect=dialect, keeps=True)
+    repository = tmp_path / "repository"
+    agent = start("--session-dir", str(repository), dialect=dialect, keeps=True)
     server.answers("one")
     agent.run("first")
     state = agent.ask("get_state")
     file = Path(state["sessionFile"])
-    assert file.parent == shelf
+    assert file.parent == repository
     assert file.is_file()
     assert header(str(file))["id"] == state["sessionId"]
     assert agent.ask("get_session_stats")["sessionFile"] == str(file)

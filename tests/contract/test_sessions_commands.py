@@ -10,9 +10,9 @@ from typing import Any
 
 from fakes.contract_manifest import proves
 from fakes.model_server import ModelServer, said_in
+from fakes.repositories import OLD, RECORDED
 from fakes.rpc_process import RpcProcess, Start
 from fakes.rpc_story import story, text_of
-from fakes.shelves import OLD, RECORDED
 
 Record = dict[str, Any]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from fakes.contract_manifest import proves
 from fakes.model_server import ModelServer
+from fakes.repositories import RECORDED
 from fakes.rpc_process import RpcProcess, Start
 from fakes.rpc_story import text_of
-from fakes.shelves import RECORDED
 
 Record = dict[str, Any]
 

@@ -35,6 +35,37 @@ def test_commands_before_the_end_of_input_are_all_answered(agent: RpcProcess) ->
     assert [record["id"] for record in agent.since(0, "response")] == list(range(50))
 
 
+@proves("exit.under_way")
+@pytest.mark.parametrize("number", [None, signal.SIGTERM])
+def test_what_is_under_way_at_the_end_is_stopped_and_answered_exactly_once(
+    start: Start, server: ModelServer, number: signal.Signals | None
+) -> None:
+    agent = start(settings={"compaction": {"keepRecentTokens": 10}})
+    for message in ("one", "two"):
+        server.answers(f"answer {message}")
+        agent.run(f"{message} {'lorem ipsum ' * 100}")
+    summary = Gate()
+    server.answers(summary, "never")
+    agent.send(
+        {"id": "compact", "type": "compact"},
+        {"id": "bash", "type": "bash", "command": "echo begun; sleep 600"},
+        {"id": "prompt", "type": "prompt", "message": "x"},
+    )
+    summary.wait_reached()
+    agent.wait(lambda record: record["type"] == "bash_execution_update")
+    if number is None:
+        agent.close(expect=0)
+    else:
+        agent.signal(number)
+        assert agent.wait_exit() == 143
+    responses = {record["id"]: record for record in agent.since(0, "response") if "id" in record}
+    assert [record.get("id") for record in agent.since(0, "response")].count("compact") == 1
+    assert [record.get("id") for record in agent.since(0, "response")].count("bash") == 1
+    assert responses["compact"]["error"] == "Compaction cancelled"
+    assert responses["bash"]["data"]["cancelled"] is True
+    assert "compaction is in progress" in responses["prompt"]["error"]
+
+
 @proves("exit.eof_busy")
 def test_end_of_input_in_a_run_stops_it_and_its_tools(agent: RpcProcess, server: ModelServer) -> None:
     server.answers(Call("bash", {"command": "sleep 600 & sleep 600"}))

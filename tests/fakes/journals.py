@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from fakes.model_requests import answered, returned, said
-from fakes.shelves import NOW
+from fakes.repositories import NOW
 from pigeon.session.history.journal import Journal, new_header
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent, ToolCall

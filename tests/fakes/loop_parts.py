@@ -57,10 +57,12 @@ class Played:
 
     def __init__(self, *scripts: Script) -> None:
         self._scripts = deque(scripts)
+        self.requests: list[ModelRequest] = []
         self.dropped = 0
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         ended = False
+        self.requests.append(request)
         try:
             for step in self._scripts.popleft():
                 if isinstance(step, Exception):

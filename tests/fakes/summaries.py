@@ -8,7 +8,7 @@ from typing import Any
 
 from fakes.journals import empty
 from fakes.model_requests import a_model, answered, returned
-from fakes.shelves import user
+from fakes.repositories import user
 from pigeon.agent.inference import (
     BlockClosed,
     BlockGrew,

@@ -16,8 +16,8 @@ import pytest
 
 from fakes.agent_desk import Desk, providers
 from fakes.model_server import Call, ModelServer, Thinking
+from fakes.repositories import DiskRepository
 from fakes.rpc_process import RpcProcess
-from fakes.shelves import TestShelf
 
 KILLS = int(os.environ.get("PIGEON_KILLS", "30"))
 PARTS = 3
@@ -50,7 +50,7 @@ def _killed_once(chance: random.Random, folder: Path) -> None:
         assert told == []
         return
     assert _is_in_order(told, _kept(files[0])), f"told and not kept; see {files[0]}"
-    journal = TestShelf(files[0].parent).open(str(files[0]), "/")
+    journal = DiskRepository(files[0].parent).open(str(files[0]), "/")
     assert journal.leaf_id is not None or not told
     journal.close()
 

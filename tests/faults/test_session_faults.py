@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fakes.shelves import OLD, RECORDED, TestShelf, raws, user
-from pigeon.session.history import repository as shelf_module
+from fakes.repositories import OLD, RECORDED, DiskRepository, raws, user
+from pigeon.session.history import repository as repository_module
 from pigeon.session.history import session_file as store_module
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import load_session
@@ -121,44 +121,44 @@ def test_the_nth_operation_fails_for_every_n(tmp_path: Path, count: int, error: 
     _play(tmp_path / "counted", counting)
     assert counting.operations == STEPS
     for first in range(1, counting.operations + 1):
-        shelf, journal = _play(tmp_path / str(first), Disk(first, count, error, kind))
+        repository, journal = _play(tmp_path / str(first), Disk(first, count, error, kind))
         whole = raws(journal)
         failed = f"The session cannot be saved to {journal.file}: {os.strerror(error)}."
-        assert shelf.reports[0].startswith(failed)
+        assert repository.reports[0].startswith(failed)
         if count == FOREVER:
-            assert len(shelf.reports) == 1
+            assert len(repository.reports) == 1
             journal.close()
-            assert shelf.reports[1:] == [f"The session could not be saved completely: {journal.file}"]
+            assert repository.reports[1:] == [f"The session could not be saved completely: {journal.file}"]
             assert is_in_order(kept_in(journal), whole)
             continue
         journal.close()
-        assert shelf.reports[1:] == [f"The session is saved again: {journal.file}"]
+        assert repository.reports[1:] == [f"The session is saved again: {journal.file}"]
         assert kept_in(journal) == whole
-        assert TestShelf(tmp_path).open(str(journal.file), "/").leaf_id == journal.leaf_id
+        assert DiskRepository(tmp_path).open(str(journal.file), "/").leaf_id == journal.leaf_id
 
 
-def _play(folder: Path, disk: Disk) -> tuple[TestShelf, Journal]:
-    shelf = TestShelf(folder, opener=disk.open)
-    journal = shelf.new("/")
+def _play(folder: Path, disk: Disk) -> tuple[DiskRepository, Journal]:
+    repository = DiskRepository(folder, opener=disk.open)
+    journal = repository.new("/")
     for number in range(STEPS):
         step(journal, number)
         assert len(journal.lines) == number + 1
         assert is_in_order(kept_in(journal), raws(journal))
     while not disk.is_well and disk.operations < 3 * STEPS:
         step(journal, STEPS)
-    return shelf, journal
+    return repository, journal
 
 
 def test_what_is_still_missing_at_the_end_is_saved_if_that_works_by_then(tmp_path: Path) -> None:
     disk = Disk(3, 2)
-    shelf = TestShelf(tmp_path, opener=disk.open)
-    journal = shelf.new("/")
+    repository = DiskRepository(tmp_path, opener=disk.open)
+    journal = repository.new("/")
     for number in range(4):
         step(journal, number)
     assert len(kept_in(journal)) < 4
     journal.close()
     assert kept_in(journal) == raws(journal)
-    assert shelf.reports[-1] == f"The session is saved again: {journal.file}"
+    assert repository.reports[-1] == f"The session is saved again: {journal.file}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -167,8 +167,8 @@ def test_a_session_that_was_opened_survives_a_failure_at_every_write(tmp_path: P
     for first in range(1, 6):
         path = tmp_path / f"{first}.jsonl"
         path.write_bytes(original[:-1])
-        shelf = TestShelf(tmp_path, opener=Disk(first, 2, kind=kind).open)
-        journal = shelf.open(str(path), "/")
+        repository = DiskRepository(tmp_path, opener=Disk(first, 2, kind=kind).open)
+        journal = repository.open(str(path), "/")
         for number in range(1, 6):
             journal.append_message(user(f"message {number}"))
             assert kept_in(journal) == raws(journal)[: len(kept_in(journal))]
@@ -183,17 +183,17 @@ def test_a_session_that_cannot_be_written_opens_and_says_so(tmp_path: Path, erro
     shutil.copy(RECORDED / "pi-0.73.1.jsonl", path)
     before = path.read_bytes()
     disk = Disk(1, 3, error)
-    shelf = TestShelf(tmp_path, opener=disk.open)
-    journal = shelf.open(str(path), "/")
-    assert len(shelf.reports) == 1
-    assert os.strerror(error) in shelf.reports[0]
+    repository = DiskRepository(tmp_path, opener=disk.open)
+    journal = repository.open(str(path), "/")
+    assert len(repository.reports) == 1
+    assert os.strerror(error) in repository.reports[0]
     for text in ("one", "two"):
         journal.append_message(user(text))
     assert path.read_bytes() == before
     journal.append_message(user("three"))
     assert kept_in(journal) == raws(journal)
     assert path.read_bytes().startswith(before)
-    assert shelf.reports[1:] == [f"The session is saved again: {path}"]
+    assert repository.reports[1:] == [f"The session is saved again: {path}"]
     journal.close()
 
 
@@ -203,15 +203,15 @@ def test_an_old_version_that_cannot_be_written_anew_stays_as_it_is_until_it_can(
     path = tmp_path / "session.jsonl"
     shutil.copy(OLD / "version-1.jsonl", path)
     before = path.read_bytes()
-    shelf = TestShelf(tmp_path)
+    repository = DiskRepository(tmp_path)
     with monkeypatch.context() as full:
         full.setattr(store_module, "swap_file", _full)
-        journal = shelf.open(str(path), "/")
+        journal = repository.open(str(path), "/")
         journal.append_message(user("meanwhile"))
     assert path.read_bytes() == before
     journal.append_message(user("afterwards"))
     assert kept_in(journal) == raws(journal)
-    assert len(shelf.reports) == 2
+    assert len(repository.reports) == 2
     journal.close()
 
 
@@ -237,8 +237,8 @@ def put_an_older_copy(path: Path) -> None:
 @pytest.mark.parametrize("happens", [remove_file, remove_folder, put_an_older_copy])
 def test_a_file_that_goes_away_is_made_whole_again(tmp_path: Path, happens: Callable[[Path], None]) -> None:
     for when in range(2, STEPS):
-        shelf = TestShelf(tmp_path / str(when))
-        journal = shelf.new("/")
+        repository = DiskRepository(tmp_path / str(when))
+        journal = repository.new("/")
         path = Path(str(journal.file))
         for number in range(STEPS):
             if number == when:
@@ -247,30 +247,30 @@ def test_a_file_that_goes_away_is_made_whole_again(tmp_path: Path, happens: Call
         journal.close()
         assert kept_in(journal) == raws(journal)
         assert path.read_bytes().count(b'"type":"session"') == 1
-        assert shelf.reports == []
+        assert repository.reports == []
 
 
 def test_a_folder_that_a_file_has_replaced_is_told_and_overcome(tmp_path: Path) -> None:
-    shelf = TestShelf(tmp_path / "shelf")
-    journal = shelf.new("/")
+    repository = DiskRepository(tmp_path / "repository")
+    journal = repository.new("/")
     step(journal, 1)
-    folder = tmp_path / "shelf"
+    folder = tmp_path / "repository"
     shutil.rmtree(folder)
     folder.write_text("in the way")
     step(journal, 2)
     step(journal, 3)
-    assert len(shelf.reports) == 1
-    assert "Not a directory" in shelf.reports[0] or "File exists" in shelf.reports[0]
+    assert len(repository.reports) == 1
+    assert "Not a directory" in repository.reports[0] or "File exists" in repository.reports[0]
     folder.unlink()
     step(journal, 5)
     assert kept_in(journal) == raws(journal)
-    assert len(shelf.reports) == 2
+    assert len(repository.reports) == 2
     journal.close()
 
 
 def test_what_is_no_longer_this_session_is_left_alone(tmp_path: Path) -> None:
-    shelf = TestShelf(tmp_path)
-    journal = shelf.new("/")
+    repository = DiskRepository(tmp_path)
+    journal = repository.new("/")
     step(journal, 1)
     path = Path(str(journal.file))
     path.unlink()
@@ -278,7 +278,7 @@ def test_what_is_no_longer_this_session_is_left_alone(tmp_path: Path) -> None:
     path.write_bytes(other)
     step(journal, 2)
     assert path.read_bytes() == other
-    assert "another file has taken its place" in shelf.reports[0]
+    assert "another file has taken its place" in repository.reports[0]
     path.unlink()
     step(journal, 3)
     assert kept_in(journal) == raws(journal)
@@ -287,8 +287,8 @@ def test_what_is_no_longer_this_session_is_left_alone(tmp_path: Path) -> None:
 
 def test_two_new_sessions_bound_to_one_path_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "session.jsonl"
-    shelves = TestShelf(tmp_path), TestShelf(tmp_path)
-    first, second = (shelf.open(str(path), "/") for shelf in shelves)
+    shelves = DiskRepository(tmp_path), DiskRepository(tmp_path)
+    first, second = (repository.open(str(path), "/") for repository in shelves)
     step(first, 1)
     step(second, 1)
     assert "in use by another process" in shelves[1].reports[0]
@@ -303,8 +303,8 @@ def test_two_new_sessions_bound_to_one_path_do_not_mix(tmp_path: Path) -> None:
 def test_a_disk_that_does_not_confirm_is_told_of_by_the_next_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = TestShelf(tmp_path)
-    journal = shelf.new("/")
+    repository = DiskRepository(tmp_path)
+    journal = repository.new("/")
     step(journal, 1)
 
     def broken(descriptor: int) -> None:
@@ -313,13 +313,13 @@ def test_a_disk_that_does_not_confirm_is_told_of_by_the_next_write(
     with monkeypatch.context() as bad:
         bad.setattr("os.fsync", broken)
         journal.sync()
-    assert shelf.reports == []
+    assert repository.reports == []
     step(journal, 2)
-    assert shelf.reports == [f"The disk has not confirmed the session file {journal.file}: Input/output error"]
+    assert repository.reports == [f"The disk has not confirmed the session file {journal.file}: Input/output error"]
     step(journal, 3)
     journal.sync()
     journal.close()
-    assert len(shelf.reports) == 1
+    assert len(repository.reports) == 1
     assert kept_in(journal) == raws(journal)
 
 
@@ -330,20 +330,20 @@ def test_a_session_in_use_is_refused_and_not_touched(tmp_path: Path) -> None:
     holder = AppendFile(str(path), False)
     try:
         with pytest.raises(SessionInUse, match=f"Session is in use by another process: {path}"):
-            TestShelf(tmp_path).open(str(path), "/")
+            DiskRepository(tmp_path).open(str(path), "/")
         assert path.read_bytes() == before
     finally:
         holder.close()
-    TestShelf(tmp_path).open(str(path), "/").close()
+    DiskRepository(tmp_path).open(str(path), "/").close()
 
 
 def test_a_session_in_use_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "session.jsonl"
     shutil.copy(RECORDED / "pigeon.jsonl", path)
-    monkeypatch.setattr(shelf_module, "load_session", lambda path: pytest.fail("it was read"))
+    monkeypatch.setattr(repository_module, "load_session", lambda path: pytest.fail("it was read"))
     holder = AppendFile(str(path), False)
     try:
         with pytest.raises(SessionInUse):
-            TestShelf(tmp_path).open(str(path), "/")
+            DiskRepository(tmp_path).open(str(path), "/")
     finally:
         holder.close()

@@ -19,9 +19,9 @@ from fakes.agent_desk import Desk
 from fakes.model_server import Call, ModelServer, said_in
 from fakes.peers import only_on_request
 from fakes.pi_programs import PACKAGES, begin, converse, program, without_our_paths
+from fakes.repositories import OLD, RECORDED
 from fakes.rpc_process import RpcProcess, command_line
 from fakes.rpc_story import text_of
-from fakes.shelves import OLD, RECORDED
 
 pytestmark = only_on_request
 Record = dict[str, Any]

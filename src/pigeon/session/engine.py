@@ -64,7 +64,7 @@ class Engine:
         self._keep_unreadable_images = settings.keep_unreadable_images
         self._locale = ""
         self._aborts = 0
-        self._run_scope: Scope | None = None
+        self._run_scope = Scope()
         self._run_system_prompt: str | None = None
         self._recovered = False
         self._task: asyncio.Task[None] | None = None
@@ -204,7 +204,6 @@ class Engine:
             while not scope.cancelled and (more := await self._continuation(result)):
                 result = await self._run(scope, more)
         finally:
-            self._run_scope = self._run_system_prompt = None
             self.activity.end()
             self._syncing = asyncio.get_running_loop().run_in_executor(None, self._conversation.journal.sync)
             await self._bus.publish(AgentSettled())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.journals import STORIES, grown
-from fakes.shelves import user
+from fakes.repositories import user
 from fakes.summaries import Bench
 from pigeon.session.compaction.cutting import LARGE, cut_of, pieces_of, prunable, prune
 from pigeon.session.context.model_context import branch_tokens, context_of

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from fakes.journals import STORIES, empty, grown, take
 from fakes.model_requests import a_model, answered, returned, said
-from fakes.shelves import NOW, RECORDED, recorded, user
+from fakes.repositories import NOW, RECORDED, recorded, user
 from pigeon.agent.inference import ModelMessage
 from pigeon.providers.history.normalize import CallIds, normalized
 from pigeon.session.context.conversation import Conversation

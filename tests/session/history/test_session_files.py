@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.journals import STORIES, grown
-from fakes.shelves import NOW, OLD, RECORDED, TestShelf, raws, recorded, user
+from fakes.repositories import NOW, OLD, RECORDED, DiskRepository, raws, recorded, user
 from pigeon.session.context.model_context import context_of, visible_entries
 from pigeon.session.history import entry_line, listing
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
@@ -90,7 +90,7 @@ def test_any_file_is_a_session_a_beginning_or_refused(tmp_path_factory: pytest.T
 def test_a_recorded_session_is_copied_without_loss(name: str, tmp_path: Path) -> None:
     loaded = load_session(str(RECORDED / name))
     assert loaded is not None
-    journal = TestShelf(tmp_path).copy(loaded.lines, "/", "/the/parent.jsonl")
+    journal = DiskRepository(tmp_path).copy(loaded.lines, "/", "/the/parent.jsonl")
     assert journal.file is not None
     again = load_session(journal.file)
     assert again is not None
@@ -149,7 +149,7 @@ def test_version_2_changes_one_word_and_no_other_byte(tmp_path: Path) -> None:
     before = (OLD / "version-2.jsonl").read_bytes().splitlines()
     path = tmp_path / "old.jsonl"
     shutil.copy(OLD / "version-2.jsonl", path)
-    TestShelf(tmp_path).open(str(path), "/").close()
+    DiskRepository(tmp_path).open(str(path), "/").close()
     after = path.read_bytes().splitlines()
     assert json.loads(after[0]) == {**json.loads(before[0]), "version": 3}
     same = [number for number in range(1, len(before)) if before[number] == after[number]]
@@ -161,7 +161,7 @@ def test_version_2_changes_one_word_and_no_other_byte(tmp_path: Path) -> None:
 def test_a_newer_version_is_loaded_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "new.jsonl"
     path.write_bytes(HEADER.replace(b'"version":3', b'"version":4'))
-    journal = TestShelf(tmp_path).open(str(path), "/")
+    journal = DiskRepository(tmp_path).open(str(path), "/")
     journal.append_message(user("hello"))
     journal.close()
     assert path.read_bytes().startswith(HEADER.replace(b'"version":3', b'"version":4'))
@@ -175,7 +175,7 @@ def test_what_is_no_session_is_refused_and_left_alone(tmp_path: Path, raw: bytes
     path.write_bytes(raw)
     path.chmod(0o640)
     with pytest.raises(InvalidSession, match=f"Session file is not a valid pi session: {path}"):
-        TestShelf(tmp_path).open(str(path), "/")
+        DiskRepository(tmp_path).open(str(path), "/")
     assert path.read_bytes() == raw
     assert path.stat().st_mode & 0o777 == 0o640
 
@@ -184,7 +184,7 @@ def test_a_second_header_in_a_file_is_no_entry(tmp_path: Path) -> None:
     path = tmp_path / "twice.jsonl"
     raw = (RECORDED / "pigeon.jsonl").read_bytes()
     path.write_bytes(raw + HEADER)
-    journal = TestShelf(tmp_path).open(str(path), "/")
+    journal = DiskRepository(tmp_path).open(str(path), "/")
     assert len(raws(journal)) == raw.count(b"\n") - 1
     journal.close()
 
@@ -194,7 +194,7 @@ def test_a_folder_that_is_gone_is_refused_before_anything_is_touched(tmp_path: P
     path.write_bytes((OLD / "version-1.jsonl").read_bytes().replace(b'"cwd":"/"', b'"cwd":"/not here"'))
     before = path.read_bytes()
     with pytest.raises(Refusal) as refused:
-        TestShelf(tmp_path).open(str(path), "/somewhere")
+        DiskRepository(tmp_path).open(str(path), "/somewhere")
     assert str(refused.value) == (
         "Stored session working directory does not exist: /not here\n"
         f"Session file: {path}\nCurrent working directory: /somewhere"
@@ -258,7 +258,7 @@ def test_opening_a_long_session_parses_almost_nothing(tmp_path: Path, monkeypatc
             return decoder.decode(raw)
 
     monkeypatch.setattr(entry_line, "_entries", Counted)
-    journal = TestShelf(tmp_path).open(str(path), "/")
+    journal = DiskRepository(tmp_path).open(str(path), "/")
     last_choice(journal.branch)
     plan_on(journal.branch)
     name_of(journal.lines)
@@ -272,7 +272,7 @@ def test_opening_a_long_session_parses_almost_nothing(tmp_path: Path, monkeypatc
 def test_appending_to_a_long_session_costs_what_it_costs_in_a_short_one(tmp_path: Path) -> None:
     times = []
     for count in (100, 20_000):
-        journal = TestShelf(tmp_path).open(str(_long(tmp_path, count)), "/")
+        journal = DiskRepository(tmp_path).open(str(_long(tmp_path, count)), "/")
         best = 1.0
         for _ in range(60):
             began = time.perf_counter()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.shelves import NOW, RECORDED, TestShelf, raws, recorded, user
+from fakes.repositories import NOW, RECORDED, DiskRepository, raws, recorded, user
 from pigeon.session.history.reading import is_unfinished, load_session
 from pigeon.session.history.repository import INTERRUPTED
 from pigeon.wire import codec
@@ -63,9 +63,9 @@ def test_a_file_cut_in_its_first_line_begins_anew(tmp_path: Path) -> None:
 
 def _cut_and_go_on(raw: bytes, path: Path) -> None:
     path.write_bytes(raw)
-    shelf = TestShelf(path.parent)
+    repository = DiskRepository(path.parent)
     whole = whole_lines(raw)
-    journal = shelf.open(str(path), "/")
+    journal = repository.open(str(path), "/")
     assert raws(journal)[: len(whole) - 1] == whole[1:]
     repaired = [codec.decode(line) for line in raws(journal)[len(whole[1:]) :]]
     assert all(entry["message"]["content"][0]["text"] == INTERRUPTED for entry in repaired)
@@ -77,11 +77,11 @@ def _cut_and_go_on(raw: bytes, path: Path) -> None:
     for line in path.read_bytes().splitlines():
         if line not in raw:
             json.loads(line)
-    again = shelf.open(str(path), "/")
+    again = repository.open(str(path), "/")
     assert raws(again) == kept
     assert (again.leaf_id, again.session_id) == (appended.id, journal.session_id)
     again.close()
-    assert shelf.reports == []
+    assert repository.reports == []
     path.unlink()
 
 
@@ -103,7 +103,7 @@ def test_a_call_that_a_crash_left_open_is_answered_on_record_and_once(tmp_path: 
     for cut in (at + 1, at + 2):
         path.write_bytes(b"\n".join(lines[:cut]) + b"\n")
         for _ in range(2):
-            journal = TestShelf(tmp_path).open(str(path), "/")
+            journal = DiskRepository(tmp_path).open(str(path), "/")
             results = [line.message for line in journal.branch if line.role == "toolResult"]
             assert [result.tool_call_id for result in results] == ["toolu_a", "toolu_b"]
             assert results[-1].is_error

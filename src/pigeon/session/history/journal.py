@@ -98,7 +98,7 @@ class Journal:
         """True if every entry hangs on the one before it, as in most files: then no path has to be looked for."""
         lines = self._lines
         parents = map(_parent_id, lines[1:])
-        return lines[0].parent_id is None and len(self._by_id) == len(lines) and all(map(eq, parents, map(_id, lines)))
+        return len(self._by_id) == len(lines) and all(map(eq, parents, map(_id, lines)))
 
     def move_to(self, entry_id: str | None) -> None:
         """Make another entry the leaf; nothing is written."""

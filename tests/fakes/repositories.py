@@ -1,4 +1,4 @@
-"""A shelf for tests: journals on disk, a clock that stands still, and everything that was reported."""
+"""A repository for tests: journals on disk, a clock that stands still, and everything that was reported."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ OLD = Path(__file__).parents[1] / "session" / "old_versions"
 NOW = 1_793_527_200_000
 
 
-class TestShelf(SessionRepository):
-    """A shelf in a folder of the test."""
-
-    __test__ = False
+class DiskRepository(SessionRepository):
+    """A repository in a folder of the test."""
 
     def __init__(self, folder: Path, persistent: bool = True, opener: Opener = AppendFile) -> None:
         self.reports: list[str] = []

@@ -1,0 +1,135 @@
+"""A whole session without a process: a model that plays scripts, and stand-ins for everything else around it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from fakes.journals import empty
+from fakes.loop_parts import AnyTool, Heard, Played, Script
+from fakes.model_requests import a_model
+from fakes.repositories import NOW, DiskRepository
+from pigeon.agent.interfaces import PreparedImage
+from pigeon.session.bus import Bus
+from pigeon.session.dependencies import Dependencies, ModelOptions
+from pigeon.session.history.journal import Journal
+from pigeon.session.hooks import Hooks, NoHooks
+from pigeon.session.prompting import HostMessage
+from pigeon.session.session import Session
+from pigeon.session.settings import SessionSettings
+from pigeon.session.steering.todos import Todos
+from pigeon.session.toolset import Toolset
+from pigeon.system.shell.artifacts import Artifacts
+from pigeon.system.shell.shell import Shell, Workplace
+from pigeon.wire.answers import SlashCommand
+from pigeon.wire.content import ImageContent, text_of
+from pigeon.wire.events import AgentSettled, MessageEnd
+from pigeon.wire.model import Model
+
+MODEL = a_model()
+
+
+class KnownModels:
+    """The models that can be chosen."""
+
+    def __init__(self, *models: Model) -> None:
+        self._models = list(models)
+
+    def available(self) -> list[Model]:
+        return self._models
+
+    def find(self, provider: str, model_id: str) -> Model | None:
+        return next((one for one in self._models if (one.provider, one.id) == (provider, model_id)), None)
+
+
+class Unexpanded:
+    """Knows no slash commands."""
+
+    def expand(self, text: str) -> str:
+        return text
+
+    def commands(self) -> list[SlashCommand]:
+        return []
+
+
+class UnchangedImages:
+    """Takes every image for one that models take."""
+
+    def at_once(self, image: ImageContent) -> PreparedImage | None:
+        return PreparedImage(image)
+
+    def fitted(self, image: ImageContent) -> PreparedImage:
+        return PreparedImage(image)
+
+
+class SessionDesk:
+    """A session, what it published (`heard`), and what the model was asked (`provider.requests`)."""
+
+    def __init__(
+        self,
+        *scripts: Script,
+        journal: Journal | None = None,
+        model: Model | None = MODEL,
+        settings: SessionSettings | None = None,
+        hooks: Hooks | None = None,
+        tools: tuple[AnyTool, ...] = (),
+        folder: Path | None = None,
+    ) -> None:
+        bus = Bus()
+        self.heard = Heard()
+        self.provider = Played(*scripts)
+        self.repository = DiskRepository(folder or Path("/nowhere"), persistent=folder is not None)
+        bus.announce(self.heard.events.append)
+        workplace = Workplace("/", Shell(), dict, Artifacts(lambda: None))
+        toolset = Toolset({tool.spec.name: tool for tool in tools}, [tool.spec.name for tool in tools])
+        self.session = Session(
+            Dependencies(
+                settings=settings or SessionSettings(),
+                bus=bus,
+                repository=self.repository,
+                journal=journal or (self.repository.new("/") if folder else empty()),
+                workplace=workplace,
+                move_to=lambda cwd: workplace,
+                provider=self.provider,
+                models=ModelOptions(source=KnownModels(MODEL), model=model, thinking="off"),
+                models_file="/agent/models.json",
+                toolset=toolset,
+                todos=Todos(bus.post),
+                images=UnchangedImages(),
+                expander=Unexpanded(),
+                system_prompt=lambda cwd: "Be brief.",
+                rules=lambda cwd: [],
+                hooks=hooks or NoHooks(),
+                gate=None,
+                run_started=lambda: None,
+                write_page=lambda *given: "",
+                now=lambda: NOW,
+                report=self.repository.reports.append,
+            )
+        )
+
+    async def prompt(self, text: str, **more: Any) -> None:
+        """A prompt of the host, seen through until the agent has settled."""
+        settled = len(self.heard.of(AgentSettled))
+        waiting = self.session.prompting.prompt(HostMessage(text, **more))
+        if waiting is not None:
+            await waiting
+        await self.until(lambda: len(self.heard.of(AgentSettled)) > settled)
+
+    async def until(self, happened: Any) -> None:
+        """Let the loop turn until something has happened."""
+        async with asyncio.timeout(10):
+            while not happened():  # noqa: ASYNC110 - what happens is not known to the session desk
+                await asyncio.sleep(0)
+
+    def spoken(self) -> list[str]:
+        """Who said what, in the order of the record."""
+        return [
+            f"{event.message.__struct_config__.tag}: {text_of(event.message.content)}"
+            for event in self.heard.of(MessageEnd)
+        ]
+
+    async def close(self) -> None:
+        """Close the session and its file."""
+        await self.session.close()

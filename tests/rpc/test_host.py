@@ -1,0 +1,86 @@
+"""One host on two pipes, served to the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fakes.session_desk import SessionDesk
+from pigeon.dialects.base import Dialect
+from pigeon.rpc.host import Host
+from pigeon.session.hooks import NoHooks
+
+
+class Pipes:
+    """Both directions; the host's ends are handed over, ours are closed behind the test."""
+
+    def __init__(self) -> None:
+        self.theirs_in, self._ours_in = os.pipe()
+        self._ours_out, self.theirs_out = os.pipe()
+        self._open = {self._ours_in, self._ours_out, self.theirs_in, self.theirs_out}
+
+    def send(self, *commands: dict[str, Any]) -> None:
+        os.write(self._ours_in, b"".join(json.dumps(command).encode() + b"\n" for command in commands))
+
+    def end(self) -> None:
+        self._close(self._ours_in)
+
+    def received(self) -> list[dict[str, Any]]:
+        """Everything that was written; the host must be gone."""
+        self._close(self.theirs_out)
+        with open(self._ours_out, "rb", closefd=False) as stream:
+            return [json.loads(line) for line in stream]
+
+    def close(self) -> None:
+        for descriptor in list(self._open):
+            self._close(descriptor)
+
+    def _close(self, descriptor: int) -> None:
+        if descriptor in self._open:
+            self._open.discard(descriptor)
+            os.close(descriptor)
+
+
+@pytest.fixture
+def pipes() -> Iterator[Pipes]:
+    made = Pipes()
+    yield made
+    made.close()
+
+
+class Stubborn(NoHooks):
+    """An extension that answers for a shell command and takes several turns of the loop to stop."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def user_bash(self, command: str, excluded: bool, cwd: str) -> None:
+        self.asked += 1
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            for _ in range(50):
+                await asyncio.sleep(0)
+
+
+async def nothing(*given: object) -> None:
+    return None
+
+
+async def test_commands_that_take_their_time_to_stop_are_answered_once_before_the_end(pipes: Pipes) -> None:
+    hooks = Stubborn()
+    desk = SessionDesk(hooks=hooks)
+    host = Host(desk.session, Dialect("1"), (pipes.theirs_in, pipes.theirs_out), lambda: False, nothing)
+    serving = asyncio.ensure_future(host.serve(nothing, nothing, nothing))
+    pipes.send(*({"id": number, "type": "bash", "command": "x"} for number in (1, 2)))
+    await desk.until(lambda: hooks.asked == 2)
+    pipes.end()
+    assert await asyncio.wait_for(serving, 10) == 0
+    responses = [record for record in pipes.received() if record["type"] == "response"]
+    assert sorted(record["id"] for record in responses) == [1, 2]
+    assert all(record["data"]["cancelled"] for record in responses)

@@ -1,0 +1,356 @@
+"""The engine: what follows a run by itself, what a request holds, and what state is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from fakes.loop_parts import AnyTool, Script, calls, fails, says
+from fakes.model_requests import PNG, a_model
+from fakes.session_desk import SessionDesk
+from pigeon.agent.inference import Metered
+from pigeon.session.compaction.compaction import TWICE
+from pigeon.session.context.model_context import NO_IMAGES
+from pigeon.session.hooks import NoHooks, PromptAdditions, RunOutcome
+from pigeon.session.host.host_shell import NOT_RUN
+from pigeon.session.prompting import HostMessage
+from pigeon.session.settings import CompactionPolicy, RetryPolicy, SessionSettings
+from pigeon.wire.answers import BashResult, Compacted
+from pigeon.wire.base import ABSENT
+from pigeon.wire.content import ImageContent, ImageInput, TextContent, text_of
+from pigeon.wire.errors import Refusal
+from pigeon.wire.events import (
+    AgentEnd,
+    AgentSettled,
+    AutoRetryEnd,
+    AutoRetryStart,
+    CompactionEnd,
+    CompactionStart,
+    Outbound,
+    ToolOutcome,
+)
+from pigeon.wire.messages import CustomMessage, Message
+from pigeon.wire.model import Cost, Usage
+
+SMALL = a_model(context_window=10_000, max_tokens=1_000)
+KEEPS = SessionSettings(compaction=CompactionPolicy(keep_tokens=50, reserve_tokens=1_000))
+LONG = "lorem ipsum dolor sit amet " * 40
+
+
+def full(script: Script) -> Script:
+    """An answer that nearly fills the window of `SMALL`."""
+    return [Metered(usage=Usage(input=9_500, output=1, total_tokens=9_501, cost=Cost())), *script]
+
+
+class Held:
+    """A step of a script that waits until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.reached = False
+        self._open = asyncio.Event()
+
+    async def __call__(self) -> None:
+        self.reached = True
+        await self._open.wait()
+
+    def open(self) -> None:
+        self._open.set()
+
+
+async def talked(*scripts: Script, **more: Any) -> SessionDesk:
+    """A desk with a conversation that can be summarized; further scripts follow."""
+    desk = SessionDesk(says("one"), says("two"), *scripts, model=SMALL, **{"settings": KEEPS, **more})
+    for number in (1, 2):
+        await desk.prompt(f"question {number} {LONG}")
+    return desk
+
+
+def queue(desk: SessionDesk, text: str, kind: Any = "followUp") -> None:
+    assert desk.session.prompting.queue(HostMessage(text), kind) is None
+
+
+async def test_a_message_taken_back_during_compaction_is_not_delivered() -> None:
+    held = Held()
+    desk = await talked(full(says("three")), [held, *says("THE SUMMARY")])
+    running = asyncio.ensure_future(desk.prompt("go"))
+    await desk.until(lambda: desk.session.activity.in_run)
+    queue(desk, "later")
+    await desk.until(lambda: held.reached)
+    assert desk.session.queue.clear() == ([], ["later"])
+    held.open()
+    await running
+    assert desk.spoken()[-2:] == ["user: go", "assistant: three"]
+    assert desk.heard.outline().count("agent_start") == 3
+
+
+async def test_steering_that_comes_during_compaction_is_delivered_in_the_same_run() -> None:
+    held = Held()
+    desk = await talked(full(calls(("tool", {}))), [held, *says("THE SUMMARY")], says("four"), tools=(AnyTool("tool"),))
+    running = asyncio.ensure_future(desk.prompt("go"))
+    await desk.until(lambda: held.reached)
+    queue(desk, "now", "steering")
+    held.open()
+    await running
+    assert desk.spoken()[-2:] == ["user: now", "assistant: four"]
+    assert len(desk.heard.of(AgentEnd)) == 3
+
+
+async def compact(desk: SessionDesk) -> Compacted:
+    return await desk.session.engine.compact()
+
+
+async def test_the_state_is_idle_after_a_compaction_that_succeeded() -> None:
+    held = Held()
+    desk = await talked([held, *says("THE SUMMARY")], says("three"))
+    work = asyncio.ensure_future(compact(desk))
+    await desk.until(lambda: held.reached)
+    assert desk.session.activity.state == "compacting"
+    assert not desk.session.activity.in_run
+    held.open()
+    assert "THE SUMMARY" in (await work).summary
+    assert (desk.session.activity.state, desk.session.activity.busy) == ("idle", False)
+    await desk.prompt("on")
+    assert desk.spoken()[-1] == "assistant: three"
+
+
+async def test_the_state_is_idle_after_a_compaction_that_failed() -> None:
+    desk = await talked(fails("no"), says("three"))
+    with pytest.raises(Refusal, match="no"):
+        await compact(desk)
+    assert (desk.session.activity.state, desk.session.activity.busy) == ("idle", False)
+    await desk.prompt("on")
+    assert desk.spoken()[-1] == "assistant: three"
+
+
+async def test_the_state_is_idle_after_a_compaction_that_was_aborted() -> None:
+    held = Held()
+    desk = await talked([held], says("three"))
+    work = asyncio.ensure_future(compact(desk))
+    await desk.until(lambda: held.reached)
+    ended = desk.session.engine.abort()
+    assert ended is not None
+    await ended
+    with pytest.raises(Refusal, match="Compaction cancelled"):
+        await work
+    assert (desk.session.activity.state, desk.session.activity.busy) == ("idle", False)
+    await desk.prompt("on")
+    assert desk.spoken()[-1] == "assistant: three"
+
+
+@pytest.mark.parametrize("summary", [says("THE SUMMARY"), fails("no summary")])
+async def test_a_run_goes_on_after_an_automatic_compaction_whatever_became_of_it(summary: Script) -> None:
+    held, goes_on = Held(), Held()
+    scripts = (full(calls(("tool", {}))), [held, *summary], [goes_on, *says("four")])
+    desk = await talked(*scripts, tools=(AnyTool("tool"),))
+    running = asyncio.ensure_future(desk.prompt("go"))
+    await desk.until(lambda: held.reached)
+    assert desk.session.activity.state == "compacting"
+    assert desk.session.activity.in_run
+    held.open()
+    await desk.until(lambda: goes_on.reached)
+    assert desk.session.activity.state == "running"
+    goes_on.open()
+    await running
+    assert desk.spoken()[-1] == "assistant: four"
+    assert desk.session.activity.state == "idle"
+
+
+async def test_an_overflow_is_compacted_once_and_repeated() -> None:
+    goes_on = Held()
+    desk = await talked(fails("too long", overflow=True), says("THE SUMMARY"), [goes_on, *says("three")])
+    running = asyncio.ensure_future(desk.prompt("go"))
+    await desk.until(lambda: goes_on.reached)
+    assert desk.session.activity.state == "running"
+    goes_on.open()
+    await running
+    assert desk.spoken()[-1] == "assistant: three"
+    assert [event.reason for event in desk.heard.of(CompactionStart)] == ["overflow"]
+    assert desk.session.activity.state == "idle"
+    assert len(desk.heard.of(AgentSettled)) == 3
+
+
+async def test_a_second_overflow_in_a_row_ends_the_run_and_the_next_prompt_may_recover_again() -> None:
+    too_long = fails("too long", overflow=True)
+    desk = await talked(too_long, says("THE SUMMARY"), too_long, too_long, says("ANOTHER"), says("three"))
+    await desk.prompt("go")
+    assert len(desk.heard.of(CompactionStart)) == 1
+    assert [event.error_message for event in desk.heard.of(CompactionEnd)] == [ABSENT, TWICE]
+    await desk.prompt(f"on {LONG}")
+    assert len(desk.heard.of(CompactionStart)) == 2
+    assert desk.spoken()[-1] == "assistant: three"
+
+
+async def test_without_automatic_compaction_an_overflow_ends_the_run() -> None:
+    desk = await talked(fails("too long", overflow=True))
+    desk.session.engine.compaction.set_enabled(False)
+    await desk.prompt("go")
+    assert desk.heard.of(CompactionStart) == []
+    assert desk.session.activity.state == "idle"
+
+
+async def test_a_failed_answer_is_repeated_and_left_out_of_the_next_request() -> None:
+    quick = SessionSettings(retry=RetryPolicy(base_delay_ms=0))
+    goes_on = Held()
+    desk = SessionDesk(fails("busy", retryable=True), [goes_on, *says("one")], settings=quick)
+    running = asyncio.ensure_future(desk.prompt("go"))
+    await desk.until(lambda: desk.session.activity.state == "retrying")
+    await desk.until(lambda: goes_on.reached)
+    assert desk.session.activity.state == "running"
+    goes_on.open()
+    await running
+    assert [event.attempt for event in desk.heard.of(AutoRetryStart)] == [1]
+    assert desk.heard.of(AutoRetryEnd)[0].success
+    assert [message.__struct_config__.tag for message in desk.provider.requests[1].messages] == ["user"]
+    assert len(desk.heard.of(AgentSettled)) == 1
+
+
+async def test_retries_end_where_the_policy_says_and_the_switch_turns_them_off() -> None:
+    busy = fails("busy", retryable=True)
+    quick = SessionSettings(retry=RetryPolicy(max_retries=2, base_delay_ms=0))
+    desk = SessionDesk(busy, busy, busy, busy, settings=quick)
+    await desk.prompt("go")
+    assert len(desk.provider.requests) == 3
+    assert [(event.success, event.final_error) for event in desk.heard.of(AutoRetryEnd)] == [(False, "busy")]
+    desk.session.engine.retry.set_enabled(False)
+    await desk.prompt("again")
+    assert len(desk.provider.requests) == 4
+
+
+@pytest.mark.parametrize(("blocked", "sent"), [(True, NO_IMAGES), (False, PNG)])
+async def test_blocked_images_stay_on_record_and_are_not_sent(blocked: bool, sent: Any) -> None:
+    async def screenshot(arguments: Any, run: Any) -> ToolOutcome:
+        return ToolOutcome(content=[TextContent(text="here"), PNG, PNG])
+
+    desk = SessionDesk(
+        calls(("tool", {})),
+        says("seen"),
+        settings=SessionSettings(block_images=blocked),
+        tools=(AnyTool("tool", screenshot),),
+    )
+    await desk.prompt("look", images=[ImageInput(data=PNG.data, mime_type=PNG.mime_type)])
+    last = desk.provider.requests[-1].messages
+    contents = [message.content for message in (last[0], last[2])]
+    shown = [[getattr(block, "text", block) for block in content] for content in contents]
+    assert shown == [["look", sent], ["here", sent] if blocked else ["here", PNG, PNG]]
+    on_record = [line.message for line in desk.session.journal.branch if line.role in ("user", "toolResult")]
+    assert all(any(isinstance(block, ImageContent) for block in message.content) for message in on_record if message)
+
+
+def note(text: str) -> CustomMessage:
+    return CustomMessage(custom_type="x", content=text, display=True, timestamp=1)
+
+
+async def test_messages_that_come_while_a_run_ends_are_said_in_a_run_of_their_own() -> None:
+    desk = SessionDesk(says("one"), says("two"))
+
+    def late(event: Outbound) -> None:
+        if isinstance(event, AgentEnd) and len(desk.provider.requests) == 1:
+            desk.session.queue.add(note("late"), "followUp")
+
+    desk.session.bus.record(late)
+    await desk.prompt("go")
+    assert desk.spoken() == ["user: go", "assistant: one", "custom: late", "assistant: two"]
+    assert desk.heard.outline().count("agent_start") == 2
+    assert len(desk.heard.of(AgentSettled)) == 1
+
+
+class Continuing(NoHooks):
+    """Extensions that want one more run, with these notes."""
+
+    def __init__(self, *notes: str) -> None:
+        self.notes = list(notes)
+        self.outcomes: list[RunOutcome] = []
+
+    def before_settle(self, outcome: RunOutcome) -> list[CustomMessage]:
+        self.outcomes.append(outcome)
+        return [note(self.notes.pop(0))] if self.notes else []
+
+
+async def test_extensions_may_ask_for_one_more_run_before_the_agent_settles() -> None:
+    hooks = Continuing("check it", "and again")
+    desk = SessionDesk(says("one"), fails("broken"), says("three"), hooks=hooks)
+    await desk.prompt("go")
+    assert hooks.outcomes == ["stop", "error", "stop"]
+    assert desk.spoken()[-2:] == ["custom: and again", "assistant: three"]
+    assert len(desk.heard.of(AgentSettled)) == 1
+
+
+async def test_a_stopped_run_is_not_continued_and_leaves_the_queue_as_it_is() -> None:
+    held = Held()
+    desk = SessionDesk([held], hooks=Continuing("never"))
+    running = asyncio.ensure_future(desk.prompt("go"))
+    await desk.until(lambda: held.reached)
+    queue(desk, "later")
+    ended = desk.session.engine.abort()
+    assert ended is not None
+    await ended
+    await running
+    assert desk.spoken() == ["user: go", "assistant: "]
+    assert desk.session.queue.clear() == ([], ["later"])
+    assert desk.session.activity.state == "idle"
+
+
+async def test_the_locale_is_part_of_the_system_prompt_from_the_next_request_on() -> None:
+    desk = SessionDesk(says("one"), says("two"), says("three"))
+    await desk.prompt("go")
+    desk.session.engine.set_locale(" de-DE ")
+    await desk.prompt("on")
+    desk.session.engine.set_locale("")
+    await desk.prompt("on")
+    prompts = [request.system_prompt for request in desk.provider.requests]
+    assert ["de-DE" in prompt for prompt in prompts] == [False, True, False]
+    assert prompts[1].startswith("Be brief.\n\n")
+
+
+async def test_a_hook_that_is_asked_when_the_run_is_stopped_is_not_waited_for() -> None:
+    class Slow(NoHooks):
+        asked = False
+
+        async def message_end(self, message: Message) -> Message:  # type: ignore[override]
+            self.asked = True
+            await asyncio.get_running_loop().create_future()
+            return message
+
+    hooks = Slow()
+    desk = SessionDesk(says("one"), hooks=hooks)
+    running = asyncio.ensure_future(desk.prompt("go"))
+    await desk.until(lambda: hooks.asked)
+    desk.session.engine.abort()
+    await running
+    assert desk.spoken() == ["user: go", "assistant: "]
+
+
+async def test_a_system_prompt_of_an_extension_holds_for_its_run_only() -> None:
+    class Own(NoHooks):
+        def before_agent_start(self, prompt: str, images: Any, system_prompt: Any) -> PromptAdditions:
+            return PromptAdditions([], "Mine." if prompt == "go" else None)
+
+    desk = SessionDesk(calls(("tool", {})), says("one"), says("two"), hooks=Own(), tools=(AnyTool("tool"),))
+    await desk.prompt("go")
+    await desk.prompt("on")
+    assert [request.system_prompt for request in desk.provider.requests] == ["Mine.", "Mine.", "Be brief."]
+
+
+async def test_what_a_shell_command_of_the_host_printed_goes_on_record_after_the_run() -> None:
+    class Shell(NoHooks):
+        def user_bash(self, command: str, excluded: bool, cwd: str) -> BashResult:  # type: ignore[override]
+            return structs.replace(NOT_RUN, output=command)
+
+    held = Held()
+    desk = SessionDesk([held, *says("one")], says("two"), hooks=Shell())
+    running = asyncio.ensure_future(desk.prompt("go"))
+    await desk.until(lambda: held.reached)
+    before = len(desk.session.journal.branch)
+    await desk.session.shell.run("ls", False, "b")
+    assert len(desk.session.journal.branch) == before
+    held.open()
+    await running
+    assert [line.role for line in desk.session.journal.branch[-2:]] == ["assistant", "bashExecution"]
+    await desk.session.shell.run("pwd", True, "b")
+    assert desk.session.journal.branch[-1].role == "bashExecution", "at once while nothing runs"
+    await desk.prompt("on")
+    texts = [text_of(message.content) for message in desk.provider.requests[-1].messages]
+    assert (any("ls" in text for text in texts), any("pwd" in text for text in texts)) == (True, False)
