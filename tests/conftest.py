@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from fakes.fork_server import stop_servers
+from pigeon.system.process.start import ProcessOwner
 
 settings.register_profile("default", deadline=None, max_examples=100, print_blob=True)
 settings.register_profile("thorough", deadline=None, max_examples=2_000, print_blob=True)
@@ -30,3 +32,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log)
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[ProcessOwner]:
+    """What starts processes in a test; nothing of them may be left afterwards."""
+    owner = ProcessOwner()
+    yield owner
+    assert await owner.kill_everything(10)

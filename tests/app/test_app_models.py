@@ -13,6 +13,7 @@ from pigeon.config.settings import Settings
 from pigeon.config.values import Values
 from pigeon.providers.registry import ModelRegistry
 from pigeon.session.hooks import NoHooks
+from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
 
@@ -34,7 +35,12 @@ DEFAULT = Settings(default_provider="openai", default_model="gpt-b")
 
 def a_registry(environ: dict[str, str], *problems: str) -> ModelRegistry:
     return ModelRegistry(
-        catalog=Catalog(), entries={}, stored={}.get, environ=environ, values=Values(environ), problems=problems
+        catalog=Catalog(),
+        entries={},
+        stored={}.get,
+        environ=environ,
+        values=Values(environ, ProcessOwner()),
+        problems=problems,
     )
 
 

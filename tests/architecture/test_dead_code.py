@@ -21,15 +21,9 @@ METHODS: dict[str, str] = {
     "pigeon.providers.http.network._ReceiveBuffer.eof_received": _ASYNCIO,
 }
 
-# What nothing used when this rule came.
-KNOWN = {
-    "pigeon.system.process.pool.kill_kept",
-    "pigeon.system.process.unsupervised.kill_direct",
-}
-
 
 def test_a_public_name_of_a_module_is_used() -> None:
-    hold(TREE.unused_names(), NAMES, KNOWN)
+    hold(TREE.unused_names(), NAMES)
 
 
 def test_a_public_method_is_mentioned_somewhere() -> None:

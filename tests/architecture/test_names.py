@@ -13,7 +13,6 @@ SHARED: dict[str, str] = {}
 # Names that stood twice when this rule came.
 KNOWN = {
     "Command",
-    "Keeper",
     "Limits",
 }
 

@@ -9,13 +9,16 @@ from typing import Any
 from pigeon.agent.arguments import checked_arguments
 from pigeon.agent.scope import Scope
 from pigeon.system.paths import PathResolver
+from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
-from pigeon.system.shell.shell import Workplace, find_shell
+from pigeon.system.shell.shell import Shell, Workplace
 from pigeon.tools.base import BaseTool
 from pigeon.tools.searching.ripgrep import Ripgrep
 from pigeon.wire.content import ImageContent, TextContent
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
+
+BASH = Shell("/bin/bash")
 
 
 class FakeRun:
@@ -36,17 +39,22 @@ def paths_in(folder: object, home: str = "/nowhere") -> PathResolver:
     return PathResolver(str(folder), home)
 
 
-def ripgrep(home: str = "/nowhere") -> Ripgrep:
-    return Ripgrep(lambda: os.environ, home)
+def ripgrep(processes: ProcessOwner, home: str = "/nowhere") -> Ripgrep:
+    return Ripgrep(processes, lambda: os.environ, home)
 
 
 def workplace(
     folder: object,
-    artifacts: Artifacts | None = None,
+    processes: ProcessOwner,
+    *,
+    shell: Shell = BASH,
+    artifacts: Callable[[], str | None] | None = None,
     environment: Callable[[], Mapping[str, str]] = lambda: os.environ,
 ) -> Workplace:
-    """Where commands run."""
-    return Workplace(str(folder), find_shell(), environment, artifacts or Artifacts())
+    """Where commands run; long outputs go to the folder `artifacts` in it, or where the function says."""
+    beside = os.path.join(str(folder), "artifacts")
+    kept = Artifacts(artifacts or (lambda: beside), temporary=str(folder))
+    return Workplace(str(folder), shell, environment, kept, processes)
 
 
 async def call(tool: BaseTool, run: FakeRun | None = None, **arguments: Any) -> ToolOutcome:

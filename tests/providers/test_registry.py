@@ -8,6 +8,7 @@ from fakes.model_requests import a_model
 from pigeon.config.models_file import parse_models_file
 from pigeon.config.values import Values
 from pigeon.providers.registry import ModelRegistry, NoKey
+from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
 from pigeon.wire.model import Model
 
@@ -47,7 +48,7 @@ def registry(
         entries=file.providers,
         stored=(stored or {}).get,
         environ=environ,
-        values=Values(environ),
+        values=Values(environ, ProcessOwner()),
     )
 
 

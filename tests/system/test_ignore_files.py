@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from fakes.tool_runs import ripgrep
 from pigeon.system.ignore_files import Ignored, in_repository
+from pigeon.system.process.start import ProcessOwner
 
-RG = ripgrep().program()
+RG = ripgrep(ProcessOwner()).program()
 RULES = r"a b * *.log a/ /a a/b **/b a/** a/* /b/ ? a/**/b !a !*.log !/a/b [ab] [!a] #x \#x !*/ ** */a ab* **/a/**"
 FILES = (".gitignore", "a/.gitignore", ".ignore", "../.gitignore", ".git/info/exclude", "a/.git/x")
 names = st.sampled_from(["a", "b", "ab", "c.log", "b c", "#x"])

@@ -1,30 +1,24 @@
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from fakes.tool_runs import FakeRun, call, failure, text, workplace
-from pigeon.system.process import start
-from pigeon.system.shell.artifacts import Artifacts
+from fakes.virtual_time import LoopClock
+from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.bash import BashTool
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent
 from pigeon.wire.events import ToolOutcome
 
 
-@pytest.fixture(autouse=True)
-async def nothing_left() -> AsyncIterator[None]:
-    yield
-    assert await start.kill_everything()
-
-
 @pytest.fixture
-def bash(tmp_path: Path) -> BashTool:
-    return BashTool(workplace(tmp_path, artifacts=Artifacts(lambda: str(tmp_path / "artifacts"))))
+def bash(tmp_path: Path, processes: ProcessOwner) -> BashTool:
+    return BashTool(workplace(tmp_path, processes))
 
 
 async def test_output_is_the_result_and_details_are_absent(bash: BashTool) -> None:
@@ -66,8 +60,16 @@ async def test_a_failing_command_is_an_error_with_its_output(bash: BashTool) -> 
 
 
 async def test_a_timeout_is_an_error_with_what_there_was(bash: BashTool) -> None:
-    error = await failure(bash, command="echo before; sleep 300", timeout=0.2)
-    assert error.text == "before\n\n\nCommand timed out after 0.2 seconds"
+    shown = asyncio.Event()
+
+    def note(update: ToolOutcome) -> None:
+        if update.content:
+            shown.set()
+
+    ending = asyncio.ensure_future(failure(bash, FakeRun(note), command="echo before; sleep 300", timeout=120.5))
+    await shown.wait()
+    await LoopClock().advance(120.5)
+    assert (await ending).text == "before\n\n\nCommand timed out after 120.5 seconds"
     assert (await failure(bash, command="sleep 300", timeout=0.1)).text == "Command timed out after 0.1 seconds"
 
 
@@ -128,13 +130,13 @@ async def test_the_command_runs_in_the_working_directory(bash: BashTool, tmp_pat
     assert os.listdir(tmp_path) == ["here"]
 
 
-async def test_the_environment_is_the_one_that_was_given(tmp_path: Path) -> None:
-    tool = BashTool(workplace(tmp_path, environment=lambda: {"PATH": os.environ["PATH"], "ONLY": "this"}))
+async def test_the_environment_is_the_one_that_was_given(tmp_path: Path, processes: ProcessOwner) -> None:
+    tool = BashTool(workplace(tmp_path, processes, environment=lambda: {"PATH": os.environ["PATH"], "ONLY": "this"}))
     shown = await text(tool, command="env")
     assert "ONLY=this" in shown
     assert "HOME=" not in shown
 
 
-async def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
-    error = await failure(BashTool(workplace(tmp_path / "gone")), command="true")
+async def test_a_missing_directory_is_an_error(tmp_path: Path, processes: ProcessOwner) -> None:
+    error = await failure(BashTool(workplace(tmp_path / "gone", processes)), command="true")
     assert error.text.startswith(f"Working directory does not exist: {tmp_path}/gone")

@@ -1,22 +1,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from fakes.project_tree import make_project
 from fakes.tool_runs import call, failure, paths_in, ripgrep, text
-from pigeon.system.process import start
+from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.find import FindTool
 from pigeon.wire.base import ABSENT
-
-
-@pytest.fixture(autouse=True)
-async def nothing_left() -> AsyncIterator[None]:
-    yield
-    assert await start.kill_everything()
 
 
 @pytest.fixture
@@ -25,8 +18,8 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def find(project: Path) -> FindTool:
-    return FindTool(paths_in(project), ripgrep())
+def find(project: Path, processes: ProcessOwner) -> FindTool:
+    return FindTool(paths_in(project), ripgrep(processes))
 
 
 async def test_files_are_found_by_name(find: FindTool) -> None:
@@ -98,10 +91,10 @@ async def test_names_that_are_no_text_are_found_with_what_is_below(find: FindToo
     assert await text(find, pattern="caf*/**") == "caf\ufffd/file\ncaf\ufffd/link"
 
 
-async def test_an_aborted_or_endless_look_for_links_ends(project: Path) -> None:
-    outcome = await text(FindTool(paths_in(project), ripgrep(), time_box=0.0), pattern="*")
+async def test_an_aborted_or_endless_look_for_links_ends(project: Path, processes: ProcessOwner) -> None:
+    outcome = await text(FindTool(paths_in(project), ripgrep(processes), time_box=0.0), pattern="*")
     assert outcome.endswith("[Search stopped after 0 seconds. Search a smaller directory for all results]")
-    assert list(ripgrep().unlisted(str(project), set(), lambda _: True, lambda: True)) == []
+    assert list(ripgrep(processes).unlisted(str(project), set(), lambda _: True, lambda: True)) == []
 
 
 async def test_another_directory_can_be_searched(find: FindTool, project: Path) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,18 +11,12 @@ from hypothesis import strategies as st
 from fakes.project_tree import make_project
 from fakes.stopwatch import within
 from fakes.tool_runs import FakeRun, call, failure, paths_in, ripgrep, text
-from pigeon.system.process import start
+from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.grep import GrepTool
 from pigeon.tools.searching.matches import Hits
 from pigeon.tools.searching.ripgrep import Ripgrep, SearchEnd
 from pigeon.wire.base import ABSENT
 from pigeon.wire.errors import Aborted
-
-
-@pytest.fixture(autouse=True)
-async def nothing_left() -> AsyncIterator[None]:
-    yield
-    assert await start.kill_everything()
 
 
 @pytest.fixture
@@ -32,8 +25,8 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def grep(project: Path) -> GrepTool:
-    return GrepTool(paths_in(project), ripgrep())
+def grep(project: Path, processes: ProcessOwner) -> GrepTool:
+    return GrepTool(paths_in(project), ripgrep(processes))
 
 
 async def test_matches_are_listed_with_path_and_line(grep: GrepTool) -> None:
@@ -106,10 +99,10 @@ async def test_a_glob_may_contain_a_colon(grep: GrepTool, project: Path) -> None
     assert await text(grep, pattern="foo", glob="a[:]b.{txt,md}") == "a:b.txt:1: foo"
 
 
-async def test_the_rules_around_a_repository_do_not_count_in_it(project: Path) -> None:
+async def test_the_rules_around_a_repository_do_not_count_in_it(project: Path, processes: ProcessOwner) -> None:
     (project / ".gitignore").write_text("*\n")
     (project / "src/.git").mkdir()
-    shown = await text(GrepTool(paths_in(project / "src" / "deep"), ripgrep()), pattern="foo")
+    shown = await text(GrepTool(paths_in(project / "src" / "deep"), ripgrep(processes)), pattern="foo")
     assert shown == "b.py:1: foo = 1\nc.ts:1: const foo = 2;"
 
 
@@ -225,8 +218,8 @@ class InTrouble(Ripgrep):
         return SearchEnd(2, "", False)
 
 
-async def test_a_search_that_ripgrep_ends_with_trouble_says_so(project: Path) -> None:
-    grep = GrepTool(paths_in(project), InTrouble(lambda: os.environ, "/nowhere"))
+async def test_a_search_that_ripgrep_ends_with_trouble_says_so(project: Path, processes: ProcessOwner) -> None:
+    grep = GrepTool(paths_in(project), InTrouble(processes, lambda: os.environ, "/nowhere"))
     assert await text(grep, pattern="x") == "No matches found\n\n[Some files or directories could not be read]"
 
 
@@ -266,8 +259,8 @@ async def test_text_that_no_program_can_be_given_is_an_error_that_names_the_argu
     assert (await failure(grep, pattern="a", glob=odd)).text.startswith("Invalid glob: it contains")
 
 
-async def test_a_search_whose_time_is_over_says_so(project: Path) -> None:
-    shown = await text(GrepTool(paths_in(project), ripgrep(), time_box=0.0), pattern="foo")
+async def test_a_search_whose_time_is_over_says_so(project: Path, processes: ProcessOwner) -> None:
+    shown = await text(GrepTool(paths_in(project), ripgrep(processes), time_box=0.0), pattern="foo")
     assert shown == "No matches found\n\n[Search stopped after 0 seconds. Search a smaller directory for all matches]"
 
 
@@ -284,9 +277,11 @@ async def test_a_pattern_made_to_hang_does_not(grep: GrepTool, project: Path) ->
         await call(grep, pattern="(a*)*(a*)*b|(a+)+$")
 
 
-async def test_the_engine_is_never_looked_for_on_the_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_the_engine_is_never_looked_for_on_the_network(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, processes: ProcessOwner
+) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
     monkeypatch.setattr("importlib.metadata.files", lambda _: [])
-    grep = GrepTool(paths_in(tmp_path), Ripgrep(lambda: {"PATH": str(tmp_path)}, "/nowhere"))
+    grep = GrepTool(paths_in(tmp_path), Ripgrep(processes, lambda: {"PATH": str(tmp_path)}, "/nowhere"))
     assert "ripgrep" in (await failure(grep, pattern="x")).text

@@ -19,7 +19,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.app.permissions import permission_gate
 from pigeon.app.reports import Reports
 from pigeon.app.sessions import journal_of, repository_of
-from pigeon.app.tools import Bench, ready_for_commands, stop_children, unknown_tools
+from pigeon.app.tools import Bench, ready_for_commands, unknown_tools
 from pigeon.config.layers import Layers
 from pigeon.config.paths import agent_dir
 from pigeon.config.settings import Settings
@@ -35,6 +35,7 @@ from pigeon.session.history.views import clean_name
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.session import Session
 from pigeon.session.settings import CompactionPolicy, RetryPolicy, SessionSettings
+from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.base import or_else
 from pigeon.wire.entries import SessionInfo
@@ -78,6 +79,7 @@ class _Builder:
         self._settings_problems: list[str] = []
         self._layers = Layers(self._folder, self._settings_problems.append)
         self._cwd = _working_directory(options, environment)
+        self._processes = ProcessOwner()
         self._session: Session | None = None
 
     async def build(self) -> BuiltAgent:
@@ -86,7 +88,7 @@ class _Builder:
             options, environment, self._layers, self._folder, self._cwd, self._reports
         ).load()
         settings = self._layers.settings
-        registry = registry_of(self._folder, environment.variables, self._cwd)
+        registry = registry_of(self._folder, environment.variables, self._cwd, self._processes)
         gateway = gateway_of(registry, settings, environment, _hooks(extended))
         providers = ExtensionProviders(registry, gateway)
         for contributed in extended.runner.contributions.providers() if extended.runner else ():
@@ -100,7 +102,7 @@ class _Builder:
         )
         if options.name and options.name.strip():
             session.journal.append(SessionInfo, name=clean_name(options.name))
-        life = _Life(session, providers, gateway, extended, resources, self._reports)
+        life = _Life(session, providers, gateway, extended, resources, self._reports, self._processes)
         return BuiltAgent(
             session=session,
             problems=[
@@ -118,6 +120,9 @@ class _Builder:
             stop=life.stop,
         )
 
+    def _bench(self, settings: Settings, cwd: str, bus: Bus) -> Bench:
+        return Bench(self._options, self._environment, self._processes, settings, cwd, bus.post, lambda: self._session)
+
     def _dependencies(
         self,
         choice: Choice,
@@ -129,7 +134,7 @@ class _Builder:
         extended: LoadedExtensions,
     ) -> Dependencies:
         bus, settings = Bus(), self._layers.settings
-        bench = Bench(self._options, self._environment, settings, journal.cwd, bus.post, lambda: self._session)
+        bench = self._bench(settings, journal.cwd, bus)
         if extended.runner is not None:
             bench.add({tool.spec.name: tool for tool in extended.runner.contributions.tools()}, self._options)
         trusts = _Trusts(self._cwd, extended.trusted)
@@ -167,7 +172,7 @@ class _Builder:
             rules=rules,
             hooks=_hooks(extended),
             gate=self._gate(extended),
-            run_started=lambda: ready_for_commands(bench.toolset),
+            run_started=lambda: ready_for_commands(bench.toolset, self._processes),
             write_page=PageWriter(self._environment).write,
             models_file=os.path.join(self._folder, "models.json"),
         )
@@ -229,8 +234,10 @@ class _Life:
         extended: LoadedExtensions,
         resources: Resources,
         reports: Reports,
+        processes: ProcessOwner,
     ) -> None:
         self._session = session
+        self._processes = processes
         self._providers = providers
         self._gateway = gateway
         self._runner = extended.runner
@@ -266,7 +273,7 @@ class _Life:
 
     async def stop(self) -> None:
         """End what was started for the session."""
-        await stop_children()
+        await self._processes.kill_everything()
         await self._gateway.aclose()
 
 

@@ -35,6 +35,11 @@ class Environment(Struct, frozen=True, kw_only=True):
     now: Callable[[], int] = clock.now_ms
     pick_session: Callable[[str], str] = no_terminal
 
+    @property
+    def temporary(self) -> str:
+        """The folder for temporary files."""
+        return next((self.variables[name] for name in ("TMPDIR", "TEMP", "TMP") if self.variables.get(name)), "/tmp")
+
     def absolute(self, path: str) -> str:
         """Where a path of the options leads."""
         return absolute(path, self.cwd, self.home)

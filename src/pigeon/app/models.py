@@ -22,6 +22,7 @@ from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry
 from pigeon.providers.request import RequestPolicy
 from pigeon.session.dependencies import ScopedModel
+from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
@@ -38,8 +39,8 @@ class Choice(Struct):
     problems: list[str]
 
 
-def registry_of(folder: str, environment: Mapping[str, str], cwd: str) -> ModelRegistry:
-    """All models this user has; commands that print keys run in `cwd`."""
+def registry_of(folder: str, environment: Mapping[str, str], cwd: str, processes: ProcessOwner) -> ModelRegistry:
+    """All models this user has; commands that print keys run in `cwd` as processes of this owner."""
     file = read_models_file(os.path.join(folder, "models.json"))
     auth = AuthFile(os.path.join(folder, "auth.json"))
     problems = [problem for problem in (file.problem, auth.problem) if problem]
@@ -48,7 +49,7 @@ def registry_of(folder: str, environment: Mapping[str, str], cwd: str) -> ModelR
         entries=file.providers,
         stored=auth.get,
         environ=environment,
-        values=Values(environment, cwd=cwd),
+        values=Values(environment, processes, cwd),
         problems=problems,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 
 from pigeon.agent.interfaces import Tool
@@ -14,6 +15,7 @@ from pigeon.session.history.repository import artifact_folder
 from pigeon.session.session import Session
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
+from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Workplace, find_shell
 from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools
@@ -30,12 +32,14 @@ class Bench:
         self,
         options: AgentOptions,
         environment: Environment,
+        processes: ProcessOwner,
         settings: Settings,
         cwd: str,
         post: Callable[[Outbound], None],
         session: Callable[[], Session | None],
     ) -> None:
         self._surroundings = environment
+        self._processes = processes
         self._settings = settings
         self._session = session
         self.place = self._place(cwd)
@@ -67,8 +71,15 @@ class Bench:
 
     def _place(self, cwd: str) -> Workplace:
         settings = self._settings
-        shell = find_shell(or_else(settings.shell_path, None), or_else(settings.shell_command_prefix, ""))
-        return Workplace(cwd, shell, self._environment, Artifacts(self._artifacts))
+        around = self._surroundings
+        shell = find_shell(
+            or_else(settings.shell_path, None),
+            around.home,
+            around.variables.get("PATH", os.defpath),
+            or_else(settings.shell_command_prefix, ""),
+        )
+        artifacts = Artifacts(self._artifacts, around.temporary)
+        return Workplace(cwd, shell, self._environment, artifacts, self._processes)
 
     def _tools(self) -> dict[str, Tool]:
         return dict(built_in_tools(self.place, self._surroundings.home, resize_images=self._resizes))
@@ -123,16 +134,7 @@ def _active(options: AgentOptions, settings: Settings, known: list[str]) -> list
     return [name for name in wanted if name in known and name not in options.exclude_tools]
 
 
-def ready_for_commands(toolset: Toolset) -> None:
+def ready_for_commands(toolset: Toolset, processes: ProcessOwner) -> None:
     """Start what shell commands need while the model still thinks."""
     if "bash" in toolset.active():
-        from pigeon.system.process import start
-
-        start.warm_up()
-
-
-async def stop_children() -> None:
-    """End every process that a tool started."""
-    from pigeon.system.process import start
-
-    await start.kill_everything()
+        processes.warm_up()

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from pigeon.system.clock import monotonic_ms
+from pigeon.system.process.start import ProcessOwner
 
 COMMAND_TIMEOUT_S = 10.0
 KEEP_MS = 300_000
@@ -18,10 +19,11 @@ _REFERENCE = re.compile(r"\$(?:\$|!|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za
 
 
 class Values:
-    """Resolves values against an environment; commands run in `cwd`."""
+    """Resolves values against an environment; commands run in `cwd` as processes of `owner`."""
 
-    def __init__(self, environ: Mapping[str, str], keep_ms: int = KEEP_MS, cwd: str = "/") -> None:
+    def __init__(self, environ: Mapping[str, str], owner: ProcessOwner, cwd: str = "/", keep_ms: int = KEEP_MS) -> None:
         self._environ = environ
+        self._owner = owner
         self._cwd = cwd
         self._keep_ms = keep_ms
         self._kept: dict[str, tuple[int, str]] = {}
@@ -57,27 +59,27 @@ class Values:
         kept = self._kept.get(command)
         if kept and monotonic_ms() - kept[0] < self._keep_ms:
             return kept[1]
-        printed = await _printed(command, self._cwd, {**self._environ, **(own or {})})
+        printed = await self._printed(command, {**self._environ, **(own or {})})
         if printed:
             self._kept[command] = (monotonic_ms(), printed)
         return printed or None
 
+    async def _printed(self, command: str, environment: Mapping[str, str]) -> str:
+        """What the shell command wrote to its output, trimmed; empty on failure."""
+        if not command:
+            return ""
+        from pigeon.system.process.run_program import run_program
 
-async def _printed(command: str, cwd: str, environ: Mapping[str, str]) -> str:
-    """What the shell command wrote to its output, trimmed; empty on failure."""
-    if not command:
-        return ""
-    from pigeon.system.process.run_program import run_program
-
-    try:
-        result = await run_program(
-            ["/bin/sh", "-c", command],
-            cwd=cwd,
-            environment=environ,
-            timeout=COMMAND_TIMEOUT_S,
-            limit=MOST_OUTPUT,
-            term_grace=0,
-        )
-    except (OSError, ValueError):
-        return ""
-    return result.stdout.decode("utf-8", "replace").strip() if result.code == 0 and not result.killed else ""
+        try:
+            result = await run_program(
+                self._owner,
+                ["/bin/sh", "-c", command],
+                cwd=self._cwd,
+                environment=environment,
+                timeout=COMMAND_TIMEOUT_S,
+                limit=MOST_OUTPUT,
+                term_grace=0,
+            )
+        except (OSError, ValueError):
+            return ""
+        return result.stdout.decode("utf-8", "replace").strip() if result.code == 0 and not result.killed else ""

@@ -31,7 +31,7 @@ def built_in_tools(
     `resize_images` and `sees_images` (does the current model take images) are asked anew for each image.
     """
     paths = PathResolver(place.cwd, home)
-    search = Ripgrep(place.environment, home)
+    search = Ripgrep(place.processes, place.environment, home)
     tools: list[BaseTool] = [
         ReadTool(paths, resize_images, sees_images),
         BashTool(place),

@@ -1,373 +1,370 @@
+"""Commands as processes: what they get, what comes back, and how many run at once."""
+
 from __future__ import annotations
 
 import asyncio
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fakes.fifo import Fifo
-from fakes.processes import eventually, processes_with, zombies_of
-from pigeon.system.process import pool, start
-from pigeon.system.process.helper_main import scanned_children
-from pigeon.system.process.unsupervised import start_direct
+from fakes.commands import BASH, begin, children, drained, helpers, run
+from fakes.processes import eventually, kill_all, processes_with
+from pigeon.system.process import pool
+from pigeon.system.process.start import Process, ProcessOwner
+from pigeon.system.process.unsupervised import UnsupervisedProcess, start_unsupervised
 
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="keepers are for Linux")
-SHELL = "/bin/bash"
-
-
-@pytest.fixture(autouse=True)
-async def nothing_left() -> AsyncIterator[None]:
-    yield
-    assert await start.kill_everything()
-
-
-async def run(command: str, cwd: str = "/", env: dict[str, str] | None = None) -> tuple[int, bytes]:
-    process = await start.start([SHELL, "-c", command], cwd=cwd, env=env if env is not None else dict(os.environ))
-    output = await drained(process)
-    code = await process.wait()
-    process.close()
-    return code, output
-
-
-async def drained(process: start.Process) -> bytes:
-    parts = []
-    while part := await process.read():
-        parts.append(part)
-    return b"".join(parts)
-
-
-def tree(marker: str) -> str:
-    """A shell with a child, a grandchild, one in a session of its own and one that forked twice."""
-    nap = f"exec -a {marker} sleep 300"
-    return (
-        f"({nap}) & (({nap}) & ({nap}) & wait) & setsid {SHELL} -c '{nap}' & "
-        f"(setsid {SHELL} -c '({nap}) & exit' &) ; echo ready; {nap}"
-    )
-
-
-async def started_tree(marker: str) -> start.Process:
-    process = await start.start([SHELL, "-c", tree(marker)], cwd="/", env=dict(os.environ))
-    assert await process.read() == b"ready\n"
-    assert await asyncio.to_thread(eventually, lambda: len(processes_with(marker)) >= 6)
-    return process
-
-
-def helpers() -> list[int]:
-    """Our own children: commands are never among them."""
-    return scanned_children()(os.getpid())
-
-
-def agent_process(program: str, argument: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", program, argument], stdout=subprocess.PIPE)
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")
 
 
 @pytest.fixture
-def marker() -> str:
-    return f"nap-{uuid.uuid4().hex}"
+def marker() -> Iterator[str]:
+    marker = f"nap-{uuid.uuid4().hex}"
+    yield marker
+    assert eventually(lambda: processes_with(marker) == [])
 
 
-async def test_both_outputs_come_in_one_stream_and_input_is_empty() -> None:
-    assert await run("echo out; echo err >&2; cat; echo end") == (0, b"out\nerr\nend\n")
+async def test_both_outputs_come_in_one_stream_and_input_is_empty(processes: ProcessOwner) -> None:
+    assert await run(processes, "echo out; echo err >&2; cat; echo end") == (0, b"out\nerr\nend\n")
 
 
-async def test_the_exit_code_is_the_commands_and_a_signal_is_128_and_its_number() -> None:
-    assert (await run("exit 7"))[0] == 7
-    assert (await run("kill -TERM $$"))[0] == 128 + signal.SIGTERM
-    assert (await run("kill -9 $$"))[0] == 137
+async def test_the_exit_code_is_the_commands_and_a_signal_is_128_and_its_number(processes: ProcessOwner) -> None:
+    assert (await run(processes, "exit 7"))[0] == 7
+    assert (await run(processes, "kill -TERM $$"))[0] == 128 + signal.SIGTERM
+    assert (await run(processes, "kill -9 $$"))[0] == 137
 
 
-async def test_signals_that_we_ignore_are_not_ignored_by_commands() -> None:
-    code, _ = await run("kill -PIPE $$; echo survived")
-    assert code == 128 + signal.SIGPIPE
+@linux
+async def test_commands_neither_ignore_nor_block_a_signal(processes: ProcessOwner) -> None:
+    process = await processes.start(["/bin/cat", "/proc/self/status"], cwd="/", environment={})
+    status = dict(line.split(b":\t") for line in (await drained(process)).splitlines())
+    ordinary = 0x7FFFFFFF  # beyond are those of the C library
+    assert [int(status[name], 16) & ordinary for name in (b"SigIgn", b"SigBlk")] == [0, 0]
+    process.close()
 
 
-async def test_directory_and_environment_are_what_was_asked_for(tmp_path: Path) -> None:
+async def test_directory_and_environment_are_what_was_asked_for(processes: ProcessOwner, tmp_path: Path) -> None:
     place = tmp_path / "é \udcff"
     place.mkdir()
-    code, output = await run('pwd; echo "$ODD"', str(place), {"PATH": os.environ["PATH"], "ODD": "ü\udcfe"})
+    code, output = await run(processes, 'pwd; echo "$ODD"', str(place), {"PATH": os.environ["PATH"], "ODD": "ü\udcfe"})
     assert (code, output) == (0, os.fsencode(place) + b"\n\xc3\xbc\xfe\n")
 
 
-async def test_an_environment_that_changed_is_seen_by_the_next_command() -> None:
+async def test_an_environment_that_changed_is_seen_by_the_next_command(processes: ProcessOwner) -> None:
     for value in ("one", "one", "two", "one"):
-        assert (await run('echo "$ODD"', env={"ODD": value}))[1] == f"{value}\n".encode()
-    env = {"ODD": "three"}
-    assert (await run('echo "$ODD"', env=env))[1] == b"three\n"
-    env["ODD"] = "four"
-    assert (await run('echo "$ODD"', env=env))[1] == b"four\n"
+        assert (await run(processes, 'echo "$ODD"', environment={"ODD": value}))[1] == f"{value}\n".encode()
+    variables = {"ODD": "three"}
+    assert (await run(processes, 'echo "$ODD"', environment=variables))[1] == b"three\n"
+    variables["ODD"] = "four"
+    assert (await run(processes, 'echo "$ODD"', environment=variables))[1] == b"four\n"
 
 
-async def test_a_large_environment_arrives_whole() -> None:
-    env = {f"V{number}": f"{number}" * 100_000 for number in range(8)}
-    code, output = await run('echo "${#V0} ${#V7}"; [[ $V3 == *333 ]]', env=env)
+async def test_a_large_environment_arrives_whole(processes: ProcessOwner) -> None:
+    variables = {f"V{number}": f"{number}" * 100_000 for number in range(8)}
+    code, output = await run(processes, 'echo "${#V0} ${#V7}"; [[ $V3 == *333 ]]', environment=variables)
     assert (code, output) == (0, b"100000 100000\n")
 
 
-async def test_more_output_than_a_pipe_holds_arrives_whole() -> None:
-    code, output = await run("head -c 3000000 /dev/zero; echo end")
+async def test_more_output_than_a_pipe_holds_arrives_whole(processes: ProcessOwner) -> None:
+    code, output = await run(processes, "head -c 3000000 /dev/zero; echo end")
     assert (code, len(output), output[-4:]) == (0, 3_000_004, b"end\n")
 
 
-async def test_a_command_that_closed_its_output_is_waited_for(tmp_path: Path) -> None:
-    closed, go = Fifo(tmp_path, "closed"), Fifo(tmp_path)
-    running = asyncio.ensure_future(run(f"exec >&- 2>&-; {closed.tells}; {go.waits}; exit 4", cwd=str(tmp_path)))
-    await asyncio.to_thread(closed.wait)
-    go.release()
-    assert await running == (4, b"")
+async def test_output_waits_in_the_pipe_while_it_is_not_read(processes: ProcessOwner) -> None:
+    process = await begin(processes, "echo one; read -t 300 < <(sleep 300) || :; echo two")
+    assert await process.read() == b"one\n"
+    process.kill()
+    assert await drained(process) == b""
+    process.close()
+
+
+async def test_a_command_that_closed_its_output_is_waited_for(processes: ProcessOwner, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    process = await begin(processes, "exec >&- 2>&-; read < gate; exit 4", str(tmp_path))
+    assert await process.read(timeout=0.01) is None
+    await asyncio.to_thread((tmp_path / "gate").write_text, "go\n")
+    assert await drained(process) == b""
+    assert await process.wait() == 4
+    process.close()
 
 
 @linux
-async def test_commands_have_three_descriptors_and_no_more() -> None:
-    assert (await run("ls /proc/self/fd | wc -l"))[1].strip() == b"4"  # three, and the listing's own
+async def test_commands_have_three_descriptors_and_no_more(processes: ProcessOwner) -> None:
+    assert (await run(processes, "ls /proc/self/fd | wc -l"))[1].strip() == b"4"  # three, and the listing's own
 
 
 @linux
-async def test_commands_lead_their_own_session() -> None:
-    assert (await run("ps -o sid= -p $$ | tr -d ' '; echo $$"))[1].split()[0] != str(os.getsid(0)).encode()
+async def test_commands_lead_their_own_session(processes: ProcessOwner) -> None:
+    _, output = await run(processes, "ps -o sid= -p $$; echo $$")
+    session, pid = output.split()
+    assert session == pid
 
 
-async def test_a_program_that_is_not_there_is_an_error() -> None:
-    process = await start.start(["/nowhere/program"], cwd="/", env={})
+async def test_a_program_that_is_not_there_is_an_error(processes: ProcessOwner) -> None:
+    process = await processes.start(["/nowhere/program"], cwd="/", environment={})
     assert await process.read() == b""
     with pytest.raises(FileNotFoundError):
         await process.wait()
     process.close()
 
 
-async def test_a_command_cannot_hold_a_nul() -> None:
+async def test_a_directory_that_is_not_there_is_an_error_and_the_next_command_runs(processes: ProcessOwner) -> None:
+    with pytest.raises(FileNotFoundError):
+        await run(processes, "true", cwd="/nowhere")
+    assert await run(processes, "pwd") == (0, b"/\n")
+
+
+@pytest.mark.parametrize(("command", "cwd"), [("a\0b", "/"), ("true", "/\0")])
+async def test_a_command_cannot_hold_a_nul(processes: ProcessOwner, command: str, cwd: str) -> None:
     with pytest.raises(ValueError, match="NUL"):
-        await start.start([SHELL, "-c", "a\0b"], cwd="/", env={})
+        await begin(processes, command, cwd)
 
 
 @linux
-async def test_a_command_that_is_too_long_is_refused_at_once() -> None:
+async def test_a_command_that_is_too_long_is_refused_at_once(processes: ProcessOwner) -> None:
     with pytest.raises(OSError, match=os.strerror(errno.E2BIG)):
-        await run("#" * (20 << 20))
+        await begin(processes, "#" * (20 << 20))
+    longest = f"# {'x' * (128 * 1024 - 3)}"
+    assert await run(processes, longest) == (0, b"")
+    with pytest.raises(OSError, match=os.strerror(errno.E2BIG)):
+        await begin(processes, longest + "x")
 
 
-async def test_names_that_no_variable_can_have_are_left_out() -> None:
-    assert await run("echo $OK", env={"": "x", "A=B": "c", "OK": "1"}) == (0, b"1\n")
+async def test_names_that_no_variable_can_have_are_left_out(processes: ProcessOwner) -> None:
+    assert await run(processes, "echo $OK", environment={"": "x", "A=B": "c", "OK": "1"}) == (0, b"1\n")
 
 
 @linux
-async def test_commands_get_the_limits_that_we_were_given() -> None:
-    await run("true")
-    assert pool._files > 0
-    assert await run("ulimit -n") == (0, b"%d\n" % pool._files)
+async def test_commands_get_the_limits_that_we_were_given(processes: ProcessOwner) -> None:
+    assert await run(processes, "ulimit -n") == (0, b"%d\n" % pool.take_descriptors())
 
 
 FEW_DESCRIPTORS = """
 import asyncio, os, resource
-from pigeon.system.process import start as processes
+from pigeon.system.process.start import ProcessOwner
 COMMAND = "echo >begun; read _ <go; echo x"
 resource.setrlimit(resource.RLIMIT_NOFILE, (120, 120))
-async def one():
-    process = await processes.start(["/bin/sh", "-c", COMMAND], cwd=os.getcwd(), env=dict(os.environ))
+async def one(processes):
+    process = await processes.start(["/bin/sh", "-c", COMMAND], cwd=os.getcwd(), environment=dict(os.environ))
     output = await process.read()
     code = await process.wait()
     process.close()
     return code, output
 async def main():
+    processes = ProcessOwner()
     for name in ("begun", "go"):
         os.mkfifo(name)
     begun, go = os.open("begun", os.O_RDWR), os.open("go", os.O_RDWR)
-    running = asyncio.gather(*(one() for _ in range(36)))
+    running = asyncio.gather(*(one(processes) for _ in range(36)))
     for _ in range(10):  # all were asked for before; none ends until so many run at once
         await asyncio.to_thread(os.read, begun, 1)
     os.write(go, b"\\n" * 36)
     assert await running == [(0, b"x\\n")] * 36
-    assert await processes.kill_everything()
+    assert await processes.kill_everything(10)
 asyncio.run(main())
 """
 
 
 @linux
 def test_more_commands_than_there_are_descriptors_for_wait_for_each_other(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", FEW_DESCRIPTORS], check=True, timeout=30, cwd=tmp_path)
-
-
-async def test_a_background_child_does_not_hold_the_call_open() -> None:
-    assert await run("(sleep 300; echo late) & echo started") == (0, b"started\n")
+    subprocess.run([sys.executable, "-c", FEW_DESCRIPTORS], check=True, timeout=50, cwd=tmp_path)
 
 
 @linux
-async def test_a_background_child_goes_on_after_its_command(marker: str) -> None:
-    await run(f"(exec -a {marker} sleep 300) >/dev/null 2>&1 & echo started")
-    assert await asyncio.to_thread(eventually, lambda: len(processes_with(marker)) == 1)
-    await run("true")
+def test_the_agent_itself_takes_as_many_descriptors_as_it_may() -> None:
+    program = (
+        "import resource\n"
+        "from pigeon.system.process import pool\n"
+        "_, most = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))\n"
+        "print(pool.take_descriptors(), pool.take_descriptors(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+    )
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = pool.MOST_FILES if most == resource.RLIM_INFINITY else min(most, pool.MOST_FILES)
+    done = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True)
+    assert done.stdout.split() == ["100", "100", str(taken)]
+
+
+async def test_a_background_child_does_not_hold_the_call_open(processes: ProcessOwner, marker: str) -> None:
+    assert await run(processes, f"(exec -a {marker} sleep 300; echo late) & echo started") == (0, b"started\n")
+    assert await asyncio.to_thread(eventually, lambda: len(processes_with(f"{marker}\x00")) == 1)
+    assert await processes.kill_everything()
+
+
+async def test_what_a_background_child_writes_soon_after_the_exit_belongs_to_the_output(
+    processes: ProcessOwner, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "gate")
+    process = await begin(processes, "(read < gate; echo late; exec sleep 300) & echo started", str(tmp_path))
+    assert await process.read() == b"started\n"
+    assert await process.wait() == 0
+    more = asyncio.ensure_future(process.read())
+    await asyncio.to_thread((tmp_path / "gate").write_text, "go\n")
+    assert await more in (b"late\n", b"")
+    process.close()
+
+
+@linux
+async def test_a_background_child_goes_on_after_its_command(processes: ProcessOwner, marker: str) -> None:
+    await run(processes, f"(exec -a {marker} sleep 300) >/dev/null 2>&1 & echo started")
+    assert await asyncio.to_thread(eventually, lambda: len(processes_with(f"{marker}\x00")) == 1)
+    await run(processes, "true")
     assert len(processes_with(marker)) == 1
+    assert await processes.kill_everything()
+    assert processes_with(marker) == []
 
 
-async def test_reading_gives_up_when_its_time_is_over() -> None:
-    process = await start.start([SHELL, "-c", "sleep 300"], cwd="/", env=dict(os.environ))
+async def test_reading_gives_up_when_its_time_is_over(processes: ProcessOwner) -> None:
+    process = await begin(processes, "sleep 300")
     assert await process.read(timeout=0.01) is None
     process.kill()
-    assert await process.gone(5)
+    assert await process.gone(10)
     process.close()
 
 
-@linux
-async def test_a_command_that_is_killed_before_it_began_never_runs(tmp_path: Path) -> None:
-    processes_at_once = [
-        await start.start([SHELL, "-c", f"echo > {tmp_path}/{number}"], cwd="/", env=dict(os.environ))
-        for number in range(3)
-    ]
-    for process in processes_at_once:
-        process.kill()
-        assert await process.read() == b""
-        assert await process.wait() == 137
-        assert await process.gone(0)
-        process.close()
-    assert await run("ls", cwd=str(tmp_path)) == (0, b"")
-
-
-@linux
-async def test_commands_that_wait_for_a_helper_that_dies_get_another() -> None:
-    first = asyncio.gather(*(run(f"echo {number}") for number in range(5)))
-    await asyncio.sleep(0)
-    (helper,) = helpers()
-    os.kill(helper, signal.SIGKILL)
-    assert await first == [(0, f"{number}\n".encode()) for number in range(5)]
-
-
-@linux
-async def test_a_helper_that_cannot_run_here_is_told_and_then_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_BOOT", "raise SystemExit(1)")
-    monkeypatch.setattr(pool, "_unable", False)
-    process = await start.start([SHELL, "-c", "true"], cwd="/", env={})
+async def test_after_close_there_is_no_more_output(processes: ProcessOwner) -> None:
+    process = await begin(processes, "while echo x; do :; done")
+    assert await process.read()
+    process.close()
+    process.close()
     assert await process.read() == b""
-    with pytest.raises(BlockingIOError):
-        await process.wait()
-    process.close()
-    assert await run("echo direct") == (0, b"direct\n")
+    assert await process.wait() == 128 + signal.SIGPIPE
+
+
+async def test_many_commands_at_once(processes: ProcessOwner) -> None:
+    results = await asyncio.gather(*(run(processes, f"echo {number}") for number in range(20)))
+    assert results == [(0, f"{number}\n".encode()) for number in range(20)]
+
+
+@linux
+async def test_a_few_reapers_are_kept_after_many_commands(processes: ProcessOwner) -> None:
+    commands = [await begin(processes, "read") for _ in range(20)]
+    for command in commands:
+        await drained(command)
+        command.close()
+    (helper,) = helpers()
+    assert await asyncio.to_thread(eventually, lambda: len(children(helper)) == pool.MOST_FREE)
+
+
+@linux
+async def test_a_command_after_another_needs_no_new_process_of_ours(processes: ProcessOwner) -> None:
+    _, first = await run(processes, "echo $PPID")
+    (helper,) = helpers()
+    assert await asyncio.to_thread(eventually, lambda: len(children(helper)) == 2)
+    ours = set(children(helper))
+    for _ in range(5):
+        _, parent = await run(processes, "echo $PPID")
+        assert int(parent) in ours
+    assert int(first) in ours
+    assert set(children(helper)) == ours
+
+
+@linux
+async def test_warming_up_makes_a_reaper_wait_for_the_first_command(processes: ProcessOwner) -> None:
+    processes.warm_up()
+    (helper,) = helpers()
+    assert await asyncio.to_thread(eventually, lambda: len(children(helper)) == 1)
+    (reaper,) = children(helper)
+    assert await run(processes, "echo $PPID") == (0, b"%d\n" % reaper)
+
+
+@linux
+async def test_descriptors_are_given_back(processes: ProcessOwner) -> None:
+    async def some_of_each() -> None:
+        await run(processes, "echo x")
+        await run(processes, "(sleep 300) & echo x")
+        with pytest.raises(FileNotFoundError):
+            await run(processes, "true", cwd="/nowhere")
+        killed = await processes.start(["/bin/cat"], cwd="/", environment={}, separate_errors=True, stdin=b"x")
+        killed.kill(keep_helper=True)
+        assert await killed.gone(10)
+        killed.close()
+        assert await processes.kill_everything(10)
+
+    await some_of_each()
+    before = sorted(os.listdir("/proc/self/fd"))
+    await some_of_each()
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+async def test_two_owners_on_one_loop_end_only_their_own(processes: ProcessOwner, marker: str) -> None:
+    other = ProcessOwner()
+    await run(other, f"(exec -a {marker} sleep 300) >/dev/null 2>&1 & echo started")
+    own = await begin(processes, "sleep 300")
+    theirs = await begin(other, f"echo begun; exec -a {marker} sleep 300")
+    assert await theirs.read() == b"begun\n"
+    assert await asyncio.to_thread(eventually, lambda: len(processes_with(f"{marker}\x00")) == 2)
+    assert await processes.kill_everything(10)
+    assert await own.wait() == 137
+    assert len(processes_with(marker)) == 2
+    assert await run(other, "echo still here") == (0, b"still here\n")
+    assert await other.kill_everything(10)
+    assert processes_with(marker) == []
+    assert helpers() == []
+    own.close()
+    theirs.close()
+
+
+def test_loops_in_several_threads_have_helpers_of_their_own() -> None:
+    async def some() -> list[tuple[int, bytes]]:
+        processes = ProcessOwner()
+        results = await asyncio.gather(*(run(processes, f"echo {number}") for number in range(5)))
+        assert await processes.kill_everything(10)
+        return results
+
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(3) as threads:
+        done = [threads.submit(asyncio.run, some()) for _ in range(3)]
+        assert [one.result() for one in done] == [[(0, b"%d\n" % number) for number in range(5)]] * 3
     assert helpers() == []
 
 
-@linux
-async def test_killing_takes_everything_along(marker: str) -> None:
-    process = await started_tree(marker)
-    process.kill()
-    assert await process.gone(2)
-    assert processes_with(marker) == []
-    assert await process.wait() == 137
-    process.close()
-
-
-@linux
-async def test_killing_one_command_leaves_the_others_alone(marker: str) -> None:
-    other = f"other-{marker}"
-    first, second = await started_tree(marker), await started_tree(other)
-    first.kill()
-    assert await first.gone(2)
-    assert len(processes_with(other)) >= 6
-    second.kill()
-    assert await second.gone(2)
-    for process in (first, second):
-        process.close()
-
-
-@linux
-async def test_killing_everything_leaves_nothing_and_no_zombies(marker: str) -> None:
-    process = await started_tree(marker)
-    await run(f"setsid {SHELL} -c 'exec -a {marker} sleep 300' >/dev/null 2>&1 & echo background")
-    assert await start.kill_everything(2)
-    assert processes_with(marker) == []
-    assert zombies_of(os.getpid()) == []
-    assert helpers() == []
-    process.close()
-
-
-@linux
-def test_a_program_that_just_ends_has_killed_everything_by_then(marker: str) -> None:
-    program = (
-        "import asyncio, os, sys\n"
-        "from pigeon.system.process import start as processes\n"
-        "async def main():\n"
-        "    p = await processes.start(['/bin/bash', '-c', sys.argv[1]], cwd='/', env=dict(os.environ))\n"
-        "    await p.read()\n"
-        "asyncio.run(main())\n"
+async def unsupervised(command: str, gone: list[UnsupervisedProcess]) -> Process:
+    return await start_unsupervised(
+        BASH, ["bash", "-c", command], "/", dict(os.environ), gone.append, separate_errors=True, stdin=b"given\n"
     )
-    with agent_process(program, tree(marker)) as agent:
-        assert agent.wait(10) == 0
-        assert processes_with(marker) == []
 
 
-@linux
-async def test_after_a_kill_no_helper_stays_behind(marker: str) -> None:
-    process = await started_tree(marker)
-    process.kill()
-    assert await process.gone(2)
-    process.close()
-    assert await asyncio.to_thread(eventually, lambda: helpers() == [])
-
-
-@linux
-async def test_orphans_are_reaped_while_the_command_runs() -> None:
-    orphans = "orphans=$(for i in 1 2 3 4 5; do (sh -c 'echo $$' &); done)"
-    zombies_stay = "for pid in $orphans; do while kill -0 $pid 2>&-; do :; done; done"
-    assert await run(f"{orphans}; {zombies_stay}; echo $orphans | wc -w") == (0, b"5\n")
-
-
-@linux
-async def test_commands_work_again_after_the_helper_was_killed(marker: str) -> None:
-    process = await started_tree(marker)
-    for pid in helpers():
-        os.kill(pid, signal.SIGKILL)
-    assert (await run("echo again"))[1] == b"again\n"
-    process.kill()
-    assert await process.gone(2)
-    assert processes_with(marker) == []
-    process.close()
-
-
-@linux
-@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM])
-async def test_our_own_death_takes_everything_along(marker: str, death: signal.Signals) -> None:
-    program = (
-        "import asyncio, os, sys\n"
-        "from pigeon.system.process import start as processes\n"
-        "async def main():\n"
-        "    p = await processes.start(['/bin/bash', '-c', sys.argv[1]], cwd='/', env=dict(os.environ))\n"
-        "    print((await p.read()).decode().strip(), flush=True)\n"
-        "    await p.wait()\n"
-        "asyncio.run(main())\n"
-    )
-    with agent_process(program, tree(marker)) as agent:
-        assert agent.stdout is not None
-        assert await asyncio.to_thread(agent.stdout.readline) == b"ready\n"
-        assert await asyncio.to_thread(eventually, lambda: len(processes_with(marker)) >= 6)
-        agent.send_signal(death)
-        agent.wait()
-        assert await asyncio.to_thread(eventually, lambda: processes_with(marker) == [])
-
-
-async def test_many_commands_at_once() -> None:
-    results = await asyncio.gather(*(run(f"echo {n}") for n in range(20)))
-    assert results == [(0, f"{n}\n".encode()) for n in range(20)]
-
-
-@linux
-async def test_few_helpers_wait_after_many_commands() -> None:
-    await asyncio.gather(*(run("true") for _ in range(20)))
-    (nursery,) = helpers()
-    assert await asyncio.to_thread(eventually, lambda: 1 <= len(scanned_children()(nursery)) <= 5)
-
-
-async def test_systems_without_keepers_run_commands_too(marker: str) -> None:
-    process = await start_direct([SHELL, "-c", "echo hi; echo err >&2; exit 3"], "/", dict(os.environ))
-    assert await drained(process) == b"hi\nerr\n"
+async def test_systems_without_subreapers_run_commands_too(marker: str) -> None:
+    gone: list[UnsupervisedProcess] = []
+    process = await unsupervised("cat; echo err >&2; exit 3", gone)
+    assert await drained(process) == b"given\n"
+    assert await process.read_errors() == b"err\n"
     assert await process.wait() == 3
+    assert gone == [process]
     process.close()
-    process = await start_direct([SHELL, "-c", f"exec -a {marker} sleep 300"], "/", dict(os.environ))
+    process = await unsupervised(f"trap 'echo asked; exit 5' TERM; echo begun; sleep 300 & wait # {marker}", gone)
+    assert await process.read() == b"begun\n"
+    process.terminate()
+    assert await process.read() == b"asked\n"
+    assert await process.wait() == 5
+    process.kill()
+    process.close()
+    process = await unsupervised(f"exec -a {marker} sleep 300", gone)
     assert await process.read(timeout=0.01) is None
     process.kill()
-    assert await process.gone(5)
+    assert await process.gone(10)
     assert await process.wait() == 137
     process.close()
+
+
+async def test_unsupervised_commands_are_killed_with_the_rest(
+    processes: ProcessOwner, marker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    process = await begin(processes, "sleep 300")
+    assert isinstance(process, UnsupervisedProcess)
+    processes.warm_up()
+    assert await processes.kill_everything(10)
+    assert await process.wait() == 137
+    process.close()
+    assert await run(processes, f"(exec -a {marker} sleep 300) & echo early") == (0, b"early\n")
+    kill_all(processes_with(marker))

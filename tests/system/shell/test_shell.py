@@ -4,28 +4,24 @@ import asyncio
 import os
 import stat
 import uuid
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from fakes.processes import eventually, processes_with
+from fakes.tool_runs import workplace
+from fakes.virtual_time import LoopClock
 from pigeon.agent.scope import Scope
-from pigeon.system.process import start
-from pigeon.system.shell.artifacts import Artifacts
+from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Shell, ShellMissing, Workplace, find_shell, run_shell
 from pigeon.system.shell.truncation import Limits
 
-
-@pytest.fixture(autouse=True)
-async def nothing_left() -> AsyncIterator[None]:
-    yield
-    assert await start.kill_everything()
+LONG = 3600.0
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Workplace:
-    return Workplace(str(tmp_path), find_shell(), lambda: os.environ, Artifacts(lambda: str(tmp_path / "session")))
+def place(tmp_path: Path, processes: ProcessOwner) -> Workplace:
+    return workplace(tmp_path, processes, artifacts=lambda: str(tmp_path / "session"))
 
 
 def content(path: str) -> bytes:
@@ -77,16 +73,16 @@ async def test_files_are_numbered_after_the_highest_there_is(place: Workplace, t
     assert sorted(result.artifact_id or "" for result in results) == ["10", "8", "9"]
 
 
-async def test_without_a_session_the_file_is_in_a_private_folder(tmp_path: Path) -> None:
-    place = Workplace(str(tmp_path), find_shell(), lambda: os.environ, Artifacts(lambda: None))
+async def test_without_a_session_the_file_is_in_a_private_folder(tmp_path: Path, processes: ProcessOwner) -> None:
+    place = workplace(tmp_path, processes, artifacts=lambda: None)
     result = await run_shell("seq 1 5000", place)
     assert result.full_output_path is not None
     assert mode(os.path.dirname(result.full_output_path)) == 0o700
 
 
-async def test_a_disk_that_refuses_costs_the_file_not_the_result(tmp_path: Path) -> None:
+async def test_a_disk_that_refuses_costs_the_file_not_the_result(tmp_path: Path, processes: ProcessOwner) -> None:
     (tmp_path / "session").write_text("a file where the folder should be")
-    place = Workplace(str(tmp_path), find_shell(), lambda: os.environ, Artifacts(lambda: str(tmp_path / "session")))
+    place = workplace(tmp_path, processes, artifacts=lambda: str(tmp_path / "session"))
     result = await run_shell("seq 1 5000", place)
     assert result.truncated
     assert result.full_output_path is None
@@ -144,7 +140,10 @@ async def test_a_scope_that_is_cancelled_already_runs_nothing_to_its_end(place: 
 
 
 async def test_a_command_whose_time_is_over_is_killed(place: Workplace) -> None:
-    result = await run_shell("echo before; sleep 300", place, timeout=0.2)
+    async def late(_: str) -> None:
+        await LoopClock().advance(LONG)
+
+    result = await run_shell("echo before; sleep 300", place, timeout=LONG, on_output=late)
     assert (result.timed_out, result.cancelled, result.exit_code, result.output) == (True, False, None, "before\n")
 
 
@@ -163,12 +162,12 @@ async def test_dropping_the_call_kills_the_command(place: Workplace) -> None:
     assert await asyncio.to_thread(eventually, lambda: processes_with(marker) == [])
 
 
-async def test_a_missing_directory_or_shell_is_said_plainly(place: Workplace, tmp_path: Path) -> None:
-    gone = Workplace(str(tmp_path / "gone"), place.shell, place.environment, place.artifacts)
+async def test_a_missing_directory_or_shell_is_said_plainly(tmp_path: Path, processes: ProcessOwner) -> None:
+    gone = workplace(tmp_path / "gone", processes)
     with pytest.raises(ShellMissing) as error:
         await run_shell("true", gone)
     assert str(error.value) == f"Working directory does not exist: {tmp_path}/gone\nCannot execute bash commands."
-    other = Workplace(place.cwd, Shell("/nowhere/bash"), place.environment, place.artifacts)
+    other = workplace(tmp_path, processes, shell=Shell("/nowhere/bash"))
     with pytest.raises(ShellMissing, match="Cannot run /nowhere/bash: No such file or directory"):
         await run_shell("true", other)
 
@@ -180,9 +179,9 @@ async def test_a_command_that_no_argument_can_hold_is_refused(place: Workplace) 
         await run_shell("true #" + "x" * 200_000, place)
 
 
-async def test_the_prefix_stands_on_a_line_of_its_own(place: Workplace) -> None:
-    shell = Shell(place.shell.path, "greeting=hello # a comment")
-    result = await run_shell("echo $greeting", Workplace(place.cwd, shell, place.environment, place.artifacts))
+async def test_the_prefix_stands_on_a_line_of_its_own(tmp_path: Path, processes: ProcessOwner) -> None:
+    place = workplace(tmp_path, processes, shell=Shell("/bin/bash", "greeting=hello # a comment"))
+    result = await run_shell("echo $greeting", place)
     assert result.output == "hello\n"
 
 
@@ -198,8 +197,20 @@ async def test_the_limits_are_the_callers(place: Workplace) -> None:
 
 
 def test_the_configured_shell_comes_first() -> None:
-    assert find_shell("/opt/fish").path == "/opt/fish"
-    assert os.path.exists(find_shell().path)
+    assert find_shell("/opt/fish", "/home/me", "").path == "/opt/fish"
+    assert find_shell("~/bin/zsh", "/home/me", "", "set -e") == Shell("/home/me/bin/zsh", "set -e")
+    assert os.path.exists(find_shell(None, "/", "").path)
+
+
+def test_without_bash_in_its_usual_place_the_given_path_is_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os.path, "exists", lambda path: path != "/bin/bash" and os.path.lexists(path))
+    assert find_shell(None, "/", str(tmp_path)).path == "/bin/sh"
+    for name in ("sh", "bash"):
+        (tmp_path / name).write_text("#!")
+        (tmp_path / name).chmod(0o755)
+        assert find_shell(None, "/", str(tmp_path)).path == str(tmp_path / name)
 
 
 async def test_a_listener_that_fails_ends_the_command(place: Workplace) -> None:

@@ -248,10 +248,9 @@ class ControlPort:
         from pigeon.system.process.run_program import run_program
 
         folder = os.path.join(self._session.journal.cwd, cwd or "")
+        place = self._session.shell.workplace
         try:
-            ran = await run_program(
-                argv, cwd=folder, environment=self._session.shell.workplace.environment(), timeout=timeout
-            )
+            ran = await run_program(place.processes, argv, cwd=folder, environment=place.environment(), timeout=timeout)
         except OSError as error:
             return ExecResult(stdout="", stderr=str(error), code=127)
         return ExecResult(

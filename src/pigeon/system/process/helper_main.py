@@ -1,18 +1,37 @@
-"""The program that every command is a descendant of, so that none outlives us.
+"""The helper: a small program of which every command is a descendant, so that no command outlives Pigeon.
 
-It is started once per process, with the first command, as `python -I -S`, and imports nothing of pigeon. The agent
-sends it one end of a socket, a leash, for each keeper it wants, and the nursery forks that keeper. A keeper takes one
-command after the other, and is the reaper of everything below it, whatever session or parent those processes chose.
-When the leash is pulled or torn (because the agent was killed), the keeper kills all that is below it. The nursery
-continues keepers that were stopped, kills what a dead keeper left, and, when the agent hangs up, kills all that the
-keepers do not.
+The agent starts it with the first command, as `python -I -S`; it imports nothing of Pigeon. `pool` holds the other end
+of its control socket, `reaper` the other ends of the reapers' sockets. What it defends against is in decision 0005.
 
-What the leash says, in packets: the keeper's first is `k<pid>`. The agent sends a request: a marshalled `program, argv,
-cwd, env, count` in packets `+part` and a last `=part` that carries `count` descriptors (output; output and errors; or
-output, errors and input); no `env` is the one before. Later perhaps `~` to have the command's process group asked to
-end by SIGTERM, or `!` to have everything killed. The keeper answers `e<errno>` when the program could not be started,
-`x<exit code or minus signal>` when it ended and left children, `g` when those are gone; `X` is both at once. After
-`e`, `g` or `X` it is free.
+    agent ---- control socket ---- helper --- forks ---+--- reaper --- command --- all that the command starts
+      |                                                +--- reaper --- ...
+      +---- one socket for each reaper ----------------+
+
+The helper:
+
+    event                                   what it does
+    ------------------------------------    ---------------------------------------------------------------
+    packet `+` with one end of a socket     fork a reaper that serves this socket; close it if there is no room
+    packet `!<pid>`                         kill that reaper
+    a reaper was stopped                    continue it
+    a reaper was killed                     kill what it left behind: subreapers inherit it, and that is the helper
+    end of file: the agent hung up or died  kill everything below and exit
+
+A reaper serves one command at a time. It is a subreaper: whatever session or parent a descendant chose, once its own
+parent is gone it becomes a child of the reaper, which therefore sees when the last one has ended.
+
+    state      packet or event                        answer                            next state
+    -------    ------------------------------------   -------------------------------   ----------
+    (forked)                                          `k<pid>`                          waiting
+    waiting    request                                `e<errno>` if it cannot start     waiting, running
+    running    `~`: SIGTERM to the process group      -                                 running
+    running    command ended, descendants are left    `x<exit code or minus signal>`    running
+    running    last descendant ended                  `X<code>`, or `g` after an `x`    waiting
+    running    `!`: kill everything                   `X<code>`, or `g` after an `x`    waiting
+    any        end of file: kill everything           -                                 (exits)
+
+A request is a marshalled `program, argv, cwd, environment, count`, in packets `+part` and a last one `=part` that
+carries `count` descriptors: output; output and errors; or output, errors and input. No environment means the last one.
 """
 
 from __future__ import annotations
@@ -39,7 +58,8 @@ FD_SIZE = 4
 MOST_DESCRIPTORS = 3
 LONGEST_PACKET = 32 * 1024
 GIVE_UP_AFTER = 30.0
-KEEPERS_TAKE = 0.5
+FIRST_PAUSE_MS = 5
+LONGEST_PAUSE_MS = 100
 IGNORED = (
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
     *(signal.SIGPIPE, signal.SIGTTOU, signal.SIGTTIN, signal.SIGTSTP),
@@ -51,43 +71,63 @@ Request = tuple[bytes, list[bytes], bytes, dict[bytes, bytes]]
 
 
 def main(control_descriptor: int) -> None:
-    """Fork keepers; leave when the agent hangs up and nothing is left."""
+    """Serve the agent until it hangs up or dies, then kill everything below."""
     gc.disable()
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    adopt_orphans()
-    # The environments that keepers hold have keys in them; commands must not read them from our memory.
+    become_subreaper()
+    # Reapers hold environments with keys in them; commands must not read those from our memory.
     _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     limit_descriptors(int(os.environ.pop("FILES", "0")))
     os.set_inheritable(control_descriptor, False)
-    control = socket.socket(fileno=control_descriptor)
-    children = child_signals()
-    poll = select.poll()
-    poll.register(control, select.POLLIN)
-    poll.register(children, select.POLLIN)
-    keepers: set[int] = set()
-    strays = False
-    while True:
-        ready = dict(poll.poll(20 if strays else None))
-        if control_descriptor in ready:
-            packet, leashes = received(control)
-            if not packet:
-                break
-            if leashes and (keeper := fork_keeper(leashes[0], control, children)):
-                keepers.add(keeper)
-        if children in ready:
-            forget_signals(children)
-            for pid, status in changed(os.WUNTRACED)[0]:
-                if pid in keepers and os.WIFSTOPPED(status):
-                    os.kill(pid, signal.SIGCONT)
-                elif pid in keepers:
-                    keepers.remove(pid)
-                    strays = strays or status != 0
-        if strays:
-            # A keeper was killed; what it kept is ours now.
-            strays = kill_pass(os.getpid(), keepers)
-    kill_below(children, keepers)
+    HelperLoop(socket.socket(fileno=control_descriptor), child_signals()).serve()
     os._exit(0)
+
+
+class HelperLoop:
+    """Forks reapers for the agent and cleans up behind those that were killed."""
+
+    def __init__(self, control: socket.socket, children: int) -> None:
+        self._control = control
+        self._children = children
+        self._reapers: set[int] = set()
+        self._strays = False
+        self._poll = select.poll()
+        self._poll.register(control, select.POLLIN)
+        self._poll.register(children, select.POLLIN)
+
+    def serve(self) -> None:
+        """Take orders until there is nobody to give any; returns when nothing is left below."""
+        pause = FIRST_PAUSE_MS
+        while True:
+            ready = dict(self._poll.poll(pause if self._strays else None))
+            if self._control.fileno() in ready and not self._obey():
+                kill_below(self._children)
+                return
+            if self._children in ready:
+                self._look_after_reapers()
+                pause = FIRST_PAUSE_MS
+            if self._strays:
+                self._strays = kill_pass(os.getpid(), self._reapers)
+                pause = min(pause * 2, LONGEST_PAUSE_MS)
+
+    def _obey(self) -> bool:
+        packet, descriptors = received(self._control)
+        if descriptors:
+            if pid := fork_reaper(descriptors[0], self._control, self._children):
+                self._reapers.add(pid)
+        elif packet[:1] == b"!" and int(packet[1:]) in self._reapers:
+            os.kill(int(packet[1:]), signal.SIGKILL)
+        return bool(packet)
+
+    def _look_after_reapers(self) -> None:
+        forget_signals(self._children)
+        for pid, status in changed(os.WUNTRACED)[0]:
+            if pid in self._reapers and os.WIFSTOPPED(status):
+                os.kill(pid, signal.SIGCONT)
+            elif pid in self._reapers:
+                self._reapers.remove(pid)
+                self._strays = self._strays or status != 0
 
 
 def limit_descriptors(most: int) -> None:
@@ -97,8 +137,8 @@ def limit_descriptors(most: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
-def adopt_orphans() -> None:
-    """Become the parent of what loses its own below us; and if we are stopped when ours dies, go on."""
+def become_subreaper() -> None:
+    """Inherit what loses its parent below us; and be continued when our own parent dies while we are stopped."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
 
@@ -114,25 +154,25 @@ def child_signals() -> int:
 
 
 def forget_signals(children: int) -> None:
-    """Make that descriptor wait for the next."""
+    """Make that descriptor wait for the next signal."""
     with contextlib.suppress(BlockingIOError):
         os.read(children, 512)
 
 
-def fork_keeper(leash: int, control: socket.socket, children: int) -> int:
-    """The pid of a new keeper, which takes commands until its leash is torn; 0 if the system has no room for it."""
+def fork_reaper(line: int, control: socket.socket, children: int) -> int:
+    """The pid of a new reaper that serves this socket; 0 if the system has no room for it."""
     try:
         pid = os.fork()
     except OSError:
         pid = -1
     if pid:
-        os.close(leash)
+        os.close(line)
         return max(pid, 0)
     try:
         control.close()
-        adopt_orphans()
-        with socket.socket(fileno=leash) as line:
-            Keeper(line, children).serve()
+        become_subreaper()
+        with socket.socket(fileno=line) as own:
+            ReaperLoop(own, children).serve()
         os._exit(0)
     finally:
         os._exit(1)
@@ -147,108 +187,101 @@ def received(line: socket.socket) -> tuple[bytes, list[int]]:
     return data, [int.from_bytes(raw[end - FD_SIZE : end], sys.byteorder) for end in ends]
 
 
-class Keeper:
-    """Runs one command at a time and stays until everything that it started is gone."""
+class ReaperLoop:
+    """Runs one command at a time and waits until everything that it started is gone."""
 
-    def __init__(self, leash: socket.socket, children: int) -> None:
-        self._leash = leash
+    def __init__(self, line: socket.socket, children: int) -> None:
+        self._line = line
         self._children = children
         self._poll = select.poll()
-        self._poll.register(leash, select.POLLIN)
+        self._poll.register(line, select.POLLIN)
         self._poll.register(children, select.POLLIN)
-        self._env: dict[bytes, bytes] = {}
-        self._shell = 0
+        self._environment: dict[bytes, bytes] = {}
+        self._command = 0
         self._exit_code: int | None = None
 
     def serve(self) -> None:
-        """Take commands until the agent is gone."""
-        if not self._tell(b"k%d" % os.getpid()):
-            return
+        """State `waiting`: take requests until the agent is gone."""
+        self._send(b"k%d" % os.getpid())
         parts: list[bytes] = []
         while True:
-            packet, descriptors = received(self._leash)
+            packet, descriptors = received(self._line)
             if not packet:
-                # The agent is gone: a nursery that was stopped has work to do.
-                with contextlib.suppress(OSError):
-                    os.kill(os.getppid(), signal.SIGCONT)
                 return
+            # A `~` or `!` that comes here was sent before the agent knew that the command had ended.
             if packet[:1] in b"+=":
                 parts.append(packet[1:])
             if packet[:1] == b"=":
-                self._keep(b"".join(parts), descriptors)
+                self._run(b"".join(parts), descriptors)
                 forget_signals(self._children)
                 os.chdir("/")
                 parts.clear()
 
-    def _keep(self, request: bytes, descriptors: list[int]) -> None:
-        program, argv, cwd, env, count = marshal.loads(request)
-        if env is not None:
-            self._env = env
+    def _run(self, request: bytes, descriptors: list[int]) -> None:
+        program, argv, cwd, environment, count = marshal.loads(request)
+        if environment is not None:
+            self._environment = environment
         self._exit_code = None
         try:
             if len(descriptors) < count:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            self._shell = start((program, argv, cwd, self._env), descriptors)
+            self._command = spawn((program, argv, cwd, self._environment), descriptors)
         except (OSError, ValueError) as error:
-            self._tell(b"e%d" % (getattr(error, "errno", None) or errno.EINVAL))
+            self._send(b"e%d" % (getattr(error, "errno", None) or errno.EINVAL))
             return
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        exit_told = self._wait_for_all()
-        self._tell(b"g" if exit_told else self._last_words())
-
-    def _last_words(self) -> bytes:
-        return b"g" if self._exit_code is None else b"X%d" % self._exit_code
+        exit_sent = self._wait_for_all()
+        self._send(b"g" if exit_sent or self._exit_code is None else b"X%d" % self._exit_code)
 
     def _wait_for_all(self) -> bool:
-        """Returns when nothing is left; true if the exit code was told meanwhile."""
-        told = False
+        """State `running`: returns when nothing is left; true if the exit code was sent meanwhile."""
+        exit_sent = False
         while True:
-            ready = self._poll.poll()
-            if len(ready) > 1 or ready[0][0] != self._children:
-                if self._leash.recv(LONGEST_PACKET) == b"~":
-                    self._ask_to_end()
+            ready = dict(self._poll.poll())
+            if self._line.fileno() in ready:
+                if self._line.recv(LONGEST_PACKET) == b"~":
+                    self._terminate()
                     continue
-                kill_below(self._children, set(), self._note)
-                return told
-            left = self._look()
+                kill_below(self._children, self._note)
+                return exit_sent
+            left = self._reap()
             if left:
-                # Who ended while we looked is seen by the second look or by the next poll.
+                # A child that ended during this look is seen by the second one or by the next poll.
                 forget_signals(self._children)
-                left = self._look()
+                left = self._reap()
             if not left:
-                return told
-            if self._exit_code is not None and not told:
-                told = self._tell(b"x%d" % self._exit_code)
+                return exit_sent
+            if self._exit_code is not None and not exit_sent:
+                self._send(b"x%d" % self._exit_code)
+                exit_sent = True
 
-    def _ask_to_end(self) -> None:
-        if self._shell:
+    def _terminate(self) -> None:
+        if self._command:
             with contextlib.suppress(OSError):
-                os.killpg(self._shell, signal.SIGTERM)
+                os.killpg(self._command, signal.SIGTERM)
 
-    def _look(self) -> bool:
+    def _reap(self) -> bool:
         ended, left = changed()
         for pid, status in ended:
             self._note(pid, status)
         return left
 
     def _note(self, pid: int, status: int) -> None:
-        if pid == self._shell:
+        if pid == self._command:
             self._exit_code = os.waitstatus_to_exitcode(status)
-            self._shell = 0
+            self._command = 0
 
-    def _tell(self, packet: bytes) -> bool:
-        try:
-            self._leash.send(packet)
-        except OSError:
-            return False
-        return True
+    def _send(self, packet: bytes) -> None:
+        # If the agent is gone, the next look at the socket says so.
+        with contextlib.suppress(OSError):
+            self._line.send(packet)
 
 
-def start(request: Request, descriptors: list[int]) -> int:
+def spawn(request: Request, descriptors: list[int]) -> int:
     """Run it in a session of its own, with only descriptors 0, 1 and 2; `OSError` if that fails."""
-    program, argv, cwd, env = request
+    program, argv, cwd, environment = request
     output = descriptors[0]
     errors = descriptors[1] if len(descriptors) > 1 else output
     given = descriptors[2] if len(descriptors) > 2 else None
@@ -256,7 +289,7 @@ def start(request: Request, descriptors: list[int]) -> int:
     return os.posix_spawn(
         program,
         argv,
-        env,
+        environment,
         file_actions=(
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0) if given is None else (os.POSIX_SPAWN_DUP2, given, 0),
             (os.POSIX_SPAWN_DUP2, output, 1),
@@ -281,28 +314,22 @@ def changed(also: int = 0) -> tuple[list[tuple[int, int]], bool]:
         found.append((pid, status))
 
 
-def kill_below(children: int, keepers: set[int], on_end: Callable[[int, int], None] | None = None) -> None:
-    """Kill every descendant until none is left; keepers among them have a moment to do their part themselves."""
-    began = time.monotonic()
-    pause = 5
+def kill_below(children: int, on_end: Callable[[int, int], None] = lambda pid, status: None) -> None:
+    """Kill every descendant until none is left. One pass is not enough: they fork while we look."""
+    give_up_at = time.monotonic() + GIVE_UP_AFTER
+    pause = FIRST_PAUSE_MS
     poll = select.poll()
     poll.register(children, select.POLLIN)
     while True:
         ended, left = changed()
         for pid, status in ended:
-            keepers.discard(pid)
-            if on_end is not None:
-                on_end(pid, status)
-        if not left or time.monotonic() - began > GIVE_UP_AFTER:
+            on_end(pid, status)
+        if not left or time.monotonic() > give_up_at:
             return
-        if keepers and time.monotonic() - began > KEEPERS_TAKE:
-            keepers = set()
-        for keeper in keepers:
-            os.kill(keeper, signal.SIGCONT)
-        kill_pass(os.getpid(), keepers)
+        kill_pass(os.getpid(), set())
         poll.poll(pause)
         forget_signals(children)
-        pause = min(pause * 2, 100)
+        pause = min(pause * 2, LONGEST_PAUSE_MS)
 
 
 def kill_pass(root: int, spared: set[int]) -> bool:

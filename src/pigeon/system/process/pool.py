@@ -1,6 +1,20 @@
-"""The program in `nursery`, started when it is first needed, and its keepers: who is free, who is busy, how all end.
+"""The helper program and its reapers, as a pool: which are free, which commands wait for one, how all of it ends.
 
-Closes our own memory to the commands we start: keys that are in our environment are not in theirs.
+One pool for each event loop that starts commands, shared by all agents on that loop: it is a resource of the process,
+like the loop itself. An agent's own commands are held by its `ProcessOwner` (`start`); the pool ends when the last
+owner has left it, when the interpreter exits, or, if its loop was closed without either, when the next pool is made.
+
+A command goes to a free reaper, or waits for the next one that is free or newly forked. One reaper is always free or
+starting, so that a command need not wait for a fork. States of a reaper are in `reaper`.
+
+    what happens                       what the pool does
+    --------------------------------   --------------------------------------------------------------------
+    a reaper is free                   it gets the command that waits longest; else up to `MOST_FREE` are kept
+    a starting reaper is lost          ask again, of a new helper if need be; after `MOST_TRIES` the commands fail
+    no descriptor for another reaper   commands wait for the busy ones; if there are none, they fail
+    the helper is gone                 its busy reapers finish what they have; free ones are let go
+    a killed command was the last one  the helper is let go: after an abort no process of ours is left
+    the helper cannot work here        `usable` is false: commands run unsupervised from then on
 """
 
 from __future__ import annotations
@@ -16,282 +30,319 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from functools import cache
 
-from pigeon.system.process.reaper import BETWEEN_PASSES, LOST, PATIENCE, Command, Keeper, Ward, kill_all_below
-
-_PR_SET_DUMPABLE = 4
-
-
-@cache
-def close_to_others() -> None:
-    """On Linux, keep other processes of the same user from reading our environment and memory; once is enough."""
-    if not sys.platform.startswith("linux"):
-        return
-    with suppress(OSError, ImportError, AttributeError):
-        import ctypes
-
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
+from pigeon.system.process.reaper import LOST, ReaperConnection
+from pigeon.system.process.supervised import SupervisedProcess, encode
 
 MOST_FREE = 4
 MOST_TRIES = 3
 END_WITHIN = 1.0
 MOST_FILES = 65536
-# The folder is not among the arguments, so that looking for our name in the process table does not find the nursery.
+_PR_SET_DUMPABLE = 4
+_NO_ROOM = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+# The folder is not among the arguments, so that a search for our name in the process table does not find the helper.
 _BOOT = (
     "import os, sys; sys.path.append(os.environ.pop('WHERE')); import helper_main; helper_main.main(int(sys.argv[1]))"
 )
+_pools: dict[asyncio.AbstractEventLoop, HelperPool] = {}
 
 
-class Job:
-    """A command that waits for a keeper."""
-
-    def __init__(self, command: Command, descriptors: Sequence[int], ward: Ward) -> None:
-        self.command = command
-        self.descriptors = descriptors
-        self.ward = ward
-        self.tries = 0
-
-    def cancel(self, error: OSError | None = None) -> None:
-        """It will not be run."""
-        self.ward.ended(LOST, error)
-        self.ward.left_nothing()
+def current_pool() -> HelperPool:
+    """The pool of the running event loop."""
+    loop = asyncio.get_running_loop()
+    pool = _pools.get(loop)
+    if pool is None:
+        for closed in [other for other in _pools if other.is_closed()]:
+            _pools.pop(closed).end_now()
+        pool = _pools[loop] = HelperPool()
+        atexit.register(pool.end_now)
+    return pool
 
 
-class Nursery:
-    """The program that forks keepers, the keepers that are free, and the commands that wait for one."""
+async def leave_pool(owner: object, deadline: float) -> bool:
+    """The owner needs the running loop's pool no longer; the last one ends it. False if that took too long."""
+    loop = asyncio.get_running_loop()
+    pool = _pools.get(loop)
+    if pool is None:
+        return True
+    if not pool.leave(owner):
+        return True
+    del _pools[loop]
+    atexit.unregister(pool.end_now)
+    return await pool.end(deadline)
 
-    def __init__(self, program: subprocess.Popen[bytes], control: socket.socket) -> None:
+
+class Helper:
+    """The running helper program, by its control socket."""
+
+    def __init__(self, program: subprocess.Popen[bytes], control: socket.socket, on_end: Callable[[Helper], None]):
         self._program = program
         self._control = control
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._free: list[Keeper] = []
-        self._unborn: Keeper | None = None
-        self._works = False
-        self._ended: asyncio.Future[None] | None = None
-        self._nudging: asyncio.TimerHandle | None = None
-        self._trouble: OSError | None = None
-        self.waiting: deque[Job] = deque()
-        _nurseries.add(self)
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        # The helper never writes: its socket is readable when the helper is gone.
+        self._loop.add_reader(control.fileno(), self._over)
 
-    def look(self) -> None:
-        """Notice if it has ended."""
-        if self._program.poll() is not None:
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; minus the number of a signal."""
+        return self._program.returncode
+
+    def is_running(self) -> bool:
+        """False once it has ended, noticed now if not before."""
+        if self._control.fileno() >= 0 and self._program.poll() is not None:
             self._over()
+        return self._control.fileno() >= 0
 
-    def run(self, command: Command, descriptors: Sequence[int]) -> Keeper | None:
-        """The free keeper that now runs a command; nothing if it has to wait for one."""
-        while self._free:
-            keeper = self._free.pop()
-            if keeper.run(command, descriptors):
-                _busy.add(keeper)
-                self.stock()
-                return keeper
-        return None
+    def fork_reaper(self, pool: HelperPool) -> ReaperConnection:
+        """A new reaper, which is starting; `OSError` if there is no room or the helper is gone."""
+        self.wake()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        try:
+            socket.send_fds(self._control, [b"+"], [theirs.fileno()])
+        except OSError as error:
+            ours.close()
+            if isinstance(error, ConnectionError):
+                self._over()
+            raise
+        finally:
+            theirs.close()
+        return ReaperConnection(pool, self, ours)
 
-    def queue(self, job: Job) -> None:
-        """Give this to the next keeper that is free or born."""
-        self.waiting.append(job)
-        self.stock()
-
-    def stock(self) -> None:
-        """See that a keeper is free or will be born; one at a time, because others may be free before."""
-        self._watch()
-        if not self._free and self._unborn is None:
-            self._unborn = self._forked()
-            if self._unborn is None:
-                self._move()
-                return
-            self._unborn.watch()
-        self._nudge()
-
-    def take(self, keeper: Keeper, close_if_unused: bool) -> None:
-        """A keeper is free: it gets what waits, else it waits; a few of those are kept."""
-        self._works = True
-        _busy.discard(keeper)
-        if keeper is self._unborn:
-            self._unborn = None
-        self._free.append(keeper)
-        while self._free and self.waiting:
-            job = self.waiting.popleft()
-            if (taken := self.run(job.command, job.descriptors)) is None:
-                self.queue(job)
-                return
-            taken.ward = job.ward
-            job.ward.begun(taken)
-        if close_if_unused and not _busy:
-            self.release()
-        elif keeper in self._free and (len(self._free) > MOST_FREE or _nursery is not self):
-            keeper.hang_up()
-
-    def forget(self, keeper: Keeper, close_if_unused: bool) -> None:
-        """A keeper is gone."""
-        _busy.discard(keeper)
-        with contextlib.suppress(ValueError):
-            self._free.remove(keeper)
-        if keeper is self._unborn:
-            self._unborn = None
-            self._move()
-        if close_if_unused and not _busy:
-            self.release()
-
-    def _nudge(self) -> None:
-        """While something waits for a keeper to be born, see that nobody keeps the program stopped."""
-        if self._nudging is not None:
-            self._nudging.cancel()
-            self._nudging = None
-        if self.waiting and self._control.fileno() >= 0:
-            self.wake()
-            self._nudging = asyncio.get_running_loop().call_later(PATIENCE, self._nudge)
-
-    def _move(self) -> None:
-        """No keeper came: ask once more for what waits, here or where it works better."""
-        if _busy and self._trouble is not None and self._trouble.errno in _PASSING:
-            # Too many at once: the keepers that are busy now will take what waits.
-            return
-        jobs = list(self.waiting)
-        self.waiting.clear()
-        for job in jobs:
-            job.tries += 1
-            nursery = open_nursery() if job.tries < MOST_TRIES else None
-            if nursery is None:
-                job.cancel(self._trouble or OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
-            else:
-                nursery.queue(job)
+    def kill_reaper(self, pid: int) -> None:
+        """Have a reaper killed that does not answer."""
+        self.wake()
+        with contextlib.suppress(OSError):
+            self._control.send(b"!%d" % pid)
 
     def wake(self) -> None:
-        """Go on, if somebody stopped it; it is our child, so its pid is its own until we have asked for its end."""
+        """Continue it, in case it was stopped. It is our child, so its pid is its own until we have waited for it."""
         if self._program.returncode is None:
             os.kill(self._program.pid, signal.SIGCONT)
 
-    def _watch(self) -> None:
-        """Have the running event loop notice its end, so that no zombie is left."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop and self._control.fileno() >= 0:
-            self._loop = loop
-            loop.add_reader(self._control.fileno(), self._over)
-
     def release(self) -> None:
-        """Hang up; it ends by itself once no keeper is left."""
-        global _nursery
-        if _nursery is self:
-            _nursery = None
-        for keeper in [*self._free, *([self._unborn] if self._unborn else [])]:
-            keeper.hang_up()
+        """Hang up: it kills everything below it and exits."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
-
-    async def end(self, deadline: float) -> None:
-        """Hang up and wait until it has ended; help, and at last kill it, if it does not."""
-        loop = asyncio.get_running_loop()
-        self.release()
         self.wake()
-        wait = PATIENCE
-        while self._control.fileno() >= 0:
-            self._watch()
-            self._ended = loop.create_future()
-            await asyncio.wait({self._ended}, timeout=max(0.01, min(wait, deadline - time.monotonic())))
-            if not self._ended.done():
-                wait = BETWEEN_PASSES
-                self._help(deadline)
 
-    def end_now(self, deadline: float) -> None:
-        """The same, blocking."""
-        self.release()
-        self.wake()
-        wait = PATIENCE
-        while self._control.fileno() >= 0:
-            try:
-                self._program.wait(max(0.01, min(wait, deadline - time.monotonic())))
-                self._over()
-            except subprocess.TimeoutExpired:
-                wait = BETWEEN_PASSES
-                self._help(deadline)
-
-    def _help(self, deadline: float) -> None:
-        kill_all_below(self._program.pid)
-        self.wake()
-        if time.monotonic() >= deadline:
-            self._program.kill()
+    def wait(self, timeout: float) -> None:
+        """Wait for its end without an event loop."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._program.wait(max(0.01, timeout))
+        if self._program.returncode is not None:
             self._over()
 
     def _over(self) -> None:
-        global _unable
-        if self._loop is not None and not self._loop.is_closed():
+        if self._control.fileno() < 0:
+            return
+        if not self._loop.is_closed():
             self._loop.remove_reader(self._control.fileno())
-        self._loop = None
-        self.release()
         self._control.close()
         # Its end of the socket closed with it, so it is a zombie or about to be one.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._program.wait(1)
-        _nurseries.discard(self)
-        if not self._works and (self._program.returncode or 0) > 0:
-            # Not killed, but unable to work here.
-            _unable = True
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
+        if not self.ended.done() and not self._loop.is_closed():
+            self.ended.set_result(None)
+        self._on_end(self)
 
-    def _forked(self) -> Keeper | None:
-        self._trouble = None
-        self.wake()
+
+class HelperPool:
+    """The helper that forks reapers, the reapers, and the commands that wait for one."""
+
+    def __init__(self) -> None:
+        self.usable = True
+        self._owners: set[object] = set()
+        self._helper: Helper | None = None
+        self._ending: set[Helper] = set()
+        self._free: list[ReaperConnection] = []
+        self._starting: ReaperConnection | None = None
+        self._busy: set[ReaperConnection] = set()
+        self._waiting: deque[SupervisedProcess] = deque()
+        self._tries = 0
+        self._worked = False
+        self._release_when_idle = False
+        self._environment: tuple[Mapping[str, str], dict[bytes, bytes]] = ({}, {})
+
+    def join(self, owner: object) -> None:
+        """This owner starts commands here."""
+        self._owners.add(owner)
+
+    def leave(self, owner: object) -> bool:
+        """This owner starts no more; true if no other does."""
+        self._owners.discard(owner)
+        return not self._owners
+
+    def open(self) -> bool:
+        """True if commands can be supervised; the helper is started if need be."""
+        if self._helper is not None and self._helper.is_running():
+            return True
+        if not self.usable:
+            return False
+        hide_from_other_processes()
         try:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._helper = _start_helper(self._helper_ended)
+            self._worked = False
+            self.usable = self._helper is not None
         except OSError as error:
-            self._trouble = error
-            return None
-        ours.setblocking(False)
+            self.usable = error.errno in _NO_ROOM
+        return self._helper is not None
+
+    def stock(self) -> None:
+        """See that a reaper is free or starting; one at a time, because a busy one may be free before."""
+        if not self._free and self._starting is None:
+            self._start_reaper()
+
+    def start(self, process: SupervisedProcess) -> None:
+        """Give a command to a free reaper, or to the next one that is."""
+        self._release_when_idle = False
+        if not self._run(process):
+            self._waiting.append(process)
+        self.stock()
+
+    def kill(self, process: SupervisedProcess, reaper: ReaperConnection | None, keep_helper: bool) -> None:
+        """Kill a command, or do not run it if it still waits. The helper goes too if no command is left."""
+        self._release_when_idle = self._release_when_idle or not keep_helper
+        if reaper is not None:
+            reaper.kill()
+        elif process in self._waiting:
+            self._waiting.remove(process)
+            _fail(process, None)
+            self._release_if_idle()
+
+    def reaper_free(self, reaper: ReaperConnection) -> None:
+        """A reaper is free, for the first time or again."""
+        self._tries = 0
+        self._worked = True
+        self._busy.discard(reaper)
+        if reaper is self._starting:
+            self._starting = None
+        self._free.append(reaper)
+        while self._waiting and self._run(self._waiting[0]):
+            self._waiting.popleft()
+        if self._waiting or reaper.state != "free":
+            self.stock()
+        if reaper.state == "free" and (reaper.helper is not self._helper or len(self._free) > MOST_FREE):
+            reaper.hang_up()
+        self._release_if_idle()
+
+    def reaper_lost(self, reaper: ReaperConnection) -> None:
+        """A reaper is no longer there."""
+        self._busy.discard(reaper)
+        if reaper in self._free:
+            self._free.remove(reaper)
+        if reaper is not self._starting:
+            if self._waiting:
+                self.stock()
+        else:
+            self._starting = None
+            if not (self._busy and reaper.helper.is_running()):
+                # Otherwise the helper has no room for another process: a busy reaper will take what waits.
+                self._try_again(OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
+        self._release_if_idle()
+
+    async def end(self, deadline: float) -> bool:
+        """Kill everything and wait for the end of the helper until then; true if nothing is left."""
+        self._cancel_waiting()
+        self._release()
+        ending = [helper.ended for helper in self._ending]
+        if ending:
+            await asyncio.wait(ending, timeout=max(0.0, deadline - time.monotonic()))
+        return all(future.done() for future in ending)
+
+    def end_now(self) -> None:
+        """The same without an event loop, when the interpreter exits or the loop was closed."""
+        deadline = time.monotonic() + END_WITHIN
+        self._cancel_waiting()
+        self._release()
+        for helper in list(self._ending):
+            helper.wait(deadline - time.monotonic())
+
+    def encoded(self, environment: Mapping[str, str]) -> dict[bytes, bytes]:
+        """The environment as the system has it. `reaper` compares by identity and sends only what is new to it."""
+        if environment != self._environment[0]:
+            # Names that cannot be set may still be inherited; programs are not started with them.
+            usable = {encode(name): encode(value) for name, value in environment.items() if name and "=" not in name}
+            self._environment = (dict(environment), usable)
+        return self._environment[1]
+
+    def _run(self, process: SupervisedProcess) -> bool:
+        while self._free:
+            reaper = self._free.pop()
+            if reaper.run(process):
+                self._busy.add(reaper)
+                return True
+        return False
+
+    def _start_reaper(self) -> None:
         try:
-            socket.send_fds(self._control, [b"k"], [theirs.fileno()])
+            if self.open() and self._helper is not None:
+                self._starting = self._helper.fork_reaper(self)
+                return
+            trouble = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         except OSError as error:
-            ours.close()
-            self._trouble = error
-            if isinstance(error, ConnectionError):
-                self.release()
-            return None
-        finally:
-            theirs.close()
-        return Keeper(self, ours)
+            trouble = error
+        if not (self._busy and trouble.errno in _NO_ROOM):
+            # Otherwise there are too many at once: the reapers that are busy now will take what waits.
+            self._try_again(trouble)
+
+    def _try_again(self, trouble: OSError) -> None:
+        """No reaper came: ask once more for what waits."""
+        self._tries += 1
+        if self._waiting and self._tries < MOST_TRIES:
+            self._start_reaper()
+            return
+        self._tries = 0
+        self._cancel_waiting(trouble)
+
+    def _cancel_waiting(self, error: OSError | None = None) -> None:
+        while self._waiting:
+            _fail(self._waiting.popleft(), error)
+
+    def _release_if_idle(self) -> None:
+        if self._release_when_idle and not self._busy and not self._waiting:
+            self._release_when_idle = False
+            self._release()
+
+    def _release(self) -> None:
+        """Hang up on the helper and all its reapers."""
+        helper, self._helper = self._helper, None
+        if helper is not None:
+            self._ending.add(helper)
+            helper.release()
+        for reaper in [*self._free, *self._busy, *([self._starting] if self._starting else [])]:
+            reaper.hang_up()
+
+    def _helper_ended(self, helper: Helper) -> None:
+        self._ending.discard(helper)
+        if helper is not self._helper:
+            return
+        self._helper = None
+        if not self._worked and (helper.exit_code or 0) > 0:
+            # It was not killed; it is unable to work here.
+            self.usable = False
+        for reaper in list(self._free):
+            reaper.hang_up()
 
 
-_nursery: Nursery | None = None
-_unable = False
-_registered = False
-_files = 0
-_PASSING = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-_nurseries: set[Nursery] = set()
-_busy: set[Keeper] = set()
+def _fail(process: SupervisedProcess, error: OSError | None) -> None:
+    process.ended(LOST, error)
+    process.left_nothing()
 
 
-def open_nursery() -> Nursery | None:
-    """The nursery, started if need be; nothing where it cannot be started."""
-    global _nursery, _unable, _registered
-    if _nursery is not None:
-        _nursery.look()
-    if _nursery is None and not _unable:
-        if not _registered:
-            atexit.register(_end_now)
-            _registered = True
-        close_to_others()
-        try:
-            _nursery = _start_nursery()
-            _unable = _nursery is None
-        except OSError as error:
-            _unable = error.errno not in _PASSING
-    return _nursery
-
-
-def _start_nursery() -> Nursery | None:
+def _start_helper(on_end: Callable[[Helper], None]) -> Helper | None:
     folder = os.path.dirname(__file__)
     if not sys.executable or not os.path.isfile(os.path.join(folder, "helper_main.py")):
         return None
-    files = _more_descriptors()
+    # About our own interpreter, not about the agent: it may not start again without its library path.
+    library_path = os.environ.get("LD_LIBRARY_PATH")
+    environment = {"WHERE": folder, "FILES": str(take_descriptors())}
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
-    library_path = os.environ.get("LD_LIBRARY_PATH")
     try:
         program = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", "-c", _BOOT, str(theirs.fileno())],
@@ -301,62 +352,34 @@ def _start_nursery() -> Nursery | None:
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
             cwd="/",
-            env={"WHERE": folder, "FILES": str(files)} | ({"LD_LIBRARY_PATH": library_path} if library_path else {}),
+            env=environment | ({"LD_LIBRARY_PATH": library_path} if library_path else {}),
         )
     except OSError:
         ours.close()
         raise
     finally:
         theirs.close()
-    return Nursery(program, ours)
+    return Helper(program, ours, on_end)
 
 
-def _more_descriptors() -> int:
-    """Take as many descriptors as we may, since a command needs four; what commands get is as it was before."""
-    global _files
-    if _files == 0:
-        import resource
+@cache
+def hide_from_other_processes() -> None:
+    """Keep commands, which run as the same user, from reading the keys in our environment and memory."""
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError, ImportError, AttributeError):
+            import ctypes
 
-        _files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(most, MOST_FILES)
-        if 0 <= _files < wanted:
-            with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-    return _files
+            ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def drop(ward: Ward, tidy: bool = True) -> None:
-    """Do not run a command that still waits for a keeper. Tidy: the nursery goes too if unused."""
-    for nursery in list(_nurseries):
-        for job in [job for job in nursery.waiting if job.ward is ward]:
-            nursery.waiting.remove(job)
-            job.cancel()
-            if tidy and not _busy and not nursery.waiting:
-                nursery.release()
+@cache
+def take_descriptors() -> int:
+    """Allow ourselves as many descriptors as we may, since a command needs four; the limit there was before."""
+    import resource
 
-
-async def kill_kept(timeout: float) -> bool:
-    """Kill all commands and what they left behind, then the nursery."""
-    deadline = time.monotonic() + timeout
-    for nursery in list(_nurseries):
-        for job in list(nursery.waiting):
-            drop(job.ward)
-    wards = []
-    for keeper in list(_busy):
-        if keeper.ward is not None:
-            wards.append(keeper.ward)
-            keeper.watch()
-            keeper.kill(keeper.ward)
-    results = [await ward.gone(max(0.0, deadline - time.monotonic())) for ward in wards]
-    for nursery in list(_nurseries):
-        await nursery.end(deadline)
-    return all(results)
-
-
-def _end_now() -> None:
-    deadline = time.monotonic() + END_WITHIN
-    for keeper in list(_busy):
-        keeper.ward = None
-        keeper.hang_up()
-    for nursery in list(_nurseries):
-        nursery.end_now(deadline)
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(most, MOST_FILES)
+    if 0 <= before < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    return before

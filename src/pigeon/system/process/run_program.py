@@ -13,7 +13,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from pigeon.system.process.start import Process, start
+from pigeon.system.process.start import Process, ProcessOwner
 
 MOST_OUTPUT = 64 * 1024 * 1024
 TERM_GRACE = 5.0
@@ -30,6 +30,7 @@ class ProgramResult(NamedTuple):
 
 
 async def run_program(
+    owner: ProcessOwner,
     argv: Sequence[str],
     *,
     cwd: str,
@@ -44,7 +45,9 @@ async def run_program(
     `OSError` if it cannot be started. When its time is over it gets SIGTERM, and SIGKILL after `term_grace` seconds.
     """
     program = find_program(argv[0], cwd, environment)
-    process = await start(argv, cwd=cwd, env=environment, program=program, apart=True, stdin=stdin)
+    process = await owner.start(
+        argv, cwd=cwd, environment=environment, program=program, separate_errors=True, stdin=stdin
+    )
     collected = _Collected(process, limit)
     try:
         async with asyncio.timeout(timeout):
@@ -86,7 +89,7 @@ class _Collected:
             if len(into) > self._limit:
                 del into[self._limit :]
                 self.too_much = True
-                self._process.kill(tidy=False)
+                self._process.kill(keep_helper=True)
                 return
 
 
@@ -94,10 +97,10 @@ async def _end(process: Process, term_grace: float) -> None:
     """End a program: asked first, then made to."""
     try:
         if term_grace > 0:
-            process.ask_to_end()
+            process.terminate()
             await process.gone(term_grace)
     finally:
-        process.kill(tidy=False)
+        process.kill(keep_helper=True)
     await process.gone(GONE_WITHIN)
 
 

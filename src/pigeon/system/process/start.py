@@ -1,14 +1,16 @@
-"""Commands as child processes: streamed, killable with everything they started, and never outliving us.
+"""The one way to start a process: streamed, killable with everything it started, and never outliving Pigeon.
 
-On Linux a command is run by a keeper (see `keepers`), so killing it takes along what called setsid or forked twice, and
-our own death, even by SIGKILL, ends it. Elsewhere, or when the keepers' program cannot be started, it is a direct child
-in a process group of its own (see `direct`), which is as far as those systems go. A command gets `/dev/null` as input,
-one pipe for both outputs, and no other descriptor of ours.
+On Linux a command runs under a reaper of the helper program (`pool`), so killing it takes along what called setsid or
+forked twice, and our own death, even by SIGKILL, ends it. Elsewhere, or where the helper cannot run, it is a direct
+child in a process group of its own (`unsupervised`), which is as far as those systems go. A command gets one pipe for
+both outputs (or one for each), `/dev/null` or given bytes as input, and no other descriptor of ours. Shell commands
+(`shell/shell`), ripgrep (`tools/searching`), extensions and key commands (`run_program`) all start here.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -20,20 +22,20 @@ class Process(Protocol):
         """More output; `b""` when there will be none, `None` when the time is over."""
         ...
 
+    async def read_errors(self) -> bytes | None:
+        """The same for its error output, if that was wanted separately."""
+        ...
+
     async def wait(self) -> int:
         """The exit code, 128 plus the signal's number for a death by signal; `OSError` if it could not be started."""
         ...
 
-    async def read_errors(self) -> bytes | None:
-        """The same for its error output, if that was wanted apart."""
-        ...
-
-    def ask_to_end(self) -> None:
+    def terminate(self) -> None:
         """Send SIGTERM to its process group; returns at once."""
         ...
 
-    def kill(self, tidy: bool = True) -> None:
-        """Kill it and everything it started; returns at once. Tidy: idle helpers of ours go along."""
+    def kill(self, keep_helper: bool = False) -> None:
+        """Kill it and everything it started; returns at once. The idle helper goes along unless it is kept."""
         ...
 
     async def gone(self, timeout: float) -> bool:
@@ -45,45 +47,84 @@ class Process(Protocol):
         ...
 
 
-async def start(
-    argv: Sequence[str],
-    *,
-    cwd: str,
-    env: Mapping[str, str],
-    program: str | None = None,
-    apart: bool = False,
-    stdin: bytes | None = None,
-) -> Process:
-    """Run `program` (an absolute path; the first argument unless given) in `cwd` with exactly `env`.
+class ProcessOwner:
+    """Starts the processes of one agent and holds them until they are gone; `app` makes one for each agent."""
 
-    Apart: errors do not go into the same stream as the output, and are read with `read_errors`.
-    """
-    program = program or argv[0]
-    if sys.platform.startswith("linux"):
-        from pigeon.system.process.supervised import start_kept
+    def __init__(self) -> None:
+        self._processes: set[Process] = set()
 
-        kept = start_kept(argv, cwd, env, program, apart=apart, stdin=stdin)
-        if kept is not None:
-            return kept
-    from pigeon.system.process.unsupervised import start_direct
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str],
+        program: str | None = None,
+        separate_errors: bool = False,
+        stdin: bytes | None = None,
+    ) -> Process:
+        """Run `program` (an absolute path; the first argument unless given) in `cwd` with exactly `environment`."""
+        program = program or argv[0]
+        process = None
+        if sys.platform.startswith("linux"):
+            process = self._start_supervised(program, argv, cwd, environment, separate_errors, stdin)
+        if process is None:
+            from pigeon.system.process.unsupervised import start_unsupervised
 
-    return await start_direct(argv, cwd, env, program, apart=apart, stdin=stdin)
+            process = await start_unsupervised(
+                program,
+                argv,
+                cwd,
+                environment,
+                self._processes.discard,
+                separate_errors=separate_errors,
+                stdin=stdin,
+            )
+            self._processes.add(process)
+        return process
 
+    def _start_supervised(
+        self,
+        program: str,
+        argv: Sequence[str],
+        cwd: str,
+        environment: Mapping[str, str],
+        separate_errors: bool,
+        stdin: bytes | None,
+    ) -> Process | None:
+        from pigeon.system.process.pool import current_pool
+        from pigeon.system.process.supervised import SupervisedProcess, command_of
 
-def warm_up() -> None:
-    """Prepare for a first command that is soon to come, so that it need not wait; in a running event loop."""
-    if sys.platform.startswith("linux"):
-        from pigeon.system.process.pool import open_nursery
+        pool = current_pool()
+        command = command_of(program, argv, cwd, pool.encoded(environment))
+        pool.join(self)
+        if not pool.open():
+            return None
+        process = SupervisedProcess(
+            pool, command, self._processes.discard, separate_errors=separate_errors, stdin=stdin
+        )
+        self._processes.add(process)
+        pool.start(process)
+        return process
 
-        if (nursery := open_nursery()) is not None:
-            nursery.stock()
+    def warm_up(self) -> None:
+        """Prepare for a first command that is soon to come, so that it need not wait; in a running event loop."""
+        if sys.platform.startswith("linux"):
+            from pigeon.system.process.pool import current_pool
 
+            pool = current_pool()
+            pool.join(self)
+            pool.stock()
 
-async def kill_everything(timeout: float = 2.0) -> bool:
-    """Kill every command and all that was left running in the background; true if nothing is left."""
-    done = True
-    if pool := sys.modules.get("pigeon.system.process.pool"):
-        done = await pool.kill_kept(timeout)
-    if direct := sys.modules.get("pigeon.system.process.unsupervised"):
-        done = await direct.kill_direct(timeout) and done
-    return done
+    async def kill_everything(self, timeout: float = 2.0) -> bool:
+        """Kill every command of this owner and all that was left running in the background; true if nothing is left."""
+        deadline = time.monotonic() + timeout
+        processes = list(self._processes)
+        for process in processes:
+            process.kill()
+        done = all([await process.gone(max(0.0, deadline - time.monotonic())) for process in processes])
+        if "pigeon.system.process.pool" in sys.modules:
+            from pigeon.system.process.pool import leave_pool
+
+            done = await leave_pool(self, deadline) and done
+        return done

@@ -1,4 +1,4 @@
-"""A command under a keeper: its output as it comes, its exit code, and the end of all that it started."""
+"""A command under a reaper, as the agent sees it: its output as it comes, its exit code, the end of all it started."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from pigeon.system.process.pool import Job, drop, open_nursery
-from pigeon.system.process.reaper import Command, Keeper
+if TYPE_CHECKING:
+    from pigeon.system.process.pool import HelperPool
+    from pigeon.system.process.reaper import ReaperConnection
 
 PIPE_GRACE = 0.1
 LONGEST_ARGUMENT = 128 * 1024
@@ -21,49 +23,29 @@ _ENCODING = sys.getfilesystemencoding()
 _ERRORS = sys.getfilesystemencodeerrors()
 
 
-def start_kept(
-    argv: Sequence[str], cwd: str, env: Mapping[str, str], program: str, *, apart: bool, stdin: bytes | None
-) -> KeptProcess | None:
-    """Run a command under a keeper; nothing if there is no nursery. Apart: errors have their own pipe."""
-    command = _command(program, argv, cwd, env)
-    nursery = open_nursery()
-    if nursery is None:
-        return None
-    process = KeptProcess(apart, stdin)
-    keeper = nursery.run(command, process.descriptors)
-    if keeper is not None:
-        keeper.ward = process
-        process.begun(keeper)
-    else:
-        nursery.queue(Job(command, process.descriptors, process))
-    return process
+class Command(NamedTuple):
+    """What to run, as the system will see it."""
+
+    program: bytes
+    argv: list[bytes]
+    cwd: bytes
+    environment: dict[bytes, bytes]
 
 
-def _command(program: str, argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Command:
-    arguments = [_bytes(argument) for argument in argv]
-    if b"\0" in b"".join([*arguments, _bytes(program), _bytes(cwd)]):
+def command_of(program: str, argv: Sequence[str], cwd: str, environment: dict[bytes, bytes]) -> Command:
+    """The command in bytes; `ValueError` for a NUL character, `OSError` for an argument that no system takes."""
+    arguments = [encode(argument) for argument in argv]
+    command = Command(encode(program), arguments, encode(cwd), environment)
+    if b"\0" in b"".join([*arguments, command.program, command.cwd]):
         raise ValueError("a command cannot contain a NUL character")
     if any(len(argument) >= LONGEST_ARGUMENT for argument in arguments):
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
-    return Command(_bytes(program), arguments, _bytes(cwd), _encoded(env))
+    return command
 
 
-def _bytes(text: str) -> bytes:
+def encode(text: str) -> bytes:
+    """Text as the system has it."""
     return text.encode(_ENCODING, _ERRORS)
-
-
-_last_env: dict[str, str] = {}
-_last_encoded: dict[bytes, bytes] = {}
-
-
-def _encoded(env: Mapping[str, str]) -> dict[bytes, bytes]:
-    """The environment as the system has it; the same object as long as it stays the same."""
-    global _last_env, _last_encoded
-    if env != _last_env:
-        # Names that nobody can set may still be inherited; no program is started with them.
-        _last_encoded = {_bytes(name): _bytes(value) for name, value in env.items() if name and "=" not in name}
-        _last_env = dict(env)
-    return _last_encoded
 
 
 class OutputPipe:
@@ -154,29 +136,44 @@ def _resolve(waiting: asyncio.Future[bytes | None], how: bytes | None) -> None:
         waiting.set_result(how)
 
 
-class KeptProcess:
-    """A command under a keeper."""
+class SupervisedProcess:
+    """A command that waits for a reaper, runs under one, or has ended.
 
-    def __init__(self, apart: bool = False, stdin: bytes | None = None) -> None:
-        self._keeper: Keeper | None = None
-        self._pipes = [OutputPipe() for _ in range(2 if apart else 1)]
+    `pool` and `reaper` report what becomes of it (`begun`, `ended`, `left_nothing`); the rest is `start.Process`.
+    """
+
+    def __init__(
+        self,
+        pool: HelperPool,
+        command: Command,
+        on_gone: Callable[[SupervisedProcess], None],
+        *,
+        separate_errors: bool,
+        stdin: bytes | None,
+    ) -> None:
+        self.command = command
+        self._pool = pool
+        self._on_gone = on_gone
+        self._reaper: ReaperConnection | None = None
+        self._pipes = [OutputPipe() for _ in range(2 if separate_errors else 1)]
         self._input = None if stdin is None else _file_with(stdin)
-        self._exit: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._exit: asyncio.Future[int] = self._loop.create_future()
         self._error: OSError | None = None
         self._gone = asyncio.Event()
 
     @property
     def descriptors(self) -> list[int]:
-        """What the command gets as output, errors (if apart) and input (if given)."""
+        """What the command gets as output, errors (if separate) and input (if given)."""
         ends = [pipe.write_end for pipe in self._pipes]
         return ends if self._input is None else [ends[0], ends[-1], self._input]
 
     async def read(self, timeout: float | None = None) -> bytes | None:
-        """More output."""
+        """More output; `b""` at its end, `None` when the time is over."""
         return await self._pipes[0].read(timeout)
 
     async def read_errors(self) -> bytes | None:
-        """More of what it wrote to its error output, which is apart."""
+        """More of its separate error output."""
         return await self._pipes[1].read()
 
     async def wait(self) -> int:
@@ -186,22 +183,19 @@ class KeptProcess:
             raise self._error
         return code
 
-    def ask_to_end(self) -> None:
-        """Have the keeper send SIGTERM to its process group; one that did not begin yet never does."""
-        if self._keeper is not None:
-            self._keeper.ask_to_end(self)
+    def terminate(self) -> None:
+        """Have SIGTERM sent to its process group; a command that still waits for a reaper is never run."""
+        if self._reaper is not None:
+            self._reaper.terminate()
         else:
             self.kill()
 
-    def kill(self, tidy: bool = True) -> None:
-        """Have the keeper kill everything. Tidy: the nursery goes too if no other command is left."""
-        if self._keeper is not None:
-            self._keeper.kill(self, tidy)
-        elif not self._gone.is_set():
-            drop(self, tidy)
+    def kill(self, keep_helper: bool = False) -> None:
+        """Have everything killed that is left of it."""
+        self._pool.kill(self, self._reaper, keep_helper)
 
     async def gone(self, timeout: float) -> bool:
-        """True once the keeper has said that nothing is left."""
+        """True once nothing is left of it."""
         if not self._gone.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._gone.wait(), timeout)
@@ -212,16 +206,17 @@ class KeptProcess:
         for pipe in self._pipes:
             pipe.close()
 
-    def begun(self, keeper: Keeper) -> None:
-        """A keeper has taken it."""
-        self._keeper = keeper
+    def begun(self, reaper: ReaperConnection) -> None:
+        """A reaper has taken it."""
+        self._reaper = reaper
 
     def ended(self, code: int, error: OSError | None = None) -> None:
-        """The keeper says how it ended."""
+        """How it ended, or why it could not be started; only the first report counts."""
         if self._exit.done():
             return
         self._error = error
-        self._exit.set_result(code)
+        # A loop that was closed in the middle of a command takes no results any more.
+        self._exit.cancel() if self._loop.is_closed() else self._exit.set_result(code)
         for pipe in self._pipes:
             pipe.command_ended()
         if self._input is not None:
@@ -229,13 +224,15 @@ class KeptProcess:
             self._input = None
 
     def left_nothing(self) -> None:
-        """The keeper says that nothing is left, and serves others from now on."""
-        self._keeper = None
-        self._gone.set()
+        """Nothing is left of it; its reaper serves others from now on, or is gone too."""
+        self._reaper = None
+        if not self._loop.is_closed():
+            self._gone.set()
+        self._on_gone(self)
 
 
 def _file_with(content: bytes) -> int:
-    """A descriptor to read this from, without a process or a task that must write it meanwhile."""
+    """A descriptor to read this from, so that no task has to write it while the command runs."""
     descriptor = os.memfd_create("stdin")
     with open(descriptor, "wb", closefd=False) as file:
         file.write(content)

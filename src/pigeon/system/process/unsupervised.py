@@ -1,4 +1,4 @@
-"""Commands as our own children in a process group: for systems without keepers."""
+"""Commands as our own children in a process group: for systems without subreapers, or where the helper cannot run."""
 
 from __future__ import annotations
 
@@ -7,63 +7,83 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 PIPE_GRACE = 0.1
 CHUNK = 256 * 1024
-_alive: set[Direct] = set()
 
 
-async def start_direct(
+async def start_unsupervised(
+    program: str,
     argv: Sequence[str],
     cwd: str,
-    env: Mapping[str, str],
-    program: str | None = None,
+    environment: Mapping[str, str],
+    on_gone: Callable[[UnsupervisedProcess], None],
     *,
-    apart: bool = False,
-    stdin: bytes | None = None,
-) -> Direct:
+    separate_errors: bool,
+    stdin: bytes | None,
+) -> UnsupervisedProcess:
     """Run a command as a child of ours."""
-    process = await asyncio.create_subprocess_exec(
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.subprocess_exec(
+        lambda: _ExitProtocol(CHUNK, loop),
         *argv,
         executable=program,
         stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE if apart else asyncio.subprocess.STDOUT,
+        stderr=asyncio.subprocess.PIPE if separate_errors else asyncio.subprocess.STDOUT,
         cwd=cwd,
-        env=dict(env),
+        env=dict(environment),
         start_new_session=True,
-        limit=CHUNK,
     )
-    if process.stdin is not None:
-        process.stdin.write(stdin or b"")
-        process.stdin.close()
-    return Direct(process)
+    process = UnsupervisedProcess(transport, protocol, on_gone)
+    if protocol.stdin is not None:
+        protocol.stdin.write(stdin or b"")
+        protocol.stdin.close()
+    return process
 
 
-class Direct:
-    """A command whose group can be killed; what left the group is out of reach."""
+class _ExitProtocol(asyncio.subprocess.SubprocessStreamProtocol):
+    """Reports the exit when it happens; asyncio's own `wait` also waits for background children to close the pipe."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self._exited = asyncio.ensure_future(process.wait())
-        self._exited.add_done_callback(lambda _: _alive.discard(self))
-        self.pid = process.pid
-        _alive.add(self)
+    def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit, loop)
+        self.exited: asyncio.Future[None] = loop.create_future()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.exited.set_result(None)
+
+
+class UnsupervisedProcess:
+    """A command whose process group can be killed; what left the group is out of reach."""
+
+    def __init__(
+        self,
+        transport: asyncio.SubprocessTransport,
+        protocol: _ExitProtocol,
+        on_gone: Callable[[UnsupervisedProcess], None],
+    ) -> None:
+        self._transport = transport
+        self._protocol = protocol
+        self._exited = protocol.exited
+        self._exited.add_done_callback(lambda _: on_gone(self))
 
     async def read(self, timeout: float | None = None) -> bytes | None:
         """More output; after the exit, a silence of `PIPE_GRACE` counts as its end."""
-        return await self._read(self._process.stdout, timeout)
+        return await self._read(self._protocol.stdout, timeout)
 
     async def read_errors(self) -> bytes | None:
-        """More of what it wrote to its error output, which is apart."""
-        return await self._read(self._process.stderr, None)
+        """More of what it wrote to its error output, if that is separate."""
+        return await self._read(self._protocol.stderr, None)
 
     async def _read(self, stream: asyncio.StreamReader | None, timeout: float | None) -> bytes | None:
         assert stream is not None
         arrived = asyncio.ensure_future(stream.read(CHUNK))
+        either: set[asyncio.Future[Any]] = {arrived, self._exited}
         try:
-            await asyncio.wait({arrived, self._exited}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if arrived.done():
                 return arrived.result()
             if not self._exited.done():
@@ -75,23 +95,24 @@ class Direct:
 
     async def wait(self) -> int:
         """The exit code; 128 plus the signal's number for a death by signal."""
-        code = await asyncio.shield(self._exited)
+        await asyncio.shield(self._exited)
+        code = self._transport.get_returncode() or 0
         return code if code >= 0 else 128 - code
 
-    def ask_to_end(self) -> None:
+    def terminate(self) -> None:
         """Send SIGTERM to the group."""
         self._signal(signal.SIGTERM)
 
-    def kill(self, tidy: bool = True) -> None:
+    def kill(self, keep_helper: bool = False) -> None:
         """Kill the group."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(OSError):
             if sys.platform == "win32":
-                self._process.kill()
+                self._transport.kill()
             else:
-                os.killpg(self.pid, number)
+                os.killpg(self._transport.get_pid(), number)
 
     async def gone(self, timeout: float) -> bool:
         """True once the command itself has ended."""
@@ -100,17 +121,4 @@ class Direct:
 
     def close(self) -> None:
         """Give the pipe back."""
-        self._process._transport.close()  # type: ignore[attr-defined]
-
-
-async def kill_direct(timeout: float) -> bool:
-    """Kill all groups."""
-    alive = list(_alive)
-    kill_direct_now()
-    return all([await process.gone(timeout) for process in alive])
-
-
-def kill_direct_now() -> None:
-    """Kill all groups without waiting."""
-    for process in list(_alive):
-        process.kill()
+        self._transport.close()

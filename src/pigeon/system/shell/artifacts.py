@@ -36,10 +36,11 @@ class Artifact(Struct):
 
 
 class Artifacts:
-    """Makes the files. `folder` says where they belong now; without an answer they go to a private temporary folder."""
+    """Makes the files. `folder` says where they belong now; if nowhere, in a private folder below `temporary`."""
 
-    def __init__(self, folder: Folder | None = None) -> None:
+    def __init__(self, folder: Folder, temporary: str) -> None:
         self._folder = folder
+        self._root = temporary
         self._temporary: str | None = None
 
     def create(self, tool: str) -> Artifact | None:
@@ -56,12 +57,12 @@ class Artifacts:
         return None
 
     def _place(self) -> str:
-        folder = self._folder() if self._folder is not None else None
+        folder = self._folder()
         if folder is not None:
             os.makedirs(folder, mode=0o700, exist_ok=True)
             return folder
         if self._temporary is None or not os.path.isdir(self._temporary):
-            self._temporary = _temporary_folder()
+            self._temporary = _temporary_folder(self._root)
         return self._temporary
 
 
@@ -70,11 +71,11 @@ def _number(name: str) -> int:
     return int(head) if head.isascii() and head.isdigit() and len(head) < 10 else -1
 
 
-def _temporary_folder() -> str:
+def _temporary_folder(root: str) -> str:
     import atexit
     import shutil
     import tempfile
 
-    folder = tempfile.mkdtemp(prefix="pigeon-")
+    folder = tempfile.mkdtemp(prefix="pigeon-", dir=root)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from pigeon.system.process.start import Process, start
+from pigeon.system.paths import expand_home
+from pigeon.system.process.start import Process, ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.truncation import LIMITS, Limits, Shown
 
@@ -73,23 +74,25 @@ class ShellResult(Struct, frozen=True):
 
 
 class Workplace(Struct, frozen=True):
-    """Where commands run and with what; the environment is asked for anew each time."""
+    """Where the commands of an agent run and with what; the environment is asked for anew each time."""
 
     cwd: str
     shell: Shell
     environment: Callable[[], Mapping[str, str]]
     artifacts: Artifacts
+    processes: ProcessOwner
 
 
-def find_shell(configured: str | None = None, prefix: str = "") -> Shell:
-    """The configured shell, else bash, else sh."""
+def find_shell(configured: str | None, home: str, search_path: str, prefix: str = "") -> Shell:
+    """The configured shell, where `~` is `home`; else bash, else sh, as the PATH-like `search_path` has them."""
     if configured:
-        return Shell(os.path.expanduser(configured), prefix)
+        return Shell(expand_home(configured, home), prefix)
     if os.path.exists("/bin/bash"):
         return Shell("/bin/bash", prefix)
     import shutil
 
-    return Shell(shutil.which("bash") or shutil.which("sh") or "/bin/sh", prefix)
+    found = shutil.which("bash", path=search_path) or shutil.which("sh", path=search_path)
+    return Shell(found or "/bin/sh", prefix)
 
 
 async def run_shell(
@@ -125,7 +128,7 @@ async def run_shell(
 
 async def _started(command: str, place: Workplace) -> Process:
     try:
-        return await start(place.shell.argv(command), cwd=place.cwd, env=place.environment())
+        return await place.processes.start(place.shell.argv(command), cwd=place.cwd, environment=place.environment())
     except (OSError, ValueError) as error:
         raise _cannot_run(place, error) from error
 

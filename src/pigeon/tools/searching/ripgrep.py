@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from pigeon.agent.scope import Scope
 from pigeon.system.ignore_files import Ignored, in_repository, user_ignore_file
-from pigeon.system.process.start import Process, start
+from pigeon.system.process.start import Process, ProcessOwner
 from pigeon.wire.errors import ToolFailed
 
 TIME_BOX = 30.0
@@ -45,7 +45,8 @@ class SearchEnd(Struct, frozen=True):
 class Ripgrep:
     """The program, looked for when it is first needed. It sees little of the environment, which is asked for anew."""
 
-    def __init__(self, environment: Callable[[], Mapping[str, str]], home: str) -> None:
+    def __init__(self, processes: ProcessOwner, environment: Callable[[], Mapping[str, str]], home: str) -> None:
+        self._processes = processes
         self._environment = environment
         self._home = home
         self._found: str | None = None
@@ -65,12 +66,13 @@ class Ripgrep:
         passed_on = {name: variables[name] for name in _PASSED_ON if name in variables}
         # In a repository the rules of the folders around it do not count; outside, every folder's rules do.
         rules = () if in_repository(cwd) else ("--no-require-git",)
-        process = await start([program, *_COMMON, *rules, *arguments], cwd=cwd, env=passed_on)
+        argv = [program, *_COMMON, *rules, *arguments]
+        process = await self._processes.start(argv, cwd=cwd, environment=passed_on)
         forget = scope.on_cancel(process.kill)
         try:
             stopped, out_of_time, rest = await _pumped(process, consume, time.monotonic() + time_box)
             if stopped or out_of_time:
-                process.kill(tidy=False)
+                process.kill(keep_helper=True)
             code = await process.wait()
         except asyncio.CancelledError:
             process.kill()

@@ -1,0 +1,231 @@
+"""However a command or the agent ends, nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes.commands import BASH, begin, drained, helpers, run, started_tree, tree, tree_stands
+from fakes.processes import eventually, processes_with, zombies_of
+from pigeon.system.process.start import ProcessOwner
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")
+
+
+@pytest.fixture
+def marker() -> Iterator[str]:
+    marker = f"nap-{uuid.uuid4().hex}"
+    yield marker
+    assert eventually(lambda: processes_with(marker) == [])
+
+
+async def test_killing_takes_everything_along(processes: ProcessOwner, marker: str) -> None:
+    process = await started_tree(processes, marker)
+    process.kill()
+    process.kill()
+    assert await process.gone(10)
+    assert processes_with(marker) == []
+    assert await process.wait() == 137
+    process.close()
+
+
+async def test_killing_reaches_those_who_ignore_signals(processes: ProcessOwner, marker: str) -> None:
+    process = await begin(processes, f"trap '' TERM INT HUP; echo begun; exec -a {marker} sleep 300")
+    assert await process.read() == b"begun\n"
+    process.kill()
+    assert await process.gone(10)
+    assert processes_with(marker) == []
+    process.close()
+
+
+async def test_killing_after_the_exit_reaches_the_background(processes: ProcessOwner, marker: str) -> None:
+    process = await begin(processes, f"setsid {BASH} -c 'exec -a {marker} sleep 300' & exit 3")
+    assert await drained(process) == b""
+    assert await process.wait() == 3
+    assert not await process.gone(0)
+    process.kill()
+    assert await process.gone(10)
+    assert await process.wait() == 3
+    assert processes_with(marker) == []
+    process.close()
+
+
+async def test_terminating_asks_the_process_group(processes: ProcessOwner) -> None:
+    process = await begin(processes, "trap 'echo asked; exit 5' TERM; echo begun; sleep 300 & wait")
+    assert await process.read() == b"begun\n"
+    process.terminate()
+    assert await drained(process) == b"asked\n"
+    assert await process.wait() == 5
+    process.terminate()
+    process.close()
+
+
+async def test_killing_one_command_leaves_the_others_alone(processes: ProcessOwner, marker: str) -> None:
+    other = f"other-{marker}"
+    first, second = await started_tree(processes, marker), await started_tree(processes, other)
+    first.kill()
+    assert await first.gone(10)
+    assert tree_stands(other)
+    second.kill()
+    assert await second.gone(10)
+    for process in (first, second):
+        process.close()
+
+
+async def test_a_late_kill_does_not_hit_the_next_command(processes: ProcessOwner, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    first = await begin(processes, "echo $PPID")
+    parent = await drained(first)
+    assert await first.gone(10)
+    second = await begin(processes, "echo $PPID; read < gate; echo whole", str(tmp_path))
+    assert await second.read() == parent
+    first.kill()
+    first.terminate()
+    first.close()
+    await asyncio.to_thread((tmp_path / "gate").write_text, "go\n")
+    assert await drained(second) == b"whole\n"
+    assert await second.wait() == 0
+    second.close()
+
+
+async def test_a_command_that_is_killed_before_it_began_never_runs(processes: ProcessOwner, tmp_path: Path) -> None:
+    waiting = [await begin(processes, f"echo > {tmp_path}/{number}") for number in range(4)]
+    for number, process in enumerate(waiting):
+        if number % 2:
+            process.terminate()
+        else:
+            process.kill()
+        assert await process.read() == b""
+        assert await process.wait() == 137
+        assert await process.gone(0)
+        process.close()
+    assert await run(processes, "ls", cwd=str(tmp_path)) == (0, b"")
+
+
+async def test_killing_everything_leaves_nothing_and_no_zombies(processes: ProcessOwner, marker: str) -> None:
+    process = await started_tree(processes, marker)
+    await run(processes, f"setsid {BASH} -c 'exec -a {marker} sleep 300' >/dev/null 2>&1 & echo background")
+    waiting = [await begin(processes, f"exec -a {marker} sleep 300") for _ in range(10)]
+    assert await processes.kill_everything(10)
+    assert processes_with(marker) == []
+    assert zombies_of(os.getpid()) == []
+    assert helpers() == []
+    for one in (process, *waiting):
+        assert await one.wait() == 137
+        one.close()
+
+
+async def test_commands_run_again_after_everything_was_killed(processes: ProcessOwner) -> None:
+    assert await run(processes, "echo one") == (0, b"one\n")
+    assert await processes.kill_everything(10)
+    assert helpers() == []
+    assert await run(processes, "echo two") == (0, b"two\n")
+
+
+async def test_after_a_kill_no_helper_stays_behind(processes: ProcessOwner, marker: str) -> None:
+    process = await started_tree(processes, marker)
+    process.kill()
+    assert await process.gone(10)
+    process.close()
+    assert await asyncio.to_thread(eventually, lambda: helpers() == [])
+
+
+async def test_after_a_kill_the_helper_stays_for_other_commands_and_where_it_is_wanted(
+    processes: ProcessOwner,
+) -> None:
+    other = await begin(processes, "sleep 300")
+    first = await begin(processes, "echo; sleep 300")
+    assert await first.read() == b"\n"
+    (helper,) = helpers()
+    first.kill()
+    assert await first.gone(10)
+    other.kill(keep_helper=True)
+    assert await other.gone(10)
+    # The first kill let the helper go once it was idle.
+    assert await asyncio.to_thread(eventually, lambda: helpers() == [])
+    third = await begin(processes, "echo; sleep 300")
+    assert await third.read() == b"\n"
+    third.kill(keep_helper=True)
+    assert await third.gone(10)
+    assert helpers() != []
+    assert helpers() != [helper]
+    for process in (other, first, third):
+        process.close()
+
+
+async def test_orphans_are_reaped_while_the_command_runs(processes: ProcessOwner, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    process = await begin(processes, "echo $PPID; for i in 1 2 3 4 5; do (true &); done; read < gate", str(tmp_path))
+    reaper = int(await process.read() or b"0")
+    assert await asyncio.to_thread(eventually, lambda: zombies_of(reaper) == [])
+    await asyncio.to_thread((tmp_path / "gate").write_text, "go\n")
+    assert await drained(process) == b""
+    assert await process.wait() == 0
+    process.close()
+
+
+AGENT = """
+import asyncio, os, sys
+from pigeon.system.process.start import ProcessOwner
+async def main():
+    process = await ProcessOwner().start(["/bin/bash", "-c", sys.argv[1]], cwd="/", environment=dict(os.environ))
+    print((await process.read()).decode().strip(), flush=True)
+    if sys.argv[2] == "waits":
+        await process.wait()
+    if sys.argv[2] == "raises":
+        raise RuntimeError
+    if sys.argv[2] == "exits":
+        sys.exit(3)
+asyncio.run(main())
+"""
+
+
+def agent(command: str, ending: str) -> subprocess.Popen[bytes]:
+    """A program of its own with one command running in it."""
+    argv = [sys.executable, "-c", AGENT, command, ending]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("ending", ["returns", "raises", "exits"])
+def test_a_program_that_just_ends_has_killed_everything_by_then(marker: str, ending: str) -> None:
+    with agent(tree(marker), ending) as program:
+        program.wait(30)
+        assert processes_with(marker) == []
+
+
+@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM, signal.SIGABRT])
+def test_our_own_death_takes_everything_along(marker: str, death: signal.Signals) -> None:
+    with agent(tree(marker), "waits") as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"ready\n"
+        assert eventually(lambda: tree_stands(marker))
+        program.send_signal(death)
+        program.wait()
+        assert eventually(lambda: processes_with(marker) == [])
+
+
+def test_a_loop_that_was_closed_with_a_command_running_is_cleaned_up_by_the_next(marker: str) -> None:
+    async def forgetful() -> None:
+        processes = ProcessOwner()
+        commands = [await started_tree(processes, marker), *[await begin(processes, "true") for _ in range(5)]]
+        for command in commands:
+            command.close()
+
+    async def next_one() -> None:
+        processes = ProcessOwner()
+        assert await run(processes, "echo next") == (0, b"next\n")
+        assert await processes.kill_everything(10)
+
+    asyncio.run(forgetful())
+    asyncio.run(next_one())
+    assert eventually(lambda: processes_with(marker) == [])
+    assert eventually(lambda: helpers() == [])
+    assert zombies_of(os.getpid()) == []

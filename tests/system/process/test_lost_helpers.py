@@ -1,0 +1,276 @@
+"""Helpers and reapers that are killed (as by `pkill python` or for want of memory) or stopped (as by a debugger)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes.commands import begin, children, drained, helpers, run, started_tree
+from fakes.processes import eventually, is_alive, processes_with
+from fakes.virtual_time import LoopClock
+from pigeon.system.process import helper_main, pool, reaper
+from pigeon.system.process.start import Process, ProcessOwner
+from pigeon.system.process.unsupervised import UnsupervisedProcess
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")
+
+
+@pytest.fixture
+def marker() -> Iterator[str]:
+    marker = f"nap-{uuid.uuid4().hex}"
+    yield marker
+    assert eventually(lambda: processes_with(marker) == [])
+
+
+def helper() -> int:
+    (only,) = helpers()
+    return only
+
+
+def is_stopped(pid: int) -> bool:
+    with open(f"/proc/{pid}/stat", "rb") as stat:
+        return stat.read().rpartition(b")")[2].split()[0] == b"T"
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    assert await asyncio.to_thread(eventually, condition)
+
+
+def stop(*pids: int) -> None:
+    """Stop them, for good as far as the system is concerned: waits until they stand still."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    assert eventually(lambda: all(is_stopped(pid) for pid in pids))
+
+
+async def killed(process: Process, marker: str) -> None:
+    """A command is killed as if nothing had happened."""
+    process.kill()
+    assert await process.gone(10)
+    assert processes_with(marker) == []
+    assert await process.wait() == 137
+    process.close()
+
+
+async def busy(processes: ProcessOwner, marker: str) -> tuple[Process, int]:
+    """A tree of processes, and the reaper of it."""
+    process = await started_tree(processes, marker)
+    (parent,) = {pid for pid in children(helper()) if children(pid)}
+    return process, parent
+
+
+async def idle(processes: ProcessOwner) -> list[int]:
+    """The free reapers after a first command."""
+    await run(processes, "true")
+    await until(lambda: len(children(helper())) == 2)
+    return children(helper())
+
+
+async def test_a_helper_that_was_killed_while_idle_is_replaced(processes: ProcessOwner) -> None:
+    await idle(processes)
+    lost = helper()
+    os.kill(lost, signal.SIGKILL)
+    await until(lambda: not is_alive(lost))
+    assert await run(processes, "echo again") == (0, b"again\n")
+    assert helper() != lost
+
+
+async def test_a_helper_that_was_killed_is_noticed_and_reaped_without_a_command(processes: ProcessOwner) -> None:
+    free = await idle(processes)
+    os.kill(helper(), signal.SIGKILL)
+    await until(lambda: helpers() == [])
+    await until(lambda: not any(is_alive(pid) for pid in free))
+
+
+async def test_a_busy_command_survives_the_helper_and_is_killed_all_the_same(
+    processes: ProcessOwner, marker: str
+) -> None:
+    process, parent = await busy(processes, marker)
+    os.kill(helper(), signal.SIGKILL)
+    assert await run(processes, "echo again") == (0, b"again\n")
+    assert is_alive(parent)
+    await killed(process, marker)
+    await until(lambda: not is_alive(parent))
+
+
+async def test_commands_that_wait_for_a_helper_that_dies_get_another(processes: ProcessOwner) -> None:
+    commands = [await begin(processes, f"echo {number}") for number in range(5)]
+    os.kill(helper(), signal.SIGKILL)
+    assert [await drained(command) for command in commands] == [b"%d\n" % number for number in range(5)]
+    for command in commands:
+        command.close()
+
+
+async def test_a_reaper_that_was_killed_while_free_is_not_given_a_command(processes: ProcessOwner) -> None:
+    for pid in await idle(processes):
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
+    assert await run(processes, "echo again") == (0, b"again\n")
+
+
+async def test_a_reaper_that_was_killed_while_busy_loses_its_command_and_leaves_nothing(
+    processes: ProcessOwner, marker: str
+) -> None:
+    process, parent = await busy(processes, marker)
+    other = await begin(processes, "echo begun; sleep 300")
+    assert await other.read() == b"begun\n"
+    os.kill(parent, signal.SIGKILL)
+    assert await drained(process) == b""
+    assert await process.wait() == reaper.LOST
+    assert await process.gone(10)
+    await until(lambda: processes_with(marker) == [])
+    assert await other.read(timeout=0.01) is None
+    other.kill()
+    assert await other.gone(10)
+    for one in (process, other):
+        one.close()
+
+
+async def test_a_helper_that_was_stopped_while_idle_serves_the_next_command(processes: ProcessOwner) -> None:
+    await idle(processes)
+    stop(helper())
+    assert await asyncio.gather(*(run(processes, f"echo {n}") for n in range(4))) == [
+        (0, b"%d\n" % n) for n in range(4)
+    ]
+
+
+async def test_a_command_ends_as_ever_while_the_helper_is_stopped(processes: ProcessOwner, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    process = await begin(processes, "echo begun; read < gate; exit 3", str(tmp_path))
+    assert await process.read() == b"begun\n"
+    stop(helper())
+    await asyncio.to_thread((tmp_path / "gate").write_text, "go\n")
+    assert await process.wait() == 3
+    process.close()
+
+
+async def test_a_stopped_reaper_is_continued(processes: ProcessOwner, tmp_path: Path) -> None:
+    process = await begin(processes, "kill -STOP $PPID; kill -TSTP $PPID; exit 3")
+    assert await drained(process) == b""
+    assert await process.wait() == 3
+    process.close()
+
+
+@pytest.mark.parametrize("who", ["helper", "reaper", "both"])
+async def test_a_command_whose_helpers_are_stopped_is_killed_all_the_same(
+    processes: ProcessOwner, marker: str, who: str
+) -> None:
+    process, parent = await busy(processes, marker)
+    if who == "reaper":
+        # The helper continues it at once: nothing to wait for.
+        os.kill(parent, signal.SIGSTOP)
+    else:
+        stop(helper(), *([parent] if who == "both" else []))
+    await killed(process, marker)
+
+
+@pytest.mark.parametrize("who", ["helper", "both"])
+async def test_everything_is_killed_while_helpers_are_stopped(processes: ProcessOwner, marker: str, who: str) -> None:
+    process, parent = await busy(processes, marker)
+    stop(helper(), *([parent] if who == "both" else []))
+    assert await processes.kill_everything(10)
+    assert processes_with(marker) == []
+    assert helpers() == []
+    process.close()
+
+
+async def test_a_reaper_that_does_not_answer_is_given_up_without_a_helper_too(
+    processes: ProcessOwner, marker: str
+) -> None:
+    process, parent = await busy(processes, marker)
+    lost = helper()
+    os.kill(lost, signal.SIGKILL)
+    await until(lambda: not is_alive(lost))
+    # Without a helper there is nothing that continues a reaper: the agent gives it up.
+    stop(parent)
+    process.kill()
+    await LoopClock().advance(reaper.KILL_WITHIN)
+    assert await drained(process) == b""
+    assert await process.wait() == reaper.LOST
+    assert await process.gone(0)
+    os.kill(parent, signal.SIGCONT)
+    await until(lambda: processes_with(marker) == [])
+    process.close()
+
+
+async def test_the_helper_kills_a_reaper_that_does_not_answer_and_what_it_left(
+    processes: ProcessOwner, marker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, parent = await busy(processes, marker)
+    stop(helper(), parent)
+    with monkeypatch.context() as patched:
+        patched.setattr(pool.Helper, "wake", lambda _: None)
+        process.kill(keep_helper=True)
+        assert not await process.gone(0)
+        await LoopClock().advance(reaper.KILL_WITHIN)
+        assert await process.gone(0)
+    assert await process.wait() == reaper.LOST
+    os.kill(helper(), signal.SIGCONT)
+    await until(lambda: processes_with(marker) == [] and not is_alive(parent))
+    assert await run(processes, "echo next") == (0, b"next\n")
+    process.close()
+
+
+async def test_a_helper_that_cannot_run_here_is_reported_and_then_done_without(
+    processes: ProcessOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_BOOT", "raise SystemExit(1)")
+    process = await begin(processes, "true")
+    assert await process.read() == b""
+    with pytest.raises(BlockingIOError):
+        await process.wait()
+    process.close()
+    assert await run(processes, "echo unsupervised") == (0, b"unsupervised\n")
+    assert helpers() == []
+
+
+async def test_a_helper_that_is_killed_again_and_again_is_an_error(
+    processes: ProcessOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(pool, "_BOOT", "import os; os.kill(os.getpid(), 9)")
+        with pytest.raises(BlockingIOError):
+            await run(processes, "true")
+    assert await run(processes, "echo again") == (0, b"again\n")
+
+
+@pytest.mark.parametrize(("number", "next_is_supervised"), [(errno.EAGAIN, True), (errno.EACCES, False)])
+async def test_a_helper_that_cannot_be_started_is_done_without_for_now_or_for_good(
+    processes: ProcessOwner, monkeypatch: pytest.MonkeyPatch, number: int, next_is_supervised: bool
+) -> None:
+    def refuse() -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pool, "take_descriptors", refuse)
+        first = await begin(processes, "true")
+    second = await begin(processes, "true")
+    assert isinstance(first, UnsupervisedProcess)
+    assert isinstance(second, UnsupervisedProcess) is not next_is_supervised
+    for process in (first, second):
+        assert await drained(process) == b""
+        process.close()
+
+
+def test_descendants_are_found_without_the_kernels_lists_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+        os._exit(0)
+    try:
+        assert child in helper_main.descendants(os.getpid(), set())
+        assert child not in helper_main.descendants(os.getpid(), {child})
+        monkeypatch.setattr(os.path, "exists", lambda _: False)
+        assert child in helper_main.descendants(os.getpid(), set())
+        assert child not in helper_main.descendants(os.getpid(), {child})
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
