@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pigeon.agent.inference import BlockKind
 from pigeon.agent.interfaces import Publish, Spoken
 from pigeon.session.history.entry_line import EntryLine
+from pigeon.system.expressions import Expression
 from pigeon.system.globs import text_matcher
-from pigeon.system.time_box import TimeBox, TookTooLong
 from pigeon.wire.base import Absent
 from pigeon.wire.entries import CustomMessageEntry
 from pigeon.wire.events import (
@@ -38,7 +38,6 @@ from pigeon.wire.steering import Rule
 
 WINDOW = 1000
 HEAD = 4000
-SECONDS = 0.05
 CUSTOM_TYPE = "ttsr-injection"
 MOST_CUTS = 10
 _SCOPE = re.compile(r"(text|thinking|tool|toolcall)(?::([^()\s]+))?(?:\((.+)\))?")
@@ -66,7 +65,7 @@ class CompiledRule:
         self.name = rule.name
         self.mode = "always" if isinstance(rule.interrupt_mode, Absent) else rule.interrupt_mode
         self.gap = 0 if isinstance(rule.repeat, Absent) else rule.repeat
-        self._patterns = [_compiled(text) for text in rule.condition or []]
+        self._conditions = [_compiled(text) for text in rule.condition or []]
         self._scopes = list(_scopes(rule))
 
     def looks_at(self, kind: BlockKind, tool: str) -> bool:
@@ -75,7 +74,7 @@ class CompiledRule:
 
     def matches(self, window: Window) -> bool:
         """True if the end of a block matches; a match that could still change waits for more."""
-        return any(window.has(pattern) for pattern in self._patterns) and self._in_place(window)
+        return any(window.has(condition) for condition in self._conditions) and self._in_place(window)
 
     def interrupts(self, kind: BlockKind) -> bool:
         """True if a match in this kind of block cuts the answer."""
@@ -110,12 +109,13 @@ class Window:
         """Nothing more comes."""
         self._closed = True
 
-    def has(self, pattern: re.Pattern[str]) -> bool:
-        """True if the pattern is in the window, and more text could not undo that."""
-        found = pattern.search(self._text, self._start)
+    def has(self, condition: Expression) -> bool:
+        """True if the condition matches in the window, and more text could not undo that."""
+        found = condition.search(self._text, self._start)
         if found is None:
             return False
-        return self._closed or found.end() < len(self._text) or found.end() - found.start() > WINDOW // 2
+        start, end = found
+        return self._closed or end < len(self._text) or end - start > WINDOW // 2
 
     def path(self) -> str:
         """The file that a tool call is about, as far as it is known."""
@@ -148,9 +148,8 @@ def matching(rules: Iterable[CompiledRule], window: Window) -> tuple[list[Compil
     slow: list[CompiledRule] = []
     for rule in rules:
         try:
-            with TimeBox(SECONDS):
-                found = rule.matches(window)
-        except TookTooLong:
+            found = rule.matches(window)
+        except TimeoutError:
             slow.append(rule)
             continue
         if found:
@@ -158,14 +157,14 @@ def matching(rules: Iterable[CompiledRule], window: Window) -> tuple[list[Compil
     return matched, slow
 
 
-def _compiled(text: str) -> re.Pattern[str]:
+def _compiled(text: str) -> Expression:
     try:
-        pattern = re.compile(_OTHER_GROUP.sub("(?P<", text), re.MULTILINE)
-    except (re.error, OverflowError, RecursionError) as error:
+        expression = Expression(_OTHER_GROUP.sub("(?P<", text), multiline=True)
+    except ValueError as error:
         raise ValueError(f"the condition {text!r} is not a regular expression: {error}") from None
-    if pattern.search("") is not None:
+    if expression.search("") is not None:
         raise ValueError(f"the condition {text!r} matches everything, because it matches an empty text")
-    return pattern
+    return expression
 
 
 def _scopes(rule: Rule) -> Iterator[RuleScope]:
