@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from fakes.journals import empty
 from fakes.loop_parts import AnyTool, Heard, Played, Script
 from fakes.model_requests import a_model
@@ -20,6 +22,7 @@ from pigeon.session.session import Session
 from pigeon.session.settings import SessionSettings
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
+from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
 from pigeon.wire.answers import SlashCommand
@@ -28,6 +31,8 @@ from pigeon.wire.events import AgentSettled, MessageEnd
 from pigeon.wire.model import Model
 
 MODEL = a_model()
+BASH = Shell()
+NOWHERE = Path("/nowhere")
 
 
 class KnownModels:
@@ -75,13 +80,15 @@ class SessionDesk:
         hooks: Hooks | None = None,
         tools: tuple[AnyTool, ...] = (),
         folder: Path | None = None,
+        models: ModelOptions | None = None,
+        shell: Shell = BASH,
     ) -> None:
         bus = Bus()
         self.heard = Heard()
         self.provider = Played(*scripts)
-        self.repository = DiskRepository(folder or Path("/nowhere"), persistent=folder is not None)
+        self.repository = DiskRepository(folder or NOWHERE, persistent=folder is not None)
         bus.announce(self.heard.events.append)
-        workplace = Workplace("/", Shell(), dict, Artifacts(lambda: None))
+        workplace = Workplace("/", shell, dict, Artifacts(lambda: None, str(folder or NOWHERE)), ProcessOwner())
         toolset = Toolset({tool.spec.name: tool for tool in tools}, [tool.spec.name for tool in tools])
         self.session = Session(
             Dependencies(
@@ -90,9 +97,9 @@ class SessionDesk:
                 repository=self.repository,
                 journal=journal or (self.repository.new("/") if folder else empty()),
                 workplace=workplace,
-                move_to=lambda cwd: workplace,
+                move_to=lambda cwd: structs.replace(workplace, cwd=cwd),
                 provider=self.provider,
-                models=ModelOptions(source=KnownModels(MODEL), model=model, thinking="off"),
+                models=models or ModelOptions(source=KnownModels(MODEL), model=model, thinking="off"),
                 models_file="/agent/models.json",
                 toolset=toolset,
                 todos=Todos(bus.post),

@@ -1,0 +1,133 @@
+"""The state machine of a session: what may begin when, what an abort reaches, and what waits for the end of a run."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pigeon.session.activity import COMPACTING_TEXT, Activity
+from pigeon.wire.errors import Aborted, Refusal, SessionBusy
+
+
+async def test_a_run_is_reserved_until_it_ends() -> None:
+    activity = Activity()
+    assert (activity.state, activity.in_run, activity.busy, activity.ended()) == ("idle", False, False, None)
+    scope = activity.begin_run()
+    assert (activity.state, activity.in_run, activity.busy) == ("running", True, True)
+    with pytest.raises(SessionBusy):
+        activity.begin_run()
+    ended = activity.ended()
+    assert ended is not None
+    activity.end()
+    await ended
+    assert (activity.state, activity.in_run, activity.busy, activity.ended()) == ("idle", False, False, None)
+    assert not scope.cancelled
+
+
+async def test_a_compaction_comes_next_and_keeps_prompts_out() -> None:
+    activity = Activity()
+    run = activity.begin_run()
+    claim = activity.claim_compaction()
+    assert run.cancelled, "what is going on is stopped"
+    activity.end()
+    assert activity.busy, "the claim stands"
+    with pytest.raises(Refusal, match=COMPACTING_TEXT):
+        activity.begin_run()
+    with pytest.raises(Refusal, match="already in progress"):
+        activity.claim_compaction()
+    scope = activity.begin_compaction(claim)
+    assert (activity.state, activity.compacting, activity.in_run) == ("compacting", True, False)
+    with pytest.raises(Refusal, match=COMPACTING_TEXT):
+        activity.begin_run()
+    with pytest.raises(Refusal, match="already in progress"):
+        activity.claim_compaction()
+    activity.cancel()
+    assert scope.cancelled
+    activity.end()
+    assert not activity.busy
+    activity.begin_run()
+
+
+async def test_a_claim_that_is_cancelled_before_its_turn_never_begins() -> None:
+    activity = Activity()
+    activity.begin_run()
+    claim = activity.claim_compaction()
+    activity.cancel()
+    activity.end()
+    with pytest.raises(Aborted):
+        activity.begin_compaction(claim)
+    assert (activity.state, activity.busy) == ("idle", False)
+    activity.begin_run()
+
+
+async def test_the_state_moves_inside_a_run() -> None:
+    activity = Activity()
+    activity.begin_run()
+    activity.enter("retrying")
+    assert (activity.state, activity.in_run, activity.compacting) == ("retrying", True, False)
+    activity.enter("compacting")
+    assert (activity.state, activity.in_run, activity.compacting) == ("compacting", True, True)
+
+
+async def test_what_must_not_come_between_waits_for_the_end_of_the_run() -> None:
+    activity = Activity()
+    done: list[str] = []
+    activity.after_run(lambda: done.append("at once"))
+    activity.begin_run()
+    activity.after_run(lambda: done.append(f"first, {activity.state}"))
+    activity.after_run(lambda: done.append("second"))
+    assert done == ["at once"]
+    activity.end()
+    assert done == ["at once", "first, running", "second"]
+    activity.begin_compaction(activity.claim_compaction())
+    activity.after_run(lambda: done.append("beside a compaction"))
+    assert done[-1] == "beside a compaction"
+
+
+async def test_a_wait_for_one_end_is_not_held_up_by_the_next_run() -> None:
+    activity = Activity()
+    activity.begin_run()
+    first = activity.ended()
+    waiting = asyncio.ensure_future(activity.until_idle())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    activity.end()
+    activity.begin_run()
+    assert first is not None
+    await first
+    await waiting
+    again = asyncio.ensure_future(activity.until_idle())
+    await asyncio.sleep(0)
+    assert not again.done()
+    activity.end()
+    await again
+
+
+async def test_a_waiter_that_gives_up_does_not_end_the_run() -> None:
+    activity = Activity()
+    scope = activity.begin_run()
+    ended = activity.ended()
+    assert ended is not None
+    waiter = asyncio.ensure_future(ended)
+    waiter.cancel()
+    await asyncio.gather(waiter, return_exceptions=True)
+    assert not scope.cancelled
+    activity.end()
+    assert not activity.busy
+
+
+async def test_after_closing_nothing_begins_and_the_state_stays() -> None:
+    activity = Activity()
+    scope = activity.begin_run()
+    activity.close()
+    assert scope.cancelled
+    assert activity.state == "closing"
+    activity.enter("retrying")
+    assert activity.state == "closing"
+    activity.end()
+    assert (activity.state, activity.busy) == ("closing", False)
+    with pytest.raises(Refusal, match="The session is closing"):
+        activity.begin_run()
+    with pytest.raises(Refusal, match="The session is closing"):
+        activity.begin_compaction(activity.claim_compaction())
