@@ -186,7 +186,7 @@ class _BufferedStream(httpcore2.AsyncNetworkStream):
             raise httpcore2.ConnectError(f"{server_hostname}: {reason}") from error
         if transport is None:
             raise httpcore2.ConnectError(f"{server_hostname} closed the connection during the TLS handshake")
-        received.transport = transport
+        received.connection_made(transport)
         return _BufferedStream(received)
 
     def get_extra_info(self, info: str) -> Any:

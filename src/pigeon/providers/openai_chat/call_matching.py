@@ -63,6 +63,11 @@ class PendingCall:
         self._quoted = False
         self._escaped = False
 
+    def identified(self, call_id: str) -> None:
+        """Take the id of a later piece, if the call has none from the server and is not announced yet."""
+        if self.index < 0 and not self.ids:
+            self.call_id = call_id
+
     def announced(self, name: str, index: int) -> str:
         """The call has its name and its block from here on; returns the arguments that were held back."""
         self.name, self.index = name, index
@@ -113,8 +118,8 @@ class CallMatcher:
             self.all.append(call)
         elif not piece.id or piece.id in call.ids:
             return call
-        elif call.index < 0 and not call.ids:
-            call.call_id = piece.id
+        else:
+            call.identified(piece.id)
         if piece.id and (not call.ids or (piece.function is not None and piece.function.arguments)):
             call.ids.add(piece.id)
         return call
