@@ -16,7 +16,6 @@ NAMES: dict[str, str] = {
 }
 METHODS: dict[str, str] = {
     "pigeon.providers.http.network.Network.connect_tcp": "the HTTP client calls it",
-    "pigeon.providers.http.network._ReceiveBuffer.connection_made": _ASYNCIO,
     "pigeon.providers.http.network._ReceiveBuffer.data_received": _ASYNCIO,
     "pigeon.providers.http.network._ReceiveBuffer.eof_received": _ASYNCIO,
 }

@@ -123,6 +123,12 @@ def test_the_table_lists_and_searches() -> None:
     ]
     assert model_table(SHELF.all(), "zzz") == 'No models matching "zzz"'
     assert model_table([]).startswith("No models available")
-    million = model_table([a_model(context_window=1_050_000, max_tokens=500)])
-    assert "1.1M" in million or "1M" in million
-    assert "500" in million
+
+
+@pytest.mark.parametrize(
+    ("tokens", "shown"),
+    [(999, "999"), (1_000, "1K"), (1_500, "1.5K"), (999_999, "1000K"), (1_000_000, "1M"), (1_050_000, "1.1M")],
+)
+def test_the_table_shows_round_numbers_of_tokens(tokens: int, shown: str) -> None:
+    row = model_table([a_model(context_window=tokens, max_tokens=7)]).splitlines()[1]
+    assert row.split()[2:4] == [shown, "7"]

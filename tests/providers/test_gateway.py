@@ -9,13 +9,16 @@ from typing import ClassVar
 import pytest
 
 from fakes.http_server import Hold, HttpServer, Reply, plain, sse
-from fakes.model_requests import a_model, a_request, told
+from fakes.model_requests import a_model, a_request, answered, said, text, told
 from pigeon.agent.inference import Delta, Finished, ModelRequest
+from pigeon.config.values import Values
+from pigeon.providers.catalog.built_in import BuiltInCatalog
 from pigeon.providers.gateway import ADAPTERS, Gateway
 from pigeon.providers.http.client import HttpClient
-from pigeon.providers.registry import NoKey
+from pigeon.providers.registry import ModelRegistry, NoKey
 from pigeon.providers.request import Access, RequestPolicy
 from pigeon.session.hooks import NoHooks
+from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.model import Model
 
 CHUNKS = sse({"id": "c", "choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}, "[DONE]")
@@ -116,6 +119,43 @@ async def test_cancelling_reaches_the_connection(gateway: Gateway) -> None:
             await task
         async with asyncio.timeout(5):
             await server.requests[0].gone.wait()
+
+
+def a_gateway(url: str, variables: dict[str, str]) -> tuple[Gateway, Model]:
+    registry = ModelRegistry(
+        catalog=BuiltInCatalog(),
+        entries={"anthropic": {"baseUrl": url}},
+        stored=lambda provider: None,
+        environ=variables,
+        values=Values(variables, ProcessOwner()),
+    )
+    model = registry.available()[0]
+    return Gateway(registry, HttpClient(variables), NoHooks()), model
+
+
+async def test_two_agents_of_one_process_share_neither_keys_nor_proxies_nor_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "of-the-process")
+    refusals = [plain(400, {}) for _ in range(4)]
+    async with HttpServer(refusals[:2]) as server, HttpServer(refusals[2:]) as proxy:
+        agents = [
+            a_gateway(server.url, {"ANTHROPIC_API_KEY": "one", "NO_PROXY": "127.0.0.1"}),
+            a_gateway("http://models.invalid", {"ANTHROPIC_API_KEY": "two", "HTTP_PROXY": proxy.url}),
+        ]
+        history = [said("hi"), answered(text("hello")), said("more")]
+        for number in range(2):
+            for agent, (gateway, model) in enumerate(agents):
+                # The same objects for both, as if one conversation had been given to two agents.
+                messages = [*history, answered(text(f"{number}")), said(f"agent {agent}")]
+                assert (await told(gateway.stream(a_request(model, *messages)))).failure.status == 400
+        for gateway, _ in agents:
+            await gateway.aclose()
+    assert [request.headers["x-api-key"] for request in server.requests] == ["one", "one"]
+    assert [request.headers["x-api-key"] for request in proxy.requests] == ["two", "two"]
+    assert [request.path for request in proxy.requests] == ["http://models.invalid/v1/messages"] * 2
+    for agent, requests in enumerate((server.requests, proxy.requests)):
+        assert [request.body["messages"][-1]["content"][0]["text"] for request in requests] == [f"agent {agent}"] * 2
 
 
 async def test_warming_loads_what_the_first_request_needs(gateway: Gateway) -> None:
