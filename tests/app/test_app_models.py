@@ -7,7 +7,7 @@ import pytest
 from fakes.http_server import HttpServer, plain
 from fakes.model_requests import a_model, a_request
 from pigeon.app.environment import Environment
-from pigeon.app.models import Choice, choose, gateway_of
+from pigeon.app.models import gateway_of, model_options
 from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
 from pigeon.config.values import Values
@@ -48,16 +48,25 @@ def around(variables: dict[str, str]) -> Environment:
     return Environment(variables=variables, home="/home/pigeon", cwd="/work")
 
 
-def chosen(settings: Settings | None = None, environ: dict[str, str] = BOTH, **options: Any) -> Choice:
-    return choose(AgentOptions(**options), around(environ), settings or Settings(), a_registry(environ))
+class Chosen:
+    """What options and settings come to, and what was reported."""
+
+    def __init__(self, options: dict[str, Any], settings: Settings, registry: ModelRegistry) -> None:
+        self.problems: list[str] = []
+        self.options = model_options(AgentOptions(**options), around({}), settings, registry, self.problems.append)
+        self.model, self.thinking, self.explicit = self.options.model, self.options.thinking, self.options.explicit
 
 
-def reference(choice: Choice) -> str | None:
+def chosen(settings: Settings | None = None, environ: dict[str, str] = BOTH, **options: Any) -> Chosen:
+    return Chosen(options, settings or Settings(), a_registry(environ))
+
+
+def reference(choice: Chosen) -> str | None:
     return choice.model.reference if choice.model else None
 
 
-def scope(choice: Choice) -> list[tuple[str, str | None]]:
-    return [(entry.model.reference, entry.level) for entry in choice.scoped]
+def scope(choice: Chosen) -> list[tuple[str, str | None]]:
+    return [(entry.model.reference, entry.level) for entry in choice.options.scoped]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +128,7 @@ def test_a_name_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
 
 def test_a_name_that_is_not_found_comes_with_what_is_wrong_with_the_files() -> None:
     with pytest.raises(StartupError, match=r"not found(?s:.*)models.json is broken"):
-        choose(AgentOptions(model="a/a1"), around({}), Settings(), a_registry({}, "models.json is broken"))
+        Chosen({"model": "a/a1"}, Settings(), a_registry({}, "models.json is broken"))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +193,7 @@ def test_a_key_needs_a_model() -> None:
 
 async def test_a_key_is_for_the_provider_of_the_chosen_model() -> None:
     registry = a_registry({})
-    choice = choose(AgentOptions(model="openai/gpt-a", api_key="k"), around({}), Settings(), registry)
+    choice = Chosen({"model": "openai/gpt-a", "api_key": "k"}, Settings(), registry)
     assert choice.model is not None
     assert (await registry.access(choice.model)).key == "k"
     assert not registry.has_key("anthropic")

@@ -26,9 +26,7 @@ REGISTRIES = {
 
 # What offended when these rules came.
 KNOWN_FULL_FOLDERS: set[str] = set()
-KNOWN_SMALL_MODULES = {
-    "pigeon.app.permissions",
-}
+KNOWN_SMALL_MODULES: set[str] = set()
 
 
 def test_a_file_is_short_enough() -> None:

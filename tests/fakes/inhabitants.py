@@ -45,7 +45,7 @@ class Inhabitant:
         environment = Environment(variables=self.variables, home=str(self.home), cwd=str(self.root))
         self._built = await build(AgentOptions(agent_dir=str(self.agent_dir), **given), environment)
         self.agent.session.bus.announce(self._hear, lambda: None)
-        await self.agent.started(lambda: None)
+        await self.agent.lifecycle.started(lambda: None)
         return self.agent
 
     @property
@@ -93,9 +93,9 @@ class Inhabitant:
     async def move_out(self) -> None:
         """End the agent, as its host would."""
         agent, self._built = self.agent, None
-        await agent.leaving()
+        await agent.lifecycle.leaving()
         await agent.session.close()
-        await agent.stop()
+        await agent.lifecycle.stop()
 
     def _hear(self, event: Outbound) -> None:
         self.events.append(codec.to_plain(event))

@@ -14,14 +14,18 @@ from fakes.model_requests import a_model
 from fakes.repositories import NOW, DiskRepository
 from pigeon.agent.interfaces import PreparedImage
 from pigeon.session.bus import Bus
-from pigeon.session.dependencies import Dependencies, ModelOptions
+from pigeon.session.context.conversation import Conversation
+from pigeon.session.dependencies import Dependencies
 from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import Hooks, NoHooks
+from pigeon.session.host.dialogs import Dialogs
+from pigeon.session.model_choice import ModelChoice, ModelOptions
 from pigeon.session.prompting import HostMessage
 from pigeon.session.session import Session
 from pigeon.session.settings import SessionSettings
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
+from pigeon.system import ids
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
@@ -89,17 +93,21 @@ class SessionDesk:
         self.repository = DiskRepository(folder or NOWHERE, persistent=folder is not None)
         bus.announce(self.heard.events.append)
         workplace = Workplace("/", shell, dict, Artifacts(lambda: None, str(folder or NOWHERE)), ProcessOwner())
+        hooks = hooks or NoHooks()
+        conversation = Conversation(journal or (self.repository.new("/") if folder else empty()))
+        options = models or ModelOptions(source=KnownModels(MODEL), model=model, thinking="off")
         toolset = Toolset({tool.spec.name: tool for tool in tools}, [tool.spec.name for tool in tools])
         self.session = Session(
             Dependencies(
                 settings=settings or SessionSettings(),
                 bus=bus,
                 repository=self.repository,
-                journal=journal or (self.repository.new("/") if folder else empty()),
+                conversation=conversation,
+                dialogs=Dialogs(bus.post, ids.dialog_id),
                 workplace=workplace,
                 move_to=lambda cwd: structs.replace(workplace, cwd=cwd),
                 provider=self.provider,
-                models=models or ModelOptions(source=KnownModels(MODEL), model=model, thinking="off"),
+                models=ModelChoice(options, conversation, hooks, bus.post),
                 models_file="/agent/models.json",
                 toolset=toolset,
                 todos=Todos(bus.post),
@@ -107,7 +115,7 @@ class SessionDesk:
                 expander=Unexpanded(),
                 system_prompt=lambda cwd: "Be brief.",
                 rules=lambda cwd: [],
-                hooks=hooks or NoHooks(),
+                hooks=hooks,
                 gate=None,
                 run_started=lambda: None,
                 write_page=lambda *given: "",

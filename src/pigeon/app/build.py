@@ -1,40 +1,43 @@
-"""Puts a session together from options, settings and files. The only module that knows all the rooms."""
+"""The composition root: `build` makes an agent from its options, its environment and the files that they name.
+
+The only module that knows all rooms. Objects are made in the order in which they need each other, so that each gets
+finished ones by its constructor: folders and settings, extensions and trust, models, the conversation, tools and
+resources, the session, and last the lifecycle that starts and ends all of it.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from pigeon.agent.interfaces import Gate
-from pigeon.app.built_in import DEMO, Offer
 from pigeon.app.environment import Environment
 from pigeon.app.export_page import PageWriter
 from pigeon.app.extensions import ExtensionProviders, ExtensionSetup, LoadedExtensions
-from pigeon.app.models import Choice, choose, gateway_of, registry_of
+from pigeon.app.lifecycle import Lifecycle
+from pigeon.app.models import gateway_of, model_options, registry_of
 from pigeon.app.options import AgentOptions
-from pigeon.app.permissions import permission_gate
 from pigeon.app.reports import Reports
 from pigeon.app.sessions import journal_of, repository_of
-from pigeon.app.tools import Bench, ready_for_commands, unknown_tools
+from pigeon.app.tools import ToolSetup, permission_gate
 from pigeon.config.layers import Layers
 from pigeon.config.paths import agent_dir
 from pigeon.config.settings import Settings
 from pigeon.providers.gateway import Gateway
-from pigeon.providers.registry import ModelRegistry
 from pigeon.resources.resources import ResourceOptions, Resources
-from pigeon.resources.rule_files import read_rules, rule_folders
 from pigeon.session.bus import Bus
-from pigeon.session.dependencies import Dependencies, ModelOptions
-from pigeon.session.history.journal import Journal
+from pigeon.session.context.conversation import Conversation
+from pigeon.session.dependencies import Dependencies
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.views import clean_name
 from pigeon.session.hooks import Hooks, NoHooks
+from pigeon.session.host.dialogs import Dialogs
+from pigeon.session.model_choice import ModelChoice
 from pigeon.session.session import Session
 from pigeon.session.settings import CompactionPolicy, RetryPolicy, SessionSettings
+from pigeon.system import ids
+from pigeon.system.paths import PathResolver
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.base import or_else
@@ -42,25 +45,17 @@ from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import StartupError
 from pigeon.wire.steering import Rule
 
-if TYPE_CHECKING:
-    from pigeon.extensions.runner import Runner
-
 
 class BuiltAgent(Struct, frozen=True, kw_only=True):
-    """A session, and what its host must know: what is wrong with options and files, and when to call what.
+    """An agent that is ready for its host: `problems` are to be shown, `lifecycle` says when to call what.
 
-    `started` is awaited once there is a host to talk to, `warm` when there is time before the first request, `leaving`
-    while the session is still open, `stop` after it was closed. `known_flags` are the options that extensions take.
+    `known_flags` are the options that extensions take; the door knows which ones were given.
     """
 
     session: Session
+    lifecycle: Lifecycle
     problems: list[str]
     known_flags: frozenset[str]
-    drains: Callable[[], bool]
-    started: Callable[[Callable[[], None]], Awaitable[None]]
-    warm: Callable[[], Awaitable[None]]
-    leaving: Callable[[], Awaitable[None]]
-    stop: Callable[[], Awaitable[None]]
 
 
 async def build(options: AgentOptions, environment: Environment) -> BuiltAgent:
@@ -69,123 +64,123 @@ async def build(options: AgentOptions, environment: Environment) -> BuiltAgent:
 
 
 class _Builder:
-    """Collects the pieces in the order in which they need each other."""
+    """What all parts of one agent share while it is built."""
 
     def __init__(self, options: AgentOptions, environment: Environment) -> None:
         self._options = options
         self._environment = environment
-        self._folder = agent_dir(options.agent_dir, environment.variables, environment.cwd, environment.home)
-        self._reports = Reports()
-        self._settings_problems: list[str] = []
-        self._layers = Layers(self._folder, self._settings_problems.append)
+        self._agent_dir = agent_dir(options.agent_dir, environment.variables, environment.cwd, environment.home)
         self._cwd = _working_directory(options, environment)
+        self._reports = Reports()
+        self._layers = Layers(self._agent_dir, self._reports.at_start)
         self._processes = ProcessOwner()
-        self._session: Session | None = None
+        self._bus = Bus()
+        self._dialogs = Dialogs(self._bus.post, ids.dialog_id)
 
     async def build(self) -> BuiltAgent:
-        options, environment = self._options, self._environment
-        extended = await ExtensionSetup(
-            options, environment, self._layers, self._folder, self._cwd, self._reports
+        options, environment, reports = self._options, self._environment, self._reports
+        extensions = await ExtensionSetup(
+            options, environment, self._layers, self._agent_dir, self._cwd, reports
         ).load()
-        settings = self._layers.settings
-        registry = registry_of(self._folder, environment.variables, self._cwd, self._processes)
-        gateway = gateway_of(registry, settings, environment, _hooks(extended))
+        settings, runner = self._layers.settings, extensions.runner
+        hooks = runner.hooks if runner else NoHooks()
+        registry = registry_of(self._agent_dir, environment.variables, self._cwd, self._processes)
+        gateway = gateway_of(registry, settings, environment, hooks)
         providers = ExtensionProviders(registry, gateway)
-        for contributed in extended.runner.contributions.providers() if extended.runner else ():
+        for contributed in runner.contributions.providers() if runner else ():
             providers.add(contributed.name, contributed.entry, contributed.provider)
-        choice = choose(options, environment, settings, registry)
-        repository = repository_of(options, environment, settings, self._folder, self._cwd, self._reports)
-        journal = journal_of(options, environment, repository, self._cwd)
-        resources = self._resources(journal.cwd, extended.trusted)
-        session = self._session = Session(
-            self._dependencies(choice, registry, gateway, repository, journal, resources, extended)
+        chosen = model_options(options, environment, settings, registry, reports.at_start)
+        for problem in registry.problems():
+            reports.at_start(problem)
+        repository = repository_of(options, environment, settings, self._agent_dir, self._cwd, reports.notify)
+        conversation = Conversation(journal_of(options, environment, repository, self._cwd))
+        models = ModelChoice(chosen, conversation, hooks, self._bus.post)
+        resources = self._resources(conversation.journal.cwd, extensions.trusted)
+        tools = ToolSetup(options, environment, settings, self._processes, conversation, models, self._bus.post)
+        tools.add({tool.spec.name: tool for tool in runner.contributions.tools()} if runner else {})
+        tools.report_unknown(reports.at_start)
+        session = Session(
+            self._dependencies(repository, conversation, gateway, models, tools, resources, extensions, hooks)
         )
         if options.name and options.name.strip():
             session.journal.append(SessionInfo, name=clean_name(options.name))
-        life = _Life(session, providers, gateway, extended, resources, self._reports, self._processes)
         return BuiltAgent(
             session=session,
-            problems=[
-                *self._settings_problems,
-                *registry.problems(),
-                *choice.problems,
-                *extended.problems,
-                *unknown_tools(options, session.toolset),
-            ],
-            known_flags=frozenset(extended.runner.known_flags() if extended.runner else ()),
-            drains=lambda: options.drain or _is_demo(session),
-            started=life.started,
-            warm=life.warm,
-            leaving=life.leaving,
-            stop=life.stop,
+            lifecycle=Lifecycle(
+                session, runner, providers, gateway, resources, reports, self._processes, drain=options.drain
+            ),
+            problems=reports.startup,
+            known_flags=frozenset(runner.known_flags() if runner else ()),
         )
-
-    def _bench(self, settings: Settings, cwd: str, bus: Bus) -> Bench:
-        return Bench(self._options, self._environment, self._processes, settings, cwd, bus.post, lambda: self._session)
 
     def _dependencies(
         self,
-        choice: Choice,
-        registry: ModelRegistry,
-        gateway: Gateway,
         repository: SessionRepository,
-        journal: Journal,
+        conversation: Conversation,
+        gateway: Gateway,
+        models: ModelChoice,
+        tools: ToolSetup,
         resources: Resources,
-        extended: LoadedExtensions,
+        extensions: LoadedExtensions,
+        hooks: Hooks,
     ) -> Dependencies:
-        bus, settings = Bus(), self._layers.settings
-        bench = self._bench(settings, journal.cwd, bus)
-        if extended.runner is not None:
-            bench.add({tool.spec.name: tool for tool in extended.runner.contributions.tools()}, self._options)
-        trusts = _Trusts(self._cwd, extended.trusted)
+        def trusts(cwd: str) -> bool:
+            """The decision holds for the folder it was made for; another folder is not trusted."""
+            return extensions.trusted and cwd == self._cwd
 
         def move_to(cwd: str) -> Workplace:
             resources.move_to(cwd, trusts(cwd))
-            return bench.move_to(cwd)
-
-        def rules(cwd: str) -> list[Rule]:
-            folders = rule_folders(self._folder, cwd, trusts(cwd))
-            return [] if self._options.no_rules else read_rules(folders, self._reports)
+            return tools.move_to(cwd)
 
         return Dependencies(
-            settings=_session_settings(settings, self._options),
-            bus=bus,
+            settings=_session_settings(self._layers.settings, self._options),
+            bus=self._bus,
             repository=repository,
-            journal=journal,
-            workplace=bench.place,
+            conversation=conversation,
+            dialogs=self._dialogs,
+            workplace=tools.workplace,
             move_to=move_to,
             provider=gateway,
-            models=ModelOptions(
-                source=Offer(registry, choice.built_in),
-                model=choice.model,
-                thinking=choice.thinking,
-                scoped=choice.scoped,
-                explicit=choice.explicit,
-            ),
-            toolset=bench.toolset,
-            todos=bench.todos,
-            images=bench.images,
+            models=models,
+            models_file=os.path.join(self._agent_dir, "models.json"),
+            toolset=tools.toolset,
+            todos=tools.todos,
+            images=tools.images,
             expander=resources,
-            system_prompt=lambda cwd: resources.system_prompt(cwd, *bench.toolset.described()),
-            now=self._environment.now,
-            report=self._reports,
-            rules=rules,
-            hooks=_hooks(extended),
-            gate=self._gate(extended),
-            run_started=lambda: ready_for_commands(bench.toolset, self._processes),
+            system_prompt=lambda cwd: resources.system_prompt(cwd, *tools.toolset.described()),
+            rules=lambda cwd: self._rules(cwd, trusts(cwd)),
+            hooks=hooks,
+            gate=self._gate(extensions, conversation),
+            run_started=tools.warm_up,
             write_page=PageWriter(self._environment).write,
-            models_file=os.path.join(self._folder, "models.json"),
+            now=self._environment.now,
+            report=self._reports.notify,
         )
 
-    def _gate(self, extended: LoadedExtensions) -> Gate | None:
-        home, report = self._environment.home, self._settings_problems.append
-        asked = permission_gate(self._layers, extended.trusted, lambda: self._session, home, report)
-        gates = [gate for gate in (asked, extended.runner.gate if extended.runner else None) if gate is not None]
+    def _gate(self, extensions: LoadedExtensions, conversation: Conversation) -> Gate | None:
+        """The user's permission rules first, then the extensions; none if there is neither."""
+        layers = self._layers
+        permissions = permission_gate(
+            layers.user_permissions,
+            layers.project_permissions if extensions.trusted else None,
+            self._dialogs,
+            lambda: PathResolver(conversation.journal.cwd, self._environment.home),
+            self._reports.at_start,
+        )
+        extending = extensions.runner.gate if extensions.runner else None
+        gates = [gate for gate in (permissions, extending) if gate is not None]
         if not gates:
             return None
         from pigeon.guard.gate_chain import chain
 
         return chain(gates)
+
+    def _rules(self, cwd: str, trusted: bool) -> list[Rule]:
+        if self._options.no_rules:
+            return []
+        from pigeon.resources.rule_files import read_rules, rule_folders
+
+        return read_rules(rule_folders(self._agent_dir, cwd, trusted), self._reports.notify)
 
     def _resources(self, cwd: str, trusted: bool) -> Resources:
         options, settings = self._options, self._layers.settings
@@ -201,84 +196,15 @@ class _Builder:
             user_prompts=or_else(settings.prompts, []),
         )
         return Resources(
-            self._folder,
+            self._agent_dir,
             cwd,
             trusted,
             chosen,
             home=self._environment.home,
             base=self._environment.cwd,
-            report=self._reports,
+            report=self._reports.notify,
             expansion_failed=self._reports.skill_failed,
         )
-
-
-class _Trusts:
-    """The decision holds for the folder it was made for; another folder is not trusted."""
-
-    def __init__(self, cwd: str, trusted: bool) -> None:
-        self._cwd = cwd
-        self._trusted = trusted
-
-    def __call__(self, cwd: str) -> bool:
-        return self._trusted and cwd == self._cwd
-
-
-class _Life:
-    """What happens around a session: it gets a host, it warms up, it ends."""
-
-    def __init__(
-        self,
-        session: Session,
-        providers: ExtensionProviders,
-        gateway: Gateway,
-        extended: LoadedExtensions,
-        resources: Resources,
-        reports: Reports,
-        processes: ProcessOwner,
-    ) -> None:
-        self._session = session
-        self._processes = processes
-        self._providers = providers
-        self._gateway = gateway
-        self._runner = extended.runner
-        self._resources = resources
-        self._reports = reports
-        self._finding: asyncio.Future[None] | None = None
-
-    async def started(self, shutdown: Callable[[], None]) -> None:
-        """There is a host to talk to."""
-        session, runner = self._session, self._runner
-        self._reports.to(session.bus.post)
-        if runner is None:
-            return
-        from pigeon.extensions.adapters.session_port import session_port
-
-        runner.bind(session_port(session, self._providers.add, self._providers.remove, shutdown), session.dialogs)
-        session.bus.announce(runner.forward)
-        await runner.hooks.session_started("startup")
-        self._finding = asyncio.ensure_future(self._find_resources(runner))
-
-    async def _find_resources(self, runner: Runner) -> None:
-        found = await runner.hooks.resources(self._session.journal.cwd)
-        self._resources.add_paths(found.skills, found.prompts)
-
-    async def warm(self) -> None:
-        """Load what the first request will need."""
-        await self._gateway.warm(self._session.models.model)
-
-    async def leaving(self) -> None:
-        """Say goodbye to extensions while there is still a session to look at."""
-        if self._runner is not None:
-            await self._runner.close()
-
-    async def stop(self) -> None:
-        """End what was started for the session."""
-        await self._processes.kill_everything()
-        await self._gateway.aclose()
-
-
-def _hooks(extended: LoadedExtensions) -> Hooks:
-    return extended.runner.hooks if extended.runner else NoHooks()
 
 
 def _session_settings(settings: Settings, options: AgentOptions) -> SessionSettings:
@@ -312,8 +238,3 @@ def _working_directory(options: AgentOptions, environment: Environment) -> str:
     if not os.path.isdir(folder):
         raise StartupError(f"Not a directory: {folder}")
     return folder
-
-
-def _is_demo(session: Session) -> bool:
-    """The demo is for trying things out by hand, where stdin ends with the prompt."""
-    return session.models.model is not None and session.models.model.provider == DEMO

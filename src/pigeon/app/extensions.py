@@ -32,7 +32,6 @@ class LoadedExtensions(Struct, frozen=True):
 
     runner: Runner | None
     trusted: bool
-    problems: list[str]
 
 
 class ExtensionSetup:
@@ -62,7 +61,7 @@ class ExtensionSetup:
         if not self._options.no_extensions:
             sources += user_sources(self._agent_dir, or_else(self._layers.settings.extensions, []), home)
         await self._load(sources)
-        trusted, problems = await self._trusted()
+        trusted = await self._trusted()
         if trusted:
             folders = project_dirs(self._cwd)
             self._layers.add_project(folders)
@@ -70,7 +69,7 @@ class ExtensionSetup:
                 await self._load(project_sources(folders))
         if self._runner is not None:
             self._runner.trust(trusted)
-        return LoadedExtensions(self._runner, trusted, problems)
+        return LoadedExtensions(self._runner, trusted)
 
     async def _load(self, sources: list[Source]) -> None:
         if not sources:
@@ -91,11 +90,11 @@ class ExtensionSetup:
         folders = [*project_dirs(self._cwd), os.path.join(self._cwd, ".omp")]
         return bool(guarded(self._cwd, folders, self._environment.home))
 
-    async def _trusted(self) -> tuple[bool, list[str]]:
+    async def _trusted(self) -> bool:
         option = self._options.trust_project
         needed = self._needs_trust()
         if not needed:
-            return option is not False, []
+            return option is not False
         vote = await self._runner.project_trust(self._cwd) if self._runner is not None else None
         saved, problem = saved_decision(self._agent_dir, self._cwd)
         trust = decision(
@@ -107,7 +106,9 @@ class ExtensionSetup:
         )
         if vote is not None and vote.remember:
             problem = remember(self._agent_dir, self._cwd, bool(vote.trusted)) or problem
-        return trust.trusted, [problem] if problem else []
+        if problem:
+            self._reports.at_start(problem)
+        return trust.trusted
 
 
 class ExtensionProviders:

@@ -1,15 +1,16 @@
-"""Models for a session: the registry, the way to them, and which one to begin with."""
+"""The models of an agent: all there are, the way to them, and what it begins with.
+
+Two need no key and exist only when they are named: the demo, and scripts for the tests of hosts.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from msgspec import Struct
-
 from pigeon.agent.inference import CacheRetention, ProviderHooks
-from pigeon.app.built_in import DEMO, SCRIPTED, built_in_model, demo, scripted
+from pigeon.agent.interfaces import ModelProvider
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.config.auth_file import AuthFile
@@ -21,22 +22,35 @@ from pigeon.providers.gateway import Gateway, ProviderFactory
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry
 from pigeon.providers.request import RequestPolicy
-from pigeon.session.dependencies import ScopedModel
+from pigeon.session.model_choice import ModelOptions, ScopedModel
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
+DEMO = "demo"
+SCRIPTED = "scripted"
+Report = Callable[[str], None]
+Found = tuple[Model | None, ThinkingLevel | None]
 
-class Choice(Struct):
-    """What the options and settings come to."""
 
-    model: Model | None
-    thinking: ThinkingLevel
-    explicit: bool
-    built_in: Model | None
-    scoped: list[ScopedModel]
-    problems: list[str]
+class AvailableModels:
+    """The models that a host can choose: those with credentials, and a built-in one that was asked for."""
+
+    def __init__(self, registry: ModelRegistry, built_in: Model | None) -> None:
+        self._registry = registry
+        self._built_in = [built_in] if built_in else []
+
+    def available(self) -> list[Model]:
+        """Models that can be used now."""
+        return [*self._built_in, *self._registry.available()]
+
+    def find(self, provider: str, model_id: str) -> Model | None:
+        """One of them."""
+        for model in self._built_in:
+            if (model.provider, model.id) == (provider, model_id):
+                return model
+        return self._registry.find(provider, model_id)
 
 
 def registry_of(folder: str, environment: Mapping[str, str], cwd: str, processes: ProcessOwner) -> ModelRegistry:
@@ -63,7 +77,7 @@ def gateway_of(registry: ModelRegistry, settings: Settings, environment: Environ
         max_retry_delay_ms=retry.max_retry_delay_ms,
     )
     budgets = or_else(settings.thinking_budgets, {})
-    extra: dict[str, ProviderFactory] = {SCRIPTED: partial(scripted, environment), DEMO: demo}
+    extra: dict[str, ProviderFactory] = {SCRIPTED: partial(_scripted, environment), DEMO: _demo}
     return Gateway(
         registry,
         HttpClient(environment.variables, proxy=or_else(settings.http_proxy, "")),
@@ -80,74 +94,117 @@ def _retention(environment: Mapping[str, str]) -> CacheRetention:
     return kinds.get(environment.get("PIGEON_CACHE_RETENTION") or environment.get("PI_CACHE_RETENTION"), "short")
 
 
-def choose(options: AgentOptions, environment: Environment, settings: Settings, registry: ModelRegistry) -> Choice:
-    """The model to begin with; raises `StartupError` when one was named that does not exist."""
-    choice = Choice(None, settings.default_thinking_level, False, built_in_model(options, environment), [], [])
-    _scope(choice, options, settings, registry)
-    if choice.built_in is not None:
-        choice.model, choice.explicit = choice.built_in, True
-    elif options.model or options.provider:
-        _named(choice, options, registry)
+def model_options(
+    options: AgentOptions, environment: Environment, settings: Settings, registry: ModelRegistry, report: Report
+) -> ModelOptions:
+    """What the agent begins with; raises `StartupError` when a model was named that does not exist."""
+    built_in = _built_in_model(options, environment)
+    scoped = _scoped(options, settings, registry, report)
+    explicit = bool(built_in or options.model or options.provider)
+    if built_in is not None:
+        found: Found = built_in, None
+    elif explicit:
+        found = _named(options, registry, report)
     else:
-        _default(choice, settings, registry)
-    if choice.model is not None and not isinstance(settings.model_thinking_levels, Absent) and not choice.explicit:
-        choice.thinking = settings.model_thinking_levels.get(choice.model.reference, choice.thinking)
-    asked = next((level for level in LEVELS if level == options.thinking), None)
-    if asked is not None:
-        choice.thinking = asked
-    elif options.thinking:
-        choice.problems.append(f'unknown thinking level "{options.thinking}" is ignored')
-    _use_key(choice, options, registry)
-    return choice
+        found = _default(scoped, settings, registry)
+    model, level = found
+    if options.api_key:
+        _use_key(options.api_key, model, registry)
+    return ModelOptions(
+        source=AvailableModels(registry, built_in),
+        model=model,
+        thinking=_asked_level(options, report) or level or settings.default_thinking_level,
+        scoped=scoped,
+        explicit=explicit,
+    )
 
 
-def _scope(choice: Choice, options: AgentOptions, settings: Settings, registry: ModelRegistry) -> None:
+def _scoped(
+    options: AgentOptions, settings: Settings, registry: ModelRegistry, report: Report
+) -> Sequence[ScopedModel]:
     patterns: Sequence[str] = options.models or or_else(settings.enabled_models, [])
-    if patterns:
-        from pigeon.providers.model_patterns import scope_of
+    if not patterns:
+        return ()
+    from pigeon.providers.model_patterns import scope_of
 
-        scoped, warnings = scope_of([pattern.strip() for pattern in patterns], registry.available())
-        choice.scoped = [ScopedModel(model, level) for model, level in scoped]
-        choice.problems.extend(warnings)
+    scoped, warnings = scope_of([pattern.strip() for pattern in patterns], registry.available())
+    for warning in warnings:
+        report(warning)
+    return [ScopedModel(model, level) for model, level in scoped]
 
 
-def _named(choice: Choice, options: AgentOptions, registry: ModelRegistry) -> None:
+def _named(options: AgentOptions, registry: ModelRegistry, report: Report) -> Found:
     direct = registry.lookup(options.provider, options.model) if options.provider and options.model else None
-    choice.explicit = True
     if direct is not None:
-        choice.model = direct
-        return
+        return direct, None
     from pigeon.providers.default_model import named_model
 
     try:
         match = named_model(options.provider, options.model, registry)
     except StartupError as error:
         raise StartupError("\n".join([str(error), *registry.problems()])) from None
-    choice.model = match.model
-    choice.thinking = match.level or choice.thinking
     if match.warning:
-        choice.problems.append(match.warning)
+        report(match.warning)
+    return match.model, match.level
 
 
-def _default(choice: Choice, settings: Settings, registry: ModelRegistry) -> None:
+def _default(scoped: Sequence[ScopedModel], settings: Settings, registry: ModelRegistry) -> Found:
+    levels = or_else(settings.model_thinking_levels, {})
+
+    def own_level(model: Model | None, otherwise: ThinkingLevel | None) -> ThinkingLevel | None:
+        return levels.get(model.reference, otherwise) if model is not None else None
+
     preferred = None
     if not isinstance(settings.default_provider, Absent) and not isinstance(settings.default_model, Absent):
         preferred = (settings.default_provider, settings.default_model)
-    if choice.scoped:
-        saved = [entry for entry in choice.scoped if (entry.model.provider, entry.model.id) == preferred]
-        chosen = (saved or choice.scoped)[0]
-        choice.model, choice.thinking = chosen.model, chosen.level or choice.thinking
-        return
-    choice.model = registry.find(*preferred) if preferred else None
-    if choice.model is None:
+    if scoped:
+        saved = [entry for entry in scoped if (entry.model.provider, entry.model.id) == preferred]
+        chosen = (saved or scoped)[0]
+        return chosen.model, own_level(chosen.model, chosen.level)
+    model = registry.find(*preferred) if preferred else None
+    if model is None:
         from pigeon.providers.default_model import first_usable
 
-        choice.model = first_usable(registry)
+        model = first_usable(registry)
+    return model, own_level(model, None)
 
 
-def _use_key(choice: Choice, options: AgentOptions, registry: ModelRegistry) -> None:
-    if not options.api_key:
-        return
-    if choice.model is None:
+def _asked_level(options: AgentOptions, report: Report) -> ThinkingLevel | None:
+    asked = next((level for level in LEVELS if level == options.thinking), None)
+    if asked is None and options.thinking:
+        report(f'unknown thinking level "{options.thinking}" is ignored')
+    return asked
+
+
+def _use_key(key: str, model: Model | None, registry: ModelRegistry) -> None:
+    if model is None:
         raise StartupError("--api-key requires a model to be specified via --model, --provider/--model, or --models")
-    registry.use_key(choice.model.provider, options.api_key)
+    registry.use_key(model.provider, key)
+
+
+def _built_in_model(options: AgentOptions, environment: Environment) -> Model | None:
+    """The demo or a script, if that is what the options name."""
+    asked = f"{options.provider}/{options.model}" if options.provider and options.model else options.model or ""
+    if asked in (DEMO, f"{DEMO}/guide") or (options.provider == DEMO and not options.model):
+        from pigeon.providers.demo.model import demo_model
+
+        return demo_model()
+    if asked.startswith(f"{SCRIPTED}/"):
+        from pigeon.providers.scripted.model import scripted_model
+
+        return scripted_model(asked.removeprefix(f"{SCRIPTED}/"), environment.absolute)
+    return None
+
+
+def _scripted(environment: Environment) -> ModelProvider:
+    """Plays scripts; imported when first needed."""
+    from pigeon.providers.scripted.model import ScriptedModel
+
+    return ScriptedModel(environment.absolute)
+
+
+def _demo() -> ModelProvider:
+    """The demo; imported when first needed."""
+    from pigeon.providers.demo.model import DemoModel
+
+    return DemoModel()

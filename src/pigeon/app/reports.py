@@ -1,4 +1,9 @@
-"""Notices about files and failures of extensions, for the host; held back until there is one."""
+"""What is wrong with options, files and extensions: the one collector of an agent, given to its parts as `report`.
+
+There are two ways to the host. What `build` finds in options and settings is listed in `startup`, and the door prints
+it (on stderr) before it serves. Everything else is a record on the wire: a notice, or an `extension_error`. Records
+wait until `connect` says where they go.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +17,25 @@ MOST_HELD = 200
 
 
 class Reports:
-    """Call it with a text to show that as a notice; `post` takes any record."""
+    """Collects problems; `at_start` and `notify` are what parts get as their `report`."""
 
     def __init__(self) -> None:
+        self.startup: list[str] = []
         self._held: list[Outbound] = []
         self._post: Callable[[Outbound], None] | None = None
 
-    def __call__(self, text: str) -> None:
+    def at_start(self, text: str) -> None:
+        """A problem with options or settings, found while the agent is built; the same one is listed once."""
+        if text not in self.startup:
+            self.startup.append(text)
+
+    def notify(self, text: str) -> None:
         """Show a warning."""
         self.post(NotifyRequest(id=ids.dialog_id(), message=text, notify_type="warning"))
+
+    def skill_failed(self, path: str, why: str) -> None:
+        """A skill that was asked for cannot be read."""
+        self.post(ExtensionError(extension_path=path, event="skill_expansion", error=why))
 
     def post(self, record: Outbound) -> None:
         """Send a record, or keep it for later; of a flood of them only the first are kept."""
@@ -29,12 +44,8 @@ class Reports:
         elif len(self._held) < MOST_HELD:
             self._held.append(record)
 
-    def skill_failed(self, path: str, why: str) -> None:
-        """A skill that was asked for cannot be read."""
-        self.post(ExtensionError(extension_path=path, event="skill_expansion", error=why))
-
-    def to(self, post: Callable[[Outbound], None]) -> None:
-        """From here on there is a host."""
+    def connect(self, post: Callable[[Outbound], None]) -> None:
+        """There is a host: it gets what was kept, and every record from here on."""
         self._post = post
         held, self._held = self._held, []
         for record in held:

@@ -51,15 +51,15 @@ async def _play(agent: BuiltAgent, dialect: Dialect, output: int, prompts: list[
     session = agent.session
     session.bus.announce(outbox.event, outbox.room)
     session.disconnect()
-    await agent.started(lambda: shutdown.request(exit_codes.OK))
+    await agent.lifecycle.started(lambda: shutdown.request(exit_codes.OK))
     writer.put((next(session.journal.every_line()), b"\n"))
     work = asyncio.ensure_future(_ask(session, prompts))
     ended = asyncio.ensure_future(shutdown.reason())
     await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
     code = work.result() if work.done() else ended.result()
-    await agent.leaving()
+    await agent.lifecycle.leaving()
     await session.close()
-    await agent.stop()
+    await agent.lifecycle.stop()
     writer.close(FLUSH_SECONDS)
     return code
 

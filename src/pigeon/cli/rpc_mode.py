@@ -23,8 +23,9 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
     cap = _record_cap(line.record_cap)
 
     async def serve(agent: BuiltAgent, descriptors: Descriptors) -> int:
-        host = Host(agent.session, dialect, descriptors, agent.drains, agent.warm, cap)
-        return await host.serve(agent.started, agent.leaving, agent.stop)
+        life = agent.lifecycle
+        host = Host(agent.session, dialect, descriptors, life.drains, life.warm, cap)
+        return await host.serve(life.started, life.leaving, life.stop)
 
     code = run_agent(line, environment, dialect, serve)
     if code == exit_codes.BY_SIGNAL[signal.SIGINT]:

@@ -18,12 +18,10 @@ from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity, CompactionClaim
 from pigeon.session.compaction.compaction import CANCELLED, Compaction
 from pigeon.session.compaction.summarizer import Summarizer
-from pigeon.session.context.conversation import Conversation
 from pigeon.session.context.images import ready_to_send
 from pigeon.session.context.model_context import model_messages, without_images
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.hooks import HookResult, T, result_of
-from pigeon.session.model_choice import ModelChoice
 from pigeon.session.navigation import Navigation, NavigationOptions
 from pigeon.session.queue import MessageQueue
 from pigeon.session.retry import Retry
@@ -45,10 +43,9 @@ class Engine:
     """Starts runs and sees them through. To the loop it is the `RunOwner`: asked anew each time, because models, tools
     and settings may change while a run lasts."""
 
-    def __init__(
-        self, dependencies: Dependencies, conversation: Conversation, models: ModelChoice, queue: MessageQueue
-    ) -> None:
+    def __init__(self, dependencies: Dependencies, queue: MessageQueue) -> None:
         settings, bus, hooks = dependencies.settings, dependencies.bus, dependencies.hooks
+        conversation, models = dependencies.conversation, dependencies.models
         retries = settings.retry if settings.auto_retry else None
         summarizer = Summarizer(dependencies.provider, bus.publish, retries)
         self._dependencies = dependencies

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from pigeon.session.context.conversation import Conversation
-from pigeon.session.dependencies import ModelOptions, ScopedModel
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.hooks import Hooks
 from pigeon.wire.answers import CycledModel
@@ -15,6 +16,35 @@ from pigeon.wire.errors import Refusal
 from pigeon.wire.events import Outbound, ThinkingLevelChanged
 from pigeon.wire.messages import AssistantMessage
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel, clamped, levels_of
+
+
+class ModelSource(Protocol):
+    """The models that a host can choose."""
+
+    def available(self) -> list[Model]:
+        """Models with configured credentials."""
+        ...
+
+    def find(self, provider: str, model_id: str) -> Model | None:
+        """One of the available models."""
+        ...
+
+
+class ScopedModel(Struct, frozen=True):
+    """A model that cycling goes through, with a thinking level of its own if it has one."""
+
+    model: Model
+    level: ThinkingLevel | None = None
+
+
+class ModelOptions(Struct, frozen=True, kw_only=True):
+    """What there is to choose from, and what to begin with; `explicit` if the model was named at the start."""
+
+    source: ModelSource
+    model: Model | None
+    thinking: ThinkingLevel
+    scoped: Sequence[ScopedModel] = ()
+    explicit: bool = False
 
 
 class ModelChoice:

@@ -16,7 +16,6 @@ from pigeon.agent.scope import Scope
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.engine import Engine
 from pigeon.session.hooks import HookResult, PromptInput, T, result_of
-from pigeon.session.model_choice import ModelChoice
 from pigeon.session.queue import MessageQueue, QueueKind
 from pigeon.wire.answers import SlashCommand
 from pigeon.wire.base import ABSENT, Absent
@@ -51,7 +50,7 @@ class Prompting:
     be asked first is awaited afterwards; where there is nothing to wait for, the run was started when `prompt` returns.
     """
 
-    def __init__(self, dependencies: Dependencies, engine: Engine, queue: MessageQueue, models: ModelChoice) -> None:
+    def __init__(self, dependencies: Dependencies, engine: Engine, queue: MessageQueue) -> None:
         self._bus = dependencies.bus
         self._hooks = dependencies.hooks
         self._expander = dependencies.expander
@@ -60,7 +59,7 @@ class Prompting:
         self._engine = engine
         self._activity = engine.activity
         self._queue = queue
-        self._models = models
+        self._models = dependencies.models
         self._commands: set[asyncio.Future[bool]] = set()
         self._next_turn: list[CustomMessage] = []
 

@@ -5,19 +5,15 @@ A new command does not change this file.
 
 from __future__ import annotations
 
-from pigeon.session.context.conversation import Conversation
 from pigeon.session.context.model_context import VisibleEntries
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.engine import Engine
 from pigeon.session.history.journal import Journal
-from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.host.host_shell import HostShell
 from pigeon.session.host.host_tools import HostTools
-from pigeon.session.model_choice import ModelChoice
 from pigeon.session.prompting import Prompting
 from pigeon.session.queue import MessageQueue
 from pigeon.session.switching import Reason, Switching
-from pigeon.system import ids
 from pigeon.wire.messages import Message
 
 
@@ -26,7 +22,7 @@ class Session:
 
     def __init__(self, dependencies: Dependencies) -> None:
         bus = dependencies.bus
-        self._conversation = Conversation(dependencies.journal)
+        self._conversation = dependencies.conversation
         bus.record(self._conversation.record)
         self._move_to = dependencies.move_to
         self.bus = bus
@@ -34,13 +30,13 @@ class Session:
         self.toolset = dependencies.toolset
         self.todos = dependencies.todos
         self.write_page = dependencies.write_page
-        self.dialogs = Dialogs(bus.post, ids.dialog_id)
+        self.dialogs = dependencies.dialogs
         self.queue = MessageQueue(bus.post, dependencies.settings)
         self.host_tools = HostTools(dependencies.toolset, bus.post)
-        self.models = ModelChoice(dependencies.models, self._conversation, dependencies.hooks, bus.post)
-        self.engine = Engine(dependencies, self._conversation, self.models, self.queue)
+        self.models = dependencies.models
+        self.engine = Engine(dependencies, self.queue)
         self.activity = self.engine.activity
-        self.prompting = Prompting(dependencies, self.engine, self.queue, self.models)
+        self.prompting = Prompting(dependencies, self.engine, self.queue)
         self.shell = HostShell(dependencies.workplace, bus, self._conversation, self.activity, dependencies.hooks)
         self.switching = Switching(
             dependencies.repository, dependencies.hooks, self._conversation, self.engine.settle, self._enter

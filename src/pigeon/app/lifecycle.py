@@ -1,0 +1,89 @@
+"""When an agent starts, warms up, is left and ends: what its host calls, in this order.
+
+| call | when |
+|---|---|
+| `started` | there is a host to talk to: reports and extensions may send records |
+| `warm` | the first answer was sent, and there is time before the first prompt |
+| `drains` | the host went away: whether a run that is under way is finished first |
+| `leaving` | the session still works, and extensions may look at it for the last time |
+| `stop` | the session was closed |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pigeon.app.extensions import ExtensionProviders
+from pigeon.app.models import DEMO
+from pigeon.app.reports import Reports
+from pigeon.providers.gateway import Gateway
+from pigeon.resources.resources import Resources
+from pigeon.session.session import Session
+from pigeon.system.process.start import ProcessOwner
+
+if TYPE_CHECKING:
+    from pigeon.extensions.runner import Runner
+
+
+class Lifecycle:
+    """The beginning and the end of one agent; other agents of the process are not touched."""
+
+    def __init__(
+        self,
+        session: Session,
+        runner: Runner | None,
+        providers: ExtensionProviders,
+        gateway: Gateway,
+        resources: Resources,
+        reports: Reports,
+        processes: ProcessOwner,
+        *,
+        drain: bool,
+    ) -> None:
+        self._session = session
+        self._runner = runner
+        self._providers = providers
+        self._gateway = gateway
+        self._resources = resources
+        self._reports = reports
+        self._processes = processes
+        self._drain = drain
+        self._finding: asyncio.Future[None] | None = None
+
+    async def started(self, shutdown: Callable[[], None]) -> None:
+        """There is a host to talk to; `shutdown` asks it to end the agent."""
+        session, runner = self._session, self._runner
+        self._reports.connect(session.bus.post)
+        if runner is None:
+            return
+        from pigeon.extensions.adapters.session_port import session_port
+
+        runner.bind(session_port(session, self._providers.add, self._providers.remove, shutdown), session.dialogs)
+        session.bus.announce(runner.forward)
+        await runner.hooks.session_started("startup")
+        self._finding = asyncio.ensure_future(self._find_resources(runner))
+
+    async def _find_resources(self, runner: Runner) -> None:
+        found = await runner.hooks.resources(self._session.journal.cwd)
+        self._resources.add_paths(found.skills, found.prompts)
+
+    async def warm(self) -> None:
+        """Load what the first request will need."""
+        await self._gateway.warm(self._session.models.model)
+
+    def drains(self) -> bool:
+        """True if a run is finished after the host went; with the demo, because it is tried out with piped input."""
+        model = self._session.models.model
+        return self._drain or (model is not None and model.provider == DEMO)
+
+    async def leaving(self) -> None:
+        """Let extensions end while there is still a session to look at."""
+        if self._runner is not None:
+            await self._runner.close()
+
+    async def stop(self) -> None:
+        """End the agent's processes and connections."""
+        await self._processes.kill_everything()
+        await self._gateway.aclose()
