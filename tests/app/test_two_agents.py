@@ -140,3 +140,26 @@ async def test_extensions_reports_and_the_system_prompt_are_each_agents_own(
     prompts = [agent.agent.session.engine.system_prompt() for agent in pair]
     assert ["number one" in prompt for prompt in prompts] == [True, False]
     assert ["number two" in prompt for prompt in prompts] == [False, True]
+
+
+async def test_the_end_of_one_agent_leaves_the_other_with_its_running_command(
+    pair: tuple[Inhabitant, Inhabitant], tmp_path: Path
+) -> None:
+    one, two = pair
+    extension = tmp_path / "counting.py"
+    extension.write_text(COUNTING)
+    gate = Gate(two.work)
+    call = {"toolCalls": [{"name": "count", "arguments": {"word": "x"}}]}
+    one.configure(replies=[bash("echo done"), "done"])
+    two.configure(replies=[bash("read < gate; echo alive"), "done", bash("echo still"), call, "done"])
+    for agent in pair:
+        await agent.move_in(extensions=(str(extension),), flags={"who": "me"})
+    await one.say("go")
+    await two.ask("go")
+    await two.until("tool_execution_start")
+    await one.move_out()
+    gate.open()
+    await two.settled()
+    gate.close()
+    await two.say("and now?")
+    assert two.results() == ["alive\n", "still\n", f"me in {two.work}: x"]
