@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from msgspec import Struct
 
@@ -17,65 +17,83 @@ from pigeon.wire.errors import StartupError
 
 HELP_WIDTH = 100
 MODES = ("text", "json", "rpc", "rpc-ui", "acp")
+USAGE = """
+  pigeon --mode rpc [options]               serve a host program: JSON lines on stdin and stdout
+  pigeon --mode json [options] PROMPT ...   run prompts and print their events as JSON lines
+  pigeon schema                             print the JSON Schema of the protocol"""
 
-_VALUES: dict[str, tuple[str, str]] = {
-    "--provider": ("NAME", "provider of the model"),
-    "--model": ("PATTERN", "model: id, provider/id, part of a name, optionally with :level"),
-    "--models": ("LIST", "models to cycle through, comma separated, globs allowed"),
-    "--api-key": ("KEY", "key for the chosen model's provider, for this process only"),
-    "--thinking": ("LEVEL", "off, minimal, low, medium, high, xhigh or max"),
-    "--dialect": ("NAME", "pi, pi-latest, omp, xcsh or companion"),
-    "--session": ("PATH|ID", "open a session"),
-    "--session-id": ("ID", "open or create the session with this id"),
-    "--session-dir": ("DIR", "where sessions are kept"),
-    "--fork": ("PATH|ID", "begin with a copy of a session"),
-    "--name": ("NAME", "display name of the session"),
-    "--system-prompt": ("TEXT|FILE", "replace the system prompt"),
-    "--cwd": ("DIR", "work in this folder"),
-    "--record-cap": ("BYTES", "longest line that is read from stdin"),
-    "--provider-session-id": ("ID", argparse.SUPPRESS),
-    "--approval-mode": ("MODE", argparse.SUPPRESS),
+# (names, metavar, help). A metavar that ends in "..." may be given several times, one in brackets may be left out, and
+# without one the option is a switch. Help that is empty hides the option.
+Row = tuple[str, str, str]
+GROUPS: dict[str, list[Row]] = {
+    "general options": [
+        ("--mode", "MODE", "rpc or json"),
+        ("--cwd", "DIR", "work in this directory"),
+        ("--dialect", "NAME", "pi, pi-latest, omp, xcsh or companion"),
+        ("--record-cap", "BYTES", "longest line to accept on stdin"),
+        ("--drain", "", "when stdin ends, finish the current run before exiting"),
+        ("--list-models", "[SEARCH]", "list the models with credentials and exit"),
+        ("--export", "FILE", "write a session file as an HTML page (to a second FILE if given) and exit"),
+        ("--help -h", "", "show this help and exit"),
+        ("--version -v", "", "show the version and exit"),
+    ],
+    "model": [
+        ("--model", "PATTERN", "id, provider/id or part of a name, optionally with :level"),
+        ("--provider", "NAME", "provider of the model"),
+        ("--models", "LIST", "models to cycle through: comma-separated patterns, globs allowed"),
+        ("--thinking", "LEVEL", "off, minimal, low, medium, high, xhigh or max"),
+        ("--api-key", "KEY", "key for the model's provider, for this process only"),
+    ],
+    "session": [
+        ("--continue -c", "", "continue the newest session of this directory"),
+        ("--resume -r", "[PATH|ID]", "open a session; without a value, choose one at the terminal"),
+        ("--session", "PATH|ID", "open a session"),
+        ("--session-id", "ID", "open or create the session with this id"),
+        ("--fork", "PATH|ID", "start from a copy of a session"),
+        ("--session-dir", "DIR", "keep sessions in this directory"),
+        ("--name -n", "NAME", "display name of the session"),
+        ("--no-session", "", "keep nothing on disk"),
+    ],
+    "tools and extensions": [
+        ("--tools -t", "LIST", "use only these tools: comma-separated names"),
+        ("--exclude-tools -xt", "LIST", "leave out these tools"),
+        ("--no-tools -nt", "", "use no tools at all"),
+        ("--no-builtin-tools -nbt", "", "use only tools of extensions and of the host"),
+        ("--extension -e", "PATH...", "load an extension"),
+        ("--no-extensions -ne", "", "load only extensions named with --extension"),
+        ("--approve -a", "", "trust this project's files, for this process only"),
+        ("--no-approve -na", "", "do not trust this project's files"),
+    ],
+    "prompt": [
+        ("--system-prompt", "TEXT|FILE", "replace the system prompt"),
+        ("--append-system-prompt", "TEXT|FILE...", "add to the system prompt"),
+        ("--no-context-files -nc", "", "do not read AGENTS.md and similar files"),
+        ("--skill", "PATH...", "load a skill"),
+        ("--no-skills -ns", "", "load only skills named with --skill"),
+        ("--prompt-template", "PATH...", "load a prompt template"),
+        ("--no-prompt-templates -np", "", "load only templates named with --prompt-template"),
+        ("--no-rules", "", "do not use stream rules"),
+    ],
+    "accepted without effect": [
+        ("--theme", "PATH...", ""),
+        ("--provider-session-id", "ID", ""),
+        ("--approval-mode", "MODE", ""),
+        ("--offline", "", ""),
+        ("--print -p", "", ""),
+        ("--verbose", "", ""),
+        ("--no-themes", "", ""),
+        ("--no-title", "", ""),
+        ("--no-lsp", "", ""),
+        ("--no-pty", "", ""),
+    ],
 }
-_LISTS: dict[str, tuple[str, str]] = {
-    "--append-system-prompt": ("TEXT|FILE", "add to the system prompt"),
-    "--extension": ("PATH", "load an extension"),
-    "--skill": ("PATH", "load a skill"),
-    "--prompt-template": ("PATH", "load a prompt template"),
-    "--theme": ("PATH", argparse.SUPPRESS),
-}
-_SWITCHES: dict[str, str] = {
-    "--continue": "go on with the newest session of this folder",
-    "--no-session": "keep nothing on disk",
-    "--no-tools": "no tools at all",
-    "--no-builtin-tools": "no built-in tools",
-    "--no-extensions": "only extensions named with --extension",
-    "--no-skills": "only skills named with --skill",
-    "--no-prompt-templates": "only templates named with --prompt-template",
-    "--no-context-files": "do not read AGENTS.md and the like",
-    "--approve": "trust this project's files for this process",
-    "--no-approve": "do not trust this project's files",
-    "--drain": "when stdin ends, finish the run before leaving",
-    "--offline": argparse.SUPPRESS,
-    "--print": argparse.SUPPRESS,
-    "--verbose": argparse.SUPPRESS,
-    "--no-themes": argparse.SUPPRESS,
-    "--no-title": argparse.SUPPRESS,
-    "--no-rules": argparse.SUPPRESS,
-    "--no-lsp": argparse.SUPPRESS,
-    "--no-pty": argparse.SUPPRESS,
-}
-_SHORT = {
-    "--continue": "-c", "--name": "-n", "--no-tools": "-nt", "--no-builtin-tools": "-nbt", "--extension": "-e",
-    "--no-extensions": "-ne", "--no-skills": "-ns", "--no-prompt-templates": "-np", "--no-context-files": "-nc",
-    "--approve": "-a", "--no-approve": "-na", "--print": "-p",
-}  # fmt: skip
 
 
 class _HelpFormatter(argparse.HelpFormatter):
     """Of a fixed width: to ask the terminal, each `add_argument` would need `shutil` and what it imports."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=HELP_WIDTH)
+        super().__init__(prog, width=HELP_WIDTH, max_help_position=34)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -85,35 +103,25 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The parser, with all options."""
-    made = _Parser(
-        prog="pigeon",
-        add_help=False,
-        allow_abbrev=False,
-        description="A coding agent for other programs.",
-        formatter_class=_HelpFormatter,
-    )
+    made = _Parser(prog="pigeon", usage=USAGE, add_help=False, allow_abbrev=False, formatter_class=_HelpFormatter)
     made.add_argument("messages", nargs="*", help=argparse.SUPPRESS)
-    made.add_argument(
-        "--mode", metavar="MODE", help="rpc: JSON lines on stdin and stdout; json: one prompt, its events on stdout"
-    )
-    made.add_argument("--tools", "-t", metavar="LIST", help="allow only these tools, comma separated")
-    made.add_argument("--exclude-tools", "-xt", metavar="LIST", help="leave these tools out")
-    made.add_argument("--resume", "-r", nargs="?", const="", metavar="PATH|ID", help="choose a session to open")
-    made.add_argument("--list-models", nargs="?", const="", metavar="SEARCH", help="list models and leave")
-    made.add_argument("--export", nargs="+", metavar="FILE", help="write a session as HTML and leave")
-    made.add_argument("--help", "-h", action="store_true", help="show this help and leave")
-    made.add_argument("--version", "-v", action="store_true", help="show the version and leave")
-    for option, (value, text) in _VALUES.items():
-        made.add_argument(*_names(option), metavar=value, help=text)
-    for option, (value, text) in _LISTS.items():
-        made.add_argument(*_names(option), metavar=value, help=text, action="append", default=[])
-    for option, text in _SWITCHES.items():
-        made.add_argument(*_names(option), help=text, action="store_true")
+    for title, rows in GROUPS.items():
+        group = made.add_argument_group(title)
+        for names, value, text in rows:
+            group.add_argument(*names.split(), help=text or argparse.SUPPRESS, **_kind(names, value))
     return made
 
 
-def _names(option: str) -> list[str]:
-    return [option, _SHORT[option]] if option in _SHORT else [option]
+def _kind(names: str, value: str) -> dict[str, Any]:
+    if not value:
+        return {"action": "store_true"}
+    if names == "--export":
+        return {"nargs": "+", "metavar": value}
+    if value.startswith("["):
+        return {"nargs": "?", "const": "", "metavar": value.strip("[]")}
+    if value.endswith("..."):
+        return {"action": "append", "default": [], "metavar": value.removesuffix("...")}
+    return {"metavar": value}
 
 
 class CommandLine(Struct, frozen=True, kw_only=True):
