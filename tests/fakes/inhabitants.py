@@ -13,9 +13,10 @@ from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.session.prompting import HostMessage
 from pigeon.wire import codec
-from pigeon.wire.content import text_of
+from pigeon.wire.base import ABSENT
+from pigeon.wire.content import ImageInput, text_of
 from pigeon.wire.events import Outbound
-from pigeon.wire.messages import ToolResultMessage
+from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 
 Record = dict[str, Any]
 
@@ -59,9 +60,10 @@ class Inhabitant:
         """True from `move_in` to `move_out`."""
         return self._built is not None
 
-    async def ask(self, text: str) -> None:
+    async def ask(self, text: str, images: list[Record] | None = None) -> None:
         """Prompt; the run goes on in the background."""
-        waiting = self.agent.session.prompting.prompt(HostMessage(text))
+        pictures = ABSENT if images is None else codec.convert(images, list[ImageInput])
+        waiting = self.agent.session.prompting.prompt(HostMessage(text, pictures))
         if waiting is not None:
             await waiting
 
@@ -69,10 +71,15 @@ class Inhabitant:
         """Wait for the end of the run."""
         await self.agent.session.activity.until_idle()
 
-    async def say(self, text: str) -> None:
+    async def say(self, text: str, images: list[Record] | None = None) -> None:
         """Prompt and wait."""
-        await self.ask(text)
+        await self.ask(text, images)
         await self.settled()
+
+    def said(self) -> list[str]:
+        """What the model said."""
+        messages = self.agent.session.context
+        return [text_of(message.content) for message in messages if isinstance(message, AssistantMessage)]
 
     def results(self) -> list[str]:
         """What the tools returned, as the model saw it."""

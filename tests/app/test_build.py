@@ -1,0 +1,183 @@
+"""What `build` makes of options, settings and files: asked of the finished agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.inhabitants import Inhabitant, bash
+from pigeon.app.build import build
+from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
+from pigeon.rpc.handlers.state import get_state
+from pigeon.wire.commands import GetState
+from pigeon.wire.content import ImageContent
+from pigeon.wire.errors import StartupError
+from pigeon.wire.messages import UserMessage
+
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+@pytest.fixture
+async def one(tmp_path: Path) -> AsyncIterator[Inhabitant]:
+    made = Inhabitant(tmp_path)
+    yield made
+    if made.is_here:
+        await made.move_out()
+
+
+@pytest.mark.parametrize(
+    ("cwd", "around", "why"),
+    [
+        (None, "", "The working directory does not exist any more; name another with --cwd"),
+        ("sub", "", "The working directory does not exist any more; name another with --cwd"),
+        ("missing", None, "Not a directory: {root}/missing"),
+        ("file", None, "Not a directory: {root}/file"),
+    ],
+)
+async def test_an_agent_needs_a_folder_to_work_in(
+    tmp_path: Path, cwd: str | None, around: str | None, why: str
+) -> None:
+    (tmp_path / "file").touch()
+    environment = Environment(variables={}, home=str(tmp_path), cwd=str(tmp_path) if around is None else around)
+    with pytest.raises(StartupError) as caught:
+        await build(AgentOptions(cwd=cwd), environment)
+    assert str(caught.value) == why.format(root=tmp_path)
+
+
+async def test_the_folder_of_the_options_is_meant_from_the_folder_of_the_environment(one: Inhabitant) -> None:
+    one.configure(replies=[bash("pwd"), "done"])
+    await one.move_in(cwd="work")
+    await one.say("go")
+    assert one.results() == [f"{one.work}\n"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "state"),
+    [
+        (
+            {},
+            {},
+            {
+                "steering_mode": "one-at-a-time",
+                "follow_up_mode": "one-at-a-time",
+                "interrupt_mode": "immediate",
+                "auto_compaction_enabled": True,
+            },
+        ),
+        ({"steeringMode": "all", "followUpMode": "all"}, {}, {"steering_mode": "all", "follow_up_mode": "all"}),
+        ({}, {"interrupt_mode": "wait"}, {"interrupt_mode": "wait"}),
+        ({"interruptMode": "wait"}, {}, {"interrupt_mode": "wait"}),
+        ({"interruptMode": "immediate"}, {"interrupt_mode": "wait"}, {"interrupt_mode": "immediate"}),
+        ({"compaction": {"enabled": False}}, {}, {"auto_compaction_enabled": False}),
+        ({"defaultThinkingLevel": "low"}, {}, {"thinking_level": "low"}),
+        ({"defaultThinkingLevel": "low"}, {"thinking": "high"}, {"thinking_level": "high"}),
+        ({}, {"name": "  my\nname "}, {"session_name": "my name"}),
+    ],
+)
+async def test_settings_and_options_are_the_state_of_the_session(
+    one: Inhabitant, settings: dict[str, Any], options: dict[str, Any], state: dict[str, Any]
+) -> None:
+    one.configure(settings)
+    agent = await one.move_in(**options)
+    found = get_state(GetState(), agent.session)
+    assert {name: getattr(found, name) for name in state} == state
+
+
+async def test_a_failed_answer_is_repeated_as_the_settings_say(one: Inhabitant) -> None:
+    failing = {"error": {"message": "overloaded", "retryable": True}}
+    one.configure({"retry": {"maxRetries": 2, "baseDelayMs": 1, "maxAgentDelayMs": 1}}, [failing, failing, "at last"])
+    await one.move_in()
+    await one.say("go")
+    assert [event["maxAttempts"] for event in one.heard("auto_retry_start")] == [2, 2]
+    assert one.said()[-1] == "at last"
+
+
+async def test_a_failed_answer_is_not_repeated_where_that_is_switched_off(one: Inhabitant) -> None:
+    one.configure({"retry": {"enabled": False}}, [{"error": {"message": "overloaded", "retryable": True}}, "unheard"])
+    await one.move_in()
+    await one.say("go")
+    assert one.heard("auto_retry_start") == []
+    assert one.said() == [""]
+
+
+async def test_what_is_wrong_with_options_and_files_is_listed_once(one: Inhabitant) -> None:
+    one.configure({"steeringMode": 3, "permissions": {"deny": ["(("]}})
+    (one.agent_dir / "models.json").write_text("{broken")
+    (one.work / ".pigeon").mkdir()
+    (one.work / ".pigeon" / "settings.json").write_text("[]")
+    agent = await one.move_in(tools=("read", "raed"), thinking="hard", models=("nothing",), trust_project=True)
+    for number, part in enumerate(
+        [
+            f"{one.agent_dir}/settings.json: steeringMode is ignored",
+            f"{one.work}/.pigeon/settings.json must hold a JSON object",
+            '"nothing"',
+            'unknown thinking level "hard" is ignored',
+            f"{one.agent_dir}/models.json: not valid JSON",
+            '--tools: there is no tool "raed"',
+            "permissions.deny",
+        ]
+    ):
+        assert part in agent.problems[number], agent.problems
+    assert len(agent.problems) == 7
+
+
+async def test_a_trust_file_that_is_broken_is_reported(one: Inhabitant) -> None:
+    one.configure()
+    (one.agent_dir / "trust.json").write_text("{broken")
+    (one.work / ".pigeon" / "skills").mkdir(parents=True)
+    [problem] = (await one.move_in()).problems
+    assert problem.startswith(f"{one.agent_dir}/trust.json: ")
+
+
+async def test_trust_is_for_the_folder_it_was_given_for(one: Inhabitant) -> None:
+    one.configure()
+    elsewhere = one.root / "elsewhere"
+    for folder in (one.work, elsewhere):
+        (folder / ".pigeon").mkdir(parents=True)
+        (folder / ".pigeon" / "SYSTEM.md").write_text(f"Prompt of {folder.name}.")
+    header = {
+        "type": "session",
+        "version": 3,
+        "id": "x",
+        "cwd": str(elsewhere),
+        "timestamp": "2026-01-01T00:00:00.000Z",
+    }
+    (one.root / "other.jsonl").write_text(json.dumps(header) + "\n")
+    session = (await one.move_in(trust_project=True)).session
+    assert "Prompt of work." in session.engine.system_prompt()
+    assert await session.switching.open("other.jsonl") is False
+    assert session.journal.cwd == str(elsewhere)
+    assert "Prompt of" not in session.engine.system_prompt()
+
+
+@pytest.mark.parametrize(
+    ("options", "drains"), [({}, False), ({"drain": True}, True), ({"model": "demo"}, True)], ids=["", "drain", "demo"]
+)
+async def test_a_run_is_finished_without_its_host_if_asked_or_for_the_demo(
+    one: Inhabitant, options: dict[str, Any], drains: bool
+) -> None:
+    one.configure()
+    assert (await one.move_in(**options)).lifecycle.drains() is drains
+
+
+async def test_images_are_kept_from_the_model_where_the_settings_say_so(one: Inhabitant) -> None:
+    one.configure({"images": {"blockImages": True}}, ["nothing to see"])
+    await one.move_in()
+    await one.say("look", images=[{"type": "image", "data": PICTURE, "mimeType": "image/png"}])
+    request = await one.agent.session.engine.request()
+    [asked] = [message for message in request.messages if isinstance(message, UserMessage)]
+    assert not [block for block in asked.content if isinstance(block, ImageContent)]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+async def test_unreadable_images_are_kept_where_the_dialect_does_so(one: Inhabitant, keep: bool) -> None:
+    one.configure(replies=["seen"])
+    await one.move_in(keep_unreadable_images=keep)
+    await one.say("look", images=[{"type": "image", "data": "bm90IGFuIGltYWdl", "mimeType": "image/png"}])
+    [message] = [message for message in one.agent.session.context if isinstance(message, UserMessage)]
+    assert any(isinstance(block, ImageContent) for block in message.content) is keep
