@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,3 +85,33 @@ async def test_commands_that_take_their_time_to_stop_are_answered_once_before_th
     responses = [record for record in pipes.received() if record["type"] == "response"]
     assert sorted(record["id"] for record in responses) == [1, 2]
     assert all(record["data"]["cancelled"] for record in responses)
+
+
+async def test_commands_are_read_from_a_file_to_its_end(pipes: Pipes, tmp_path: Path) -> None:
+    file = tmp_path / "commands.jsonl"
+    file.write_text("".join(json.dumps({"id": number, "type": "get_state"}) + "\n" for number in range(3)))
+    desk = SessionDesk()
+    with file.open("rb") as commands:
+        host = Host(desk.session, Dialect("1"), (commands.fileno(), pipes.theirs_out), lambda: False, nothing)
+        assert await asyncio.wait_for(host.serve(nothing, nothing, nothing), 10) == 0
+    assert [record["id"] for record in pipes.received()] == [0, 1, 2]
+
+
+async def test_what_is_warmed_up_waits_until_the_first_commands_were_answered(pipes: Pipes) -> None:
+    warmed: list[int] = []
+
+    async def warm() -> None:
+        warmed.append(len(answered))
+
+    desk = SessionDesk()
+    host = Host(desk.session, Dialect("1"), (pipes.theirs_in, pipes.theirs_out), lambda: False, warm)
+    answered = desk.heard.events
+    serving = asyncio.ensure_future(host.serve(nothing, nothing, nothing))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert warmed == []
+    pipes.send({"id": 1, "type": "set_session_name", "name": "n"})
+    await desk.until(lambda: warmed)
+    assert warmed == [1], "the event of the command came first"
+    pipes.end()
+    assert await asyncio.wait_for(serving, 10) == 0

@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-import pigeon.rpc.handlers.all  # noqa: F401 - registers the handlers
+from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.server import MOST_IN_FLIGHT, TOO_MANY, Server
 from pigeon.wire.answers import Response
 
@@ -40,12 +40,10 @@ class Shell:
 async def test_too_many_running_commands_are_refused_and_control_commands_still_work() -> None:
     answers, shell = Answers(), Shell()
     outbox: Any = answers
-    server = Server({"session": SimpleNamespace(shell=shell)}, outbox)
-    server.offer([b'{"id":%d,"type":"bash","command":"x"}' % number for number in range(MOST_IN_FLIGHT + 1)])
-    assert server.take_now()
+    server = Server({"session": SimpleNamespace(shell=shell)}, HANDLERS, outbox)
+    assert server.take([b'{"id":%d,"type":"bash","command":"x"}' % at for at in range(MOST_IN_FLIGHT + 1)]) is None
     assert [(answer.id, answer.error) for answer in answers.given] == [(MOST_IN_FLIGHT, TOO_MANY)]
-    server.offer([b'{"id":"stop","type":"abort_bash"}'])
-    assert server.take_now()
+    assert server.take([b'{"id":"stop","type":"abort_bash"}']) is None
     assert (answers.given[-1].id, answers.given[-1].success) == ("stop", True)
     await server.drained()
     assert len(answers.given) == MOST_IN_FLIGHT + 2

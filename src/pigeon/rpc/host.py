@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import pigeon.rpc.handlers.all  # noqa: F401 - registers the handlers
 from pigeon.dialects.base import Dialect
+from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.host_connection import HostConnection
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.server import Server
 from pigeon.rpc.shutdown import Shutdown
 from pigeon.session.session import Session
 from pigeon.transport import exit_codes
-from pigeon.transport.framing import DEFAULT_CAP, Frame, Framing
+from pigeon.transport.framing import DEFAULT_CAP, Framing
 from pigeon.transport.reader import Reader
 from pigeon.transport.writer import Writer
 
@@ -40,11 +40,9 @@ class Host:
         self._writer = Writer(descriptors[1], lambda: self._shutdown.request(exit_codes.FAILED))
         self._outbox = Outbox(self._writer, dialect)
         connection = HostConnection(session, self._outbox, record_cap)
-        self._server = Server({"session": session, "connection": connection}, self._outbox)
-        self._reader = Reader(descriptors[0], Framing(record_cap), self._deliver)
-        self._pump: asyncio.Task[None] | None = None
+        self._server = Server({"session": session, "connection": connection}, HANDLERS, self._outbox)
+        self._reader = Reader(descriptors[0], Framing(record_cap), self._server.take, self._input_ended)
         self._ending: asyncio.Future[None] | None = None
-        self._warming: asyncio.Future[None] | None = None
         self._warm = warm
         session.bus.announce(self._outbox.event, self._outbox.room)
 
@@ -58,8 +56,10 @@ class Host:
         self._shutdown.watch_signals()
         self._outbox.greet()
         self._reader.start()
+        warming = asyncio.ensure_future(self._warm_up())
         await started(self._end_when_quiet)
         code = await self._shutdown.reason()
+        warming.cancel()
         if code == exit_codes.OK and self._drains():
             code = await self._shutdown.finish(asyncio.ensure_future(self._all_done()))
         await self._shutdown.within(asyncio.ensure_future(self._stop(leaving, stop)), STOP_SECONDS)
@@ -85,22 +85,11 @@ class Host:
         await self._all_done()
         self._shutdown.request(exit_codes.OK)
 
-    def _deliver(self, frames: list[Frame], ended: bool) -> None:
-        self._server.offer(frames)
-        if self._server.take_now():
-            self._taken(ended)
-        else:
-            self._pump = asyncio.ensure_future(self._take(ended))
+    async def _warm_up(self) -> None:
+        """Not before the first commands were answered: a host waits for those."""
+        await self._server.until_begun()
+        await self._warm()
 
-    async def _take(self, ended: bool) -> None:
-        await self._server.take()
-        self._taken(ended)
-
-    def _taken(self, ended: bool) -> None:
-        if self._warming is None:
-            self._warming = asyncio.ensure_future(self._warm())
-        if ended:
-            self._session.disconnect()
-            self._shutdown.request(exit_codes.OK)
-        else:
-            self._reader.taken()
+    def _input_ended(self) -> None:
+        self._session.disconnect()
+        self._shutdown.request(exit_codes.OK)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from pigeon.wire.commands import NAMES, Command
@@ -29,6 +29,6 @@ def handles(*kinds: type[Command]) -> Callable[[_F], _F]:
     return register
 
 
-def handler_for(kind: type[Command]) -> CommandHandler:
-    """The handler of a command."""
-    return _handlers[kind]
+def registered() -> Mapping[type[Command], CommandHandler]:
+    """The handler of each command; complete once `handlers/all` was imported."""
+    return _handlers

@@ -3,13 +3,14 @@ process."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from pigeon.rpc.lanes import CommandJob, Lanes
 from pigeon.rpc.outbox import Outbox
-from pigeon.rpc.router import handler_for
+from pigeon.rpc.router import CommandHandler
 from pigeon.session.prompting import ABORTED_BEFORE
 from pigeon.transport.framing import Frame, TooLong
 from pigeon.wire import codec
@@ -27,30 +28,39 @@ _PROMPTS = (Prompt, AbortAndPrompt)
 class Server:
     """Takes frames as they come and answers in the order things finish."""
 
-    def __init__(self, subjects: Mapping[Subject, object], outbox: Outbox) -> None:
+    def __init__(
+        self, subjects: Mapping[Subject, object], handlers: Mapping[type[Command], CommandHandler], outbox: Outbox
+    ) -> None:
         self._subjects = subjects
+        self._handlers = handlers
         self._outbox = outbox
         self._lanes = Lanes()
         self._frames: deque[Frame] = deque()
+        self._begun = asyncio.Event()
 
-    def offer(self, frames: list[Frame]) -> None:
-        """More input; `take` works it off."""
+    def take(self, frames: list[Frame]) -> Awaitable[None] | None:
+        """Work off more input; gives something to await where the host has to read some answers first."""
         self._frames.extend(frames)
+        done = self._take_now()
+        self._begun.set()
+        return None if done else self._take_with_room()
 
-    def take_now(self) -> bool:
-        """Work off the input at once; false if the host has to read some answers first."""
-        while self._frames and not self._outbox.overfull:
-            self._frame(self._frames.popleft())
-        return not self._frames
-
-    async def take(self) -> None:
-        """Work off the input, no faster than the host reads the answers."""
-        while not self.take_now():
-            await self._outbox.until_room()
+    async def until_begun(self) -> None:
+        """Wait until the first input was worked off."""
+        await self._begun.wait()
 
     async def drained(self) -> None:
         """Wait until every command taken was answered."""
         await self._lanes.drained()
+
+    def _take_now(self) -> bool:
+        while self._frames and not self._outbox.overfull:
+            self._frame(self._frames.popleft())
+        return not self._frames
+
+    async def _take_with_room(self) -> None:
+        while not self._take_now():
+            await self._outbox.until_room()
 
     def _frame(self, frame: Frame) -> None:
         if isinstance(frame, TooLong):
@@ -87,7 +97,7 @@ class Server:
         if command.lane != "control" and self._lanes.in_flight >= MOST_IN_FLIGHT:
             self._finished(command, None, Refusal(TOO_MANY))
             return
-        handler, subject = handler_for(type(command)), self._subjects[command.about]
+        handler, subject = self._handlers[type(command)], self._subjects[command.about]
         self._lanes.submit(
             CommandJob(
                 command,

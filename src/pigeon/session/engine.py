@@ -57,7 +57,7 @@ class Engine:
         self._todos = dependencies.todos
         self._navigation = Navigation(conversation, models, summarizer)
         self._rules = StreamRules(self._load_rules, bus.publish, dependencies.now, dependencies.report)
-        self._reminders = Reminders(dependencies.todos, bus.publish, dependencies.now)
+        self._reminders = Reminders(dependencies.todos, conversation, bus.publish, dependencies.now)
         self._keep_unreadable_images = settings.keep_unreadable_images
         self._locale = ""
         self._aborts = 0
@@ -71,7 +71,6 @@ class Engine:
         self.compaction = Compaction(
             conversation, models, summarizer, bus.publish, hooks, settings.compaction, settings.auto_compaction
         )
-        bus.record(self._reminders.notes)
         bus.record(self._rules.notes)
 
     # What commands ask for.

@@ -10,7 +10,7 @@ import asyncio
 import os
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from pigeon.transport.framing import Frame, Framing
 
@@ -18,16 +18,24 @@ CHUNK = 64 * 1024
 
 
 class Reader:
-    """Reads one chunk, hands over its frames, and waits until they were taken."""
+    """Reads one chunk and hands its frames to `take`, which gives something to await where they cannot be dealt with at
+    once; only then is more read. `ended` is called when everything was taken and nothing more comes."""
 
-    def __init__(self, descriptor: int, framing: Framing, deliver: Callable[[list[Frame], bool], None]) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        framing: Framing,
+        take: Callable[[list[Frame]], Awaitable[None] | None],
+        ended: Callable[[], None],
+    ) -> None:
         self._descriptor = descriptor
         self._framing = framing
-        self._deliver = deliver
+        self._take = take
+        self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._polled = False
         self._watching = False
-        self._owed = False
+        self._waiting: asyncio.Future[None] | None = None
         self._taken = threading.Event()
 
     def start(self) -> None:
@@ -37,14 +45,6 @@ class Reader:
             self._polled = True
         except (OSError, ValueError):
             threading.Thread(target=self._read, name="pigeon-reader", daemon=True).start()
-
-    def taken(self) -> None:
-        """The loop has dealt with the last frames: read on."""
-        self._owed = False
-        if self._polled:
-            self._watch(True)
-        else:
-            self._taken.set()
 
     def _watch(self, wanted: bool) -> None:
         if wanted and not self._watching:
@@ -61,12 +61,28 @@ class Reader:
         except OSError:
             chunk = b""
         frames = self._framing.feed(chunk) if chunk else self._framing.end()
-        if not frames and chunk:
+        if frames or not chunk:
+            self._hand_over(frames, ended=not chunk)
+
+    def _hand_over(self, frames: list[Frame], ended: bool) -> None:
+        waiting = self._take(frames)
+        if waiting is None:
+            self._go_on(ended)
             return
-        self._owed = True
-        self._deliver(frames, not chunk)
-        if self._owed:
+        if self._polled:
             self._watch(False)
+        self._waiting = asyncio.ensure_future(self._go_on_after(waiting, ended))
+
+    async def _go_on_after(self, waiting: Awaitable[None], ended: bool) -> None:
+        await waiting
+        self._go_on(ended)
+
+    def _go_on(self, ended: bool) -> None:
+        if self._polled:
+            self._watch(not ended)
+        if ended:
+            self._ended()
+        self._taken.set()
 
     def _await_input(self) -> None:
         """The host made its file non-blocking, and it is the host's: we wait instead of changing it."""
@@ -89,7 +105,7 @@ class Reader:
             if frames or ended:
                 self._taken.clear()
                 try:
-                    self._loop.call_soon_threadsafe(self._deliver, frames, ended)
+                    self._loop.call_soon_threadsafe(self._hand_over, frames, ended)
                 except RuntimeError:
                     return
                 self._taken.wait()

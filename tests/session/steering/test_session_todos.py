@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.journals import empty
 from fakes.virtual_time import virtually
+from pigeon.session.context.conversation import Conversation
 from pigeon.session.history.entry_line import EntryLine, line_from_entry
 from pigeon.session.steering.todos import CLEAR_DELAY, Reminders, Todos, filled_in
 from pigeon.wire import codec
@@ -18,7 +20,7 @@ from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import AssistantBlock, TextContent, ToolCall
 from pigeon.wire.entries import MessageEntry
 from pigeon.wire.errors import BadRecord
-from pigeon.wire.events import MessageEnd, Outbound, TodoAutoClear, TodoReminder
+from pigeon.wire.events import Outbound, TodoAutoClear, TodoReminder
 from pigeon.wire.messages import AssistantMessage, CustomMessage, StopReason, ToolResultMessage, UserMessage
 from pigeon.wire.model import zero_usage
 from pigeon.wire.steering import TodoPhaseGiven
@@ -49,7 +51,8 @@ class Desk:
         self.posted: list[Outbound] = []
         self.planned = 0
         self.todos = Todos(self.posted.append, clear_delay, self._host_planned, self.timers.later)
-        self.reminders = Reminders(self.todos, self._publish, lambda: 7)
+        self.journal = empty()
+        self.reminders = Reminders(self.todos, Conversation(self.journal), self._publish, lambda: 7)
 
     def _host_planned(self) -> None:
         self.planned += 1
@@ -276,9 +279,10 @@ async def test_what_the_user_says_starts_the_count_again(desk: Desk) -> None:
     desk.todos.set(one())
     for _ in range(3):
         said = await desk.reminders.additions(answer())
-        desk.reminders.notes(MessageEnd(message=said[0]))
+        desk.journal.append_message(answer())
+        assert said
     assert await desk.reminders.additions(answer()) == []
-    desk.reminders.notes(MessageEnd(message=UserMessage(content="go on", timestamp=1)))
+    desk.journal.append_message(UserMessage(content="go on", timestamp=1))
     assert await desk.reminders.additions(answer())
 
 

@@ -1,4 +1,4 @@
-"""Importing this module registers every handler."""
+"""Every handler: importing their modules registers them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from pigeon.rpc.handlers import (
     state,
     todos,
 )
+from pigeon.rpc.router import registered
+
+HANDLERS = registered()
 
 __all__ = [
-    "dialogs", "export", "forks", "hello", "host_tools", "models", "modes", "prompting", "sessions", "shell",
-    "state", "todos",
+    "HANDLERS", "dialogs", "export", "forks", "hello", "host_tools", "models", "modes", "prompting", "sessions",
+    "shell", "state", "todos",
 ]  # fmt: skip

@@ -82,7 +82,8 @@ class Compaction:
         branch = self._conversation.journal.branch
         if not branch or branch[-1].type == "compaction":
             return False
-        return branch_tokens(branch) > self._policy.threshold(model) and self._failed_for != self._last_said()
+        is_full = branch_tokens(branch) > self._policy.threshold(model)
+        return is_full and self._failed_for != self._conversation.last_user_entry()
 
     async def manual(self, instructions: str | Absent, scope: Scope) -> Compacted:
         """Because it was asked for; raises with the reason when it cannot be done."""
@@ -96,7 +97,7 @@ class Compaction:
         try:
             await self._announced("threshold", scope)
         except (Refusal, Aborted):
-            self._failed_for = "" if scope.cancelled else self._last_said()
+            self._failed_for = "" if scope.cancelled else self._conversation.last_user_entry()
 
     async def recover(self, scope: Scope, hide: Callable[[], Awaitable[None]]) -> bool:
         """Because the provider said so; true if the request should be tried again."""
@@ -245,9 +246,6 @@ class Compaction:
     async def _shorten(self, found: list[tuple[str, str, int]]) -> None:
         for entry in prune(self._conversation.journal, found):
             await self._publish(EntryAppended(entry=entry))
-
-    def _last_said(self) -> str | None:
-        return next((line.id for line in reversed(self._conversation.journal.branch) if line.role == "user"), None)
 
 
 def _estimate(journal: Journal) -> int:

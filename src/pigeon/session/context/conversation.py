@@ -70,6 +70,10 @@ class Conversation:
         _ = self.context
         return list(self._model_messages)
 
+    def last_user_entry(self) -> str | None:
+        """The id of the user's last message on the branch: what is counted per message of the user is counted by it."""
+        return next((line.id for line in reversed(self._journal.branch) if line.role == "user"), None)
+
     def turn_to(self, journal: Journal) -> None:
         """Let go of one journal and take another."""
         self._journal.close()

@@ -16,13 +16,14 @@ from itertools import count
 from typing import Any
 
 from pigeon.agent.interfaces import Publish, Spoken
+from pigeon.session.context.conversation import Conversation
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import ToolCall
 from pigeon.wire.errors import BadRecord
-from pigeon.wire.events import MessageEnd, Outbound, TodoAutoClear, TodoReminder
-from pigeon.wire.messages import AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
+from pigeon.wire.events import Outbound, TodoAutoClear, TodoReminder
+from pigeon.wire.messages import AssistantMessage, CustomMessage, ToolResultMessage
 from pigeon.wire.steering import TodoPhase, TodoPhaseGiven, TodoTask, TodoTaskGiven
 
 _Key = tuple[str | Absent, str | Absent]
@@ -177,20 +178,20 @@ def _keyed(phases: Iterable[TodoPhase]) -> Iterator[tuple[_Key, TodoTask]]:
 class Reminders:
     """Reminds the model of open tasks where it stops."""
 
-    def __init__(self, todos: Todos, publish: Publish, now: Callable[[], int]) -> None:
+    def __init__(self, todos: Todos, conversation: Conversation, publish: Publish, now: Callable[[], int]) -> None:
         self._todos = todos
+        self._conversation = conversation
         self._publish = publish
         self._now = now
         self._given = 0
-
-    def notes(self, event: Outbound) -> None:
-        """A message of the user lets the counting begin anew."""
-        if isinstance(event, MessageEnd) and isinstance(event.message, UserMessage):
-            self._given = 0
+        self._given_after: str | None = None
 
     async def additions(self, answer: AssistantMessage) -> list[Spoken]:
         """The reminder to go on with, announced; nothing if this is a good place to stop."""
         left = self._todos.open_tasks() if is_final(answer) else []
+        asked = self._conversation.last_user_entry()
+        if asked != self._given_after:
+            self._given, self._given_after = 0, asked
         if not left or self._given >= MOST_REMINDERS:
             return []
         self._given += 1
