@@ -126,6 +126,13 @@ async def test_what_is_wrong_with_options_and_files_is_listed_once(one: Inhabita
     assert len(agent.problems) == 7
 
 
+async def test_keys_that_cannot_be_read_are_reported(one: Inhabitant) -> None:
+    one.configure()
+    (one.agent_dir / "auth.json").write_text("{broken")
+    [problem] = (await one.move_in()).problems
+    assert problem.startswith(f"{one.agent_dir}/auth.json: ")
+
+
 async def test_a_trust_file_that_is_broken_is_reported(one: Inhabitant) -> None:
     one.configure()
     (one.agent_dir / "trust.json").write_text("{broken")

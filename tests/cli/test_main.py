@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -102,6 +104,38 @@ def test_piped_text_goes_before_the_first_prompt_of_the_command_line(desk: Desk)
     ]
     assert ran.returncode == 0
     assert prompts == ["pipedone", "two"]
+
+
+def test_a_terminal_on_stdin_is_not_read(desk: Desk) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        ran = subprocess.run(
+            [*MODULE, "--mode", "json", "--no-session", "--model", "demo", "one"],
+            env=desk.environment(),
+            cwd=desk.work,
+            stdin=theirs,
+            capture_output=True,
+            timeout=30,
+            check=True,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert b'"agent_end"' in ran.stdout
+
+
+@pytest.mark.parametrize(("mode", "printed"), [("json", b'"agent_end"'), ("rpc", b"")])
+def test_stdin_may_be_closed(desk: Desk, mode: str, printed: bytes) -> None:
+    ran = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" 0<&-', "sh", *MODULE, "--mode", mode, "--no-session", "--model", "demo", "one"],
+        env=desk.environment(),
+        cwd=desk.work,
+        capture_output=True,
+        timeout=30,
+        check=True,
+    )
+    assert printed in ran.stdout
+    assert ran.stderr == b""
 
 
 def test_a_refused_prompt_is_an_error_of_the_process(desk: Desk) -> None:

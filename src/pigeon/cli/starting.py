@@ -33,7 +33,9 @@ def run_agent(
     play: Callable[[BuiltAgent, Descriptors], Awaitable[int]],
 ) -> int:
     """Claim stdin and stdout, build the agent, print its warnings and `play`; returns the exit code."""
-    return asyncio.new_event_loop().run_until_complete(_run(line, environment, dialect, stdio.claim(), play))
+    # Before the loop: it opens descriptors, and would get 0 or 1 where the host closed them.
+    descriptors = stdio.claim()
+    return asyncio.new_event_loop().run_until_complete(_run(line, environment, dialect, descriptors, play))
 
 
 async def _run(
