@@ -33,11 +33,12 @@ QUIET_LOOKS = 10
 
 
 class Call(NamedTuple):
-    """One call of a function of the package: its file below `src/pigeon`, its name, and when it was made."""
+    """One call of a function of the package: its file below `src/pigeon`, its name, when and in which thread."""
 
     file: str
     function: str
     at: float
+    thread: int
 
     @property
     def room(self) -> str:
@@ -62,19 +63,25 @@ class Trace(NamedTuple):
 
     @property
     def changes_of_room(self) -> int:
-        """How often a call is in another room than the call before it."""
-        return sum(one.room != other.room for one, other in zip(self.calls, self.calls[1:], strict=False))
+        """How often a call is in another room than the call before it in the same thread."""
+        changes = 0
+        last: dict[int, str] = {}
+        for call in self.calls:
+            changes += last.get(call.thread, call.room) != call.room
+            last[call.thread] = call.room
+        return changes
 
 
 def trace_prompts(root: Path) -> tuple[Trace, Trace]:
     """Run two prompts on the program of a checkout and say what each of them called."""
     sys.path.insert(0, str(OWN_ROOT / "tests"))
     from fakes.agent_desk import Desk, providers
-    from fakes.model_server import ModelServer
+    from fakes.model_server import Gate, ModelServer
 
     with tempfile.TemporaryDirectory() as folder, ModelServer() as server:
-        server.answers("Hello there.")
-        server.answers("Hello again.")
+        gates = [Gate(), Gate()]
+        for gate in gates:
+            server.answers("Hello there.", gate)
         desk = Desk(Path(folder))
         desk.configure(providers(server.url))
         log = Path(folder) / "calls.json"
@@ -89,7 +96,7 @@ def trace_prompts(root: Path) -> tuple[Trace, Trace]:
         timer = threading.Timer(DEADLINE, process.kill)
         timer.start()
         try:
-            times = _converse(process)
+            times = _converse(process, [gate.open for gate in gates])
         finally:
             timer.cancel()
             process.kill()
@@ -99,23 +106,27 @@ def trace_prompts(root: Path) -> tuple[Trace, Trace]:
     return first, second
 
 
-def _converse(process: subprocess.Popen[bytes]) -> list[tuple[float, float]]:
-    """Play the conversation; for each prompt the times of sending it and of reading its first delta."""
+def _converse(process: subprocess.Popen[bytes], finish: list[Callable[[], None]]) -> list[tuple[float, float]]:
+    """Play the conversation; for each prompt the times of sending it and of reading its first delta.
+
+    The server holds the rest of each answer back until `finish` is called, so that none of it is in the trace.
+    """
     assert process.stdin is not None
     _send(process, {"id": "1", "type": "get_state"})
     _read_until(process, lambda record: record.get("id") == "1")
     _wait_quiet(process.pid)
-    times = [_prompted(process), _prompted(process)]
+    times = [_prompted(process, go_on) for go_on in finish]
     process.stdin.close()
     assert process.wait(DEADLINE) == 0, "the program ended with an error"
     return times
 
 
-def _prompted(process: subprocess.Popen[bytes]) -> tuple[float, float]:
+def _prompted(process: subprocess.Popen[bytes], finish: Callable[[], None]) -> tuple[float, float]:
     sent = time.monotonic()
     _send(process, {"id": "2", "type": "prompt", "message": "Say hello."})
     _read_until(process, lambda record: record.get("assistantMessageEvent", {}).get("type") == "text_delta")
     read = time.monotonic()
+    finish()
     _read_until(process, lambda record: record["type"] == "agent_settled")
     return sent, read
 
@@ -156,12 +167,12 @@ def _run_traced(root: Path, log: Path, arguments: list[str]) -> None:
     declared = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]["pigeon"]
     module, _, name = declared.partition(":")
     package = f"{root / 'src' / 'pigeon'}{os.sep}"
-    calls: list[tuple[str, str, float]] = []
+    calls: list[tuple[str, str, float, int]] = []
 
     def profile(frame: Any, event: str, _: object) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(package) and _is_named_function(code):
-            calls.append((code.co_filename[len(package) :], code.co_qualname, time.monotonic()))
+            calls.append((code.co_filename[len(package) :], code.co_qualname, time.monotonic(), threading.get_ident()))
 
     _at_exit(lambda: log.write_text(json.dumps(calls), "utf-8"))
     sys.path.insert(0, str(root / "src"))
