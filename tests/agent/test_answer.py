@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from typing import Any
@@ -8,12 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.model_requests import a_model
-from pigeon.agent.answer import Fold
+from fakes.loop_parts import Heard, Played, says
+from fakes.model_requests import a_model, a_request
+from pigeon.agent.answer import ABORT_TEXT, AnswerStream, Fold
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Metered, Named
+from pigeon.agent.scope import Scope
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall
 from pigeon.wire.events import (
+    MessageStart,
+    MessageUpdate,
     StreamEvent,
     TextDelta,
     TextEnd,
@@ -157,3 +162,119 @@ def test_the_message_says_who_answered_when_and_how_it_ended() -> None:
     assert (message.response_id, message.response_model, message.raw_stop_reason) == ("r", "m-2", "overloaded")
     assert (message.stop_reason, message.error_message) == ("error", "too busy")
     assert fold.message("stop").error_message is ABSENT
+
+
+def opened_calls(*call_ids: str) -> list[str]:
+    fold = a_fold()
+    for at, call_id in enumerate(call_ids):
+        event = fold.take(BlockOpened(index=at, kind="toolCall", call_id=call_id, name="ls"))
+        assert isinstance(event, ToolcallStart)
+        fold.take(BlockClosed(index=at))
+    calls = fold.message("toolUse").content
+    assert all(isinstance(call, ToolCall) for call in calls)
+    return [call.id for call in calls if isinstance(call, ToolCall)]
+
+
+def test_every_call_of_an_answer_has_an_id_of_its_own() -> None:
+    assert opened_calls("a", "b") == ["a", "b"]
+    assert opened_calls("a", "a", "a") == ["a", "a_2", "a_3"]
+    assert opened_calls("", "") == ["call", "call_2"]
+    assert opened_calls("a", "a_2", "a") == ["a", "a_2", "a_3"]
+
+
+def test_calls_whose_arguments_were_cut_off_are_named() -> None:
+    fold = a_fold()
+    for at, arguments in enumerate(('{"a": 1}', '{"a": 1', "")):
+        fold.take(BlockOpened(index=at, kind="toolCall", call_id=f"c{at}", name="ls"))
+        fold.take(BlockGrew(index=at, text=arguments))
+    fold.take(BlockClosed(index=0))
+    fold.close_open()
+    assert fold.incomplete == {"c1"}
+
+
+@pytest.mark.parametrize(
+    ("counts", "window", "filled"),
+    [
+        ({"input": 1_000}, 1_000, True),
+        ({"input": 500, "cache_read": 490}, 1_000, True),
+        ({"input": 989}, 1_000, False),
+        ({"input": 1_000, "output": 1}, 1_000, False),
+        ({"input": 1_000}, 0, False),
+    ],
+)
+def test_a_prompt_that_took_the_whole_window_is_known(counts: dict[str, int], window: int, filled: bool) -> None:
+    fold = a_fold(context_window=window)
+    fold.take(Metered(Usage(**counts, cost=Cost())))
+    assert fold.filled_by_prompt is filled
+
+
+def played(*steps: Any, scope: Scope | None = None) -> tuple[AnswerStream, Heard, Played, Scope]:
+    heard, provider = Heard(), Played(list(steps))
+    stream = AnswerStream(a_request(a_model(context_window=100)), heard, lambda: 17, unchanged)
+    return stream, heard, provider, scope or Scope()
+
+
+async def unchanged(message: Any) -> Any:
+    return message
+
+
+async def test_an_answer_of_nothing_but_the_length_is_an_overflow_if_the_prompt_has_filled_the_window() -> None:
+    full = Metered(Usage(input=100, cost=Cost()))
+    stream, _, provider, scope = played(full, Finished(stop="length", raw_stop="max_tokens"))
+    message = await stream.stream(provider, scope)
+    assert (message.stop_reason, message.raw_stop_reason) == ("error", "max_tokens")
+    assert stream.failure is not None
+    assert (stream.failure.overflow, stream.failure.code) == (True, "context_full")
+    stream, _, provider, scope = played(*says("half")[:-1], Finished(stop="length"))
+    assert (await stream.stream(provider, scope)).stop_reason == "length"
+    assert stream.failure is None
+
+
+async def test_an_error_of_a_stream_that_was_cancelled_is_an_abort() -> None:
+    scope = Scope()
+
+    async def gone() -> None:
+        asyncio.get_running_loop().call_soon(scope.cancel)
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            raise OSError("the connection is gone") from None
+
+    stream, heard, provider, _ = played(gone, scope=scope)
+    message = await stream.stream(provider, scope)
+    assert (message.stop_reason, message.error_message) == ("aborted", ABORT_TEXT)
+    assert heard.outline() == ["message_start assistant", "message_end assistant"]
+
+
+async def test_the_message_begins_with_the_first_count_or_block_and_once() -> None:
+    early = Metered(Usage(input=5, cost=Cost()))
+    stream, heard, provider, scope = played(Named(response_id="r"), early, early, *says("hi"))
+    await stream.stream(provider, scope)
+    (start,) = heard.of(MessageStart)
+    assert (start.message.stop_reason, start.message.usage.input) == ("pending", 5)
+    assert [update.usage.input for update in heard.of(MessageUpdate)] == [5, 5, 5]
+
+
+async def test_an_error_without_words_is_named_by_its_kind() -> None:
+    for error, text in ((ValueError(), "ValueError"), (ValueError("bad"), "ValueError: bad")):
+        stream, _, provider, scope = played(error)
+        assert (await stream.stream(provider, scope)).error_message == text
+
+
+async def test_a_provider_is_let_go_of_at_once_while_the_host_reads_slowly() -> None:
+    scope, reading = Scope(), asyncio.Event()
+    heard, provider = Heard(), Played(says("one", "two"))
+
+    async def slowly(event: Any) -> None:
+        await heard(event)
+        if isinstance(event, MessageUpdate) and not reading.is_set():
+            scope.cancel()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            reading.set()
+            dropped.append(provider.dropped)
+
+    dropped: list[int] = []
+    stream = AnswerStream(a_request(a_model()), slowly, lambda: 17, unchanged)
+    message = await stream.stream(provider, scope)
+    assert (message.stop_reason, dropped) == ("aborted", [1])

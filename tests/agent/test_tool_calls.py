@@ -274,6 +274,41 @@ async def test_a_gate_that_never_answers_does_not_hold_up_an_abort() -> None:
     assert bench.balanced()
 
 
+async def test_an_abort_while_the_gate_looks_at_a_result_keeps_the_result() -> None:
+    class Thoughtful(Keeper):
+        async def after(self, call: ToolCall, ended: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
+            asyncio.get_running_loop().call_soon(bench.scope.cancel)
+            await asyncio.Event().wait()
+            return ended, is_error
+
+    bench = Bench(WRITES, gate=Thoughtful())
+    assert await bench.run(("write", {})) == [("done", False)]
+    assert bench.balanced()
+
+
+async def test_a_defect_of_a_tool_is_named_where_its_text_alone_says_nothing() -> None:
+    for error, text in (
+        (KeyError("path"), "KeyError: 'path'"),
+        (RuntimeError("no"), "no"),
+        (RuntimeError(), "RuntimeError"),
+    ):
+
+        async def work(arguments: dict[str, Any], run: ToolRun, error: Exception = error) -> ToolOutcome:
+            raise error
+
+        assert await Bench(AnyTool("work", work)).run(("work", {})) == [(text, True)]
+
+
+async def test_details_of_a_failure_are_kept_and_there_is_always_an_object() -> None:
+    for error, details in ((ToolFailed("no", {"code": 1}), {"code": 1}), (ToolFailed("no"), {}), (OSError("no"), {})):
+
+        async def work(arguments: dict[str, Any], run: ToolRun, error: Exception = error) -> ToolOutcome:
+            raise error
+
+        (result,) = await Bench(AnyTool("work", work)).results(called(("work", {})))
+        assert result.details == details
+
+
 @pytest.mark.parametrize(
     ("wishes", "ends"), [([True], True), ([True, True], True), ([True, False], False), ([], False)]
 )

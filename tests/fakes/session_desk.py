@@ -86,13 +86,16 @@ class SessionDesk:
         folder: Path | None = None,
         models: ModelOptions | None = None,
         shell: Shell = BASH,
+        processes: ProcessOwner | None = None,
     ) -> None:
         bus = Bus()
         self.heard = Heard()
         self.provider = Played(*scripts)
         self.repository = DiskRepository(folder or NOWHERE, persistent=folder is not None)
         bus.announce(self.heard.events.append)
-        workplace = Workplace("/", shell, dict, Artifacts(lambda: None, str(folder or NOWHERE)), ProcessOwner())
+        workplace = Workplace(
+            "/", shell, dict, Artifacts(lambda: None, str(folder or NOWHERE)), processes or ProcessOwner()
+        )
         hooks = hooks or NoHooks()
         conversation = Conversation(journal or (self.repository.new("/") if folder else empty()))
         options = models or ModelOptions(source=KnownModels(MODEL), model=model, thinking="off")

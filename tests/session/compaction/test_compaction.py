@@ -13,11 +13,9 @@ from pigeon.session.compaction.compaction import ALREADY, CANCELLED, NOTHING
 from pigeon.session.compaction.summarizer import HISTORY, PREFIX, UPDATE
 from pigeon.session.context.model_context import branch_tokens
 from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, NoHooks
-from pigeon.session.navigation import NavigationOptions
 from pigeon.session.settings import RetryPolicy
 from pigeon.wire.base import ABSENT
-from pigeon.wire.entries import BranchSummaryEntry
-from pigeon.wire.errors import Aborted, Refusal
+from pigeon.wire.errors import Refusal
 
 OVERLOADED = Failure(message="overloaded", retryable=True)
 
@@ -211,36 +209,3 @@ async def test_somebody_else_may_bring_the_summary_or_say_no() -> None:
     await bench.compaction.manual(ABSENT, bench.scope)
     assert (last(bench).summary, last(bench).details, last(bench).from_hook) == ("MINE", {"own": 1}, True)
     assert bench.answers.requests == []
-
-
-async def test_a_branch_summary_takes_the_newest_that_fits_and_no_results() -> None:
-    bench = filled("WHAT IT DID", turns=0, window=4_000)
-    root = bench.say("root")
-    for number in range(8):
-        bench.say(f"question {number} {LONG}")
-        bench.call("read", "the secret result", path=f"{number}.py")
-    old_leaf = bench.journal.leaf_id
-    bench.navigation.reserve_tokens = 2_000
-    went = await bench.navigation.go(root, NavigationOptions(summarize=True, label="left"), bench.scope)
-    summary, label = (line.entry for line in bench.journal.branch)
-    assert isinstance(summary, BranchSummaryEntry)
-    assert (summary.from_id, summary.parent_id) == (old_leaf, None)
-    assert summary.summary.startswith("WHAT IT DID\n\n<read-files>\n")
-    assert getattr(label, "target_id", None) == summary.id == went.summary_entry_id
-    asked = bench.answers.asked()
-    assert "question 7" in asked
-    assert "question 0" not in asked
-    assert "secret" not in asked
-    assert [request.max_tokens for request in bench.answers.requests] == [800]
-
-
-async def test_leaving_nothing_behind_needs_no_summary() -> None:
-    bench = filled(turns=1)
-    leaf = bench.journal.leaf_id
-    assert leaf is not None
-    went = await bench.navigation.go(leaf, NavigationOptions(summarize=True), bench.scope)
-    assert (went.leaf_id, went.summary_entry_id) == (leaf, ABSENT)
-    bench.scope.cancel()
-    with pytest.raises(Aborted):
-        await bench.navigation.go(bench.journal.lines[0].id, NavigationOptions(), bench.scope)
-    assert bench.journal.leaf_id == leaf

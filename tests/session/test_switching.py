@@ -1,0 +1,222 @@
+"""Changing the conversation: what ends before, what an extension may refuse, and what the next one begins with."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.loop_parts import says
+from fakes.model_requests import answered, text
+from fakes.repositories import DiskRepository, user
+from fakes.session_desk import SessionDesk
+from pigeon.session.hooks import NoHooks
+from pigeon.wire.content import text_of
+from pigeon.wire.entries import ModelChange, ThinkingLevelChange
+from pigeon.wire.errors import Refusal
+from pigeon.wire.events import AgentSettled
+from pigeon.wire.messages import UserMessage
+
+
+class Asked(NoHooks):
+    """Extensions that note what they are asked and told, and refuse if they are meant to."""
+
+    def __init__(self, refuses: bool = False) -> None:
+        self.refuses = refuses
+        self.notes: list[Any] = []
+
+    def before_switch(self, reason: Any, target: str | None) -> bool:
+        self.notes.append(("switch?", reason, target))
+        return self.refuses
+
+    def before_fork(self, entry_id: str, position: Any) -> bool:
+        self.notes.append(("fork?", entry_id, position))
+        return self.refuses
+
+    def session_ending(self, reason: Any, target: str | None = None) -> None:
+        self.notes.append(("ending", reason, target))
+
+    def session_started(self, reason: Any, previous: str | None = None) -> None:
+        self.notes.append(("started", reason, previous))
+
+
+async def talked(folder: Path, *words: str, hooks: NoHooks | None = None) -> SessionDesk:
+    desk = SessionDesk(*(says(f"to {word}") for word in words), folder=folder, hooks=hooks)
+    for word in words:
+        await desk.prompt(word)
+    return desk
+
+
+def said(desk: SessionDesk) -> list[str]:
+    return [text_of(message.content) for message in desk.session.context if isinstance(message, UserMessage)]
+
+
+def entry_of(desk: SessionDesk, word: str) -> str:
+    lines = desk.session.journal.lines
+    return next(line.id for line in lines if line.role == "user" and word.encode() in line.raw)
+
+
+async def test_a_new_conversation_is_empty_and_extensions_hear_of_both(tmp_path: Path) -> None:
+    hooks = Asked()
+    desk = await talked(tmp_path, "one", hooks=hooks)
+    before = desk.session.journal
+    assert not await desk.session.switching.new("/parent.jsonl")
+    after = desk.session.journal
+    assert (said(desk), after.session_id != before.session_id, after.cwd) == ([], True, before.cwd)
+    assert hooks.notes == [("switch?", "new", None), ("ending", "new", after.file), ("started", "new", before.file)]
+    assert b'"parentSession":"/parent.jsonl"' in next(after.every_line())
+    kinds = [line.type for line in after.branch]
+    assert kinds == ["model_change", "thinking_level_change"]
+    assert not await desk.session.switching.new("")
+    assert b"parentSession" not in next(desk.session.journal.every_line())
+
+
+async def test_an_extension_may_refuse_every_change_before_anything_happens(tmp_path: Path) -> None:
+    hooks = Asked(refuses=True)
+    desk = await talked(tmp_path, "one", "two", hooks=hooks)
+    journal, entry = desk.session.journal, entry_of(desk, "two")
+    switching = desk.session.switching
+    assert await switching.new()
+    assert await switching.open("/elsewhere.jsonl")
+    assert await switching.fork(entry, "forking") == ("two", True)
+    assert await switching.clone()
+    assert desk.session.journal is journal
+    assert said(desk) == ["one", "two"]
+    assert hooks.notes == [
+        ("switch?", "new", None),
+        ("switch?", "resume", "/elsewhere.jsonl"),
+        ("fork?", entry, "before"),
+        ("fork?", journal.leaf_id, "at"),
+    ]
+
+
+async def test_the_run_and_the_queue_end_with_the_conversation(tmp_path: Path) -> None:
+    reached = asyncio.Event()
+
+    async def hold() -> None:
+        reached.set()
+        await asyncio.get_running_loop().create_future()
+
+    desk = SessionDesk([hold], says("fresh"), folder=tmp_path)
+    running = asyncio.ensure_future(desk.prompt("one"))
+    await reached.wait()
+    desk.session.queue.add(user("later"), "followUp")
+    old = desk.session.journal
+    await desk.session.switching.new()
+    await running
+    assert len(desk.heard.of(AgentSettled)) == 1
+    assert [line.role for line in old.branch if line.role] == ["user", "assistant"], "the old one has its end"
+    assert len(desk.session.queue) == 0
+    await desk.prompt("two")
+    assert said(desk) == ["two"]
+
+
+async def test_a_shell_command_of_the_old_conversation_is_not_kept_in_the_new_one(tmp_path: Path) -> None:
+    hooks = Shell()
+    desk = SessionDesk(folder=tmp_path, hooks=hooks)
+    running = asyncio.ensure_future(desk.session.shell.run("sleep", False, "b"))
+    await desk.until(lambda: hooks.asked)
+    old = desk.session.journal
+    await desk.session.switching.new()
+    assert (await running).cancelled
+    assert not [line for journal in (old, desk.session.journal) for line in journal.lines if line.role]
+
+
+class Shell(NoHooks):
+    """An extension that never answers for a shell command."""
+
+    asked = False
+
+    async def user_bash(self, command: str, excluded: bool, cwd: str) -> None:
+        self.asked = True
+        await asyncio.get_running_loop().create_future()
+
+
+async def test_another_file_is_opened_with_its_folder_and_the_old_one_is_let_go(tmp_path: Path) -> None:
+    hooks = Asked()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    other = DiskRepository(tmp_path).new(str(elsewhere))
+    other.append(ModelChange, provider="here", model_id="m-1")
+    other.append(ThinkingLevelChange, thinking_level="off")
+    other.append_message(user("from there"))
+    other.append_message(answered(text("yes")))
+    other.close()
+    desk = await talked(tmp_path, "one", hooks=hooks)
+    first = desk.session.journal.file
+    assert not await desk.session.switching.open(str(other.file))
+    assert (said(desk), desk.session.journal.cwd) == (["from there"], str(elsewhere))
+    assert desk.session.shell.workplace.cwd == str(elsewhere), "commands run there from here on"
+    assert hooks.notes == [
+        ("switch?", "resume", other.file),
+        ("ending", "resume", other.file),
+        ("started", "resume", first),
+    ]
+    DiskRepository(tmp_path).open(str(first), "/").close()
+    await desk.close()
+
+
+async def test_a_file_that_cannot_be_opened_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    hooks = Asked()
+    desk = await talked(tmp_path, "one", hooks=hooks)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("nothing\n")
+    journal = desk.session.journal
+    with pytest.raises(Refusal, match="not a valid pi session"):
+        await desk.session.switching.open(str(bad))
+    assert desk.session.journal is journal
+    assert hooks.notes == [("switch?", "resume", str(bad))]
+
+
+@pytest.mark.parametrize("linked", [False, True])
+async def test_the_conversation_in_use_can_be_opened_again(tmp_path: Path, linked: bool) -> None:
+    desk = await talked(tmp_path, "one")
+    path = str(desk.session.journal.file)
+    if linked:
+        os.symlink(path, tmp_path / "link.jsonl")
+        path = str(tmp_path / "link.jsonl")
+    assert not await desk.session.switching.open(path)
+    assert said(desk) == ["one"]
+    assert desk.repository.reports == []
+    await desk.close()
+
+
+async def test_a_fork_ends_before_the_message_and_gives_its_text(tmp_path: Path) -> None:
+    hooks = Asked()
+    desk = await talked(tmp_path, "one", "two", "three", hooks=hooks)
+    old = desk.session.journal
+    entry = entry_of(desk, "two")
+    assert await desk.session.switching.fork(entry, "forking") == ("two", False)
+    new = desk.session.journal
+    assert said(desk) == ["one"]
+    assert new.file != old.file
+    assert hooks.notes == [("fork?", entry, "before"), ("ending", "fork", new.file), ("started", "fork", old.file)]
+    assert f'"parentSession":"{old.file}"'.encode() in next(new.every_line())
+    assert await desk.session.switching.fork(entry_of(desk, "one"), "branching") == ("one", False)
+    assert said(desk) == []
+
+
+@pytest.mark.parametrize("name", ["forking", "branching"])
+async def test_a_fork_needs_a_message_of_the_user(tmp_path: Path, name: Any) -> None:
+    desk = await talked(tmp_path, "one")
+    answer = next(line.id for line in desk.session.journal.lines if line.role == "assistant")
+    for entry in ("gone", answer, desk.session.journal.lines[0].id):
+        with pytest.raises(Refusal, match=f"Invalid entry ID for {name}"):
+            await desk.session.switching.fork(entry, name)
+    assert said(desk) == ["one"]
+
+
+async def test_a_copy_is_the_branch_and_needs_a_message(tmp_path: Path) -> None:
+    desk = SessionDesk(says("to one"), folder=tmp_path)
+    with pytest.raises(Refusal, match="Cannot clone session"):
+        await desk.session.switching.clone()
+    await desk.prompt("one")
+    old = desk.session.journal
+    assert not await desk.session.switching.clone()
+    assert desk.session.journal.file != old.file
+    assert said(desk) == ["one"]
+    assert [line.raw for line in desk.session.journal.branch] == [line.raw for line in old.branch]
+    assert desk.session.journal.saved
