@@ -1,0 +1,134 @@
+"""Lists of sessions: pages, previews, and finding a session by its id, without reading whole files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.repositories import DiskRepository, user
+from pigeon.session.history import listing
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT
+from pigeon.wire.entries import CustomEntry, SessionInfo
+
+
+def written(folder: Path, number: int, *, name: str = "", first: str = "hello", **header: Any) -> Path:
+    """A session file, changed so many milliseconds after 1970."""
+    journal = DiskRepository(folder).new("/", header.get("parent", ABSENT), session_id=header.get("id", f"s{number}"))
+    if name:
+        journal.append(SessionInfo, name=name)
+    journal.append_message(user(first))
+    journal.append_message(user("and more"))
+    journal.close()
+    path = folder / f"{number}.jsonl"
+    os.rename(str(journal.file), path)
+    os.utime(path, ns=(0, number * 1_000_000))
+    return path
+
+
+def ids(rows: Any) -> list[str]:
+    return [row.id for row in rows]
+
+
+def test_a_page_is_newest_first_and_says_where_the_next_begins(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for number in (1, 2, 3, 5):
+        written(tmp_path, number)
+    written(other, 4)
+    folders = [str(tmp_path), str(other)]
+    first, cursor = listing.listed(folders, None, 2)
+    assert ids(first) == ["s5", "s4"]
+    second, cursor = listing.listed(folders, cursor, 2)
+    assert ids(second) == ["s3", "s2"]
+    third, end = listing.listed(folders, cursor, 2)
+    assert (ids(third), end) == (["s1"], None)
+    everything, end = listing.listed(folders, None, 5)
+    assert (len(everything), end) == (5, None), "a full page that is the last one says so"
+    assert listing.listed(folders, "0", 2) == ([], None)
+    assert listing.listed([str(tmp_path / "none")], None, 2) == ([], None)
+
+
+def test_what_is_no_session_takes_no_place_on_a_page(tmp_path: Path) -> None:
+    written(tmp_path, 1)
+    (tmp_path / "9.jsonl").write_text('{"type":"other","id":"x"}\n')
+    (tmp_path / "8.jsonl").write_text('{"type":"session","id":7}\n')
+    (tmp_path / "7.jsonl").write_text("[1]\n")
+    (tmp_path / "6.jsonl").write_text("no json\n")
+    (tmp_path / "5.txt").write_text('{"type":"session","id":"text"}\n')
+    (tmp_path / "4.jsonl").mkdir()
+    rows, cursor = listing.listed([str(tmp_path)], None, 1)
+    assert (ids(rows), cursor) == (["s1"], None)
+
+
+def test_a_row_says_what_its_file_says(tmp_path: Path) -> None:
+    path = written(tmp_path, 7_000, name="the name", first="  hello there  ", id="own", parent="/before.jsonl")
+    (row,), _ = listing.listed([str(tmp_path)], None, 9)
+    assert (row.path, row.id, row.cwd, row.name, row.first_message, row.parent_session) == (
+        str(path), "own", "/", "the name", "hello there", "/before.jsonl",
+    )  # fmt: skip
+    assert row.modified == "1970-01-01T00:00:07.000Z"
+    assert row.created == codec.decode(path.read_bytes().split(b"\n", 1)[0])["timestamp"]
+
+
+def test_a_row_without_name_words_or_parent_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "bare.jsonl"
+    path.write_bytes(b'{"type":"session","id":"bare"}\n')
+    (row,), _ = listing.listed([str(tmp_path)], None, 9)
+    assert (row.name, row.first_message, row.parent_session) == (ABSENT, ABSENT, ABSENT)
+    assert (row.cwd, row.created) == ("", "")
+
+
+def test_the_preview_is_cut_and_passes_over_messages_that_say_nothing(tmp_path: Path) -> None:
+    journal = DiskRepository(tmp_path).new("/")
+    for words in ("", "  \n ", "x" * 999, "later"):
+        journal.append_message(user(words))
+    journal.close()
+    (row,), _ = listing.listed([str(tmp_path)], None, 9)
+    assert row.first_message == "x" * listing.PREVIEW
+
+
+@pytest.mark.parametrize("size", [listing.PEEK // 2, listing.PEEK * 3 // 2, listing.PEEK * 3])
+def test_the_last_name_counts_however_long_the_file_is(tmp_path: Path, size: int) -> None:
+    journal = DiskRepository(tmp_path).new("/")
+    journal.append(SessionInfo, name="old")
+    journal.append_message(user("hello"))
+    while journal.lines[-1].type != "session_info":
+        journal.append(CustomEntry, custom_type="filler", data="x" * 990)
+        if sum(len(line.raw) for line in journal.lines) > size:
+            journal.append(SessionInfo, name="new")
+    journal.close()
+    (row,), _ = listing.listed([str(tmp_path)], None, 9)
+    assert (row.name, row.first_message) == ("new", "hello")
+
+
+def test_an_id_is_found_whole_before_its_beginning_and_here_before_elsewhere(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    long = written(here, 2, id="abcd")
+    exact = written(there, 1, id="abc")
+    only = written(there, 3, id="xyz")
+    newest = written(here, 4, id="abce")
+
+    def found(reference: str) -> Any:
+        return listing.resolve(reference, str(here), str(tmp_path))
+
+    assert found("abc") == (str(exact), False)
+    assert found("abcd") == (str(long), True)
+    assert found("ab") == (str(newest), True), "of several the one that was changed last"
+    assert found("xy") == (str(only), False)
+    assert found("q") is None
+    assert listing.resolve("xy", str(here), str(tmp_path / "none")) is None
+
+
+def test_folders_are_listed_once_and_files_beside_them_are_none(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "file").write_text("")
+    assert listing.all_folders(str(tmp_path)) == [str(tmp_path / "a"), str(tmp_path / "b")]
+    repository = DiskRepository(tmp_path / "b")
+    assert repository.folders() == [str(tmp_path / "b"), str(tmp_path / "a")]

@@ -1,0 +1,156 @@
+"""What hosts ask about the entries of a session: totals, how full the context is, the tree, and its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fakes.journals import empty
+from fakes.model_requests import a_model, answered, called, returned, text
+from fakes.repositories import user
+from pigeon.session.history.entry_line import EntryLine, line_from_bytes, line_from_entry
+from pigeon.session.history.views import clean_name, context_usage, name_of, stats_of, tree_of
+from pigeon.wire import codec
+from pigeon.wire.answers import ContextUsage, TreeNode
+from pigeon.wire.base import ABSENT
+from pigeon.wire.entries import (
+    BranchSummaryEntry,
+    CompactionEntry,
+    CustomEntry,
+    LabelEntry,
+    SessionInfo,
+    UsageEntry,
+)
+from pigeon.wire.errors import Refusal
+from pigeon.wire.messages import AssistantMessage
+from pigeon.wire.model import Cost, Usage
+
+
+def spent(number: int, total: float = 0.0) -> Usage:
+    """Four counts that are told apart in every sum."""
+    cost = Cost(total=total)
+    return Usage(input=number, output=number * 10, cache_read=number * 100, cache_write=number * 1000, cost=cost)
+
+
+def billed(usage: Usage, *blocks: Any) -> AssistantMessage:
+    message = answered(*(blocks or [text("hello")]))
+    message.usage = usage
+    return message
+
+
+def test_everything_that_was_billed_is_counted_on_every_branch() -> None:
+    journal = empty()
+    journal.append_message(user("one"))
+    journal.append_message(billed(spent(1, 0.5), called("c1"), text("and"), called("c2")))
+    result = returned("c1", "done")
+    result.usage = spent(2, 0.25)
+    journal.append_message(result)
+    journal.append_message(returned("c2", "done"))
+    journal.move_to(None)
+    journal.append_message(user("two"))
+    journal.append_message(billed(spent(4, 1)))
+    journal.append(CompactionEntry, summary="s", first_kept_entry_id="", tokens_before=1, usage=spent(8, 0.25))
+    journal.append(BranchSummaryEntry, from_id="root", summary="s", usage=spent(16))
+    journal.append(CompactionEntry, summary="of an extension", first_kept_entry_id="", tokens_before=1)
+    journal.append(CustomEntry, custom_type="x")
+    of_pi = UsageEntry(id="u", parent_id=None, timestamp="", kind="x", provider="p", model="m", usage=spent(32))
+    stats = stats_of("id", "/file", [*journal.lines, line_from_entry(of_pi)])
+    assert (stats.session_id, stats.session_file, stats.context_usage) == ("id", "/file", ABSENT)
+    assert (stats.user_messages, stats.assistant_messages, stats.total_messages) == (2, 2, 6)
+    assert (stats.tool_calls, stats.tool_results) == (2, 2)
+    tokens = stats.tokens
+    assert (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write) == (63, 630, 6_300, 63_000)
+    assert tokens.total == 63 + 630 + 6_300 + 63_000
+    assert stats.cost == 2
+    assert isinstance(stats.cost, int), "as JSON prints it"
+    assert stats_of("id", None, []).session_file is ABSENT
+
+
+def test_the_context_is_as_full_as_its_last_count_says() -> None:
+    journal = empty()
+    journal.append_message(user("one"))
+    journal.append_message(answered(text("hello"), tokens=500))
+    model = a_model(context_window=2_000)
+    assert context_usage(journal.branch, model) == ContextUsage(tokens=500, context_window=2_000, percent=25)
+    assert context_usage(journal.branch, None) is ABSENT
+    assert context_usage(journal.branch, a_model(context_window=0)) is ABSENT
+    assert context_usage([], model) == ContextUsage(tokens=0, context_window=2_000, percent=0)
+
+
+def test_nobody_knows_how_full_it_is_between_a_compaction_and_the_next_answer() -> None:
+    journal = empty()
+    journal.append_message(user("one"))
+    journal.append_message(answered(text("hello"), tokens=500))
+    journal.append(CompactionEntry, summary="s", first_kept_entry_id="", tokens_before=500)
+    journal.append_message(user("two"))
+    unknown = context_usage(journal.branch, a_model(context_window=2_000))
+    assert unknown == ContextUsage(tokens=None, context_window=2_000, percent=None)
+    journal.append_message(answered(text("again"), tokens=100))
+    known = context_usage(journal.branch, a_model(context_window=2_000))
+    assert known is not ABSENT
+    assert known.tokens is not None  # type: ignore[union-attr]
+
+
+def line(id: str, parent: str | None, timestamp: str = "1", **more: Any) -> EntryLine:
+    plain = {"type": "custom", "id": id, "parentId": parent, "timestamp": timestamp, "customType": "x", **more}
+    found = line_from_bytes(codec.encode(plain))
+    assert found is not None
+    return found
+
+
+def shape(nodes: list[TreeNode]) -> Any:
+    return {str(codec.decode(bytes(node.entry))["id"]): shape(node.children) for node in nodes}  # type: ignore[arg-type]
+
+
+def test_children_stand_by_time_and_roots_in_their_order() -> None:
+    tree = tree_of(
+        [line("a", None), line("late", "a", "3"), line("early", "a", "2"), line("x", "late"), line("b", None)]
+    )
+    assert shape(tree) == {"a": {"early": {}, "late": {"x": {}}}, "b": {}}
+    assert list(shape(tree)["a"]) == ["early", "late"]
+    assert list(shape(tree)) == ["a", "b"]
+
+
+def test_an_orphan_and_an_entry_that_hangs_on_itself_are_roots() -> None:
+    assert shape(tree_of([line("a", "gone"), line("b", "b"), line("c", "a")])) == {"a": {"c": {}}, "b": {}}
+
+
+def test_the_last_label_of_an_entry_counts_and_an_empty_one_takes_it_away() -> None:
+    journal = empty()
+    ids = [journal.append_message(user(name)).id for name in ("a", "b", "c")]
+    journal.append(LabelEntry, target_id=ids[0], label="first")
+    last = journal.append(LabelEntry, target_id=ids[0], label="second")
+    journal.append(LabelEntry, target_id=ids[1], label="gone")
+    journal.append(LabelEntry, target_id=ids[1])
+    (root,) = tree_of(journal.lines)
+    (second,) = root.children
+    (third,) = second.children
+    assert (root.label, root.label_timestamp) == ("second", last.timestamp)
+    assert (second.label, second.label_timestamp, third.label) == (ABSENT, ABSENT, ABSENT)
+
+
+@pytest.mark.parametrize(("given", "kept"), [("  two\r\n\n words\t", "two  words"), ("a\nb", "a b"), ("x", "x")])
+def test_a_name_is_one_line(given: str, kept: str) -> None:
+    assert clean_name(given) == kept
+
+
+@pytest.mark.parametrize("given", ["", " \n ", "\r\n"])
+def test_a_name_must_say_something(given: str) -> None:
+    with pytest.raises(Refusal, match="cannot be empty"):
+        clean_name(given)
+
+
+def test_the_name_that_was_given_last_counts_and_an_empty_one_is_none() -> None:
+    journal = empty()
+    assert name_of(journal.lines) is None
+    journal.append(SessionInfo, name="first")
+    journal.append_message(user("hi"))
+    assert name_of(journal.lines) == "first"
+    journal.append(SessionInfo, name="second")
+    assert name_of(journal.lines) == "second"
+    journal.append(SessionInfo, name="")
+    assert name_of(journal.lines) is None
+    odd = line_from_bytes(b'{"type":"session_info","id":"o","name":5}')
+    assert odd is not None
+    assert name_of([*journal.lines, odd]) is None
