@@ -12,10 +12,9 @@ from fakes.model_requests import a_model, answered, text
 from fakes.repositories import user
 from fakes.session_desk import KnownModels
 from pigeon.session.context.conversation import Conversation
-from pigeon.session.dependencies import ModelOptions, ScopedModel
 from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import NoHooks
-from pigeon.session.model_choice import ModelChoice, last_choice
+from pigeon.session.model_choice import ModelChoice, ModelOptions, ScopedModel, last_choice
 from pigeon.wire.entries import ModelChange, ThinkingLevelChange
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import Outbound, ThinkingLevelChanged
