@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import subprocess
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.agent.arguments import checked_arguments
+from pigeon.agent.schema_keywords import pattern_of
 from pigeon.wire.errors import ToolFailed
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
@@ -188,6 +192,142 @@ def test_limits_are_checked_and_named(schema: Any, sent: Any, reason: str) -> No
 def test_properties_are_put_right_also_beside_alternatives() -> None:
     schema = {"properties": {"n": {"type": "integer"}}, "anyOf": [{"required": ["n"]}, {"required": ["m"]}]}
     assert checked_arguments("t", schema, {"n": "5"}) == {"n": 5}
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad", "reason"),
+    [
+        ({"exclusiveMinimum": 2}, 3, 2, "x: must be more than 2"),
+        ({"exclusiveMaximum": 2}, 1, 2, "x: must be less than 2"),
+        ({"minimum": 0, "exclusiveMinimum": True}, 1, 0, "x: "),
+        ({"multipleOf": 5}, 10, 12, "x: must be a multiple of 5"),
+        ({"uniqueItems": True}, [1, 2, "1", True], [{"a": 1, "b": 2}, {"b": 2, "a": 1}], "x: must not have the same"),
+        ({"not": {"type": "string"}}, 1, "a", "x: must not have the form that the schema excludes"),
+        ({"contains": {"const": 1}}, [2, 1], [2], "x: must have an item of the form"),
+        ({"minProperties": 1}, {"a": 1}, {}, "x: must have at least 1 properties"),
+        ({"maxProperties": 1}, {"a": 1}, {"a": 1, "b": 1}, "x: must have at most 1 properties"),
+        ({"propertyNames": {"pattern": "^a"}}, {"ab": 1}, {"b": 1}, "x: must match ^a"),
+        ({"prefixItems": [{"type": "array"}]}, [[], 1], [1], "x.0: "),
+        ({"items": [{"type": "array"}], "uniqueItems": True}, [[], 1], [1, 2], "x.0: "),
+        ({"dependentRequired": {"a": ["b"]}}, {"a": 1, "b": 1}, {"a": 1}, "x: 'b' is a dependency of 'a'"),
+        ({"dependencies": {"a": ["b"]}}, {"a": 1, "b": 1}, {"a": 1}, "x: 'b' is a dependency of 'a'"),
+        ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, {"c": 1}, {"a": 1}, "x: 'b' is a required property"),
+        ({"if": {"type": "string"}, "else": {"minimum": 3}}, "a", 2, "x: 2 is less than the minimum of 3"),
+        ({"patternProperties": {"^n": {"type": "array"}}}, {"n": [], "m": 1}, {"na": 1}, "x.na: "),
+        (
+            {"patternProperties": {"^x-": {}}, "properties": {"a": {}}, "additionalProperties": False},
+            {"x-1": 1, "a": 1},
+            {"x-1": 1, "b": 1},
+            "x.b: is not an allowed property",
+        ),
+        ({"patternProperties": {"^x": {}}, "additionalProperties": {"type": "array"}}, {"x": 1}, {"b": 1}, "x.b: "),
+        ({"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False}, {"a": 1}, {"b": 1}, "x: "),
+        ({"oneOf": [{"type": "integer"}, {"multipleOf": 2}]}, 4, 3.5, "x: must match one of the allowed forms"),
+    ],
+)  # fmt: skip
+def test_other_keywords_are_checked_too_and_the_field_is_named(schema: Any, good: Any, bad: Any, reason: str) -> None:
+    assert one(schema, good) == good
+    assert f"- {reason}" in refused({"properties": {"x": schema}}, {"x": bad})
+
+
+POINT = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
+LINKED = {
+    "$defs": {"a/b ": POINT, "again": {"$ref": "#/$defs/a~1b%20"}, "either": {"type": ["integer", "null"]}},
+    "properties": {
+        "one": {"$ref": "#/$defs/again", "description": "a point"},
+        "some": {"type": "array", "items": {"$ref": "#/$defs/a~1b%20"}},
+        "more": {"$ref": "#/$defs/again", "required": ["m"]},
+        "none": {"$ref": "#/$defs/either"},
+        "deep": {"$ref": "#"},
+        "any": {"anyOf": [{"$ref": "#/$defs/again"}, {"type": "array"}]},
+    },
+}
+
+
+def test_references_are_followed_for_putting_right_and_for_refusing() -> None:
+    sent = {"one": {"n": "5"}, "some": [{"n": "6"}], "deep": {"deep": {"one": {"n": "7"}}}, "any": {"n": "8"}}
+    assert checked_arguments("t", LINKED, sent) == {
+        "one": {"n": 5}, "some": [{"n": 6}], "deep": {"deep": {"one": {"n": 7}}}, "any": {"n": 8},
+    }  # fmt: skip
+    assert checked_arguments("t", LINKED, {"one": None, "none": None}) == {"none": None}
+    assert "- one.n: must be integer" in refused(LINKED, {"one": {"n": "x"}})
+    assert "- some.1.n: must be at least 1" in refused(LINKED, {"some": [{"n": 1}, {"n": 0}]})
+    assert "- deep.deep.one: must be object" in refused(LINKED, {"deep": {"deep": {"one": 1}}})
+    text = refused(LINKED, {"more": {}})
+    assert "- more.m: must have required" in text
+    assert "- more.n: must have required" in text
+    assert checked_arguments("t", {**LINKED, "not": {"required": ["bad"]}}, sent)["one"] == {"n": 5}
+    assert "- root: must not" in refused({**LINKED, "not": {"required": ["bad"]}}, {"bad": 1})
+    assert refused({"$defs": {"no": False}, "properties": {"x": {"$ref": "#/$defs/no"}}}, {"x": 1})
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"$ref": "#"},
+        {"$ref": "#/nowhere"},
+        {"$ref": "https://example.com/schema.json"},
+        {"$ref": "other.json#/x"},
+        {"$ref": 5},
+        {"anyOf": [{"$ref": "#"}], "not": {"$ref": "#"}},
+        {"properties": 5},
+        {"properties": {"x": 5}},
+        {"required": 5},
+        {"enum": 5},
+        {"type": "object", "multipleOf": "x", "not": {"minimum": []}},
+        {"properties": {"x": {"minLength": "a"}}},
+        {"properties": {"x": {"type": "weird", "not": {"type": "weird"}}}},
+        {"$schema": "https://nowhere/schema", "properties": {"x": {"multipleOf": 0}}},
+        {"$schema": 5, "not": {}},
+    ],
+)
+def test_a_broken_schema_refuses_nothing_and_nothing_is_fetched(broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("fetched")
+
+    monkeypatch.setattr("urllib.request.urlopen", forbidden)
+    monkeypatch.setattr("socket.socket.connect", forbidden)
+    with contextlib.suppress(ToolFailed):
+        assert checked_arguments("t", broken, {"x": "y"}) == {"x": "y"}
+
+
+def test_a_remote_reference_is_no_reason_to_refuse() -> None:
+    remote = {"properties": {"x": {"$ref": "https://example.com/schema", "not": {"const": 5}}}}
+    assert checked_arguments("t", remote, {"x": 5}) == {"x": 5}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"x": {"type": "array", "items": {"pattern": r"(a|aa)+\1b"}}}},
+        {"properties": {"x": {"items": {"pattern": r"(a|aa)+\1b"}, "uniqueItems": True}}},
+        {"patternProperties": {r"(a|aa)+\1b": {}}, "additionalProperties": False, "unevaluatedProperties": False},
+        {"propertyNames": {"pattern": r"(a|aa)+\1b"}},
+    ],
+)
+def test_a_pattern_made_to_hang_does_not(schema: Any) -> None:
+    pattern_of.cache_clear()
+    many = [f"{'a' * 300}{number}" for number in range(200)]
+    began = time.process_time()
+    with contextlib.suppress(ToolFailed):
+        checked_arguments("t", schema, {"x": many, **dict.fromkeys(many)})
+    assert time.process_time() - began < 2
+
+
+def test_thousands_of_items_are_compared_in_no_time() -> None:
+    began = time.process_time()
+    assert one({"uniqueItems": True}, [{"n": number} for number in range(5_000)])
+    assert time.process_time() - began < 3
+
+
+def test_the_library_is_loaded_only_for_a_schema_that_needs_it() -> None:
+    code = (
+        "import sys; from pigeon.agent.arguments import checked_arguments as c;"
+        "c('t', {'properties': {'not': {'enum': [{'if': 1}]}, 'x': {'$ref': '#/properties/not'}}}, {});"
+        "print([name for name in ('jsonschema', 'regex') if name in sys.modules])"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"
 
 
 def test_a_pattern_that_nobody_can_read_refuses_nothing() -> None:

@@ -2,20 +2,24 @@
 
 The rules are part of the behaviour that models and hosts see, so they are written out here instead of taken from a
 validation library: nulls of optional properties are dropped, scalars are coerced, extra properties pass unless the
-schema forbids them.
+schema forbids them, and references within the schema are followed. Keywords that are not known here are checked
+afterwards by a library (`agent/schema_keywords`). A schema that is broken refuses nothing: its tool gets the arguments
+as they came.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-import re
+from collections.abc import Iterator
 from typing import Any
 
+from pigeon.agent.schema_keywords import is_local, library_errors, matches, needs_library
 from pigeon.wire import codec
 from pigeon.wire.errors import ToolFailed
 
 Schema = dict[str, Any]
+LONGEST_CHAIN = 32
 _CHECKS = {
     "string": lambda v: isinstance(v, str),
     "boolean": lambda v: isinstance(v, bool),
@@ -29,8 +33,14 @@ _CHECKS = {
 
 def checked_arguments(tool: str, schema: Schema, arguments: dict[str, Any]) -> dict[str, Any]:
     """A corrected copy of the arguments; raises `ToolFailed` with one line per error."""
-    value = _coerced(_without_optional_nulls(copy.deepcopy(arguments), schema), schema)
-    errors = list(_errors(value, schema, ""))
+    try:
+        walk = _SchemaWalk(schema)
+        value = walk.coerced(walk.without_optional_nulls(copy.deepcopy(arguments), schema), schema)
+        errors = list(walk.errors(value, schema, ""))
+        if not errors and needs_library(schema):
+            errors = list(dict.fromkeys(library_errors(value, schema)))
+    except Exception:  # whatever a schema can be that is none: a number for a list, a reference to nowhere, a circle
+        return copy.deepcopy(arguments)
     if errors:
         lines = "\n".join(f"  - {path or 'root'}: {reason}" for path, reason in errors)
         raise ToolFailed(
@@ -47,82 +57,167 @@ def _types(schema: Schema) -> list[str]:
     return list(declared) if isinstance(declared, list) else []
 
 
-def _accepts_null(schema: Schema | bool) -> bool:
-    if isinstance(schema, bool):
-        return schema
-    if not schema or "null" in _types(schema) or schema.get("const", 0) is None or None in schema.get("enum", []):
-        return True
-    return any(_accepts_null(branch) for key in ("anyOf", "oneOf") for branch in schema.get(key, []))
+class _SchemaWalk:
+    """Goes through a value and a schema side by side; `root` is what references are looked up in."""
 
+    def __init__(self, root: Schema) -> None:
+        self._root = root
 
-def _without_optional_nulls(value: Any, schema: Schema | bool) -> Any:
-    if isinstance(schema, bool):
+    def without_optional_nulls(self, value: Any, schema: Schema | bool) -> Any:
+        """The value without nulls of properties that may be left out and cannot be null."""
+        schema = self._followed(schema)
+        if isinstance(schema, bool):
+            return value
+        if isinstance(value, list) and isinstance(schema.get("items"), dict):
+            return [self.without_optional_nulls(item, schema["items"]) for item in value]
+        if not isinstance(value, dict):
+            return value
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        kept = {}
+        for key, item in value.items():
+            inner = properties.get(key)
+            if inner is None:
+                kept[key] = item
+            elif item is not None or key in required or self._accepts_null(inner):
+                kept[key] = self.without_optional_nulls(item, inner)
+        return kept
+
+    def coerced(self, value: Any, schema: Schema | bool) -> Any:
+        """The value with scalars in the type that the schema asks for, where that is certain."""
+        schema = self._followed(schema)
+        if isinstance(schema, bool):
+            return value
+        for branch in schema.get("allOf", []):
+            value = self.coerced(value, branch)
+        branches = schema.get("anyOf") or schema.get("oneOf")
+        if branches:
+            value = self._coerced_to_branch(value, branches)
+        types = _types(schema)
+        if types and not any(_CHECKS[name](value) for name in types if name in _CHECKS):
+            for name in types:
+                changed = _scalar(value, name)
+                if changed is not _UNCHANGED:
+                    value = changed
+                    break
+        if isinstance(value, dict):
+            return self._coerced_object(value, schema)
+        if isinstance(value, list):
+            return self._coerced_list(value, schema)
         return value
-    if isinstance(value, list) and isinstance(schema.get("items"), dict):
-        return [_without_optional_nulls(item, schema["items"]) for item in value]
-    if not isinstance(value, dict):
+
+    def errors(self, value: Any, schema: Schema | bool, path: str) -> Iterator[tuple[str, str]]:
+        """Where the value does not fit, and why."""
+        schema = self._followed(schema)
+        if isinstance(schema, bool):
+            if not schema:
+                yield path, "is not allowed"
+            return
+        types = [name for name in _types(schema) if name in _CHECKS]
+        if types and not any(_CHECKS[name](value) for name in types):
+            yield path, f"must be {' or '.join(types)}"
+            return
+        if "enum" in schema and value not in schema["enum"]:
+            yield path, f"must be one of {', '.join(codec.encode(item).decode() for item in schema['enum'])}"
+        if "const" in schema and value != schema["const"]:
+            yield path, f"must be {codec.encode(schema['const']).decode()}"
+        for branch in schema.get("allOf", []):
+            yield from self.errors(value, branch, path)
+        for key in ("anyOf", "oneOf"):
+            branches = schema.get(key)
+            if branches and not any(self._fits(value, branch) for branch in branches):
+                yield path, "must match one of the allowed forms"
+        if isinstance(value, dict):
+            yield from self._object_errors(value, schema, path)
+        elif isinstance(value, list):
+            yield from self._list_errors(value, schema, path)
+        else:
+            yield from _scalar_errors(value, schema, path)
+
+    def _followed(self, schema: Schema | bool) -> Schema | bool:
+        """The schema that a reference within the root names, together with what stands beside the reference."""
+        for _ in range(LONGEST_CHAIN):
+            if isinstance(schema, bool) or not is_local(schema.get("$ref")):
+                return schema
+            beside = {key: value for key, value in schema.items() if key != "$ref"}
+            target: Any = self._root
+            for name in schema["$ref"].split("/")[1:]:
+                target = target[int(name) if isinstance(target, list) else _unquoted(name)]
+            if isinstance(target, bool):
+                return {**beside, "allOf": [*beside.get("allOf", []), target]}
+            both = beside.keys() & target.keys() - {"title", "description", "default", "examples"}
+            schema = {**beside, "allOf": [*beside.get("allOf", []), target]} if both else {**target, **beside}
+        raise RecursionError("references in a circle")
+
+    def _accepts_null(self, schema: Schema | bool) -> bool:
+        schema = self._followed(schema)
+        if isinstance(schema, bool):
+            return schema
+        if not schema or "null" in _types(schema) or schema.get("const", 0) is None or None in schema.get("enum", []):
+            return True
+        return any(self._accepts_null(branch) for key in ("anyOf", "oneOf") for branch in schema.get(key, []))
+
+    def _fits(self, value: Any, schema: Schema | bool) -> bool:
+        return next(self.errors(value, schema, ""), None) is None
+
+    def _coerced_to_branch(self, value: Any, branches: list[Schema]) -> Any:
+        if any(self._fits(value, branch) for branch in branches):
+            return value
+        for branch in branches:
+            candidate = self.coerced(copy.deepcopy(value), branch)
+            if self._fits(candidate, branch):
+                return candidate
         return value
-    properties, required = schema.get("properties", {}), schema.get("required", [])
-    kept = {}
-    for key, item in value.items():
-        inner = properties.get(key)
-        if inner is None:
-            kept[key] = item
-        elif item is not None or key in required or _accepts_null(inner):
-            kept[key] = _without_optional_nulls(item, inner)
-    return kept
 
-
-def _coerced(value: Any, schema: Schema | bool) -> Any:
-    if isinstance(schema, bool):
+    def _coerced_object(self, value: dict[str, Any], schema: Schema) -> dict[str, Any]:
+        properties, rest = schema.get("properties", {}), _rest(schema)
+        for key, item in list(value.items()):
+            inner = properties.get(key, rest)
+            if isinstance(inner, dict):
+                value[key] = self.coerced(item, inner)
         return value
-    for branch in schema.get("allOf", []):
-        value = _coerced(value, branch)
-    branches = schema.get("anyOf") or schema.get("oneOf")
-    if branches:
-        value = _coerced_to_branch(value, branches)
-    types = _types(schema)
-    if types and not any(_CHECKS[name](value) for name in types if name in _CHECKS):
-        for name in types:
-            changed = _scalar(value, name)
-            if changed is not _UNCHANGED:
-                value = changed
-                break
-    if isinstance(value, dict):
-        return _coerced_object(value, schema)
-    if isinstance(value, list):
-        return _coerced_list(value, schema)
-    return value
 
-
-def _coerced_to_branch(value: Any, branches: list[Schema]) -> Any:
-    if any(not list(_errors(value, branch, "")) for branch in branches):
+    def _coerced_list(self, value: list[Any], schema: Schema) -> list[Any]:
+        first, rest = schema.get("prefixItems", []), schema.get("items")
+        if isinstance(rest, list):
+            first, rest = rest, None
+        for index, item in enumerate(value):
+            inner = first[index] if index < len(first) else rest
+            if isinstance(inner, dict):
+                value[index] = self.coerced(item, inner)
         return value
-    for branch in branches:
-        candidate = _coerced(copy.deepcopy(value), branch)
-        if not list(_errors(candidate, branch, "")):
-            return candidate
-    return value
+
+    def _object_errors(self, value: dict[str, Any], schema: Schema, path: str) -> Iterator[tuple[str, str]]:
+        properties, rest = schema.get("properties", {}), _rest(schema)
+        for key in schema.get("required", []):
+            if key not in value:
+                yield _join(path, key), f"must have required property '{key}'"
+        for key, item in value.items():
+            inner = properties.get(key, rest)
+            if isinstance(inner, dict):
+                yield from self.errors(item, inner, _join(path, key))
+            elif inner is False:
+                yield _join(path, key), "is not an allowed property"
+
+    def _list_errors(self, value: list[Any], schema: Schema, path: str) -> Iterator[tuple[str, str]]:
+        if len(value) < schema.get("minItems", 0):
+            yield path, f"must have at least {schema['minItems']} items"
+        if len(value) > schema.get("maxItems", len(value)):
+            yield path, f"must have at most {schema['maxItems']} items"
+        items = schema.get("items")
+        if isinstance(items, dict):
+            for index in range(len(schema.get("prefixItems", [])), len(value)):
+                yield from self.errors(value[index], items, _join(path, str(index)))
 
 
-def _coerced_object(value: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    properties, rest = schema.get("properties", {}), schema.get("additionalProperties")
-    for key, item in list(value.items()):
-        inner = properties.get(key, rest)
-        if isinstance(inner, dict):
-            value[key] = _coerced(item, inner)
-    return value
+def _rest(schema: Schema) -> Any:
+    """What is said of properties without a name; with `patternProperties` that is the library's business."""
+    return True if "patternProperties" in schema else schema.get("additionalProperties", True)
 
 
-def _coerced_list(value: list[Any], schema: Schema) -> list[Any]:
-    first, rest = schema.get("prefixItems", []), schema.get("items")
-    if isinstance(rest, list):
-        first, rest = rest, None
-    for index, item in enumerate(value):
-        inner = first[index] if index < len(first) else rest
-        if isinstance(inner, dict):
-            value[index] = _coerced(item, inner)
-    return value
+def _unquoted(name: str) -> str:
+    from urllib.parse import unquote
+
+    return unquote(name).replace("~1", "/").replace("~0", "~")
 
 
 _UNCHANGED = object()
@@ -170,77 +265,19 @@ def _to_string(value: Any) -> Any:
     return _UNCHANGED
 
 
-def _errors(value: Any, schema: Schema | bool, path: str) -> Any:
-    if isinstance(schema, bool):
-        if not schema:
-            yield path, "is not allowed"
-        return
-    types = [name for name in _types(schema) if name in _CHECKS]
-    if types and not any(_CHECKS[name](value) for name in types):
-        yield path, f"must be {' or '.join(types)}"
-        return
-    if "enum" in schema and value not in schema["enum"]:
-        yield path, f"must be one of {', '.join(codec.encode(item).decode() for item in schema['enum'])}"
-    if "const" in schema and value != schema["const"]:
-        yield path, f"must be {codec.encode(schema['const']).decode()}"
-    for branch in schema.get("allOf", []):
-        yield from _errors(value, branch, path)
-    for key in ("anyOf", "oneOf"):
-        branches = schema.get(key)
-        if branches and all(list(_errors(value, branch, path)) for branch in branches):
-            yield path, "must match one of the allowed forms"
-    if isinstance(value, dict):
-        yield from _object_errors(value, schema, path)
-    elif isinstance(value, list):
-        yield from _list_errors(value, schema, path)
-    else:
-        yield from _scalar_errors(value, schema, path)
-
-
-def _object_errors(value: dict[str, Any], schema: Schema, path: str) -> Any:
-    properties, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
-    for key in schema.get("required", []):
-        if key not in value:
-            yield _join(path, key), f"must have required property '{key}'"
-    for key, item in value.items():
-        inner = properties.get(key, rest)
-        if isinstance(inner, dict):
-            yield from _errors(item, inner, _join(path, key))
-        elif inner is False:
-            yield _join(path, key), "is not an allowed property"
-
-
-def _list_errors(value: list[Any], schema: Schema, path: str) -> Any:
-    if len(value) < schema.get("minItems", 0):
-        yield path, f"must have at least {schema['minItems']} items"
-    if len(value) > schema.get("maxItems", len(value)):
-        yield path, f"must have at most {schema['maxItems']} items"
-    items = schema.get("items")
-    if isinstance(items, dict):
-        for index in range(len(schema.get("prefixItems", [])), len(value)):
-            yield from _errors(value[index], items, _join(path, str(index)))
-
-
-def _scalar_errors(value: Any, schema: Schema, path: str) -> Any:
+def _scalar_errors(value: Any, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         if len(value) < schema.get("minLength", 0):
             yield path, f"must have at least {schema['minLength']} characters"
         if len(value) > schema.get("maxLength", len(value)):
             yield path, f"must have at most {schema['maxLength']} characters"
-        if "pattern" in schema and not _matches(schema["pattern"], value):
+        if "pattern" in schema and not matches(schema["pattern"], value):
             yield path, f"must match {schema['pattern']}"
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         if value < schema.get("minimum", value):
             yield path, f"must be at least {schema['minimum']}"
         if value > schema.get("maximum", value):
             yield path, f"must be at most {schema['maximum']}"
-
-
-def _matches(pattern: str, value: str) -> bool:
-    try:
-        return re.search(pattern, value) is not None
-    except re.error:
-        return True
 
 
 def _join(path: str, key: str) -> str:
