@@ -23,6 +23,11 @@ MIRRORS = (f"{PACKAGE}.extensions.public",)  # names of the wire on purpose: an 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
+_PLAIN_DECORATORS = {
+    "property", "cached_property", "setter", "classmethod", "staticmethod", "override", "overload", "final",
+    "abstractmethod", "contextmanager", "asynccontextmanager", "runtime_checkable", "cache", "lru_cache", "dataclass",
+    "total_ordering", "singledispatch",
+}  # fmt: skip
 _PATH = re.compile(r"`((?:\w+/)+\w*(?:\.py)?|\w+\.py)`")
 
 
@@ -454,10 +459,7 @@ def _top_names(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
 
 def _registering(node: Definition) -> list[ast.expr]:
     """Decorators that hand the definition to someone (a registry), not those that only change its kind."""
-    plain = ("property", "cached_property", "classmethod", "staticmethod", "override", "overload", "cache", "dataclass")
-    plain = (*plain, "abstractmethod", "contextmanager", "asynccontextmanager", "runtime_checkable", "lru_cache")
-    plain = (*plain, "setter", "final", "total_ordering", "singledispatch")
-    return [one for one in node.decorator_list if _last_name(one) not in plain]
+    return [one for one in node.decorator_list if _last_name(one) not in _PLAIN_DECORATORS]
 
 
 def _last_name(expression: ast.expr) -> str:
