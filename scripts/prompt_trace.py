@@ -75,21 +75,21 @@ class Trace(NamedTuple):
 def trace_prompts(root: Path) -> tuple[Trace, Trace]:
     """Run two prompts on the program of a checkout and say what each of them called."""
     sys.path.insert(0, str(OWN_ROOT / "tests"))
-    from fakes.agent_desk import Desk, providers
+    from fakes.agent_folders import AgentFolders, providers
     from fakes.model_server import Gate, ModelServer
 
     with tempfile.TemporaryDirectory() as folder, ModelServer() as server:
         gates = [Gate(), Gate()]
         for gate in gates:
             server.answers("Hello there.", gate)
-        desk = Desk(Path(folder))
-        desk.configure(providers(server.url))
+        folders = AgentFolders(Path(folder))
+        folders.configure(providers(server.url))
         log = Path(folder) / "calls.json"
         command = [_python_of(root), str(Path(__file__).resolve()), str(root), str(log)]
         process = subprocess.Popen(
             [*command, "--mode", "rpc", "--model", "fake/fake-1"],
-            cwd=desk.work,
-            env=desk.environment({"PYTHONPATH": str(root / "src")}),
+            cwd=folders.work,
+            env=folders.environment({"PYTHONPATH": str(root / "src")}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

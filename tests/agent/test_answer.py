@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.loop_parts import Heard, Played, says
+from fakes.loop_fakes import EventLog, ScriptedProvider, says
 from fakes.model_requests import a_model, a_request
 from pigeon.agent.answer import ABORT_TEXT, AnswerStream, Fold
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Metered, Named
@@ -208,8 +208,8 @@ def test_a_prompt_that_took_the_whole_window_is_known(counts: dict[str, int], wi
     assert fold.filled_by_prompt is filled
 
 
-def played(*steps: Any, scope: Scope | None = None) -> tuple[AnswerStream, Heard, Played, Scope]:
-    heard, provider = Heard(), Played(list(steps))
+def played(*steps: Any, scope: Scope | None = None) -> tuple[AnswerStream, EventLog, ScriptedProvider, Scope]:
+    heard, provider = EventLog(), ScriptedProvider(list(steps))
     stream = AnswerStream(a_request(a_model(context_window=100)), heard, lambda: 17, unchanged)
     return stream, heard, provider, scope or Scope()
 
@@ -263,7 +263,7 @@ async def test_an_error_without_words_is_named_by_its_kind() -> None:
 
 async def test_a_provider_is_let_go_of_at_once_while_the_host_reads_slowly() -> None:
     scope, reading = Scope(), asyncio.Event()
-    heard, provider = Heard(), Played(says("one", "two"))
+    heard, provider = EventLog(), ScriptedProvider(says("one", "two"))
 
     async def slowly(event: Any) -> None:
         await heard(event)

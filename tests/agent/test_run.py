@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fakes.loop_parts import AnyTool, Heard, Owner, Played, Queues, calls, fails, outcome, says
+from fakes.loop_fakes import AnyTool, EventLog, Owner, Queues, ScriptedProvider, calls, fails, outcome, says
 from pigeon.agent.answer import ABORT_TEXT, CUT_TEXT
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Finished
 from pigeon.agent.interfaces import ToolRun
@@ -37,10 +37,10 @@ class Stage:
     """One run with stand-ins for everything around it."""
 
     def __init__(self, *scripts: Any, owner: Owner | None = None, queues: Queues | None = None) -> None:
-        self.provider = Played(*scripts)
+        self.provider = ScriptedProvider(*scripts)
         self.owner = owner or Owner(AnyTool("tool"))
         self.queues = queues or Queues()
-        self.heard = Heard()
+        self.heard = EventLog()
         self.scope = Scope()
 
     async def run(self, *opening: str, resumes: bool = False) -> RunResult:

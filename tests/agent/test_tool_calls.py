@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.loop_parts import AnyTool, Heard, Owner, Queues, called, outcome
+from fakes.loop_fakes import AnyTool, EventLog, Owner, Queues, called, outcome
 from pigeon.agent.interfaces import Gate, ToolMode, ToolRun
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import CUT_OFF, SKIPPED, ToolBatch, grouped
@@ -32,7 +32,7 @@ class Bench:
         interrupts: bool = False,
         mode: ToolMode = "ordered",
     ) -> None:
-        self.heard = Heard()
+        self.heard = EventLog()
         self.scope = Scope()
         self.queues = Queues(steering, interrupts=interrupts)
         self.batch = ToolBatch(Owner(*tools), self.queues, gate, self.heard, lambda: 1, self.scope, mode)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fakes.inhabitants import Inhabitant, bash
+from fakes.in_process_agents import InProcessAgent, bash
 from pigeon.app.build import build
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
@@ -23,11 +23,11 @@ PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADh
 
 
 @pytest.fixture
-async def one(tmp_path: Path) -> AsyncIterator[Inhabitant]:
-    made = Inhabitant(tmp_path)
+async def one(tmp_path: Path) -> AsyncIterator[InProcessAgent]:
+    made = InProcessAgent(tmp_path)
     yield made
-    if made.is_here:
-        await made.move_out()
+    if made.is_running:
+        await made.stop()
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ async def test_an_agent_needs_a_folder_to_work_in(
     assert str(caught.value) == why.format(root=tmp_path)
 
 
-async def test_the_folder_of_the_options_is_meant_from_the_folder_of_the_environment(one: Inhabitant) -> None:
+async def test_the_folder_of_the_options_is_meant_from_the_folder_of_the_environment(one: InProcessAgent) -> None:
     one.configure(replies=[bash("pwd"), "done"])
-    await one.move_in(cwd="work")
+    await one.start(cwd="work")
     await one.say("go")
     assert one.results() == [f"{one.work}\n"]
 
@@ -80,37 +80,37 @@ async def test_the_folder_of_the_options_is_meant_from_the_folder_of_the_environ
     ],
 )
 async def test_settings_and_options_are_the_state_of_the_session(
-    one: Inhabitant, settings: dict[str, Any], options: dict[str, Any], state: dict[str, Any]
+    one: InProcessAgent, settings: dict[str, Any], options: dict[str, Any], state: dict[str, Any]
 ) -> None:
     one.configure(settings)
-    agent = await one.move_in(**options)
+    agent = await one.start(**options)
     found = get_state(GetState(), agent.session)
     assert {name: getattr(found, name) for name in state} == state
 
 
-async def test_a_failed_answer_is_repeated_as_the_settings_say(one: Inhabitant) -> None:
+async def test_a_failed_answer_is_repeated_as_the_settings_say(one: InProcessAgent) -> None:
     failing = {"error": {"message": "overloaded", "retryable": True}}
     one.configure({"retry": {"maxRetries": 2, "baseDelayMs": 1, "maxAgentDelayMs": 1}}, [failing, failing, "at last"])
-    await one.move_in()
+    await one.start()
     await one.say("go")
     assert [event["maxAttempts"] for event in one.heard("auto_retry_start")] == [2, 2]
     assert one.said()[-1] == "at last"
 
 
-async def test_a_failed_answer_is_not_repeated_where_that_is_switched_off(one: Inhabitant) -> None:
+async def test_a_failed_answer_is_not_repeated_where_that_is_switched_off(one: InProcessAgent) -> None:
     one.configure({"retry": {"enabled": False}}, [{"error": {"message": "overloaded", "retryable": True}}, "unheard"])
-    await one.move_in()
+    await one.start()
     await one.say("go")
     assert one.heard("auto_retry_start") == []
     assert one.said() == [""]
 
 
-async def test_what_is_wrong_with_options_and_files_is_listed_once(one: Inhabitant) -> None:
+async def test_what_is_wrong_with_options_and_files_is_listed_once(one: InProcessAgent) -> None:
     one.configure({"steeringMode": 3, "permissions": {"deny": ["(("]}})
     (one.agent_dir / "models.json").write_text("{broken")
     (one.work / ".pigeon").mkdir()
     (one.work / ".pigeon" / "settings.json").write_text("[]")
-    agent = await one.move_in(tools=("read", "raed"), thinking="hard", models=("nothing",), trust_project=True)
+    agent = await one.start(tools=("read", "raed"), thinking="hard", models=("nothing",), trust_project=True)
     for number, part in enumerate(
         [
             f"{one.agent_dir}/settings.json: steeringMode is ignored",
@@ -126,22 +126,22 @@ async def test_what_is_wrong_with_options_and_files_is_listed_once(one: Inhabita
     assert len(agent.problems) == 7
 
 
-async def test_keys_that_cannot_be_read_are_reported(one: Inhabitant) -> None:
+async def test_keys_that_cannot_be_read_are_reported(one: InProcessAgent) -> None:
     one.configure()
     (one.agent_dir / "auth.json").write_text("{broken")
-    [problem] = (await one.move_in()).problems
+    [problem] = (await one.start()).problems
     assert problem.startswith(f"{one.agent_dir}/auth.json: ")
 
 
-async def test_a_trust_file_that_is_broken_is_reported(one: Inhabitant) -> None:
+async def test_a_trust_file_that_is_broken_is_reported(one: InProcessAgent) -> None:
     one.configure()
     (one.agent_dir / "trust.json").write_text("{broken")
     (one.work / ".pigeon" / "skills").mkdir(parents=True)
-    [problem] = (await one.move_in()).problems
+    [problem] = (await one.start()).problems
     assert problem.startswith(f"{one.agent_dir}/trust.json: ")
 
 
-async def test_trust_is_for_the_folder_it_was_given_for(one: Inhabitant) -> None:
+async def test_trust_is_for_the_folder_it_was_given_for(one: InProcessAgent) -> None:
     one.configure()
     elsewhere = one.root / "elsewhere"
     for folder in (one.work, elsewhere):
@@ -155,7 +155,7 @@ async def test_trust_is_for_the_folder_it_was_given_for(one: Inhabitant) -> None
         "timestamp": "2026-01-01T00:00:00.000Z",
     }
     (one.root / "other.jsonl").write_text(json.dumps(header) + "\n")
-    session = (await one.move_in(trust_project=True)).session
+    session = (await one.start(trust_project=True)).session
     assert "Prompt of work." in session.engine.system_prompt()
     assert await session.switching.open("other.jsonl") is False
     assert session.journal.cwd == str(elsewhere)
@@ -166,15 +166,15 @@ async def test_trust_is_for_the_folder_it_was_given_for(one: Inhabitant) -> None
     ("options", "drains"), [({}, False), ({"drain": True}, True), ({"model": "demo"}, True)], ids=["", "drain", "demo"]
 )
 async def test_a_run_is_finished_without_its_host_if_asked_or_for_the_demo(
-    one: Inhabitant, options: dict[str, Any], drains: bool
+    one: InProcessAgent, options: dict[str, Any], drains: bool
 ) -> None:
     one.configure()
-    assert (await one.move_in(**options)).lifecycle.drains() is drains
+    assert (await one.start(**options)).lifecycle.drains() is drains
 
 
-async def test_images_are_kept_from_the_model_where_the_settings_say_so(one: Inhabitant) -> None:
+async def test_images_are_kept_from_the_model_where_the_settings_say_so(one: InProcessAgent) -> None:
     one.configure({"images": {"blockImages": True}}, ["nothing to see"])
-    await one.move_in()
+    await one.start()
     await one.say("look", images=[{"type": "image", "data": PICTURE, "mimeType": "image/png"}])
     request = await one.agent.session.engine.request()
     [asked] = [message for message in request.messages if isinstance(message, UserMessage)]
@@ -182,9 +182,9 @@ async def test_images_are_kept_from_the_model_where_the_settings_say_so(one: Inh
 
 
 @pytest.mark.parametrize("keep", [True, False])
-async def test_unreadable_images_are_kept_where_the_dialect_does_so(one: Inhabitant, keep: bool) -> None:
+async def test_unreadable_images_are_kept_where_the_dialect_does_so(one: InProcessAgent, keep: bool) -> None:
     one.configure(replies=["seen"])
-    await one.move_in(keep_unreadable_images=keep)
+    await one.start(keep_unreadable_images=keep)
     await one.say("look", images=[{"type": "image", "data": "bm90IGFuIGltYWdl", "mimeType": "image/png"}])
     [message] = [message for message in one.agent.session.context if isinstance(message, UserMessage)]
     assert any(isinstance(block, ImageContent) for block in message.content) is keep

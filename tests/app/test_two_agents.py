@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET
 
-from fakes.inhabitants import Inhabitant, bash
+from fakes.in_process_agents import InProcessAgent, bash
 from pigeon.rpc.handlers.state import get_state
 from pigeon.wire.commands import GetState
 
@@ -31,12 +31,12 @@ def count(ctx: ToolContext, word: str) -> str:
 
 
 @pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[tuple[Inhabitant, Inhabitant]]:
-    ours = Inhabitant(tmp_path / "one"), Inhabitant(tmp_path / "two")
+async def pair(tmp_path: Path) -> AsyncIterator[tuple[InProcessAgent, InProcessAgent]]:
+    ours = InProcessAgent(tmp_path / "one"), InProcessAgent(tmp_path / "two")
     yield ours
     for one in ours:
-        if one.is_here:
-            await one.move_out()
+        if one.is_running:
+            await one.stop()
 
 
 class Gate:
@@ -54,7 +54,7 @@ class Gate:
 
 
 async def test_two_conversations_at_once_keep_folders_variables_and_files_apart(
-    pair: tuple[Inhabitant, Inhabitant],
+    pair: tuple[InProcessAgent, InProcessAgent],
 ) -> None:
     one, two = pair
     gate = Gate(one.work)
@@ -63,8 +63,8 @@ async def test_two_conversations_at_once_keep_folders_variables_and_files_apart(
         replies=[bash(f"read < gate; {look}"), "first of one", bash(look), "second of one"], OWN="1", ONLY_ONE="y"
     )
     two.configure(replies=[bash(look), "first of two", bash(look), "second of two"], OWN="2", ONLY_TWO="z")
-    await one.move_in()
-    await two.move_in()
+    await one.start()
+    await two.start()
     await one.ask("hello one")
     await two.say("hello two")
     await two.say("again two")
@@ -85,11 +85,11 @@ async def test_two_conversations_at_once_keep_folders_variables_and_files_apart(
         assert not list((pair[others == "two"].agent_dir / "sessions").rglob(f"*{session.session_id}*"))
 
 
-async def test_keys_models_and_settings_are_each_agents_own(pair: tuple[Inhabitant, Inhabitant]) -> None:
+async def test_keys_models_and_settings_are_each_agents_own(pair: tuple[InProcessAgent, InProcessAgent]) -> None:
     one, two = pair
     one.configure({"steeringMode": "all", "defaultThinkingLevel": "high"}, ANTHROPIC_API_KEY="sk-one")
     two.configure({"defaultTools": ["read", "ls"], "retry": {"enabled": False}}, OPENAI_API_KEY="sk-two")
-    first, second = await one.move_in(interrupt_mode="wait"), await two.move_in(no_session=True)
+    first, second = await one.start(interrupt_mode="wait"), await two.start(no_session=True)
     known = [{model.provider for model in agent.session.models.available()} for agent in (first, second)]
     assert known == [{"scripted", "anthropic"}, {"scripted", "openai"}]
     assert [agent.session.models.level for agent in (first, second)] == ["high", "medium"]
@@ -101,7 +101,7 @@ async def test_keys_models_and_settings_are_each_agents_own(pair: tuple[Inhabita
     assert [state.session_file is UNSET for state in states] == [False, True]
 
 
-async def test_permissions_and_trust_are_each_agents_own(pair: tuple[Inhabitant, Inhabitant]) -> None:
+async def test_permissions_and_trust_are_each_agents_own(pair: tuple[InProcessAgent, InProcessAgent]) -> None:
     one, two = pair
     for agent in pair:
         extensions = agent.work / ".pigeon" / "extensions"
@@ -109,8 +109,8 @@ async def test_permissions_and_trust_are_each_agents_own(pair: tuple[Inhabitant,
         (extensions / "counting.py").write_text(COUNTING)
     one.configure({"permissions": {"deny": ["bash(echo *)"]}}, [bash("echo secret"), "done"])
     two.configure({}, [bash("echo secret"), "done"])
-    await one.move_in(trust_project=True)
-    await two.move_in(trust_project=False)
+    await one.start(trust_project=True)
+    await two.start(trust_project=False)
     await asyncio.gather(one.say("go"), two.say("go"))
     assert one.results()[0].startswith("Permission denied for bash: echo secret")
     assert two.results() == ["secret\n"]
@@ -119,7 +119,7 @@ async def test_permissions_and_trust_are_each_agents_own(pair: tuple[Inhabitant,
 
 
 async def test_extensions_reports_and_the_system_prompt_are_each_agents_own(
-    pair: tuple[Inhabitant, Inhabitant], tmp_path: Path
+    pair: tuple[InProcessAgent, InProcessAgent], tmp_path: Path
 ) -> None:
     extension = tmp_path / "counting.py"
     extension.write_text(COUNTING)
@@ -127,7 +127,7 @@ async def test_extensions_reports_and_the_system_prompt_are_each_agents_own(
         call = {"toolCalls": [{"name": "count", "arguments": {"word": name}}]}
         agent.configure(replies=[call, "counted", call, "counted"])
         (agent.agent_dir / "AGENTS.md").write_text(f"Be number {name}.")
-        await agent.move_in(extensions=(str(extension),), flags={"who": name})
+        await agent.start(extensions=(str(extension),), flags={"who": name})
     one, two = pair
     (one.agent_dir / "skills" / "broken").mkdir(parents=True)
     (one.agent_dir / "skills" / "broken" / "SKILL.md").write_text("no head")
@@ -143,7 +143,7 @@ async def test_extensions_reports_and_the_system_prompt_are_each_agents_own(
 
 
 async def test_the_end_of_one_agent_leaves_the_other_with_its_running_command(
-    pair: tuple[Inhabitant, Inhabitant], tmp_path: Path
+    pair: tuple[InProcessAgent, InProcessAgent], tmp_path: Path
 ) -> None:
     one, two = pair
     extension = tmp_path / "counting.py"
@@ -153,11 +153,11 @@ async def test_the_end_of_one_agent_leaves_the_other_with_its_running_command(
     one.configure(replies=[bash("echo done"), "done"])
     two.configure(replies=[bash("read < gate; echo alive"), "done", bash("echo still"), call, "done"])
     for agent in pair:
-        await agent.move_in(extensions=(str(extension),), flags={"who": "me"})
+        await agent.start(extensions=(str(extension),), flags={"who": "me"})
     await one.say("go")
     await two.ask("go")
     await two.until("tool_execution_start")
-    await one.move_out()
+    await one.stop()
     gate.open()
     await two.settled()
     gate.close()

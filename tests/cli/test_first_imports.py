@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 
 # The standard library's part comes with asyncio and argparse; these would come on top.
 FORBIDDEN = {
@@ -39,12 +39,12 @@ FORBIDDEN = {
 
 
 def test_the_first_answer_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.configure()
+    folders = AgentFolders(tmp_path)
+    folders.configure()
     ran = subprocess.run(
         [sys.executable, "-v", "-m", "pigeon", "--mode", "rpc"],
-        env=desk.environment(),
-        cwd=desk.work,
+        env=folders.environment(),
+        cwd=folders.work,
         input='{"type":"get_state"}\n',
         capture_output=True,
         text=True,

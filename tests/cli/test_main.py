@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 from fakes.rpc_process import RpcProcess
 from pigeon import __version__
 
@@ -20,17 +20,17 @@ MODULE = [sys.executable, "-m", "pigeon"]
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    made = Desk(tmp_path)
+def folders(tmp_path: Path) -> AgentFolders:
+    made = AgentFolders(tmp_path)
     made.configure()
     return made
 
 
-def run(desk: Desk, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+def run(folders: AgentFolders, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*MODULE, *arguments],
-        env=desk.environment(),
-        cwd=desk.work,
+        env=folders.environment(),
+        cwd=folders.work,
         input=given,
         capture_output=True,
         text=True,
@@ -39,26 +39,26 @@ def run(desk: Desk, *arguments: str, given: str = "") -> subprocess.CompletedPro
     )
 
 
-def test_the_package_can_be_run_as_a_program(desk: Desk) -> None:
-    with RpcProcess(desk, "--model", "demo", "--no-session", program=MODULE) as agent:
+def test_the_package_can_be_run_as_a_program(folders: AgentFolders) -> None:
+    with RpcProcess(folders, "--model", "demo", "--no-session", program=MODULE) as agent:
         assert agent.ask("get_state")["model"]["provider"] == "demo"
     assert agent.stderr == ""
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["-v"], ["--version", "--mode", "rpc"]])
-def test_the_version_is_printed(desk: Desk, arguments: list[str]) -> None:
-    ran = run(desk, *arguments)
+def test_the_version_is_printed(folders: AgentFolders, arguments: list[str]) -> None:
+    ran = run(folders, *arguments)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{__version__}\n", "")
 
 
-def test_the_schema_is_printed(desk: Desk) -> None:
-    ran = run(desk, "schema")
+def test_the_schema_is_printed(folders: AgentFolders) -> None:
+    ran = run(folders, "schema")
     assert ran.returncode == 0
     assert json.loads(ran.stdout)["$schema"]
 
 
-def test_help_names_the_options_that_have_an_effect(desk: Desk) -> None:
-    ran = run(desk, "--help")
+def test_help_names_the_options_that_have_an_effect(folders: AgentFolders) -> None:
+    ran = run(folders, "--help")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "pigeon --mode rpc [options]" in ran.stdout
     shown = re.findall(r"^  (--[a-z-]+)", ran.stdout, re.MULTILINE)
@@ -78,24 +78,24 @@ def test_help_names_the_options_that_have_an_effect(desk: Desk) -> None:
         (["--export", "none.jsonl"], "File not found: "),
     ],
 )
-def test_what_cannot_be_done_is_an_error_on_stderr(desk: Desk, arguments: list[str], error: str) -> None:
-    ran = run(desk, *arguments)
+def test_what_cannot_be_done_is_an_error_on_stderr(folders: AgentFolders, arguments: list[str], error: str) -> None:
+    ran = run(folders, *arguments)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr.startswith(f"Error: {error}")
 
 
-def test_a_session_is_exported_where_it_was_asked_for(desk: Desk) -> None:
-    with RpcProcess(desk, "--model", "demo", program=MODULE) as agent:
+def test_a_session_is_exported_where_it_was_asked_for(folders: AgentFolders) -> None:
+    with RpcProcess(folders, "--model", "demo", program=MODULE) as agent:
         agent.run("hi")
         session = Path(agent.ask("get_state")["sessionFile"])
-    assert run(desk, "--export", str(session)).stdout == f"Exported to: pigeon-session-{session.stem}.html\n"
-    assert run(desk, "--export", str(session), "~/page.html").stdout == f"Exported to: {desk.home}/page.html\n"
-    for page in (desk.work / f"pigeon-session-{session.stem}.html", desk.home / "page.html"):
+    assert run(folders, "--export", str(session)).stdout == f"Exported to: pigeon-session-{session.stem}.html\n"
+    assert run(folders, "--export", str(session), "~/page.html").stdout == f"Exported to: {folders.home}/page.html\n"
+    for page in (folders.work / f"pigeon-session-{session.stem}.html", folders.home / "page.html"):
         assert "<!DOCTYPE html>" in page.read_text("utf-8")
 
 
-def test_piped_text_goes_before_the_first_prompt_of_the_command_line(desk: Desk) -> None:
-    ran = run(desk, "--mode", "json", "--no-session", "--model", "demo", "one", "two", given=" piped \n")
+def test_piped_text_goes_before_the_first_prompt_of_the_command_line(folders: AgentFolders) -> None:
+    ran = run(folders, "--mode", "json", "--no-session", "--model", "demo", "one", "two", given=" piped \n")
     said = [json.loads(line) for line in ran.stdout.splitlines()]
     prompts = [
         record["message"]["content"][0]["text"]
@@ -106,13 +106,13 @@ def test_piped_text_goes_before_the_first_prompt_of_the_command_line(desk: Desk)
     assert prompts == ["pipedone", "two"]
 
 
-def test_a_terminal_on_stdin_is_not_read(desk: Desk) -> None:
+def test_a_terminal_on_stdin_is_not_read(folders: AgentFolders) -> None:
     ours, theirs = pty.openpty()
     try:
         ran = subprocess.run(
             [*MODULE, "--mode", "json", "--no-session", "--model", "demo", "one"],
-            env=desk.environment(),
-            cwd=desk.work,
+            env=folders.environment(),
+            cwd=folders.work,
             stdin=theirs,
             capture_output=True,
             timeout=30,
@@ -125,11 +125,11 @@ def test_a_terminal_on_stdin_is_not_read(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("mode", "printed"), [("json", b'"agent_end"'), ("rpc", b"")])
-def test_stdin_may_be_closed(desk: Desk, mode: str, printed: bytes) -> None:
+def test_stdin_may_be_closed(folders: AgentFolders, mode: str, printed: bytes) -> None:
     ran = subprocess.run(
         ["/bin/sh", "-c", 'exec "$@" 0<&-', "sh", *MODULE, "--mode", mode, "--no-session", "--model", "demo", "one"],
-        env=desk.environment(),
-        cwd=desk.work,
+        env=folders.environment(),
+        cwd=folders.work,
         capture_output=True,
         timeout=30,
         check=True,
@@ -138,7 +138,7 @@ def test_stdin_may_be_closed(desk: Desk, mode: str, printed: bytes) -> None:
     assert ran.stderr == b""
 
 
-def test_a_refused_prompt_is_an_error_of_the_process(desk: Desk) -> None:
-    ran = run(desk, "--mode", "json", "--no-session", "hello")
+def test_a_refused_prompt_is_an_error_of_the_process(folders: AgentFolders) -> None:
+    ran = run(folders, "--mode", "json", "--no-session", "hello")
     assert ran.returncode == 1
     assert "model" in ran.stderr.lower()

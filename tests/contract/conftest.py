@@ -1,4 +1,4 @@
-"""What contract tests share: a model server, a desk with fresh folders, and a way to start the real program."""
+"""What contract tests share: a model server, fresh folders, and a way to start the real program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_desk import Desk, providers
+from fakes.agent_folders import AgentFolders, providers
 from fakes.contract_manifest import behaviours
 from fakes.model_server import ModelServer
 from fakes.rpc_process import AGAINST, RpcProcess, Start
@@ -36,12 +36,12 @@ def server() -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def folders(tmp_path: Path) -> AgentFolders:
+    return AgentFolders(tmp_path)
 
 
 @pytest.fixture
-def start(desk: Desk, server: ModelServer, request: pytest.FixtureRequest) -> Iterator[Start]:
+def start(folders: AgentFolders, server: ModelServer, request: pytest.FixtureRequest) -> Iterator[Start]:
     """Start the program with the model server configured; what a test starts is closed behind it.
 
     Nothing is kept on disk unless the test says `keeps=True`. With the mark `by_exec` agents are not forked.
@@ -58,11 +58,11 @@ def start(desk: Desk, server: ModelServer, request: pytest.FixtureRequest) -> It
         keeps: bool = False,
         **more: Any,
     ) -> RpcProcess:
-        desk.configure(providers(server.url, models), settings)
+        folders.configure(providers(server.url, models), settings)
         chosen = ["--provider", "fake", "--model", model] if model else []
         spoken = [] if AGAINST else ["--dialect", dialect]
         kept = [] if keeps else ["--no-session"]
-        process = RpcProcess(desk, *kept, *chosen, *spoken, *args, **{"by_exec": by_exec, **more})
+        process = RpcProcess(folders, *kept, *chosen, *spoken, *args, **{"by_exec": by_exec, **more})
         process.settles &= dialect in ("pi", "pi-latest")
         running.append(process)
         return process

@@ -6,8 +6,8 @@ import pytest
 
 from fakes.contract_manifest import proves
 from fakes.model_server import Call, Gate, Hang, ModelServer, Text, said_in
+from fakes.record_outline import answers, ended, outline, text_of, tool_texts
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, ended, story, text_of, tool_texts
 from fakes.stopwatch import within
 
 
@@ -27,7 +27,7 @@ def test_abort_in_the_stream_keeps_what_came_and_drops_the_connection(agent: Rpc
     agent.send({"id": "stop", "type": "abort"})
     assert agent.response("stop")["success"] is True
     asked.wait_dropped()
-    assert story(agent.since(start), updates=True)[-6:] == [
+    assert outline(agent.since(start), updates=True)[-6:] == [
         "text_end",
         "message_end:assistant",
         "turn_end",
@@ -71,11 +71,11 @@ def test_abort_in_a_tool_ends_the_run_there_with_a_result_for_every_call(
     assert [message["toolCallId"] for message in results] == ["a", "b"]
     assert all(message["isError"] for message in results)
     assert "aborted" in tool_texts(agent.records)[0]
-    words = story(agent.records)
+    words = outline(agent.records)
     assert words[-4:] == ["turn_end", "agent_end", "agent_settled", "response:abort"]
     assert words.count("turn_start") == words.count("turn_end") == 1
     assert len(server.requests) == 1
-    assert not (agent.desk.work / "never").exists()
+    assert not (agent.folders.work / "never").exists()
 
 
 @proves("abort.tool_context")
@@ -154,7 +154,7 @@ def test_abort_and_prompt_ends_one_run_and_begins_the_next(agent: RpcProcess, se
     later = server.answers("new")
     agent.ask("abort_and_prompt", message="instead")
     agent.wait(lambda record: record["type"] == "agent_end" and text_of(record["messages"][-1]) == "new", start)
-    words = story(agent.since(start))
+    words = outline(agent.since(start))
     assert words.index("agent_end") < words.index("response:abort_and_prompt") < words.index("agent_start")
     assert said_in(later.request)[-1] == ("user", "instead")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fakes.agent_desk import model
+from fakes.agent_folders import model
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.model_server import Answer, Gate, Hang, ModelServer, said_in
+from fakes.record_outline import answers, outline, text_of
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, story, text_of
 
 KEEPS = {"compaction": {"keepRecentTokens": 50, "reserveTokens": 1000}}
 SMALL = [model("fake-1", contextWindow=10_000, maxTokens=1000)]
@@ -61,7 +61,7 @@ def test_a_conversation_is_summarized_on_request(start: Start, server: ModelServ
     assert isinstance(data["details"], dict)
     assert "look at the colours" in context(asked)
     assert agent.ask("get_state")["isCompacting"] is False
-    told = {word for word in story(agent.since(before)) if "compaction" in word}
+    told = {word for word in outline(agent.since(before)) if "compaction" in word}
     assert told == ({"compaction_start", "compaction_end"} if dialect == "pi" else set())
     later = server.answers("ok")
     agent.run("three")
@@ -95,7 +95,7 @@ def test_a_window_that_is_nearly_full_is_summarized_by_itself(start: Start, serv
     agent.run("three")
     server.answers("still full", usage=FULL)
     agent.run("four")
-    assert not [word for word in story(agent.records) if word.endswith(("compaction_start", "compaction_end"))]
+    assert not [word for word in outline(agent.records) if word.endswith(("compaction_start", "compaction_end"))]
     agent.ask("set_auto_compaction", enabled=True)
     server.answers("THE SUMMARY")
     server.answers("after it", usage=FULL)
@@ -109,7 +109,7 @@ def test_a_window_that_is_nearly_full_is_summarized_by_itself(start: Start, serv
     agent.run("six")
     assert "THE SUMMARY" in context(later)
     assert "answer one" not in context(later)
-    assert ("compaction_start" in story(agent.since(mark))) is (dialect == "pi")
+    assert ("compaction_start" in outline(agent.since(mark))) is (dialect == "pi")
 
 
 @proves(
@@ -133,7 +133,7 @@ def test_an_overflow_is_recovered_from_inside_one_prompt(start: Start, server: M
     mark = agent.mark()
     agent.send({"type": "prompt", "message": "three"})
     agent.wait(lambda r: r["type"] == "agent_end" and text_of(r["messages"][-1]) == "answer after overflow", mark)
-    words = story(agent.since(mark))
+    words = outline(agent.since(mark))
     assert "THE SUMMARY" in context(again)
     assert context(again).endswith("three")
     if dialect in ("omp", "xcsh"):
@@ -161,7 +161,7 @@ def test_an_aborted_compaction_says_so_with_a_null_result(start: Start, server: 
     ended = agent.wait_event("auto_compaction_end", mark)
     assert ended == {"type": "auto_compaction_end", "result": None, "aborted": True, "willRetry": False}
     asked.wait_dropped()
-    assert story(agent.since(mark)).count("agent_end") == 1
+    assert outline(agent.since(mark)).count("agent_end") == 1
 
 
 @proves("compaction.silent_overflow")

@@ -10,8 +10,8 @@ from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.fifo import Fifo
 from fakes.model_server import Call, ModelServer, Text, Thinking
+from fakes.record_outline import answers, deltas, ended, outline, text_of
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, deltas, ended, story, text_of
 
 Record = dict[str, Any]
 TWELVE = {
@@ -139,7 +139,7 @@ def test_the_stream_tells_everything_and_adds_up(spoken: RpcProcess, server: Mod
 
 
 def _tools_are_told(records: list[Record], call: Record) -> None:
-    words = story(records, updates=True)
+    words = outline(records, updates=True)
     assert words.count("turn_start") == words.count("turn_end") == 2
     assert in_order(words, "agent_start", "turn_start", "turn_end", "turn_start", "turn_end", "agent_end")
     assert in_order(
@@ -175,7 +175,7 @@ def _tools_are_told(records: list[Record], call: Record) -> None:
 @proves("event.tool_update", "event.tool_cumulative", "event.tool_live", dialects=("pi", "omp"))
 @in_each("pi", "omp", "xcsh")
 def test_the_progress_of_a_tool_is_shown_while_it_runs(spoken: RpcProcess, server: ModelServer) -> None:
-    go = Fifo(spoken.desk.work)
+    go = Fifo(spoken.folders.work)
     slow = f"echo one; {go.waits}; echo two"
     server.answers(Call("bash", {"command": slow}, id="c1"))
     server.answers("ok")

@@ -8,8 +8,8 @@ from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.fifo import Fifo
 from fakes.model_server import Answer, Call, Gate, Hang, ModelServer, Text, said_in
+from fakes.record_outline import answers, ended, outline, text_of, tool_texts
 from fakes.rpc_process import RpcProcess
-from fakes.rpc_story import answers, ended, story, text_of, tool_texts
 
 FORKS = ("omp", "xcsh")
 DATA = "iVBORw0KGgo="
@@ -196,7 +196,7 @@ def test_interrupt_modes_decide_what_becomes_of_the_remaining_tools(
 
 def steered(agent: RpcProcess, server: ModelServer) -> tuple[list[str], list[str]]:
     """Steer while the first of three tools runs: what the tools said, and what later requests end with."""
-    go = Fifo(agent.desk.work, f"go-{agent.mark()}")
+    go = Fifo(agent.folders.work, f"go-{agent.mark()}")
     server.answers(
         Call("bash", {"command": f"{go.waits}; echo finished"}, id="a"),
         Call("bash", {"command": "echo b"}, id="b"),
@@ -236,7 +236,7 @@ def test_abort_stops_the_stream_and_the_tools(spoken: RpcProcess, server: ModelS
     assert spoken.ask("abort") is None
     asked.wait_dropped()
     assert answers(spoken.records)[0]["stopReason"] == "aborted"
-    assert story(spoken.records)[-3:] == ["turn_end", "agent_end", "response:abort"]
+    assert outline(spoken.records)[-3:] == ["turn_end", "agent_end", "response:abort"]
     assert spoken.ask("get_state")["isStreaming"] is False
     server.answers(Call("bash", {"command": "sleep 600"}, id="a"))
     start = spoken.mark()

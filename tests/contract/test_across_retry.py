@@ -5,8 +5,8 @@ from __future__ import annotations
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.model_server import ModelServer
+from fakes.record_outline import answers, outline, text_of
 from fakes.rpc_process import Start
-from fakes.rpc_story import answers, story, text_of
 
 FAST = {"retry": {"baseDelayMs": 1, "maxRetries": 2}}
 SLOW = {"retry": {"baseDelayMs": 50_000}}
@@ -36,7 +36,7 @@ def test_a_transient_failure_is_tried_again_inside_one_prompt(start: Start, serv
     agent.send({"id": "r", "type": "set_auto_retry", "enabled": False})
     assert agent.response("r") == {"id": "r", "type": "response", "command": "set_auto_retry", "success": True}
     server.fails(529, "Overloaded", kind="overloaded_error")
-    assert not [word for word in story(agent.run("x")) if "retry" in word]
+    assert not [word for word in outline(agent.run("x")) if "retry" in word]
     agent.ask("set_auto_retry", enabled=True)
     for status in (429, 500, 503):
         server.fails(status, "not now")
@@ -51,7 +51,7 @@ def test_a_transient_failure_is_tried_again_inside_one_prompt(start: Start, serv
         assert "not now" in begun["errorMessage"]
         assert (end["success"], end["attempt"], "finalError" in end) == (True, 1, False)
         agent.ask("get_state")
-        words = story(agent.since(mark))
+        words = outline(agent.since(mark))
         assert words.count("agent_end") == (2 if dialect == "pi" else 1)
         assert words.count("agent_start") == words.count("agent_end")
     for _ in range(3):
@@ -79,7 +79,7 @@ def test_abort_retry_cancels_the_pause(start: Start, server: ModelServer, dialec
         agent.wait_event("turn_end")
         agent.send({"type": "abort"})
         assert text_of(agent.wait_event("agent_end")["messages"][0]) == "x"
-        assert story(agent.records).count("agent_end") == 1
+        assert outline(agent.records).count("agent_end") == 1
         return
     idle = agent.request("abort_retry")
     assert (idle["command"], idle["success"], "data" in idle) == ("abort_retry", True, False)
@@ -109,7 +109,7 @@ def test_the_end_of_a_cancelled_retry_is_told_before_the_answer(
     mark = agent.mark()
     agent.send({"id": "a", "type": "abort_retry"}, {"id": "b", "type": "abort_retry"})
     agent.wait_event("agent_settled", mark)
-    told = [word for word in story(agent.since(mark)) if word != "entry_appended"]
+    told = [word for word in outline(agent.since(mark)) if word != "entry_appended"]
     assert told[:2] == ["auto_retry_end", "response:abort_retry"]
     assert sorted(told[2:]) == ["agent_settled", "response:abort_retry"]
 

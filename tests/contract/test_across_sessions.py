@@ -8,8 +8,8 @@ from pathlib import Path
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.model_server import ModelServer, said_in
+from fakes.record_outline import answers, text_of
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, text_of
 
 ASKING = {"pi": ("fork", "get_fork_messages", "forking"), "other": ("branch", "get_branch_messages", "branching")}
 
@@ -133,7 +133,7 @@ def test_a_conversation_is_written_as_a_page(start: Start, server: ModelServer, 
     agent.run("a question")
     response = agent.request("export_html")
     assert (response["command"], response["success"]) == ("export_html", True)
-    pages = [agent.desk.work / response["data"]["path"]]
+    pages = [agent.folders.work / response["data"]["path"]]
     wanted = tmp_path / "page.html"
     assert agent.ask("export_html", outputPath=str(wanted)) == {"path": str(wanted)}
     for page in [*pages, wanted]:
@@ -153,6 +153,6 @@ def test_a_conversation_is_kept_unless_it_is_said_otherwise(start: Start, server
         agent.send({"type": "prompt", "message": "x"})
         agent.wait_end()
         agent.close()
-        kept = list(agent.desk.agent.rglob("*.jsonl"))
+        kept = list(agent.folders.agent.rglob("*.jsonl"))
         assert len(kept) == int(keeps)
     assert '"well"' in kept[0].read_text("utf-8")

@@ -9,8 +9,8 @@ from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.fifo import Fifo
 from fakes.model_server import Gate, ModelServer, said_in
+from fakes.record_outline import outline
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import story
 
 COUNTERS = ("totalLines", "totalBytes", "outputLines", "outputBytes")
 
@@ -55,7 +55,7 @@ def test_the_output_of_bash_is_answered_and_goes_with_the_next_prompt(spoken: Rp
     assert server.requests == []
     asked = server.answers("I see")
     records = spoken.run("x")
-    assert not [word for word in story(records) if "bash" in word]
+    assert not [word for word in outline(records) if "bash" in word]
     context = told(asked.request)
     assert "Ran `echo out; echo err >&2`\n```\n" in context
     assert "Ran `echo again; exit 7`\n```\nagain" in context
@@ -100,7 +100,7 @@ def test_bash_during_a_stream_is_there_at_the_next_prompt(spoken: RpcProcess, se
 def test_abort_bash_ends_the_command(spoken: RpcProcess) -> None:
     idle = spoken.request("abort_bash")
     assert (idle["command"], idle["success"], "data" in idle) == ("abort_bash", True, False)
-    begun = Fifo(spoken.desk.work, "begun")
+    begun = Fifo(spoken.folders.work, "begun")
     spoken.send({"id": "b", "type": "bash", "command": f"echo before; {begun.tells}; sleep 600"})
     begun.wait()
     assert spoken.ask("abort_bash") is None
@@ -116,4 +116,4 @@ def test_abort_bash_in_the_same_write_reaches_a_command_that_has_not_started(spo
     assert spoken.response("a")["success"] is True
     result = spoken.response("b")["data"]
     assert (result["output"], result["cancelled"], "exitCode" in result) == ("", True, False)
-    assert not (spoken.desk.work / "begun").exists()
+    assert not (spoken.folders.work / "begun").exists()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.agent_desk import model
+from fakes.agent_folders import model
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.model_server import Call, ModelServer
+from fakes.record_outline import answers
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers
 
 MODEL = {"id", "name", "api", "provider", "baseUrl", "reasoning", "input", "cost", "contextWindow", "maxTokens"}
 COUNTED = ("userMessages", "assistantMessages", "toolCalls", "toolResults", "totalMessages")

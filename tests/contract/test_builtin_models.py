@@ -6,22 +6,22 @@ import json
 
 import pytest
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 from fakes.contract_manifest import proves
+from fakes.record_outline import answers, deltas, ended, text_of, tool_texts
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, deltas, ended, text_of, tool_texts
 from fakes.stopwatch import within
 
 
 @pytest.fixture
-def bare(desk: Desk) -> Desk:
+def bare(folders: AgentFolders) -> AgentFolders:
     """No models.json at all."""
-    desk.configure()
-    return desk
+    folders.configure()
+    return folders
 
 
 @proves("demo.converses")
-def test_the_demo_lists_reads_runs_writes_and_edits_with_real_tools(bare: Desk) -> None:
+def test_the_demo_lists_reads_runs_writes_and_edits_with_real_tools(bare: AgentFolders) -> None:
     (bare.work / "notes.txt").write_text("hello world\n")
     with RpcProcess(bare, "--no-session", "--model", "demo") as agent:
         assert "Hello" in text_of(answers(agent.run("hi"))[-1])
@@ -36,7 +36,7 @@ def test_the_demo_lists_reads_runs_writes_and_edits_with_real_tools(bare: Desk) 
 
 
 @proves("demo.streams")
-def test_the_demo_streams_like_a_model(bare: Desk) -> None:
+def test_the_demo_streams_like_a_model(bare: AgentFolders) -> None:
     with RpcProcess(bare, "--no-session", "--model", "demo", "--thinking", "low") as agent:
         records = agent.run("list the files, then run `echo hi`")
     assert len(deltas(records, "text_delta")) > 5
@@ -47,7 +47,7 @@ def test_the_demo_streams_like_a_model(bare: Desk) -> None:
 
 
 @proves("demo.drains")
-def test_a_demo_prompt_through_a_pipe_is_answered_to_its_end(bare: Desk) -> None:
+def test_a_demo_prompt_through_a_pipe_is_answered_to_its_end(bare: AgentFolders) -> None:
     agent = RpcProcess(bare, "--no-session", "--model", "demo")
     agent.send({"type": "prompt", "message": "run `echo piped`"})
     agent.close()
@@ -55,7 +55,7 @@ def test_a_demo_prompt_through_a_pipe_is_answered_to_its_end(bare: Desk) -> None
 
 
 @proves("models.none")
-def test_without_a_model_a_prompt_says_how_to_get_one(bare: Desk) -> None:
+def test_without_a_model_a_prompt_says_how_to_get_one(bare: AgentFolders) -> None:
     with RpcProcess(bare, "--no-session") as agent:
         assert agent.ask("get_state").get("model") is None
         error = agent.refused("prompt", message="x")
@@ -65,13 +65,13 @@ def test_without_a_model_a_prompt_says_how_to_get_one(bare: Desk) -> None:
 
 
 @proves("scripted.plays")
-def test_a_script_is_played_through_the_real_protocol(desk: Desk, start: Start) -> None:
+def test_a_script_is_played_through_the_real_protocol(folders: AgentFolders, start: Start) -> None:
     script = [
         {"thinking": "hm", "text": "Look.", "toolCalls": [{"name": "bash", "arguments": {"command": "echo 7"}}]},
         {"text": "It is ${toolResult}", "usage": {"input": 3, "output": 4}},
         {"text": "half", "error": {"message": "broken", "status": 400}},
     ]
-    (desk.work / "s.json").write_text(json.dumps(script))
+    (folders.work / "s.json").write_text(json.dumps(script))
     agent = start("--model", "scripted/s.json", model=None)
     state = agent.ask("get_state")
     assert (state["model"]["provider"], state["model"]["id"]) == ("scripted", "s.json")
@@ -93,8 +93,8 @@ def test_a_missing_script_is_an_answer_that_names_it(start: Start) -> None:
 
 
 @proves("scripted.aborts")
-def test_a_hanging_script_is_aborted(desk: Desk, start: Start) -> None:
-    (desk.work / "s.json").write_text(json.dumps([{"text": "tick", "hang": True}, "next"]))
+def test_a_hanging_script_is_aborted(folders: AgentFolders, start: Start) -> None:
+    (folders.work / "s.json").write_text(json.dumps([{"text": "tick", "hang": True}, "next"]))
     agent = start("--model", "scripted/s.json", model=None)
     agent.ask("prompt", message="x")
     agent.wait_event("message_update")
@@ -105,8 +105,8 @@ def test_a_hanging_script_is_aborted(desk: Desk, start: Start) -> None:
 
 
 @proves("scripted.deterministic")
-def test_the_same_script_gives_the_same_deltas(desk: Desk, start: Start) -> None:
-    (desk.work / "s.json").write_text(json.dumps([{"text": "The same words every time, in the same pieces."}]))
+def test_the_same_script_gives_the_same_deltas(folders: AgentFolders, start: Start) -> None:
+    (folders.work / "s.json").write_text(json.dumps([{"text": "The same words every time, in the same pieces."}]))
     told = []
     for _ in range(2):
         agent = start("--model", "scripted/s.json", model=None)
@@ -117,7 +117,7 @@ def test_the_same_script_gives_the_same_deltas(desk: Desk, start: Start) -> None
 
 
 @proves("tools.first_form")
-def test_the_four_tools_do_their_work(desk: Desk, start: Start) -> None:
+def test_the_four_tools_do_their_work(folders: AgentFolders, start: Start) -> None:
     calls = [
         {"name": "write", "arguments": {"path": "sub/a.txt", "content": "one\ntwo\n"}},
         {"name": "edit", "arguments": {"path": "sub/a.txt", "edits": [{"oldText": "two", "newText": "three"}]}},
@@ -125,10 +125,10 @@ def test_the_four_tools_do_their_work(desk: Desk, start: Start) -> None:
         {"name": "bash", "arguments": {"command": "cat sub/a.txt | wc -l"}},
         {"name": "read", "arguments": {"path": "gone.txt"}},
     ]
-    (desk.work / "s.json").write_text(json.dumps([{"toolCalls": calls}, "done"]))
+    (folders.work / "s.json").write_text(json.dumps([{"toolCalls": calls}, "done"]))
     agent = start("--model", "scripted/s.json", model=None)
     records = agent.run("x")
-    assert (desk.work / "sub" / "a.txt").read_text() == "one\nthree\n"
+    assert (folders.work / "sub" / "a.txt").read_text() == "one\nthree\n"
     texts = tool_texts(records)
     assert "three" in texts[2]
     assert texts[3].strip() == "2"

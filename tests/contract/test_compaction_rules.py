@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fakes.agent_desk import model
+from fakes.agent_folders import model
 from fakes.contract_manifest import proves
 from fakes.model_server import Answer, Call, Hang, ModelServer, said_in
+from fakes.record_outline import answers, outline, text_of
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, story, text_of
 
 LONG = "lorem ipsum dolor sit amet " * 40
 SETTINGS = {"compaction": {"keepRecentTokens": 50, "reserveTokens": 1000}}
@@ -33,8 +33,8 @@ def context(answer: Answer) -> str:
 
 
 def told(agent: RpcProcess, mark: int) -> list[str]:
-    """The story without the messages."""
-    return [word for word in story(agent.since(mark)) if not word.startswith("message_")]
+    """The outline of the records without those of messages."""
+    return [word for word in outline(agent.since(mark)) if not word.startswith("message_")]
 
 
 def usage(agent: RpcProcess) -> Any:

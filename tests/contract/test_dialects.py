@@ -5,8 +5,8 @@ from __future__ import annotations
 from fakes.contract_manifest import DIALECTS, proves
 from fakes.dialect_cases import in_each
 from fakes.model_server import Call, Gate, Hang, ModelServer, said_in
+from fakes.record_outline import answers, deltas, ended, outline, text_of
 from fakes.rpc_process import RpcProcess
-from fakes.rpc_story import answers, deltas, ended, story, text_of
 
 BUSY = "Agent is already processing."
 
@@ -48,7 +48,7 @@ def test_a_plain_conversation_after_a_ready_line(spoken: RpcProcess, server: Mod
     server.answers("Hello there.")
     records = spoken.run("Say hello")
     assert [said_in(request) for request in server.requests] == [[("user", "Say hello")]]
-    assert story(records) == [
+    assert outline(records) == [
         "response:prompt",
         "agent_start",
         "turn_start",
@@ -149,7 +149,7 @@ def test_abort_and_prompt_in_xcsh(spoken: RpcProcess, server: ModelServer) -> No
     later = server.answers("new")
     spoken.ask("abort_and_prompt", message="instead")
     spoken.wait(lambda record: record["type"] == "agent_end" and text_of(record["messages"][-1]) == "new", start)
-    words = story(spoken.since(start))
+    words = outline(spoken.since(start))
     assert words.index("agent_end") < words.index("response:abort_and_prompt") < words.index("agent_start")
     assert said_in(later.request)[-1] == ("user", "instead")
 
@@ -167,7 +167,7 @@ def test_the_newest_dialect_carries_deltas_only(spoken: RpcProcess, server: Mode
     assert (begun["id"], begun["toolName"]) == ("c1", "bash")
     first = next(r["message"] for r in records if r["type"] == "message_start" and r["message"]["role"] == "assistant")
     assert (first["stopReason"], first["content"]) == ("pending", [])
-    assert story(records)[-2:] == ["agent_end", "agent_settled"]
+    assert outline(records)[-2:] == ["agent_end", "agent_settled"]
     assert spoken.ask("get_state")["interruptMode"] == "wait"
 
 
@@ -207,7 +207,7 @@ def test_the_early_protocol_is_events_only(spoken: RpcProcess, server: ModelServ
     server.answers("It says one.")
     spoken.send({"type": "prompt", "message": "x"})
     end = spoken.wait_end()
-    words = [word for word in story(spoken.records) if word != "tool_execution_update"]
+    words = [word for word in outline(spoken.records) if word != "tool_execution_update"]
     assert words == [
         "agent_start", "turn_start", "message_start:user", "message_end:user", "message_start:assistant",
         "message_end:assistant", "tool_execution_start", "tool_execution_end", "message_start:toolResult",

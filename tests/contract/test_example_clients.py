@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_desk import Desk, providers
-from fakes.called_by_name import folder_with
+from fakes.agent_folders import AgentFolders, providers
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.model_server import Call, Gate, Hang, ModelServer, Text
+from fakes.program_alias import folder_with
 
 CLIENTS = Path(__file__).parent / "clients"
 NODE = shutil.which("node")
@@ -65,16 +65,16 @@ class Client:
 
 
 @contextmanager
-def client(desk: Desk, server: ModelServer, dialect: str, *command: str) -> Iterator[Client]:
+def client(folders: AgentFolders, server: ModelServer, dialect: str, *command: str) -> Iterator[Client]:
     """Run a client that finds us under the name of the program it was written for."""
     name = "omp" if dialect == "omp" else "pi"
-    desk.configure(providers(server.url), {"defaultProvider": "fake", "defaultModel": "fake-1"})
-    path = f"{folder_with(desk, name)}:{os.environ['PATH']}"
+    folders.configure(providers(server.url), {"defaultProvider": "fake", "defaultModel": "fake-1"})
+    path = f"{folder_with(folders, name)}:{os.environ['PATH']}"
     asked = {"PIGEON_DIALECT": dialect} if dialect == "companion" else {}
     process = subprocess.Popen(
         [*command, name],
-        env=desk.environment({"PATH": path, **asked}),
-        cwd=desk.work,
+        env=folders.environment({"PATH": path, **asked}),
+        cwd=folders.work,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
     )
@@ -89,9 +89,11 @@ def client(desk: Desk, server: ModelServer, dialect: str, *command: str) -> Iter
 @proves("example.python_ends", dialects=("pi",))
 @proves("omp/example.python_ends", dialects=("omp",))
 @in_each("pi", "omp")
-def test_a_small_python_client_prints_the_answer_and_ends(desk: Desk, server: ModelServer, dialect: str) -> None:
+def test_a_small_python_client_prints_the_answer_and_ends(
+    folders: AgentFolders, server: ModelServer, dialect: str
+) -> None:
     server.answers(Text(ODD, piece=3))
-    with client(desk, server, dialect, sys.executable, str(CLIENTS / "plain.py")) as running:
+    with client(folders, server, dialect, sys.executable, str(CLIENTS / "plain.py")) as running:
         running.wait_printed(f"{ODD}\n")
         assert running.wait_exit() == 0
 
@@ -101,11 +103,13 @@ def test_a_small_python_client_prints_the_answer_and_ends(desk: Desk, server: Mo
 @proves("companion/example.node", "companion/example.node_tool", "companion/example.node_abort",
         dialects=("companion",))  # fmt: skip
 @in_each("pi", "companion")
-def test_a_line_reading_node_client_prints_waits_and_aborts(desk: Desk, server: ModelServer, dialect: str) -> None:
+def test_a_line_reading_node_client_prints_waits_and_aborts(
+    folders: AgentFolders, server: ModelServer, dialect: str
+) -> None:
     gate = Gate()
     server.answers(Text(ODD, piece=3), Call("bash", {"command": "true"}))
     asked = server.answers("and", gate, Hang())
-    with client(desk, server, dialect, str(NODE), str(CLIENTS / "lines.js")) as running:
+    with client(folders, server, dialect, str(NODE), str(CLIENTS / "lines.js")) as running:
         running.wait_printed(f"{ODD}<bash>a")
         gate.wait_reached()
         gate.open()
@@ -117,9 +121,9 @@ def test_a_line_reading_node_client_prints_waits_and_aborts(desk: Desk, server: 
 @needs_node
 @proves("omp/example.bun", dialects=("omp",))
 @in_each("omp")
-def test_a_chunk_reading_client_prints_the_answer(desk: Desk, server: ModelServer, dialect: str) -> None:
+def test_a_chunk_reading_client_prints_the_answer(folders: AgentFolders, server: ModelServer, dialect: str) -> None:
     server.answers(Text(ODD, piece=3))
     runtime = shutil.which("bun") or str(NODE)
-    with client(desk, server, dialect, runtime, str(CLIENTS / "chunks.mjs")) as running:
+    with client(folders, server, dialect, runtime, str(CLIENTS / "chunks.mjs")) as running:
         running.wait_printed(ODD)
         assert running.lives

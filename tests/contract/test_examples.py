@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 from fakes.contract_manifest import proves
 from fakes.extension_files import EXAMPLES, example
 from fakes.model_server import Call, ModelServer
+from fakes.record_outline import answers, ended, text_of, tool_texts
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, ended, text_of, tool_texts
 
 pytestmark = pytest.mark.by_exec  # they must import what they use
 
@@ -36,10 +36,10 @@ def test_every_example_loads_without_complaint(start: Start, name: str) -> None:
 @proves("example.permission_gate")
 @pytest.mark.parametrize(("answer", "ran"), [("Yes", True), ("No", False), (None, False)])
 def test_the_permission_gate_asks_before_dangerous_commands(
-    start: Start, desk: Desk, server: ModelServer, answer: str | None, ran: bool
+    start: Start, folders: AgentFolders, server: ModelServer, answer: str | None, ran: bool
 ) -> None:
     host = start(*example("permission_gate"))
-    victim = desk.work / "victim"
+    victim = folders.work / "victim"
     victim.mkdir()
     server.answers(Call("bash", {"command": "rm -rf victim"}))
     server.answers("done")
@@ -61,15 +61,15 @@ def test_the_permission_gate_refuses_without_asking_if_it_is_strict(start: Start
 
 
 @proves("example.protected_paths")
-def test_protected_paths_are_kept_away_from(start: Start, desk: Desk, server: ModelServer) -> None:
+def test_protected_paths_are_kept_away_from(start: Start, folders: AgentFolders, server: ModelServer) -> None:
     host = start(*example("protected_paths"), "--protect=.env,secrets")
-    (desk.work / "secrets").mkdir()
-    (desk.work / "link").symlink_to("secrets")
+    (folders.work / "secrets").mkdir()
+    (folders.work / "link").symlink_to("secrets")
     paths = [".env", "deep/.env", "link/key", "fine.txt"]
     records = runs(host, server, *(Call("write", {"path": path, "content": "x"}) for path in paths))
     assert [message["isError"] for message in ended(records, "toolResult")] == [True, True, True, False]
-    assert (desk.work / "fine.txt").exists()
-    assert list((desk.work / "secrets").iterdir()) == []
+    assert (folders.work / "fine.txt").exists()
+    assert list((folders.work / "secrets").iterdir()) == []
 
 
 @proves("example.todo")
@@ -91,9 +91,9 @@ def test_the_list_of_things_to_do_follows_the_conversation(start: Start, server:
 
 
 @proves("example.custom_tool")
-def test_the_custom_tool_counts_words(start: Start, desk: Desk, server: ModelServer) -> None:
+def test_the_custom_tool_counts_words(start: Start, folders: AgentFolders, server: ModelServer) -> None:
     host = start(*example("custom_tool"))
-    (desk.work / "text.txt").write_text("coo coo caw\n")
+    (folders.work / "text.txt").write_text("coo coo caw\n")
     records = runs(host, server, Call("word_count", {"path": "text.txt", "top": 1}))
     assert tool_texts(records) == ["3 words. Most frequent: coo (2)"]
     (result,) = ended(records, "toolResult")
@@ -101,8 +101,8 @@ def test_the_custom_tool_counts_words(start: Start, desk: Desk, server: ModelSer
 
 
 @proves("example.custom_provider")
-def test_the_custom_provider_answers_and_calls_tools(start: Start, desk: Desk) -> None:
-    (desk.work / "note.txt").write_text("bread")
+def test_the_custom_provider_answers_and_calls_tools(start: Start, folders: AgentFolders) -> None:
+    (folders.work / "note.txt").write_text("bread")
     host = start(*example("custom_provider"), "--provider", "echo", "--model", "parrot", model=None)
     state = host.ask("get_state")
     assert (state["model"]["provider"], state["model"]["id"]) == ("echo", "parrot")

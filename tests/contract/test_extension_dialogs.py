@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 from fakes.contract_manifest import proves
 from fakes.extension_files import example, extension
 from fakes.model_server import Call, ModelServer
+from fakes.record_outline import tool_texts
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import tool_texts
 
 Record = dict[str, Any]
 ALL = ("pi", "omp", "xcsh")
@@ -192,9 +192,9 @@ async def gate(event, ctx):
 
 
 @pytest.fixture
-def asking(start: Start, desk: Desk) -> RpcProcess:
+def asking(start: Start, folders: AgentFolders) -> RpcProcess:
     """The program with an extension that asks before every tool."""
-    return start(*extension(desk, TWO_AT_ONCE))
+    return start(*extension(folders, TWO_AT_ONCE))
 
 
 @proves("ui.several")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fakes.agent_desk import Desk, providers
+from fakes.agent_folders import AgentFolders, providers
 from fakes.contract_manifest import proves
 from fakes.extension_files import extension
 from fakes.model_server import Call, ModelServer, said_in
+from fakes.record_outline import answers, ended, text_of
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, ended, text_of
 
 Record = dict[str, Any]
 LISTEN = """
@@ -33,8 +33,8 @@ async def tell(args, ctx):
 
 
 @proves("extension.order")
-def test_the_events_of_one_tool_turn_come_in_order(start: Start, desk: Desk, server: ModelServer) -> None:
-    host = start(*extension(desk, LISTEN))
+def test_the_events_of_one_tool_turn_come_in_order(start: Start, folders: AgentFolders, server: ModelServer) -> None:
+    host = start(*extension(folders, LISTEN))
     server.answers(Call("bash", {"command": "echo hi"}))
     server.answers("done")
     host.run("x")
@@ -53,8 +53,8 @@ def test_the_events_of_one_tool_turn_come_in_order(start: Start, desk: Desk, ser
 
 
 @proves("extension.requests")
-def test_requests_to_a_provider_can_be_changed(start: Start, desk: Desk, server: ModelServer) -> None:
-    host = start(*extension(desk, """
+def test_requests_to_a_provider_can_be_changed(start: Start, folders: AgentFolders, server: ModelServer) -> None:
+    host = start(*extension(folders, """
 @ext.on(BeforeProviderRequest)
 async def body(event, ctx):
     return Replace({**event.payload, "metadata": {"user_id": "bird"}})
@@ -65,8 +65,10 @@ async def body(event, ctx):
 
 
 @proves("extension.replace")
-def test_messages_can_be_replaced_before_they_are_kept(start: Start, desk: Desk, server: ModelServer) -> None:
-    host = start(*extension(desk, """
+def test_messages_can_be_replaced_before_they_are_kept(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    host = start(*extension(folders, """
 @ext.on(MessageEnd)
 async def end(event, ctx):
     for block in event.message.content:
@@ -82,8 +84,8 @@ async def end(event, ctx):
 
 
 @proves("extension.settle")
-def test_a_run_goes_on_as_often_as_an_extension_wants(start: Start, desk: Desk, server: ModelServer) -> None:
-    host = start(*extension(desk, """
+def test_a_run_goes_on_as_often_as_an_extension_wants(start: Start, folders: AgentFolders, server: ModelServer) -> None:
+    host = start(*extension(folders, """
 left = [2]
 
 @ext.on(AgentBeforeSettle)
@@ -100,13 +102,13 @@ async def more(event, ctx):
 
 
 @proves("extension.compaction")
-def test_a_compaction_is_cancelled_or_summarized(start: Start, desk: Desk, server: ModelServer) -> None:
+def test_a_compaction_is_cancelled_or_summarized(start: Start, folders: AgentFolders, server: ModelServer) -> None:
     text = """
 @ext.on(SessionBeforeCompact)
 async def compact(event, ctx):
     return Cancel() if event.instructions == "no" else Summary("all about birds", details={"by": "hand"})
 """
-    host = start(*extension(desk, text), settings={"compaction": {"keepRecentTokens": 1}})
+    host = start(*extension(folders, text), settings={"compaction": {"keepRecentTokens": 1}})
     for _ in range(2):
         server.answers("word " * 50)
         host.run("say " * 50)
@@ -118,9 +120,11 @@ async def compact(event, ctx):
 
 
 @proves("extension.session_state")
-def test_what_an_extension_keeps_is_there_after_a_restart(start: Start, desk: Desk, server: ModelServer) -> None:
-    desk.configure(providers(server.url))
-    options = ["--provider", "fake", "--model", "fake-1", *extension(desk, """
+def test_what_an_extension_keeps_is_there_after_a_restart(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    folders.configure(providers(server.url))
+    options = ["--provider", "fake", "--model", "fake-1", *extension(folders, """
 @ext.command("count")
 async def count(args, ctx):
     state = ctx.state("count")
@@ -128,13 +132,13 @@ async def count(args, ctx):
     ctx.session.rename(f"session {state.get()}")
     ctx.ui.notify(f"count {state.get()}")
 """)]  # fmt: skip
-    with RpcProcess(desk, *options) as host:
+    with RpcProcess(folders, *options) as host:
         server.answers("ok")
         host.run("x")
         host.ask("prompt", message="/count")
         host.wait_event("extension_ui_request", method="notify")
         file = host.ask("get_state")["sessionFile"]
-    with RpcProcess(desk, *options, "--session", file) as again:
+    with RpcProcess(folders, *options, "--session", file) as again:
         again.ask("prompt", message="/count")
         assert again.wait_event("extension_ui_request", method="notify")["message"] == "count 2"
         assert again.ask("get_state")["sessionName"] == "session 2"
@@ -142,8 +146,10 @@ async def count(args, ctx):
 
 
 @proves("extension.control")
-def test_an_extension_chooses_tools_and_models_and_runs_programs(start: Start, desk: Desk, server: ModelServer) -> None:
-    host = start(*extension(desk, """
+def test_an_extension_chooses_tools_and_models_and_runs_programs(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    host = start(*extension(folders, """
 @ext.command("set")
 async def choose(args, ctx):
     ctx.tools.activate(["read", "no such tool"])

@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 from fakes.contract_manifest import proves
 from fakes.extension_files import extension
 from fakes.processes import eventually, kill_all, processes_with
@@ -30,9 +30,9 @@ async def run(args, ctx):
 
 @proves("extension.exec_ends")
 @pytest.mark.parametrize("death", ["SIGKILL", "SIGTERM", "end of input"])
-def test_a_program_and_what_it_detached_end_with_the_agent(start: Start, desk: Desk, death: str) -> None:
+def test_a_program_and_what_it_detached_end_with_the_agent(start: Start, folders: AgentFolders, death: str) -> None:
     marker = f"nap-{uuid.uuid4().hex}"
-    host = start(*extension(desk, RUNS))
+    host = start(*extension(folders, RUNS))
     try:
         host.ask("prompt", message=f"/run {marker}")
         assert eventually(lambda: len(processes_with(f"{marker}\0")) == 3), "itself, one session, one forked twice"
@@ -47,9 +47,9 @@ def test_a_program_and_what_it_detached_end_with_the_agent(start: Start, desk: D
 
 
 @proves("extension.exec_ends")
-def test_a_program_whose_time_is_over_takes_along_what_it_started(start: Start, desk: Desk) -> None:
+def test_a_program_whose_time_is_over_takes_along_what_it_started(start: Start, folders: AgentFolders) -> None:
     marker = f"nap-{uuid.uuid4().hex}"
-    host = start(*extension(desk, RUNS.replace("line])", "line], timeout=1)")))
+    host = start(*extension(folders, RUNS.replace("line])", "line], timeout=1)")))
     try:
         host.ask("prompt", message=f"/run {marker}")
         assert host.wait_event("extension_ui_request", method="notify")["message"] == "it has ended: True"

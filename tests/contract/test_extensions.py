@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 from fakes.contract_manifest import proves
 from fakes.extension_files import extension
 from fakes.model_server import Call, Gate, ModelServer, Text, said_in
+from fakes.record_outline import ended, outline, text_of, tool_texts
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import ended, story, text_of, tool_texts
 
 Record = dict[str, Any]
 ALL = ("pi", "omp", "xcsh")
@@ -47,16 +47,16 @@ async def no_branch(event, ctx):
 
 
 @pytest.fixture(params=ALL)
-def host(start: Start, desk: Desk, request: pytest.FixtureRequest) -> RpcProcess:
+def host(start: Start, folders: AgentFolders, request: pytest.FixtureRequest) -> RpcProcess:
     """The program in each dialect, with an extension."""
-    return start(*extension(desk, MAIN), dialect=request.param)
+    return start(*extension(folders, MAIN), dialect=request.param)
 
 
 @proves("prompt.ext_no_model", "get_commands.extension", "get_commands.extension_path")
-def test_a_command_of_an_extension_is_listed_and_runs_without_the_model(start: Start, desk: Desk) -> None:
-    host = start(*extension(desk, MAIN))
+def test_a_command_of_an_extension_is_listed_and_runs_without_the_model(start: Start, folders: AgentFolders) -> None:
+    host = start(*extension(folders, MAIN))
     commands = {command["name"]: command for command in host.ask("get_commands")["commands"]}
-    path = str(desk.temp / "test_extension.py")
+    path = str(folders.temp / "test_extension.py")
     listed = commands["hello"]
     assert (listed["source"], listed["description"], listed["path"]) == ("extension", "say hello", path)
     assert listed["sourceInfo"]["path"] == path
@@ -68,8 +68,10 @@ def test_a_command_of_an_extension_is_listed_and_runs_without_the_model(start: S
 
 
 @proves("prompt.ext_streaming")
-def test_a_command_runs_at_once_while_an_answer_streams(start: Start, desk: Desk, server: ModelServer) -> None:
-    host = start(*extension(desk, MAIN))
+def test_a_command_runs_at_once_while_an_answer_streams(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    host = start(*extension(folders, MAIN))
     gate = Gate()
     server.answers(Text("half "), gate, Text("whole"))
     begun = host.mark()
@@ -86,7 +88,7 @@ def test_a_command_runs_at_once_while_an_answer_streams(start: Start, desk: Desk
 @proves("event.extension_error", "event.extension_error_lives", dialects=ALL)
 @proves("note/ui.extension_error", dialects=ALL)
 def test_an_extension_that_raises_is_reported_and_the_run_goes_on(
-    host: RpcProcess, desk: Desk, server: ModelServer
+    host: RpcProcess, folders: AgentFolders, server: ModelServer
 ) -> None:
     host.ask("prompt", message="/bad")
     told = {"type": "extension_error", "extensionPath": "command:bad", "event": "command"}
@@ -97,7 +99,7 @@ def test_an_extension_that_raises_is_reported_and_the_run_goes_on(
     host.ask("prompt", message="x")
     host.wait_event("agent_end", start)
     error = host.wait_event("extension_error", start)
-    path = str(desk.temp / "test_extension.py")
+    path = str(folders.temp / "test_extension.py")
     assert (error["extensionPath"], error["event"], error["error"]) == (path, "turn_start", "no turns please")
     assert host.ask("get_last_assistant_text") == {"text": "fine all the same"}
 
@@ -111,16 +113,22 @@ def test_an_extension_can_end_the_process(host: RpcProcess) -> None:
 @proves("new_session.cancel", "switch_session.cancel", dialects=ALL)
 @pytest.mark.parametrize("dialect", ALL)
 def test_a_change_of_session_can_be_cancelled(
-    start: Start, desk: Desk, server: ModelServer, tmp_path: Path, dialect: str
+    start: Start, folders: AgentFolders, server: ModelServer, tmp_path: Path, dialect: str
 ) -> None:
-    host = start(*extension(desk, VETO), dialect=dialect)
+    host = start(*extension(folders, VETO), dialect=dialect)
     server.answers("ok")
     host.ask("prompt", message="x")
     host.wait_event("agent_end")
     before = host.ask("get_state")
     assert host.ask("new_session") == {"cancelled": True}
     other = tmp_path / "other.jsonl"
-    head = {"type": "session", "version": 3, "id": "o", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": str(desk.work)}
+    head = {
+        "type": "session",
+        "version": 3,
+        "id": "o",
+        "timestamp": "2026-01-01T00:00:00.000Z",
+        "cwd": str(folders.work),
+    }
     other.write_text(json.dumps(head) + "\n")
     assert host.ask("switch_session", sessionPath=str(other)) == {"cancelled": True}
     after = host.ask("get_state")
@@ -129,9 +137,9 @@ def test_a_change_of_session_can_be_cancelled(
 
 @proves("omp/branch.cancel", "omp/branch.cancel_text", dialects=("omp",))
 def test_a_branch_can_be_cancelled_and_gives_the_text_all_the_same(
-    start: Start, desk: Desk, server: ModelServer
+    start: Start, folders: AgentFolders, server: ModelServer
 ) -> None:
-    host = start(*extension(desk, VETO), dialect="omp")
+    host = start(*extension(folders, VETO), dialect="omp")
     server.answers("ok")
     host.ask("prompt", message="go back here")
     host.wait_event("agent_end")
@@ -141,9 +149,9 @@ def test_a_branch_can_be_cancelled_and_gives_the_text_all_the_same(
 
 @proves("extension.messages")
 def test_messages_of_extensions_are_told_kept_and_sent_to_the_model(
-    start: Start, desk: Desk, server: ModelServer
+    start: Start, folders: AgentFolders, server: ModelServer
 ) -> None:
-    host = start(*extension(desk, """
+    host = start(*extension(folders, """
 @ext.command("note")
 async def note(args, ctx):
     ctx.session.send(Note("the sky is green", custom_type="fact", display=False, details={"sure": True}))
@@ -157,7 +165,7 @@ async def go(args, ctx):
 """))  # fmt: skip
     host.ask("prompt", message="/note")
     host.wait_event("message_end")
-    assert story(host.since(0, "message_start") + host.since(0, "message_end")) == [
+    assert outline(host.since(0, "message_start") + host.since(0, "message_end")) == [
         "message_start:custom",
         "message_end:custom",
     ]
@@ -171,8 +179,10 @@ async def go(args, ctx):
 
 
 @proves("extension.input")
-def test_what_is_said_can_be_changed_swallowed_and_added_to(start: Start, desk: Desk, server: ModelServer) -> None:
-    host = start(*extension(desk, """
+def test_what_is_said_can_be_changed_swallowed_and_added_to(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    host = start(*extension(folders, """
 @ext.on(Input)
 async def change(event, ctx):
     return Handled() if event.text == "secret" else Transform(event.text.replace("cat", "bird"))
@@ -197,8 +207,10 @@ async def context(event, ctx):
 
 
 @proves("extension.tools")
-def test_tools_of_extensions_are_offered_run_and_guarded(start: Start, desk: Desk, server: ModelServer) -> None:
-    host = start(*extension(desk, """
+def test_tools_of_extensions_are_offered_run_and_guarded(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    host = start(*extension(folders, """
 @ext.tool
 async def coo(times: int, ctx: ToolContext) -> ToolOutput:
     '''Say coo.
@@ -235,8 +247,8 @@ async def after(event, ctx):
 
 
 @proves("extension.bash")
-def test_shell_commands_of_the_host_can_be_answered_and_blocked(start: Start, desk: Desk) -> None:
-    host = start(*extension(desk, """
+def test_shell_commands_of_the_host_can_be_answered_and_blocked(start: Start, folders: AgentFolders) -> None:
+    host = start(*extension(folders, """
 @ext.on(UserBash)
 async def shell(event, ctx):
     if "sudo" in event.command:
@@ -252,7 +264,7 @@ async def shell(event, ctx):
 
 
 @proves("extension.flags")
-def test_flags_of_extensions_come_from_the_command_line(start: Start, desk: Desk) -> None:
+def test_flags_of_extensions_come_from_the_command_line(start: Start, folders: AgentFolders) -> None:
     text = """
 loud = ext.flag("loud")
 word = ext.flag("word", default="coo")
@@ -261,15 +273,15 @@ word = ext.flag("word", default="coo")
 async def say(args, ctx):
     ctx.ui.notify(f"{word.value} {bool(loud)}")
 """
-    host = start(*extension(desk, text), "--loud", "--word=squawk")
+    host = start(*extension(folders, text), "--loud", "--word=squawk")
     host.ask("prompt", message="/say")
     assert host.wait_event("extension_ui_request")["message"] == "squawk True"
     assert "unknown option" not in host.stderr
 
 
 @proves("extension.folder")
-def test_extensions_of_the_user_are_found_in_their_folder(start: Start, desk: Desk) -> None:
-    folder = desk.agent / "extensions"
+def test_extensions_of_the_user_are_found_in_their_folder(start: Start, folders: AgentFolders) -> None:
+    folder = folders.agent / "extensions"
     folder.mkdir()
     text = "from pigeon.extensions import *\next = Extension('f')\n\n@ext.command('{0}')\ndef c(args): pass\n"
     (folder / "one.py").write_text(text.format("one"))
@@ -290,9 +302,9 @@ def test_an_extension_that_is_not_there_ends_the_start(start: Start) -> None:
 
 
 @proves("extension.life")
-def test_an_extension_hears_of_the_life_of_its_sessions(start: Start, desk: Desk) -> None:
-    log = desk.temp / "log"
-    host = start(*extension(desk, f"""
+def test_an_extension_hears_of_the_life_of_its_sessions(start: Start, folders: AgentFolders) -> None:
+    log = folders.temp / "log"
+    host = start(*extension(folders, f"""
 @ext.on(SessionStart)
 async def begin(event, ctx):
     open({str(log)!r}, "a").write(f"start {{event.reason}}\\n")

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_desk import Desk, providers
-from fakes.called_by_name import called
+from fakes.agent_folders import AgentFolders, providers
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.model_server import Call, Gate, Hang, ModelServer, Thinking
+from fakes.program_alias import called
+from fakes.record_outline import answers, deltas, text_of
 from fakes.rpc_process import RpcProcess, Start, command_line
-from fakes.rpc_story import answers, deltas, text_of
 from fakes.stopwatch import within
 
 Record = dict[str, Any]
@@ -112,7 +112,9 @@ def test_1_every_response_carries_the_id_of_its_command(spoken: RpcProcess) -> N
 
 @proves("rule.exit")
 @pytest.mark.by_exec
-def test_4_the_end_is_clean_quick_and_the_version_a_version(start: Start, desk: Desk, server: ModelServer) -> None:
+def test_4_the_end_is_clean_quick_and_the_version_a_version(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
     start().close(expect=0)
     server.answers("half", Hang())
     agent = start()
@@ -123,8 +125,8 @@ def test_4_the_end_is_clean_quick_and_the_version_a_version(start: Start, desk: 
         agent.wait_exit()
     for name in ("pi", "omp"):
         done = subprocess.run(
-            [*called(desk, name), "--version"], env=desk.environment(), capture_output=True, text=True, timeout=20,
-            check=True,
+            [*called(folders, name), "--version"], env=folders.environment(), capture_output=True, text=True,
+            timeout=20, check=True,
         )  # fmt: skip
         assert re.fullmatch(r"\d+\.\d+\.\d+\n", done.stdout)
 
@@ -137,11 +139,11 @@ def test_6_session_files_are_where_and_what_windows_expect(start: Start, server:
     agent.ask("set_session_name", name="greeting")
     state = agent.ask("get_state")
     file = Path(state["sessionFile"])
-    folder = "--" + str(agent.desk.work).strip("/").replace("/", "-") + "--"
-    assert file.parent == agent.desk.agent / "sessions" / folder
+    folder = "--" + str(agent.folders.work).strip("/").replace("/", "-") + "--"
+    assert file.parent == agent.folders.agent / "sessions" / folder
     assert re.fullmatch(rf"\d{{4}}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{{3}}Z_{state['sessionId']}\.jsonl", file.name)
     header, *entries = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    assert (header["type"], header["id"], header["cwd"]) == ("session", state["sessionId"], str(agent.desk.work))
+    assert (header["type"], header["id"], header["cwd"]) == ("session", state["sessionId"], str(agent.folders.work))
     assert all({"type", "id", "parentId", "timestamp"} <= set(entry) for entry in entries)
     said = [entry["message"]["role"] for entry in entries if entry["type"] == "message"]
     assert said == ["user", "assistant"]
@@ -162,7 +164,7 @@ def test_7_12_abort_answers_to_nobody_and_unknown_fields_do_no_harm(agent: RpcPr
 
 @proves("rule.file_untouched")
 def test_8_a_file_is_not_touched_before_its_tool_is_announced(agent: RpcProcess, server: ModelServer) -> None:
-    file = agent.desk.work / "a.txt"
+    file = agent.folders.work / "a.txt"
     file.write_text("one\ntwo\n")
     gate = Gate()
     change = {"path": "a.txt", "edits": [{"oldText": "two", "newText": "three"}]}
@@ -184,14 +186,14 @@ def test_8_a_file_is_not_touched_before_its_tool_is_announced(agent: RpcProcess,
 
 
 @proves("rule.settled_apart")
-def test_10_agent_settled_is_written_after_agent_end(desk: Desk, server: ModelServer) -> None:
-    desk.configure(providers(server.url))
+def test_10_agent_settled_is_written_after_agent_end(folders: AgentFolders, server: ModelServer) -> None:
+    folders.configure(providers(server.url))
     server.answers("well")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         agent = subprocess.Popen(
             [*command_line(), "--mode", "rpc", "--no-session", "--model", "fake/fake-1"],
-            stdin=subprocess.PIPE, stdout=theirs, env=desk.environment(), cwd=desk.work,
+            stdin=subprocess.PIPE, stdout=theirs, env=folders.environment(), cwd=folders.work,
         )  # fmt: skip
         assert agent.stdin is not None
         agent.stdin.write(b'{"type":"prompt","message":"x"}\n')

@@ -9,8 +9,8 @@ import pytest
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.model_server import Call, Gate, ModelServer
+from fakes.record_outline import answers, deltas, outline, text_of
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, deltas, story, text_of
 
 Record = dict[str, Any]
 
@@ -66,7 +66,7 @@ def test_a_host_can_say_which_dialect_it_speaks(agent: RpcProcess, server: Model
     agent.send({"type": "prompt", "message": "x"})
     agent.wait_event(ends)
     agent.ask("get_state")
-    told = [word for word in story(agent.records) if not word.startswith("response")]
+    told = [word for word in outline(agent.records) if not word.startswith("response")]
     assert told[-1] == ends
     partial = "partial" in deltas(agent.records, "text_delta")[0]
     assert partial is (asked != "pi-latest")
@@ -120,10 +120,10 @@ def test_the_locale_of_the_person_reaches_the_model(spoken: RpcProcess, server: 
 @proves("omp.get_available_commands", dialects=("omp",))
 @in_each("omp")
 def test_commands_are_listed_under_the_name_that_omp_uses(spoken: RpcProcess) -> None:
-    (spoken.desk.agent / "prompts").mkdir()
-    (spoken.desk.agent / "prompts" / "fix.md").write_text("Fix it.")
+    (spoken.folders.agent / "prompts").mkdir()
+    (spoken.folders.agent / "prompts" / "fix.md").write_text("Fix it.")
     spoken.close()
-    with RpcProcess(spoken.desk, "--no-session", "--dialect", "omp", "--model", "demo") as agent:
+    with RpcProcess(spoken.folders, "--no-session", "--dialect", "omp", "--model", "demo") as agent:
         listed = agent.ask("get_available_commands")
         assert listed == agent.ask("get_commands")
         assert [command["name"] for command in listed["commands"]] == ["fix"]

@@ -9,8 +9,8 @@ import pytest
 
 from fakes.contract_manifest import proves
 from fakes.model_server import Answer, Call, ModelServer, said_in
+from fakes.record_outline import answers, ended, text_of, tool_texts
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, ended, text_of, tool_texts
 
 Record = dict[str, Any]
 SCHEMA = {

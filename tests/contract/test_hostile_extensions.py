@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from fakes.agent_desk import Desk, providers
+from fakes.agent_folders import AgentFolders, providers
 from fakes.contract_manifest import proves
 from fakes.extension_files import extension
 from fakes.model_server import Call, ModelServer
+from fakes.record_outline import answers, text_of, tool_texts
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, text_of, tool_texts
 
 pytestmark = pytest.mark.by_exec  # what they break is the process itself
 
@@ -30,11 +30,11 @@ AT_IMPORT = {
 @proves("extension.hostile_load")
 @pytest.mark.parametrize("deed", AT_IMPORT)
 def test_an_extension_that_fails_while_it_is_loaded_is_told_of_and_left_out(
-    start: Start, desk: Desk, server: ModelServer, deed: str
+    start: Start, folders: AgentFolders, server: ModelServer, deed: str
 ) -> None:
-    host = start(*extension(desk, AT_IMPORT[deed]))
+    host = start(*extension(folders, AT_IMPORT[deed]))
     error = host.wait_event("extension_error")
-    assert (error["extensionPath"], error["event"]) == (str(desk.temp / "test_extension.py"), "load")
+    assert (error["extensionPath"], error["event"]) == (str(folders.temp / "test_extension.py"), "load")
     server.answers("fine")
     assert text_of(answers(host.run("x"))[0]) == "fine"
 
@@ -71,10 +71,10 @@ for kind in (Input, BeforeAgentStart, ModelContext, MessageEnd, ToolResult, Agen
 @proves("extension.hostile_handler")
 @pytest.mark.parametrize("deed", IN_HANDLERS)
 def test_an_extension_that_fails_everywhere_breaks_nothing(
-    start: Start, desk: Desk, server: ModelServer, deed: str
+    start: Start, folders: AgentFolders, server: ModelServer, deed: str
 ) -> None:
     body = IN_HANDLERS[deed]
-    host = start(*extension(desk, EVERYWHERE.format(deed=body, plain=body if "asyncio" not in body else "1 / 0")))
+    host = start(*extension(folders, EVERYWHERE.format(deed=body, plain=body if "asyncio" not in body else "1 / 0")))
     server.answers(Call("bash", {"command": "echo hi"}))
     server.answers("fine")
     records = host.run("x")
@@ -97,7 +97,7 @@ HANGS = {
 @proves("extension.hostile_hang")
 @pytest.mark.parametrize("deed", HANGS)
 def test_an_extension_that_hangs_delays_nothing_but_itself(
-    start: Start, desk: Desk, server: ModelServer, deed: str
+    start: Start, folders: AgentFolders, server: ModelServer, deed: str
 ) -> None:
     text = f"""
 @ext.on(TurnStart)
@@ -112,7 +112,7 @@ async def update(event, ctx):
 async def gate(event, ctx):
     {HANGS[deed]}
 """
-    host = start(*extension(desk, text))
+    host = start(*extension(folders, text))
     server.answers(Call("bash", {"command": "echo hi"}))
     server.answers("fine")
     begun = host.mark()
@@ -126,7 +126,9 @@ async def gate(event, ctx):
 
 
 @proves("extension.hostile_hang_abort")
-def test_an_abort_does_not_wait_for_an_extension_that_hangs(start: Start, desk: Desk, server: ModelServer) -> None:
+def test_an_abort_does_not_wait_for_an_extension_that_hangs(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
     text = """
 @ext.on(ToolCall)
 async def gate(event, ctx):
@@ -138,7 +140,7 @@ async def hold(event, ctx):
         ctx.ui.notify("held")
         while True: pass
 """
-    host = start(*extension(desk, text))
+    host = start(*extension(folders, text))
     server.answers(Call("bash", {"command": "echo hi"}))
     begun = host.mark()
     host.ask("prompt", message="x")
@@ -146,7 +148,7 @@ async def hold(event, ctx):
     host.ask("abort")
     host.wait_end(begun)
     host.close()
-    host = start(*extension(desk, text))
+    host = start(*extension(folders, text))
     host.send({"id": "p", "type": "prompt", "message": "hold"})
     host.wait_event("extension_ui_request")
     host.ask("abort")
@@ -155,22 +157,24 @@ async def hold(event, ctx):
 
 
 @proves("extension.hostile_session")
-def test_a_session_survives_an_extension_that_misbehaves(start: Start, desk: Desk, server: ModelServer) -> None:
-    desk.configure(providers(server.url))
+def test_a_session_survives_an_extension_that_misbehaves(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    folders.configure(providers(server.url))
     model = ["--provider", "fake", "--model", "fake-1"]
-    bad = extension(desk, EVERYWHERE.format(deed="os._exit(1)", plain="os._exit(1)"))
-    with RpcProcess(desk, *model, *bad, by_exec=True) as host:
+    bad = extension(folders, EVERYWHERE.format(deed="os._exit(1)", plain="os._exit(1)"))
+    with RpcProcess(folders, *model, *bad, by_exec=True) as host:
         server.answers("kept")
         host.run("remember this")
         file = host.ask("get_state")["sessionFile"]
-    with RpcProcess(desk, *model, "--session", file) as again:
+    with RpcProcess(folders, *model, "--session", file) as again:
         kept = again.ask("get_messages")["messages"]
     assert [text_of(message) for message in kept] == ["remember this", "kept"]
 
 
 @proves("extension.typescript")
-def test_an_extension_in_another_language_is_told_of(start: Start, desk: Desk) -> None:
-    path = desk.temp / "guard.ts"
+def test_an_extension_in_another_language_is_told_of(start: Start, folders: AgentFolders) -> None:
+    path = folders.temp / "guard.ts"
     path.write_text("export default function (pi) {}")
     host = start("--extension", str(path))
     assert "written in Python" in host.wait_event("extension_error")["error"]

@@ -8,8 +8,8 @@ import pytest
 
 from fakes.contract_manifest import proves
 from fakes.model_server import Call, Cut, Gate, ModelServer, Text, Thinking, said_in
+from fakes.record_outline import answers, deltas, ended, outline, text_of, tool_texts
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, deltas, ended, story, text_of, tool_texts
 
 PLAIN = [
     "response:prompt",
@@ -47,7 +47,7 @@ PLAIN = [
 def test_a_plain_answer_is_told_in_the_documented_order(agent: RpcProcess, server: ModelServer) -> None:
     asked = server.answers("Hello there.")
     records = agent.run("Say hello")
-    assert story(records) == PLAIN
+    assert outline(records) == PLAIN
     assert said_in(asked.request) == [("user", "Say hello")]
     end = next(record for record in records if record["type"] == "agent_end")
     assert [message["role"] for message in end["messages"]] == ["user", "assistant"]
@@ -168,7 +168,7 @@ def test_a_tool_call_runs_and_its_result_goes_back_to_the_model(agent: RpcProces
     server.answers("Looking.", Call("bash", {"command": "echo one"}, id="c1"))
     second = server.answers("It says one.")
     records = agent.run("x")
-    assert story(records)[5:] == [
+    assert outline(records)[5:] == [
         "message_start:assistant",
         "message_end:assistant",
         "tool_execution_start",
@@ -249,7 +249,7 @@ def test_a_cut_answer_says_length(agent: RpcProcess, server: ModelServer) -> Non
 def test_a_provider_error_ends_the_run_and_the_next_prompt_works(agent: RpcProcess, server: ModelServer) -> None:
     server.fails(400, "this is wrong", kind="invalid_request_error")
     records = agent.run("x")
-    assert story(records) == PLAIN
+    assert outline(records) == PLAIN
     failed = answers(records)[0]
     assert (failed["stopReason"], failed["content"]) == ("error", [])
     assert "this is wrong" in failed["errorMessage"]

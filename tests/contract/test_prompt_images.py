@@ -12,8 +12,8 @@ from PIL import Image
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.model_server import Answer, Call, Gate, ModelServer
+from fakes.record_outline import ended, outline, text_of
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import ended, story, text_of
 
 FAKE = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}
 
@@ -140,7 +140,7 @@ def test_a_prompt_with_a_large_image_is_answered_before_anything_happens(
     assert agent.response(3)["data"]["isStreaming"] is True
     assert agent.response(2)["success"] is False
     agent.wait_end()
-    words = story(agent.records)
+    words = outline(agent.records)
     assert words.index("response:prompt") < words.index("agent_start") < words.index("message_start:user")
 
 

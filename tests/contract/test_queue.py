@@ -9,8 +9,8 @@ import pytest
 from fakes.contract_manifest import proves
 from fakes.fifo import Fifo
 from fakes.model_server import Answer, Call, Gate, ModelServer, said_in
+from fakes.record_outline import answers, ended, outline, text_of, tool_texts
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, ended, story, text_of, tool_texts
 
 SKIPPED = "Skipped due to queued user message."
 
@@ -74,7 +74,7 @@ def test_the_queue_is_told_just_before_its_message_begins(agent: RpcProcess, ser
     agent.ask("steer", message="now")
     gate.open()
     agent.wait_end()
-    words = story(agent.records)
+    words = outline(agent.records)
     at = words.index("message_start:user", words.index("turn_end"))
     assert words[at - 2 : at + 2] == ["turn_start", "queue_update", "message_start:user", "message_end:user"]
     assert agent.since(0, "queue_update")[-1] == {"type": "queue_update", "steering": [], "followUp": []}
@@ -117,7 +117,7 @@ def test_a_follow_up_waits_for_the_end_not_for_a_tool(agent: RpcProcess, server:
     "get_state.interruptMode",
 )
 def test_steering_lets_the_running_tool_finish_and_skips_the_rest(agent: RpcProcess, server: ModelServer) -> None:
-    go = Fifo(agent.desk.work)
+    go = Fifo(agent.folders.work)
     server.answers(
         Call("bash", {"command": f"{go.waits}; echo finished"}, id="a"),
         Call("bash", {"command": "touch ran-b"}, id="b"),
@@ -135,12 +135,12 @@ def test_steering_lets_the_running_tool_finish_and_skips_the_rest(agent: RpcProc
     assert texts[1:] == [SKIPPED, SKIPPED]
     assert [message["isError"] for message in ended(agent.records, "toolResult")] == [False, True, True]
     assert new_in(second)[-1].endswith("stop that")
-    assert sorted(path.name for path in agent.desk.work.iterdir()) == ["go"]
+    assert sorted(path.name for path in agent.folders.work.iterdir()) == ["go"]
 
 
 @proves("interrupt.wait", "set_interrupt_mode.response", "set_interrupt_mode.state", "command.set_interrupt_mode")
 def test_in_wait_mode_all_tools_of_the_turn_run(agent: RpcProcess, server: ModelServer) -> None:
-    go = Fifo(agent.desk.work)
+    go = Fifo(agent.folders.work)
     waits = Call("bash", {"command": f"{go.waits}; echo finished"}, id="a")
     server.answers(waits, Call("bash", {"command": "echo b"}, id="b"))
     second = server.answers("ok")

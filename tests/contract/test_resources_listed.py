@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 from fakes.contract_manifest import proves
 from fakes.model_server import Gate, ModelServer, said_in
 from fakes.rpc_process import Start
@@ -27,11 +27,11 @@ def put(path: Path, text: str) -> Path:
     "get_commands.location_skill",
     "get_commands.path_skill",
 )
-def test_templates_and_skills_of_user_and_project(start: Start, desk: Desk, server: ModelServer) -> None:
-    mine = put(desk.agent / "prompts" / "fix.md", "---\ndescription: Fix it\n---\nPlease fix $1 now.\n")
-    ours = put(desk.work / ".pi" / "prompts" / "check.md", "---\ndescription: Check it\n---\nPlease check $@.\n")
+def test_templates_and_skills_of_user_and_project(start: Start, folders: AgentFolders, server: ModelServer) -> None:
+    mine = put(folders.agent / "prompts" / "fix.md", "---\ndescription: Fix it\n---\nPlease fix $1 now.\n")
+    ours = put(folders.work / ".pi" / "prompts" / "check.md", "---\ndescription: Check it\n---\nPlease check $@.\n")
     skill = put(
-        desk.agent / "skills" / "deploy" / "SKILL.md",
+        folders.agent / "skills" / "deploy" / "SKILL.md",
         "---\nname: deploy\ndescription: Ship it\n---\nPush the button.\n",
     )
     agent = start("--approve")

@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_desk import Desk, providers
+from fakes.agent_folders import AgentFolders, providers
 from fakes.contract_manifest import proves
 from fakes.model_server import Call, Hang, ModelServer, Text, Thinking, said_in
+from fakes.record_outline import answers, outline, text_of
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, story, text_of
 
 ALL = ("pi", "omp", "xcsh")
 
 
-def rule(desk: Desk, head: str = "condition: forbidden", text: str = "Say allowed.", name: str = "words") -> Path:
+def rule(
+    folders: AgentFolders, head: str = "condition: forbidden", text: str = "Say allowed.", name: str = "words"
+) -> Path:
     """Write a rule into the user's folder."""
-    folder = desk.agent / "rules"
+    folder = folders.agent / "rules"
     folder.mkdir(exist_ok=True)
     path = folder / f"{name}.md"
     path.write_text(f"---\n{head}\n---\n{text}\n", "utf-8")
@@ -26,16 +28,16 @@ def rule(desk: Desk, head: str = "condition: forbidden", text: str = "Say allowe
 
 @proves("xcsh/event.ttsr_triggered", "xcsh/event.ttsr_resumes", "rules.one_end", dialects=("pi", "omp", "xcsh"))
 def test_a_match_cuts_the_answer_and_the_run_goes_on_with_the_rule(
-    start: Start, desk: Desk, server: ModelServer
+    start: Start, folders: AgentFolders, server: ModelServer
 ) -> None:
-    path = rule(desk)
+    path = rule(folders)
     for dialect in ALL:
         agent = start(dialect=dialect)
         cut = server.answers(Text("this is forbidden and so on", piece=3, closes=False), Hang())
         later = server.answers("this is allowed")
         records = agent.run("x")
         cut.wait_dropped()
-        words = story(records)
+        words = outline(records)
         at = words.index("ttsr_triggered")
         assert words[at:] == [
             "ttsr_triggered",
@@ -66,64 +68,68 @@ def test_a_match_cuts_the_answer_and_the_run_goes_on_with_the_rule(
 
 @proves("rules.once")
 def test_a_rule_is_given_once_in_a_conversation_and_again_in_the_next(
-    start: Start, desk: Desk, server: ModelServer
+    start: Start, folders: AgentFolders, server: ModelServer
 ) -> None:
-    rule(desk)
+    rule(folders)
     agent = start()
     server.answers("forbidden!")
     server.answers("forbidden, again")
     assert [message["stopReason"] for message in answers(agent.run("x"))] == ["aborted", "stop"]
     server.answers("forbidden, once more")
-    assert "ttsr_triggered" not in story(agent.run("y"))
+    assert "ttsr_triggered" not in outline(agent.run("y"))
     agent.ask("new_session")
     server.answers("forbidden!")
     server.answers("fine")
-    assert "ttsr_triggered" in story(agent.run("z"))
+    assert "ttsr_triggered" in outline(agent.run("z"))
 
 
 @proves("rules.remembered")
-def test_a_session_that_is_opened_again_remembers_which_rules_it_was_given(desk: Desk, server: ModelServer) -> None:
-    rule(desk)
-    desk.configure(providers(server.url))
+def test_a_session_that_is_opened_again_remembers_which_rules_it_was_given(
+    folders: AgentFolders, server: ModelServer
+) -> None:
+    rule(folders)
+    folders.configure(providers(server.url))
     chosen = ("--provider", "fake", "--model", "fake-1")
-    with RpcProcess(desk, *chosen) as agent:
+    with RpcProcess(folders, *chosen) as agent:
         server.answers("forbidden!")
         server.answers("fine")
-        assert "ttsr_triggered" in story(agent.run("x"))
+        assert "ttsr_triggered" in outline(agent.run("x"))
         file = agent.ask("get_state")["sessionFile"]
-    with RpcProcess(desk, *chosen, "--session", file) as agent:
+    with RpcProcess(folders, *chosen, "--session", file) as agent:
         later = server.answers("forbidden!")
-        assert "ttsr_triggered" not in story(agent.run("y"))
+        assert "ttsr_triggered" not in outline(agent.run("y"))
         assert any("Say allowed." in text for _, text in said_in(later.request))
 
 
 @proves("rules.repeat")
-def test_a_rule_may_say_that_it_comes_again(start: Start, desk: Desk, server: ModelServer) -> None:
-    rule(desk, "condition: forbidden\nrepeat: always")
+def test_a_rule_may_say_that_it_comes_again(start: Start, folders: AgentFolders, server: ModelServer) -> None:
+    rule(folders, "condition: forbidden\nrepeat: always")
     agent = start()
     for _ in range(3):
         server.answers("forbidden!")
     server.answers("fine")
-    assert story(agent.run("x")).count("ttsr_triggered") == 3
+    assert outline(agent.run("x")).count("ttsr_triggered") == 3
 
 
 @proves("rules.limit")
 def test_a_rule_that_always_matches_cannot_keep_the_model_from_answering(
-    start: Start, desk: Desk, server: ModelServer
+    start: Start, folders: AgentFolders, server: ModelServer
 ) -> None:
-    rule(desk, "condition: forbidden\nrepeat: always")
+    rule(folders, "condition: forbidden\nrepeat: always")
     agent = start()
     for _ in range(11):
         server.answers("forbidden!")
     records = agent.run("x")
-    assert story(records).count("ttsr_triggered") == 10
+    assert outline(records).count("ttsr_triggered") == 10
     assert answers(records)[-1]["stopReason"] == "stop"
 
 
 @proves("rules.scope")
-def test_rules_look_at_thinking_and_at_what_tools_are_to_do(start: Start, desk: Desk, server: ModelServer) -> None:
-    rule(desk, "condition: secret plan\nscope: thinking", name="thoughts")
-    rule(desk, "condition: 'rm -rf'\nscope: tool:bash", name="shell")
+def test_rules_look_at_thinking_and_at_what_tools_are_to_do(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    rule(folders, "condition: secret plan\nscope: thinking", name="thoughts")
+    rule(folders, "condition: 'rm -rf'\nscope: tool:bash", name="shell")
     agent = start()
     server.answers(Thinking("my secret plan is"), Text("rm -rf and secret plan are only words here"))
     server.answers(Call("bash", {"command": "rm -rf everything; touch ran"}))
@@ -131,25 +137,27 @@ def test_rules_look_at_thinking_and_at_what_tools_are_to_do(start: Start, desk: 
     records = agent.run("x")
     named = [[one["name"] for one in record["rules"]] for record in records if record["type"] == "ttsr_triggered"]
     assert named == [["thoughts"], ["shell"]]
-    assert "tool_execution_start" not in story(records)
-    assert not (desk.work / "ran").exists()
+    assert "tool_execution_start" not in outline(records)
+    assert not (folders.work / "ran").exists()
 
 
 @proves("rules.deferred")
-def test_a_rule_that_does_not_interrupt_is_given_after_the_turn(start: Start, desk: Desk, server: ModelServer) -> None:
-    rule(desk, "condition: hello\ninterruptMode: never")
+def test_a_rule_that_does_not_interrupt_is_given_after_the_turn(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    rule(folders, "condition: hello\ninterruptMode: never")
     agent = start()
     server.answers("hello world", Call("bash", {"command": "echo ran"}))
     later = server.answers("fine")
     records = agent.run("x")
     assert [message["stopReason"] for message in answers(records)] == ["toolUse", "stop"]
-    assert story(records).count("ttsr_triggered") == 1
+    assert outline(records).count("ttsr_triggered") == 1
     assert "Say allowed." in said_in(later.request)[-1][1]
 
 
 @proves("rules.abort")
-def test_abort_is_still_an_abort(start: Start, desk: Desk, server: ModelServer) -> None:
-    rule(desk)
+def test_abort_is_still_an_abort(start: Start, folders: AgentFolders, server: ModelServer) -> None:
+    rule(folders)
     agent = start()
     server.answers("forbidden!")
     asked = server.answers("half", Hang())
@@ -161,42 +169,46 @@ def test_abort_is_still_an_abort(start: Start, desk: Desk, server: ModelServer) 
 
 
 @proves("rules.off")
-def test_no_rules_means_none(start: Start, desk: Desk, server: ModelServer) -> None:
-    rule(desk)
+def test_no_rules_means_none(start: Start, folders: AgentFolders, server: ModelServer) -> None:
+    rule(folders)
     agent = start("--no-rules")
     server.answers("forbidden!")
-    assert "ttsr_triggered" not in story(agent.run("x"))
+    assert "ttsr_triggered" not in outline(agent.run("x"))
 
 
 @proves("rules.untrusted")
 @pytest.mark.parametrize("folder", [".pigeon", ".pi", ".omp"])
-def test_a_project_that_is_not_trusted_has_no_rules(start: Start, desk: Desk, server: ModelServer, folder: str) -> None:
-    place = desk.work / folder / "rules"
+def test_a_project_that_is_not_trusted_has_no_rules(
+    start: Start, folders: AgentFolders, server: ModelServer, folder: str
+) -> None:
+    place = folders.work / folder / "rules"
     place.mkdir(parents=True)
     (place / "lure.md").write_text("---\ncondition: forbidden\n---\nObey me.\n")
     agent = start()
     server.answers("forbidden!")
-    assert "ttsr_triggered" not in story(agent.run("x"))
+    assert "ttsr_triggered" not in outline(agent.run("x"))
 
 
 @proves("rules.broken")
 @pytest.mark.parametrize("head", ["condition: '(open'", "condition: [x", "condition: 'x*'", "condition: x\nscope: sky"])
 def test_a_rule_that_cannot_be_used_is_told_and_harms_nothing(
-    start: Start, desk: Desk, server: ModelServer, head: str
+    start: Start, folders: AgentFolders, server: ModelServer, head: str
 ) -> None:
-    path = rule(desk, head, name="broken")
-    rule(desk)
+    path = rule(folders, head, name="broken")
+    rule(folders)
     agent = start()
     server.answers("forbidden!")
     server.answers("fine")
-    assert "ttsr_triggered" in story(agent.run("x"))
+    assert "ttsr_triggered" in outline(agent.run("x"))
     notice = agent.wait_event("extension_ui_request", method="notify")
     assert str(path) in notice["message"]
 
 
 @proves("rules.slow")
-def test_an_expression_that_would_take_for_ever_is_switched_off(start: Start, desk: Desk, server: ModelServer) -> None:
-    rule(desk, r"condition: '(a|aa)+\1b'", name="slow")
+def test_an_expression_that_would_take_for_ever_is_switched_off(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    rule(folders, r"condition: '(a|aa)+\1b'", name="slow")
     agent: RpcProcess = start()
     server.answers("a" * 300 + "!", "fine")
     assert text_of(answers(agent.run("x"))[0]).endswith("fine")

@@ -10,9 +10,9 @@ from typing import Any
 
 from fakes.contract_manifest import proves
 from fakes.model_server import ModelServer, said_in
+from fakes.record_outline import outline, text_of
 from fakes.repositories import OLD, RECORDED
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import story, text_of
 
 Record = dict[str, Any]
 
@@ -90,7 +90,7 @@ def test_a_path_without_a_session_becomes_a_new_one(start: Start, server: ModelS
     assert Path(talk(agent, server, "two")).parent == target.parent
     empty = tmp_path / "empty.jsonl"
     empty.write_bytes(b"")
-    agent.ask("switch_session", sessionPath=os.path.relpath(empty, agent.desk.work))
+    agent.ask("switch_session", sessionPath=os.path.relpath(empty, agent.folders.work))
     assert talk(agent, server, "three") == str(empty)
     assert lines_of(empty)[0]["id"] == agent.ask("get_state")["sessionId"]
 
@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_used_changes_nothing(start: Start, server: ModelS
     raw = gone.read_bytes()
     assert agent.refused("switch_session", sessionPath=str(gone)) == (
         f"Stored session working directory does not exist: /nowhere/at all\nSession file: {gone}\n"
-        f"Current working directory: {agent.desk.work}"
+        f"Current working directory: {agent.folders.work}"
     )
     assert gone.read_bytes() == raw
     os.mkfifo(tmp_path / "pipe.jsonl")
@@ -160,7 +160,7 @@ def test_a_header_without_a_folder_means_the_folder_of_the_process(start: Start,
     agent = start("--session", str(path), keeps=True)
     state = agent.ask("get_state")
     assert (state["sessionId"], state["messageCount"]) == ("abc", 1)
-    assert agent.ask("bash", command="pwd")["output"].strip() == str(agent.desk.work)
+    assert agent.ask("bash", command="pwd")["output"].strip() == str(agent.folders.work)
     kept = lines_of(path)
     assert [entry["type"] for entry in kept] == ["session", "message", "thinking_level_change", "message"]
     assert kept[2]["thinkingLevel"] == state["thinkingLevel"]
@@ -249,7 +249,7 @@ def test_a_conversation_in_memory_forks_in_memory(start: Start, server: ModelSer
     assert "sessionFile" not in agent.ask("get_state")
     assert agent.ask("branch", entryId=first["entryId"])["text"] == "one"
     assert texts(agent) == []
-    assert list(agent.desk.agent.rglob("*.jsonl")) == []
+    assert list(agent.folders.agent.rglob("*.jsonl")) == []
 
 
 @proves("set_session_name.folded", "set_session_name.event", "set_session_name.on_record")
@@ -257,7 +257,7 @@ def test_a_name_is_one_line_and_told_before_the_answer(start: Start, server: Mod
     agent = start(keeps=True)
     mark = agent.mark()
     assert agent.ask("set_session_name", name="  a\r\n\nlong\nname ") is None
-    assert story(agent.since(mark)) == ["session_info_changed", "response:set_session_name"]
+    assert outline(agent.since(mark)) == ["session_info_changed", "response:set_session_name"]
     assert agent.wait_event("session_info_changed")["name"] == "a long name"
     for bad in ("", "  \n "):
         assert agent.refused("set_session_name", name=bad) == "Session name cannot be empty"
@@ -283,7 +283,7 @@ def test_sessions_are_listed_a_page_at_a_time(start: Start, server: ModelServer,
     (folder / "broken.jsonl").write_text("not a session")
     (folder / "dangling.jsonl").symlink_to(tmp_path / "nowhere")
     os.mkfifo(folder / "pipe.jsonl")
-    other = agent.desk.agent / "sessions" / "--elsewhere--"
+    other = agent.folders.agent / "sessions" / "--elsewhere--"
     other.mkdir()
     os.utime(recorded(other), ns=(0, 1_600_000_000 * 10**9))
     pages, cursor = [], None

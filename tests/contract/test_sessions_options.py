@@ -9,9 +9,9 @@ from typing import Any
 
 from fakes.contract_manifest import proves
 from fakes.model_server import ModelServer
+from fakes.record_outline import text_of
 from fakes.repositories import RECORDED
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import text_of
 
 Record = dict[str, Any]
 
@@ -68,8 +68,10 @@ def start_folder(file: Path) -> Path:
 
 
 @proves("start.session_elsewhere", "start.session_new_path", "start.session_invalid")
-def test_sessions_of_other_folders_and_other_files_are_refused_clearly(start: Start, desk: Any, tmp_path: Path) -> None:
-    other = desk.agent / "sessions" / "--elsewhere--"
+def test_sessions_of_other_folders_and_other_files_are_refused_clearly(
+    start: Start, folders: Any, tmp_path: Path
+) -> None:
+    other = folders.agent / "sessions" / "--elsewhere--"
     other.mkdir(parents=True)
     foreign = other / "2026-01-01_x.jsonl"
     foreign.write_bytes((RECORDED / "pi-0.73.1.jsonl").read_bytes())
@@ -112,13 +114,13 @@ def test_a_session_gets_the_id_and_the_name_that_are_asked_for(start: Start, ser
 
 
 @proves("start.fork", "start.fork_alone", "start.resume_needs_terminal")
-def test_a_process_can_begin_with_a_copy(start: Start, server: ModelServer, desk: Any) -> None:
+def test_a_process_can_begin_with_a_copy(start: Start, server: ModelServer, folders: Any) -> None:
     source = once(start, server, "one")
     raw = source.read_bytes()
     agent = start("--fork", str(source), "--session-id", "the-copy", keeps=True)
     state = agent.ask("get_state")
     header, *entries = lines_of(state["sessionFile"])
-    assert (header["id"], header["parentSession"], header["cwd"]) == ("the-copy", str(source), str(desk.work))
+    assert (header["id"], header["parentSession"], header["cwd"]) == ("the-copy", str(source), str(folders.work))
     assert entries[: len(lines_of(source)) - 1] == lines_of(source)[1:]
     assert texts(agent) == ["one", "answer one"]
     assert source.read_bytes() == raw
@@ -164,4 +166,4 @@ def test_no_session_wins_over_everything_that_would_open_one(start: Start, serve
         agent.close()
     assert state["sessionId"] == "chosen"
     assert file.read_bytes() == raw
-    assert list(agent.desk.agent.rglob("*.jsonl")) == [file]
+    assert list(agent.folders.agent.rglob("*.jsonl")) == [file]

@@ -14,8 +14,8 @@ import pytest
 
 from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
+from fakes.record_outline import ended, text_of
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import ended, text_of
 
 Record = dict[str, Any]
 
@@ -131,14 +131,14 @@ def test_a_session_that_is_deleted_in_a_run_is_written_again(
 def test_a_folder_that_cannot_be_made_is_told_and_tried_again(start: Start, server: ModelServer) -> None:
     agent = start(keeps=True)
     file = Path(agent.ask("get_state")["sessionFile"])
-    shutil.rmtree(agent.desk.agent / "sessions", ignore_errors=True)
-    (agent.desk.agent / "sessions").write_text("in the way")
+    shutil.rmtree(agent.folders.agent / "sessions", ignore_errors=True)
+    (agent.folders.agent / "sessions").write_text("in the way")
     server.answers("answer one")
     agent.run("one")
     (told,) = notices(agent)
     assert told.startswith(f"The session cannot be saved to {file}: ")
     assert agent.ask("get_state")["messageCount"] == 2
-    (agent.desk.agent / "sessions").unlink()
+    (agent.folders.agent / "sessions").unlink()
     talk(agent, server, "two")
     assert lines_of(file)[1:] == agent.ask("get_entries")["entries"]
     assert notices(agent)[1:] == [f"The session is saved again: {file}"]

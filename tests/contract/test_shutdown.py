@@ -9,8 +9,8 @@ import pytest
 
 from fakes.contract_manifest import proves
 from fakes.model_server import Call, Gate, Hang, ModelServer, Text
+from fakes.record_outline import answers, outline, text_of
 from fakes.rpc_process import RpcProcess, Start, command_line
-from fakes.rpc_story import answers, story, text_of
 from fakes.stopwatch import within
 
 pytestmark = pytest.mark.by_exec  # signals, descriptors and exit codes are the subject
@@ -86,7 +86,7 @@ def test_with_drain_the_run_is_finished_first(start: Start, server: ModelServer)
     agent.close_stdin()
     gate.open()
     assert agent.wait_exit() == 0
-    assert story(agent.records)[-2:] == ["agent_end", "agent_settled"]
+    assert outline(agent.records)[-2:] == ["agent_end", "agent_settled"]
     assert text_of(answers(agent.records)[-1]) == "two"
 
 
@@ -179,9 +179,9 @@ def test_a_model_is_named_with_provider_and_level(start: Start, pattern: str, le
 def test_broken_configuration_files_are_named_on_stderr_and_survived(start: Start) -> None:
     agent = start()
     agent.close()
-    (agent.desk.agent / "settings.json").write_text("{broken")
-    (agent.desk.agent / "models.json").write_text("[1, 2]")
-    again = RpcProcess(agent.desk, "--no-session", "--model", "demo", by_exec=True)
+    (agent.folders.agent / "settings.json").write_text("{broken")
+    (agent.folders.agent / "models.json").write_text("[1, 2]")
+    again = RpcProcess(agent.folders, "--no-session", "--model", "demo", by_exec=True)
     assert again.ask("get_state")["model"]["provider"] == "demo"
     again.close()
     assert "settings.json" in again.stderr
@@ -192,7 +192,7 @@ def test_broken_configuration_files_are_named_on_stderr_and_survived(start: Star
 def test_an_unknown_mode_is_an_error(agent: RpcProcess) -> None:
     done = subprocess.run(
         [*command_line(), "--mode", "song"],
-        env=agent.desk.environment(),
+        env=agent.folders.environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -207,7 +207,7 @@ def test_an_unknown_mode_is_an_error(agent: RpcProcess) -> None:
 def test_the_version_is_one_line(agent: RpcProcess) -> None:
     done = subprocess.run(
         [*command_line(), "--version"],
-        env=agent.desk.environment(),
+        env=agent.folders.environment(),
         capture_output=True,
         text=True,
         timeout=20,

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_desk import Desk, providers
-from fakes.called_by_name import called
+from fakes.agent_folders import AgentFolders, providers
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.model_server import Call, ModelServer, said_in
+from fakes.program_alias import called
+from fakes.record_outline import answers, outline, text_of
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, story, text_of
 
 pytestmark = pytest.mark.by_exec  # how we start is the subject
 
@@ -34,17 +34,17 @@ CLIENTS: dict[str, str] = {
 }
 
 
-def version(program: list[str], desk: Desk) -> str:
+def version(program: list[str], folders: AgentFolders) -> str:
     done = subprocess.run(
-        [*program, "--version"], env=desk.environment(), capture_output=True, text=True, timeout=20, check=True
+        [*program, "--version"], env=folders.environment(), capture_output=True, text=True, timeout=20, check=True
     )
     assert done.stderr == ""
     return done.stdout
 
 
-def list_models(desk: Desk) -> subprocess.CompletedProcess[str]:
-    command = [*called(desk, "pigeon"), "--list-models"]
-    return subprocess.run(command, env=desk.environment(), capture_output=True, text=True, timeout=20, check=True)
+def list_models(folders: AgentFolders) -> subprocess.CompletedProcess[str]:
+    command = [*called(folders, "pigeon"), "--list-models"]
+    return subprocess.run(command, env=folders.environment(), capture_output=True, text=True, timeout=20, check=True)
 
 
 @proves("dialect.by_name", "dialect.by_env", "dialect.by_flag", dialects=("pi", "omp", "xcsh"))
@@ -63,11 +63,11 @@ def list_models(desk: Desk) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_the_dialect_follows_the_name_the_environment_and_the_flags(
-    desk: Desk, server: ModelServer, name: str, args: list[str], env: dict[str, str], spoken: str
+    folders: AgentFolders, server: ModelServer, name: str, args: list[str], env: dict[str, str], spoken: str
 ) -> None:
-    desk.configure(providers(server.url))
+    folders.configure(providers(server.url))
     with RpcProcess(
-        desk, "--no-session", "--model", "fake/fake-1", *args, env=env, program=called(desk, name)
+        folders, "--no-session", "--model", "fake/fake-1", *args, env=env, program=called(folders, name)
     ) as agent:
         agent.send({"id": "u", "type": "nope"})
         unknown = agent.wait_event("response")
@@ -83,8 +83,8 @@ def test_the_dialect_follows_the_name_the_environment_and_the_flags(
 
 
 @proves("start.version_as_pi", "start.version")
-def test_called_as_pi_the_version_is_that_of_the_protocol(desk: Desk) -> None:
-    as_pi, own = version(called(desk, "pi"), desk), version(called(desk, "pigeon"), desk)
+def test_called_as_pi_the_version_is_that_of_the_protocol(folders: AgentFolders) -> None:
+    as_pi, own = version(called(folders, "pi"), folders), version(called(folders, "pigeon"), folders)
     assert re.fullmatch(r"\d+\.\d+\.\d+\n", as_pi)
     assert re.fullmatch(r"\d+\.\d+\.\d+\n", own)
     assert tuple(map(int, as_pi.split("."))) >= (0, 80, 4)
@@ -100,44 +100,46 @@ def test_a_dialect_that_nobody_speaks_is_an_error_that_lists_them(start: Start) 
 
 
 @proves("start.flags")
-def test_no_flag_of_the_family_is_refused_or_complained_about(desk: Desk, server: ModelServer, tmp_path: Path) -> None:
-    desk.configure(providers(server.url))
+def test_no_flag_of_the_family_is_refused_or_complained_about(
+    folders: AgentFolders, server: ModelServer, tmp_path: Path
+) -> None:
+    folders.configure(providers(server.url))
     skill, extension = tmp_path / "skill" / "SKILL.md", tmp_path / "nothing.py"
     skill.parent.mkdir()
     skill.write_text("---\nname: skill\ndescription: d\n---\nx")
     extension.write_text("def setup(ext):\n    pass\n")
     for client, line in CLIENTS.items():
         flags = line.format(skill=skill, extension=extension).split()
-        with RpcProcess(desk, "--dialect", "pi", *flags, by_exec=True) as agent:
+        with RpcProcess(folders, "--dialect", "pi", *flags, by_exec=True) as agent:
             assert agent.ask("get_state")["sessionId"], client
         assert agent.stderr == "", client
         assert not [record for record in agent.records if record["type"] != "response"], client
-    listed = list_models(desk)
+    listed = list_models(folders)
     assert "fake-1" in listed.stdout
 
 
 @proves("start.list_problems")
-def test_the_list_of_models_says_what_is_wrong_with_the_file(desk: Desk) -> None:
-    desk.configure()
-    (desk.agent / "models.json").write_text("{broken")
-    listed = list_models(desk)
+def test_the_list_of_models_says_what_is_wrong_with_the_file(folders: AgentFolders) -> None:
+    folders.configure()
+    (folders.agent / "models.json").write_text("{broken")
+    listed = list_models(folders)
     assert "models.json" in listed.stderr
 
 
 @proves("start.json_problems")
-def test_one_prompt_at_the_command_line_says_what_is_wrong_too(desk: Desk) -> None:
-    desk.configure()
-    (desk.agent / "models.json").write_text("{broken")
-    command = [*called(desk, "pigeon"), "--mode", "json", "--model", "demo", "--no-session", "--frobnicate", "hello"]
+def test_one_prompt_at_the_command_line_says_what_is_wrong_too(folders: AgentFolders) -> None:
+    folders.configure()
+    (folders.agent / "models.json").write_text("{broken")
+    command = [*called(folders, "pigeon"), "--mode", "json", "--model", "demo", "--no-session", "--frobnicate", "hello"]
     ran = subprocess.run(
         command,
-        env=desk.environment(),
+        env=folders.environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=20,
         check=True,
-        cwd=desk.work,
+        cwd=folders.work,
     )
     assert "models.json" in ran.stderr
     assert "--frobnicate" in ran.stderr
@@ -176,20 +178,20 @@ def test_piped_text_is_not_a_message(agent: RpcProcess, server: ModelServer) -> 
 
 
 @proves("note/json.once", "note/json.events")
-def test_json_mode_runs_one_prompt_prints_its_events_and_ends(desk: Desk, server: ModelServer) -> None:
-    desk.configure(providers(server.url))
+def test_json_mode_runs_one_prompt_prints_its_events_and_ends(folders: AgentFolders, server: ModelServer) -> None:
+    folders.configure(providers(server.url))
     server.answers("Looking.", Call("bash", {"command": "echo hi"}))
     server.answers("Done.")
     args = ["--no-session", "--model", "fake/fake-1", "--dialect", "pi", "list the files"]
-    with RpcProcess(desk, *args, mode=("--mode", "json"), by_exec=True) as once:
+    with RpcProcess(folders, *args, mode=("--mode", "json"), by_exec=True) as once:
         once.close_stdin()
         assert once.wait_exit() == 0
-    with RpcProcess(desk, *args[:-1], by_exec=True) as resident:
+    with RpcProcess(folders, *args[:-1], by_exec=True) as resident:
         server.answers("Looking.", Call("bash", {"command": "echo hi"}))
         server.answers("Done.")
-        expected = story(resident.run(args[-1]), updates=True)[1:]
+        expected = outline(resident.run(args[-1]), updates=True)[1:]
     assert once.records[0]["type"] == "session"
-    told = story(once.records[1:], updates=True)
+    told = outline(once.records[1:], updates=True)
     assert [word for word in told if word != "tool_execution_update"] == [
         word for word in expected if word != "tool_execution_update"
     ]
@@ -207,8 +209,8 @@ def test_a_tool_that_does_not_exist_is_reported_with_those_that_do(start: Start,
 
 
 @proves("start.unknown_tool")
-def test_tools_of_extensions_are_known_from_the_start(start: Start, desk: Desk) -> None:
-    path = desk.work / "mine.py"
+def test_tools_of_extensions_are_known_from_the_start(start: Start, folders: AgentFolders) -> None:
+    path = folders.work / "mine.py"
     path.write_text(
         "from pigeon.extensions import Extension\n\next = Extension('mine')\n\n"
         '@ext.tool\ndef measure(path: str) -> str:\n    "Measure a file."\n    return path\n'

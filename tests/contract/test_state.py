@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_desk import model
+from fakes.agent_folders import model
 from fakes.contract_manifest import proves
 from fakes.model_server import Call, Hang, ModelServer, said_in
+from fakes.record_outline import answers, outline, text_of
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, story, text_of
 
 LATER: list[tuple[str, dict[str, Any]]] = [
     ("compact", {}),
@@ -143,7 +143,7 @@ def test_a_new_session_ends_the_run_first(agent: RpcProcess, server: ModelServer
     agent.ask("follow_up", message="lost")
     start = agent.mark()
     agent.ask("new_session")
-    words = [word for word in story(agent.since(start)) if word != "queue_update"]
+    words = [word for word in outline(agent.since(start)) if word != "queue_update"]
     assert words[-5:] == ["message_end:assistant", "turn_end", "agent_end", "agent_settled", "response:new_session"]
     state = agent.ask("get_state")
     assert (state["messageCount"], state["pendingMessageCount"], state["isStreaming"]) == (0, 0, False)
@@ -151,14 +151,14 @@ def test_a_new_session_ends_the_run_first(agent: RpcProcess, server: ModelServer
 
 @proves("settings.untouched")
 def test_what_a_host_sets_never_rewrites_the_settings_files(agent: RpcProcess) -> None:
-    before = {path.name: path.read_bytes() for path in agent.desk.agent.iterdir() if path.is_file()}
+    before = {path.name: path.read_bytes() for path in agent.folders.agent.iterdir() if path.is_file()}
     agent.ask("set_model", provider="fake", modelId="fake-2")
     agent.ask("set_thinking_level", level="high")
     agent.ask("set_steering_mode", mode="all")
     agent.ask("set_follow_up_mode", mode="all")
     agent.ask("set_interrupt_mode", mode="wait")
     agent.close()
-    assert {path.name: path.read_bytes() for path in agent.desk.agent.iterdir() if path.is_file()} == before
+    assert {path.name: path.read_bytes() for path in agent.folders.agent.iterdir() if path.is_file()} == before
 
 
 @proves("get_commands.empty", "command.get_commands", "get_commands.prompt", "get_commands.shape", "get_commands.path",
@@ -166,7 +166,7 @@ def test_what_a_host_sets_never_rewrites_the_settings_files(agent: RpcProcess) -
 def test_a_prompt_template_is_listed_and_expanded(agent: RpcProcess, server: ModelServer, start: Start) -> None:
     assert agent.ask("get_commands")["commands"] == []
     agent.close()
-    folder = agent.desk.agent / "prompts"
+    folder = agent.folders.agent / "prompts"
     folder.mkdir()
     file = folder / "review.md"
     file.write_text("---\ndescription: Look at it\n---\nReview $1 please.\n")

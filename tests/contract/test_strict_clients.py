@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakes import contract_extension
-from fakes.agent_desk import model
+from fakes.agent_folders import model
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.model_server import Call, Gate, Hang, ModelServer, Thinking
@@ -107,7 +107,7 @@ def _things_that_follow_by_themselves(client: Client, server: ModelServer) -> No
 
 
 def _ask_for_everything(agent: RpcProcess) -> None:
-    (agent.desk.work / "stumble").touch()
+    (agent.folders.work / "stumble").touch()
     agent.ask("bash", command="echo hi; exit 3")
     agent.ask("set_thinking_level", level="high")
     agent.ask("set_session_name", name="strict")

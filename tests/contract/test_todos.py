@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_desk import Desk, providers
+from fakes.agent_folders import AgentFolders, providers
 from fakes.contract_manifest import proves
 from fakes.model_server import Call, Hang, ModelServer, said_in
+from fakes.record_outline import answers, ended, outline, text_of, tool_texts
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import answers, ended, story, text_of, tool_texts
 
 Record = dict[str, Any]
 ALL = ("pi", "omp", "xcsh")
@@ -87,7 +87,7 @@ def test_a_stop_with_open_tasks_is_followed_by_three_reminders_in_one_run(
     reminders = [record for record in records if record["type"] == "todo_reminder"]
     assert [(one["attempt"], one["maxAttempts"]) for one in reminders] == [(1, 3), (2, 3), (3, 3)]
     assert reminders[0]["todos"] == [{"id": "t", "content": "do it", "status": "in_progress"}]
-    words = story(records)
+    words = outline(records)
     assert words.count("agent_start") == words.count("agent_end") == 1
     assert words.count("turn_start") == words.count("turn_end") == 4
     at = words.index("todo_reminder")
@@ -113,7 +113,7 @@ def test_the_next_prompt_is_reminded_anew_and_a_finished_plan_is_not(agent: RpcP
     done = {"id": "t", "content": "do it", "status": "completed"}
     agent.ask("set_todos", phases=[{"name": "Work", "tasks": [done]}])
     server.answers("ok")
-    assert "todo_reminder" not in story(agent.run("x"))
+    assert "todo_reminder" not in outline(agent.run("x"))
 
 
 @proves("todos.abort")
@@ -134,7 +134,7 @@ def test_the_users_own_todo_settings_do_not_count_here(start: Start, server: Mod
         agent.ask("set_todos", phases=PLAN)
         for _ in range(4):
             server.answers("ok")
-        assert story(agent.run("x")).count("todo_reminder") == 3
+        assert outline(agent.run("x")).count("todo_reminder") == 3
 
 
 @proves("todos.tool", "todos.one_end")
@@ -144,7 +144,7 @@ def test_the_model_can_keep_the_plan_itself(agent: RpcProcess, server: ModelServ
     server.answers("all done")
     records = agent.run("x")
     assert "todo" in [tool["name"] for tool in asked.request["tools"]]
-    assert "todo_reminder" not in story(records)
+    assert "todo_reminder" not in outline(records)
     assert plan(agent)[0]["tasks"][0]["status"] == "completed"
     (result,) = ended(records, "toolResult")
     assert result["details"]["phases"] == plan(agent)
@@ -190,13 +190,15 @@ def test_a_new_session_has_no_plan(agent: RpcProcess, server: ModelServer) -> No
     agent.ask("new_session")
     assert plan(agent) == []
     server.answers("ok")
-    assert "todo_reminder" not in story(agent.run("x"))
+    assert "todo_reminder" not in outline(agent.run("x"))
 
 
 @proves("todos.restored")
-def test_a_session_that_is_opened_brings_back_what_its_plan_leaves_to_do(desk: Desk, server: ModelServer) -> None:
-    desk.configure(providers(server.url))
-    with RpcProcess(desk, "--provider", "fake", "--model", "fake-1", "--tools", "todo") as agent:
+def test_a_session_that_is_opened_brings_back_what_its_plan_leaves_to_do(
+    folders: AgentFolders, server: ModelServer
+) -> None:
+    folders.configure(providers(server.url))
+    with RpcProcess(folders, "--provider", "fake", "--model", "fake-1", "--tools", "todo") as agent:
         server.answers(Call("todo", {"ops": [*TWO, {"op": "update", "id": "task-1", "status": "completed"}]}))
         for _ in range(4):
             server.answers("ok")
@@ -213,5 +215,5 @@ def test_a_session_that_is_opened_brings_back_what_its_plan_leaves_to_do(desk: D
             }
         ]
         assert plan(agent) == left
-    with RpcProcess(desk, "--session", file) as agent:
+    with RpcProcess(folders, "--session", file) as agent:
         assert plan(agent) == left

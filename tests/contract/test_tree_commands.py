@@ -6,8 +6,8 @@ from typing import Any
 
 from fakes.contract_manifest import proves
 from fakes.model_server import Hang, ModelServer, said_in
+from fakes.record_outline import text_of
 from fakes.rpc_process import RpcProcess, Start
-from fakes.rpc_story import text_of
 
 Record = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.speech import NAMES, speaker
+from fakes.dialect_lines import NAMES, dialect_for
 from pigeon.dialects.choice import chosen_name
 from pigeon.wire.errors import StartupError
 
@@ -37,4 +37,4 @@ def test_a_name_that_nobody_speaks_is_refused_with_the_list() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_has_its_speaker(name: str) -> None:
-    assert speaker(name).name == name
+    assert dialect_for(name).name == name

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.speech import begun, speaker, told, update
+from fakes.dialect_lines import begun, dialect_for, records_for, update
 from pigeon.wire.content import ToolCall
 from pigeon.wire.events import (
     StreamEvent,
@@ -48,11 +48,11 @@ def spoken(blocks: list[Block]) -> list[StreamEvent]:
 
 @given(st.lists(st.tuples(st.sampled_from(["text", "thinking"]), st.lists(TEXT, max_size=5)), max_size=4))
 def test_text_and_thinking_grow_as_a_fold_says(blocks: list[Block]) -> None:
-    dialect = speaker("pi")
-    told(dialect, begun())
+    dialect = dialect_for("pi")
+    records_for(dialect, begun())
     folded: list[dict[str, Any]] = []
     for event in spoken(blocks):
-        (record,) = told(dialect, update(event))
+        (record,) = records_for(dialect, update(event))
         if isinstance(event, TextStart | ThinkingStart):
             kind = "text" if isinstance(event, TextStart) else "thinking"
             folded.append({"type": kind, kind: ""})
@@ -64,10 +64,10 @@ def test_text_and_thinking_grow_as_a_fold_says(blocks: list[Block]) -> None:
 
 
 def test_the_message_so_far_has_the_tokens_counted_so_far() -> None:
-    dialect = speaker("pi")
-    told(dialect, begun(), update(TextStart(content_index=0), output=1))
+    dialect = dialect_for("pi")
+    records_for(dialect, begun(), update(TextStart(content_index=0), output=1))
     for output in (2, 3):
-        (record,) = told(dialect, update(TextDelta(content_index=0, delta="x"), input=7, output=output))
+        (record,) = records_for(dialect, update(TextDelta(content_index=0, delta="x"), input=7, output=output))
         assert (record["message"]["usage"]["input"], record["message"]["usage"]["output"]) == (7, output)
         assert record["assistantMessageEvent"]["partial"]["usage"] == record["usage"] == record["message"]["usage"]
     assert record["message"]["content"] == [{"type": "text", "text": "xx"}]
@@ -77,15 +77,15 @@ def test_the_message_so_far_has_the_tokens_counted_so_far() -> None:
 def test_arguments_of_a_call_are_an_object_all_the_way(
     arguments: dict[str, Any], cuts: list[int], spaced: bool
 ) -> None:
-    dialect = speaker("omp")
+    dialect = dialect_for("omp")
     text = json.dumps(arguments, indent=1 if spaced else None, ensure_ascii=spaced)
-    told(dialect, begun(), update(ToolcallStart(content_index=0, id="c", tool_name="bash")))
+    records_for(dialect, begun(), update(ToolcallStart(content_index=0, id="c", tool_name="bash")))
     for piece in pieces_of(text, cuts):
-        (record,) = told(dialect, update(ToolcallDelta(content_index=0, delta=piece)))
+        (record,) = records_for(dialect, update(ToolcallDelta(content_index=0, delta=piece)))
         (block,) = record["message"]["content"]
         assert (block["type"], block["id"], block["name"]) == ("toolCall", "c", "bash")
         assert set(block["arguments"]) <= set(arguments)
     call = ToolCall(id="c", name="bash", arguments=arguments)
-    (record,) = told(dialect, update(ToolcallEnd(content_index=0, tool_call=call)))
+    (record,) = records_for(dialect, update(ToolcallEnd(content_index=0, tool_call=call)))
     assert record["message"]["content"][0]["arguments"] == arguments
     assert record["assistantMessageEvent"]["toolCall"]["arguments"] == arguments

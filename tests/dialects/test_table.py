@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fakes.speech import NAMES, VERSION, Record, an_answer, begun, heard, speaker, told, update
+from fakes.dialect_lines import NAMES, VERSION, Record, an_answer, begun, dialect_for, parsed, records_for, update
 from pigeon.dialects.base import numbered
 from pigeon.dialects.choice import changed_dialect
 from pigeon.wire.answers import Compacted, failed, succeeded
@@ -41,14 +41,14 @@ def cells(**columns: Any) -> pytest.MarkDecorator:
 
 @cells(pi=[], omp=[{"type": "ready"}], xcsh=[{"type": "ready", "version": VERSION}])
 def test_first_line(name: str, cell: list[Record]) -> None:
-    assert heard(speaker(name).greeting()) == cell
+    assert parsed(dialect_for(name).greeting()) == cell
 
 
 @cells(pi=True, pi_latest=False)
 def test_message_update_has_the_message_so_far(name: str, cell: bool) -> None:
-    dialect = speaker(name)
-    told(dialect, begun(), update(TextStart(content_index=0)))
-    (record,) = told(dialect, update(TextDelta(content_index=0, delta="Hi"), output=3))
+    dialect = dialect_for(name)
+    records_for(dialect, begun(), update(TextStart(content_index=0)))
+    (record,) = records_for(dialect, update(TextDelta(content_index=0, delta="Hi"), output=3))
     event = record["assistantMessageEvent"]
     assert (event["type"], event["contentIndex"], event["delta"]) == ("text_delta", 0, "Hi")
     assert record["usage"]["output"] == 3
@@ -57,18 +57,18 @@ def test_message_update_has_the_message_so_far(name: str, cell: bool) -> None:
         assert record["message"] == event["partial"]
         assert record["message"]["content"] == [{"type": "text", "text": "Hi"}]
         assert (record["message"]["role"], record["message"]["stopReason"]) == ("assistant", "stop")
-    (call,) = told(dialect, update(ToolcallStart(content_index=1, id="c", tool_name="bash")))
+    (call,) = records_for(dialect, update(ToolcallStart(content_index=1, id="c", tool_name="bash")))
     assert (call["assistantMessageEvent"]["id"], call["assistantMessageEvent"]["toolName"]) == ("c", "bash")
 
 
 @cells(pi=[NO], omp=[OK, NO], xcsh=[OK, NO], companion=[{"type": "error", "error": "busy"}])
 def test_rejected_prompt(name: str, cell: list[Record]) -> None:
-    assert heard(speaker(name).refused_prompt(failed("prompt", "busy", 1))) == cell
+    assert parsed(dialect_for(name).refused_prompt(failed("prompt", "busy", 1))) == cell
 
 
 @cells(pi=[{"id": "u", **UNKNOWN}], omp=[UNKNOWN], xcsh=[UNKNOWN], companion=[])
 def test_unknown_command(name: str, cell: list[Record]) -> None:
-    assert heard(speaker(name).unknown_command(failed("nope", "Unknown command: nope", "u"))) == cell
+    assert parsed(dialect_for(name).unknown_command(failed("nope", "Unknown command: nope", "u"))) == cell
 
 
 @cells(
@@ -78,23 +78,23 @@ def test_unknown_command(name: str, cell: list[Record]) -> None:
     companion=[("agent_start", None), ("agent_end", None)],
 )
 def test_run_end(name: str, cell: list[tuple[str, bool | None]]) -> None:
-    records = told(speaker(name), AgentStart(), AgentEnd(messages=[SAID], will_retry=False), AgentSettled())
+    records = records_for(dialect_for(name), AgentStart(), AgentEnd(messages=[SAID], will_retry=False), AgentSettled())
     assert [(record["type"], record.get("willRetry")) for record in records] == cell
     assert next(record for record in records if record["type"] == "agent_end")["messages"][0]["content"] == "x"
 
 
 @pytest.mark.parametrize("name", ["pi", "pi-latest"])
 def test_settled_is_said_in_a_write_of_its_own(name: str) -> None:
-    dialect = speaker(name)
+    dialect = dialect_for(name)
     assert [line.apart for line in dialect.lines(AgentEnd(messages=[]))] == [False]
     assert [line.apart for line in dialect.lines(AgentSettled())] == [True]
 
 
 @cells(pi=[1, 2], omp=[2], xcsh=[2], companion=[2])
 def test_runs_that_follow_by_themselves(name: str, cell: list[int]) -> None:
-    dialect = speaker(name)
-    first = told(dialect, AgentStart(), AgentEnd(messages=[SAID], will_retry=True), AgentStart())
-    second = told(dialect, AgentEnd(messages=[an_answer("ok", stop="stop")], will_retry=False), AgentSettled())
+    dialect = dialect_for(name)
+    first = records_for(dialect, AgentStart(), AgentEnd(messages=[SAID], will_retry=True), AgentStart())
+    second = records_for(dialect, AgentEnd(messages=[an_answer("ok", stop="stop")], will_retry=False), AgentSettled())
     ends = [
         (number, len(record["messages"]))
         for number, records in ((1, first), (2, second))
@@ -103,7 +103,7 @@ def test_runs_that_follow_by_themselves(name: str, cell: list[int]) -> None:
     ]
     assert [number for number, _ in ends] == cell
     assert sum(count for _, count in ends) == 2
-    again = told(dialect, AgentStart(), AgentEnd(messages=[SAID]), AgentSettled())
+    again = records_for(dialect, AgentStart(), AgentEnd(messages=[SAID]), AgentSettled())
     assert [record["type"] for record in again][:2] == ["agent_start", "agent_end"]
     assert len(again[1]["messages"]) == 1
 
@@ -116,8 +116,8 @@ def test_runs_that_follow_by_themselves(name: str, cell: list[int]) -> None:
     companion=[],
 )
 def test_automatic_compaction(name: str, cell: list[str]) -> None:
-    records = told(
-        speaker(name),
+    records = records_for(
+        dialect_for(name),
         CompactionStart(reason="threshold"),
         CompactionEnd(reason="threshold", result=SUMMARY, aborted=False, will_retry=False),
     )
@@ -126,8 +126,8 @@ def test_automatic_compaction(name: str, cell: list[str]) -> None:
 
 @cells(pi=["compaction_start", "compaction_end"], omp=[], xcsh=[], companion=[])
 def test_compaction_on_request(name: str, cell: list[str]) -> None:
-    records = told(
-        speaker(name),
+    records = records_for(
+        dialect_for(name),
         CompactionStart(reason="manual"),
         CompactionEnd(reason="manual", result=SUMMARY, aborted=False, will_retry=False),
     )
@@ -142,88 +142,88 @@ def test_compaction_on_request(name: str, cell: list[str]) -> None:
     companion={},
 )
 def test_the_result_of_an_aborted_compaction(name: str, cell: dict[str, str | None]) -> None:
-    records = told(speaker(name), CompactionEnd(reason="threshold", aborted=True, will_retry=False))
+    records = records_for(dialect_for(name), CompactionEnd(reason="threshold", aborted=True, will_retry=False))
     assert {record["type"]: record.get("result", "absent") for record in records} == cell
 
 
 @cells(pi=(True, True), xcsh=(False, True), companion=(False, False))
 def test_titles(name: str, cell: tuple[bool, bool]) -> None:
     title = SetTitleRequest(id="t", title="A title")
-    assert bool(told(speaker(name), title)) is cell[0]
+    assert bool(records_for(dialect_for(name), title)) is cell[0]
     for word in ("1", "true", " Yes ", "ON"):
-        assert bool(told(speaker(name, PI_RPC_EMIT_TITLE=word), title)) is cell[1]
+        assert bool(records_for(dialect_for(name, PI_RPC_EMIT_TITLE=word), title)) is cell[1]
     for word in ("0", "", "no", "maybe"):
-        assert bool(told(speaker(name, PI_RPC_EMIT_TITLE=word), title)) is cell[0]
+        assert bool(records_for(dialect_for(name, PI_RPC_EMIT_TITLE=word), title)) is cell[0]
 
 
 @cells(pi="immediate", pi_latest="wait", xcsh="wait")
 def test_default_interrupt_mode(name: str, cell: str) -> None:
-    assert speaker(name).default_interrupt_mode == cell
+    assert dialect_for(name).default_interrupt_mode == cell
 
 
 @cells(pi=True, pi_latest=False)
 def test_data_that_is_no_image(name: str, cell: bool) -> None:
-    assert speaker(name).keeps_unreadable_images is cell
+    assert dialect_for(name).keeps_unreadable_images is cell
 
 
 @cells(pi=([OK], [NO]), companion=([], [{"type": "error", "error": "busy"}]))
 def test_responses(name: str, cell: tuple[list[Record], list[Record]]) -> None:
-    dialect = speaker(name)
-    assert heard(dialect.answer(succeeded("prompt", id=1))) == cell[0]
-    assert heard(dialect.answer(failed("prompt", "busy", 1))) == cell[1]
+    dialect = dialect_for(name)
+    assert parsed(dialect.answer(succeeded("prompt", id=1))) == cell[0]
+    assert parsed(dialect.answer(failed("prompt", "busy", 1))) == cell[1]
 
 
 @cells(pi="stop", pi_latest="pending")
 def test_the_stop_reason_of_an_answer_in_progress(name: str, cell: str) -> None:
-    (record,) = told(speaker(name), begun())
+    (record,) = records_for(dialect_for(name), begun())
     assert (record["message"]["stopReason"], record["message"]["content"]) == (cell, [])
 
 
 @cells(pi=True, companion=False)
 def test_events_that_the_early_protocol_does_not_have(name: str, cell: bool) -> None:
     for event in (QueueUpdate(steering=[], follow_up=[]), NotifyRequest(id="n", message="m")):
-        assert bool(told(speaker(name), event)) is cell
-    assert len(told(speaker(name), TurnStart(), MessageEnd(message=SAID))) == 2
+        assert bool(records_for(dialect_for(name), event)) is cell
+    assert len(records_for(dialect_for(name), TurnStart(), MessageEnd(message=SAID))) == 2
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_separators_of_lines_leave_escaped_and_no_id_is_null(name: str) -> None:
-    dialect = speaker(name)
-    told(dialect, begun(), update(TextStart(content_index=0)))
+    dialect = dialect_for(name)
+    records_for(dialect, begun(), update(TextStart(content_index=0)))
     lines = dialect.lines(update(TextDelta(content_index=0, delta="a\u2028b\u2029c")))
     raw = b"".join(lines[0].pieces)
     assert "\u2028".encode() not in raw
     assert "\u2029".encode() not in raw
-    assert heard(lines)[0]["assistantMessageEvent"]["delta"] == "a\u2028b\u2029c"
-    assert all("id" not in record for record in heard(dialect.answer(failed("x", "y"))))
+    assert parsed(lines)[0]["assistantMessageEvent"]["delta"] == "a\u2028b\u2029c"
+    assert all("id" not in record for record in parsed(dialect.answer(failed("x", "y"))))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_dialect_can_leave_the_message_so_far_out(name: str) -> None:
-    dialect = changed_dialect(speaker("pi"), name, deltas=True)
+    dialect = changed_dialect(dialect_for("pi"), name, deltas=True)
     assert (dialect.name, dialect.version) == (name, VERSION)
-    told(dialect, begun())
-    (record,) = told(dialect, update(TextDelta(content_index=0, delta="Hi")))
+    records_for(dialect, begun())
+    (record,) = records_for(dialect, update(TextDelta(content_index=0, delta="Hi")))
     assert set(record) == {"type", "usage", "assistantMessageEvent"}
 
 
 def test_the_newest_dialect_never_sends_the_message_so_far() -> None:
-    dialect = changed_dialect(speaker("pi"), "pi-latest", deltas=False)
-    told(dialect, begun())
-    (record,) = told(dialect, update(TextDelta(content_index=0, delta="Hi")))
+    dialect = changed_dialect(dialect_for("pi"), "pi-latest", deltas=False)
+    records_for(dialect, begun())
+    (record,) = records_for(dialect, update(TextDelta(content_index=0, delta="Hi")))
     assert "message" not in record
 
 
 def test_a_number_does_not_change_how_a_line_is_written() -> None:
-    assert [numbered(line, 1).apart for line in speaker("pi").lines(AgentSettled())] == [True]
-    assert [numbered(line, 1).apart for line in speaker("pi").lines(AgentStart())] == [False]
+    assert [numbered(line, 1).apart for line in dialect_for("pi").lines(AgentSettled())] == [True]
+    assert [numbered(line, 1).apart for line in dialect_for("pi").lines(AgentStart())] == [False]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind_of_event_can_be_numbered(name: str) -> None:
-    dialect = speaker(name)
+    dialect = dialect_for(name)
     lines = [*dialect.lines(AgentStart()), *dialect.lines(begun()), *dialect.lines(update(TextStart(content_index=0)))]
-    records = heard([numbered(line, number) for number, line in enumerate(lines, 7)])
+    records = parsed([numbered(line, number) for number, line in enumerate(lines, 7)])
     assert [(record["type"], record["seq"]) for record in records] == [
         ("agent_start", 7), ("message_start", 8), ("message_update", 9),
     ]  # fmt: skip

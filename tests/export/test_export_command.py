@@ -6,49 +6,49 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 from fakes.page_reader import PageReader
 from fakes.rpc_process import RpcProcess
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    made = Desk(tmp_path)
+def folders(tmp_path: Path) -> AgentFolders:
+    made = AgentFolders(tmp_path)
     made.configure()
     return made
 
 
-def test_without_a_path_the_page_is_named_after_the_session_in_the_folder_of_the_process(desk: Desk) -> None:
-    with RpcProcess(desk, "--model", "demo") as agent:
+def test_without_a_path_the_page_is_named_after_the_session_in_the_folder_of_the_process(folders: AgentFolders) -> None:
+    with RpcProcess(folders, "--model", "demo") as agent:
         agent.run("run `echo '<script>alert(1)</script>'`")
         session = Path(agent.ask("get_state")["sessionFile"])
         path = agent.ask("export_html")["path"]
     assert path == f"pigeon-session-{session.stem}.html"
-    page = PageReader((desk.work / path).read_text("utf-8"))
+    page = PageReader((folders.work / path).read_text("utf-8"))
     assert page.faults == []
     assert "<script>alert(1)</script>" in page.text
-    assert str(desk.work) in page.text
+    assert str(folders.work) in page.text
 
 
-def test_the_path_that_is_given_is_used_and_returned(desk: Desk) -> None:
-    with RpcProcess(desk, "--model", "demo") as agent:
+def test_the_path_that_is_given_is_used_and_returned(folders: AgentFolders) -> None:
+    with RpcProcess(folders, "--model", "demo") as agent:
         agent.run("hi")
-        asked = str(desk.temp / "out.html")
+        asked = str(folders.temp / "out.html")
         assert agent.ask("export_html", outputPath=asked) == {"path": asked}
-        assert agent.ask("export_html", outputPath="~/mine.html") == {"path": str(desk.home / "mine.html")}
+        assert agent.ask("export_html", outputPath="~/mine.html") == {"path": str(folders.home / "mine.html")}
         assert agent.ask("export_html", outputPath="here.html") == {"path": "here.html"}
-    for page in (desk.temp / "out.html", desk.home / "mine.html", desk.work / "here.html"):
+    for page in (folders.temp / "out.html", folders.home / "mine.html", folders.work / "here.html"):
         assert "<!DOCTYPE html>" in page.read_text("utf-8")
 
 
-def test_what_cannot_be_exported_is_refused(desk: Desk) -> None:
-    with RpcProcess(desk, "--model", "demo", "--no-session") as agent:
+def test_what_cannot_be_exported_is_refused(folders: AgentFolders) -> None:
+    with RpcProcess(folders, "--model", "demo", "--no-session") as agent:
         agent.run("hi")
         assert agent.refused("export_html") == "Cannot export in-memory session to HTML"
-    with RpcProcess(desk, "--model", "demo") as agent:
+    with RpcProcess(folders, "--model", "demo") as agent:
         assert agent.refused("export_html") == "Nothing to export yet - start a conversation first"
         agent.run("hi")
-        missing = str(desk.temp / "missing" / "x.html")
+        missing = str(folders.temp / "missing" / "x.html")
         assert agent.refused("export_html", outputPath=missing).startswith("ENOENT: no such file or directory, open")
         session = agent.ask("get_state")["sessionFile"]
         before = Path(session).read_bytes()
@@ -56,9 +56,9 @@ def test_what_cannot_be_exported_is_refused(desk: Desk) -> None:
         assert Path(session).read_bytes() == before
 
 
-def test_the_page_carries_the_name_of_the_session(desk: Desk) -> None:
-    with RpcProcess(desk, "--model", "demo") as agent:
+def test_the_page_carries_the_name_of_the_session(folders: AgentFolders) -> None:
+    with RpcProcess(folders, "--model", "demo") as agent:
         agent.run("hi")
         agent.ask("set_session_name", name="fix <the> parser")
         path = agent.ask("export_html")["path"]
-    assert "<title>fix &lt;the&gt; parser</title>" in (desk.work / path).read_text("utf-8")
+    assert "<title>fix &lt;the&gt; parser</title>" in (folders.work / path).read_text("utf-8")

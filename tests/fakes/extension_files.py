@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 
 HEAD = "from pigeon.extensions import *\nimport asyncio, os, sys, time\n\next = Extension('test')\n"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def extension(desk: Desk, text: str, name: str = "test_extension") -> list[str]:
+def extension(folders: AgentFolders, text: str, name: str = "test_extension") -> list[str]:
     """Options that load an extension with this text; `ext` is there already."""
-    path = desk.temp / f"{name}.py"
+    path = folders.temp / f"{name}.py"
     path.write_text(HEAD + text)
     return ["--extension", str(path)]
 

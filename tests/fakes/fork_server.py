@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from fakes.agent_desk import KEPT
+from fakes.agent_folders import KEPT
 
 PROGRAM = Path(__file__).with_name("fork_server_main.py")
 # The interpreter and the loader read these when they start, which a forked agent does not do.

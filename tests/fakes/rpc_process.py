@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 from fakes.fork_server import READ_AT_START, available, fork_server
 from fakes.processes import eventually, kill_all, processes_in
 
@@ -54,7 +54,7 @@ class RpcProcess:
 
     def __init__(
         self,
-        desk: Desk,
+        folders: AgentFolders,
         *args: str,
         env: dict[str, str] | None = None,
         reads: bool = True,
@@ -66,7 +66,7 @@ class RpcProcess:
         self.raw: list[bytes] = []
         self.faults: list[str] = []
         self.settles = AGAINST != "pi-0.73"
-        self.desk = desk
+        self.folders = folders
         self.arguments = args
         self._mark = f"{MARK}={uuid.uuid4().hex}"
         self._news = threading.Condition()
@@ -75,23 +75,26 @@ class RpcProcess:
         self._ended = False
         self._deaf = False
         self._said_all = False
-        self._stderr_path = desk.temp / f"stderr-{uuid.uuid4().hex}"
+        self._stderr_path = folders.temp / f"stderr-{uuid.uuid4().hex}"
         with self._stderr_path.open("wb") as stderr:
-            command, environment = [*mode, *args], desk.environment({**(env or {}), MARK: self._mark.partition("=")[2]})
+            command, environment = (
+                [*mode, *args],
+                folders.environment({**(env or {}), MARK: self._mark.partition("=")[2]}),
+            )
             if by_exec or program or not _can_fork(env or {}):
                 self._process: Any = subprocess.Popen(
                     [*(program or command_line()), *command],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=stderr,
-                    cwd=desk.work,
+                    cwd=folders.work,
                     env=environment,
                     bufsize=0,
                     start_new_session=True,
                 )
             else:
                 server = fork_server(command_line()[0])
-                self._process = server.start(command, stderr.fileno(), desk.work, environment)
+                self._process = server.start(command, stderr.fileno(), folders.work, environment)
         if reads:
             self._reads.set()
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 from fakes.extension_files import extension
 from fakes.fork_server import available
 from fakes.processes import eventually, is_alive
@@ -44,36 +44,36 @@ with open("seen.json", "w") as file:
 WORKER = """
 import sys
 from pathlib import Path
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 from fakes.fork_server import fork_server
 from fakes.rpc_process import RpcProcess, command_line
-agent = RpcProcess(Desk(Path(sys.argv[1])), "--no-session", "--model", "demo")
+agent = RpcProcess(AgentFolders(Path(sys.argv[1])), "--no-session", "--model", "demo")
 agent.ask("get_state")
 print(fork_server(command_line()[0]).pid, agent.pid, flush=True)
 sys.stdin.read()
 """
 
 
-def seen_from_inside(desk: Desk, by_exec: bool) -> dict[str, Any]:
-    options = [*extension(desk, LOOKS_AT_ITSELF), "--no-session", "--model", "demo"]
-    with RpcProcess(desk, *options, env={"ODD": "\udcff ü"}, by_exec=by_exec) as agent:
+def seen_from_inside(folders: AgentFolders, by_exec: bool) -> dict[str, Any]:
+    options = [*extension(folders, LOOKS_AT_ITSELF), "--no-session", "--model", "demo"]
+    with RpcProcess(folders, *options, env={"ODD": "\udcff ü"}, by_exec=by_exec) as agent:
         agent.ask("get_state")
         assert not agent.since(0, "extension_error")
-    seen = json.loads((desk.work / "seen.json").read_text())
+    seen = json.loads((folders.work / "seen.json").read_text())
     seen["environment"].pop("RPC_PROCESS_MARK")
-    seen["descriptors"] = {name: to for name, to in seen["descriptors"].items() if not to.startswith(str(desk.temp))}
+    seen["descriptors"] = {name: to for name, to in seen["descriptors"].items() if not to.startswith(str(folders.temp))}
     return dict(seen)
 
 
 def test_a_forked_agent_sees_itself_as_a_started_one(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.configure()
-    assert seen_from_inside(desk, by_exec=False) == seen_from_inside(desk, by_exec=True)
+    folders = AgentFolders(tmp_path)
+    folders.configure()
+    assert seen_from_inside(folders, by_exec=False) == seen_from_inside(folders, by_exec=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
 def test_the_signal_that_ends_a_forked_agent_is_known(tmp_path: Path, number: int) -> None:
-    agent = RpcProcess(Desk(tmp_path), "--no-session", "--model", "demo")
+    agent = RpcProcess(AgentFolders(tmp_path), "--no-session", "--model", "demo")
     agent.ask("get_state")
     os.kill(agent.pid, number)
     assert agent.wait_exit() == -number
@@ -81,13 +81,13 @@ def test_the_signal_that_ends_a_forked_agent_is_known(tmp_path: Path, number: in
 
 
 def test_each_forked_agent_has_randomness_of_its_own(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    folders = AgentFolders(tmp_path)
     rolls = []
     for _ in range(2):
-        options = extension(desk, "import random\nopen('roll', 'w').write(str(random.random()))")
-        with RpcProcess(desk, *options, "--no-session", "--model", "demo") as agent:
+        options = extension(folders, "import random\nopen('roll', 'w').write(str(random.random()))")
+        with RpcProcess(folders, *options, "--no-session", "--model", "demo") as agent:
             agent.ask("get_state")
-        rolls.append((desk.work / "roll").read_text())
+        rolls.append((folders.work / "roll").read_text())
     assert rolls[0] != rolls[1]
 
 

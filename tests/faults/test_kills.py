@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_desk import Desk, providers
+from fakes.agent_folders import AgentFolders, providers
 from fakes.model_server import Call, ModelServer, Thinking
 from fakes.repositories import DiskRepository
 from fakes.rpc_process import RpcProcess
@@ -34,9 +34,9 @@ def test_everything_that_was_told_is_in_the_file(part: int, tmp_path: Path) -> N
 
 def _killed_once(chance: random.Random, folder: Path) -> None:
     with ModelServer() as server:
-        desk = Desk(folder)
-        desk.configure(providers(server.url), SETTINGS)
-        agent = RpcProcess(desk, "--provider", "fake", "--model", "fake-1", "--dialect", "pi-latest", by_exec=True)
+        folders = AgentFolders(folder)
+        folders.configure(providers(server.url), SETTINGS)
+        agent = RpcProcess(folders, "--provider", "fake", "--model", "fake-1", "--dialect", "pi-latest", by_exec=True)
         try:
             _prepare(server)
             agent.send({"type": "get_state"}, *_commands())
@@ -45,7 +45,7 @@ def _killed_once(chance: random.Random, folder: Path) -> None:
         finally:
             agent.kill()
     told = _told(agent.records)
-    files = list(desk.agent.rglob("*.jsonl"))
+    files = list(folders.agent.rglob("*.jsonl"))
     if not files:
         assert told == []
         return

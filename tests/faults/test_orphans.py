@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_desk import Desk, providers
+from fakes.agent_folders import AgentFolders, providers
 from fakes.model_server import ModelServer
 from fakes.processes import eventually, processes_with
 from fakes.rpc_process import RpcProcess
@@ -47,11 +47,11 @@ def test_a_key_command_and_what_it_started_do_not_outlive_the_agent(
 ) -> None:
     with ModelServer() as server:
         asked = server.answers("hello")
-        desk = Desk(tmp_path)
+        folders = AgentFolders(tmp_path)
         models = providers(server.url)
         models["providers"]["fake"]["apiKey"] = f'!bash -c "{{ {napping(marker)}; }} >/dev/null 2>&1; {ending}"'
-        desk.configure(models)
-        agent = RpcProcess(desk, "--no-session", "--provider", "fake", "--model", "fake-1")
+        folders.configure(models)
+        agent = RpcProcess(folders, "--no-session", "--provider", "fake", "--model", "fake-1")
         try:
             agent.send({"type": "prompt", "message": "x"})
             assert eventually(lambda: len(processes_with(f"{marker}\x00")) == 3)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_desk import Desk, providers
+from fakes.agent_folders import AgentFolders, providers
 from fakes.model_server import Call, Gate, Hang, ModelServer, Text, Thinking
 from fakes.plain_transcript import PlainTranscript
 from fakes.rpc_process import RpcProcess
@@ -106,11 +106,11 @@ class Conversation:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_conversation_is_told_as_it_was(dialect: str, tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    folders = AgentFolders(tmp_path)
     with ModelServer() as server:
-        desk.configure(providers(server.url), SETTINGS)
+        folders.configure(providers(server.url), SETTINGS)
         args = ("--no-session", "--provider", "fake", "--model", "fake-1", "--dialect", dialect)
-        with RpcProcess(desk, *args) as agent:
+        with RpcProcess(folders, *args) as agent:
             Conversation(agent, server, dialect).play()
     lines = PlainTranscript({str(tmp_path): "<root>"}, __version__).lines(agent.records)
     file = FOLDER / f"{dialect}.jsonl"

@@ -1,6 +1,7 @@
 """The client that oh-my-pi ships, unmodified, through a conversation.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`; its packages are large. See `fakes/peers.py` for where they go.
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`; its packages are large. `fakes/installed_programs.py` says where they
+go.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import json
 import subprocess
 from pathlib import Path
 
-from fakes.agent_desk import Desk, providers
-from fakes.called_by_name import called
+from fakes.agent_folders import AgentFolders, providers
+from fakes.installed_programs import npm_package, only_on_request
 from fakes.model_server import Call, Hang, ModelServer
-from fakes.peers import npm_package, only_on_request
+from fakes.program_alias import called
 
 pytestmark = only_on_request
 DRIVER = Path(__file__).parent / "clients" / "omp_client.ts"
@@ -22,9 +23,9 @@ CLIENT = ("@oh-my-pi/pi-coding-agent", "18.2.0")
 def test_the_client_of_oh_my_pi_holds_a_whole_conversation(tmp_path: Path) -> None:
     package = npm_package(*CLIENT, "bun@1.4.4")
     bun = package.parents[1] / ".bin" / "bun"
-    desk = Desk(tmp_path)
+    folders = AgentFolders(tmp_path)
     with ModelServer() as server:
-        desk.configure(providers(server.url), {"retry": {"baseDelayMs": 1}})
+        folders.configure(providers(server.url), {"retry": {"baseDelayMs": 1}})
         server.answers("Looking. ", Call("bash", {"command": "echo found"}))
         server.answers("It was there.")
         server.answers("On and on", Hang())
@@ -33,11 +34,11 @@ def test_the_client_of_oh_my_pi_holds_a_whole_conversation(tmp_path: Path) -> No
         server.answers("The host spoke.")
         server.fails(529, "Overloaded", kind="overloaded_error")
         server.answers("At last.")
-        options = {"cwd": str(desk.work), "provider": "fake", "model": "fake-1"}
+        options = {"cwd": str(folders.work), "provider": "fake", "model": "fake-1"}
         module = package / "src" / "modes" / "rpc" / "rpc-client.ts"
         done = subprocess.run(
-            [str(bun), str(DRIVER), str(module), *called(desk, "omp"), json.dumps(options)],
-            env=desk.environment(),
+            [str(bun), str(DRIVER), str(module), *called(folders, "omp"), json.dumps(options)],
+            env=folders.environment(),
             capture_output=True,
             text=True,
             timeout=120,

@@ -1,6 +1,6 @@
 """pi-acp, the adapter that editors use: an editor's side of the Agent Client Protocol, its side unmodified, then we.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/peers.py` for where the package goes.
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/installed_programs.py` for where the package goes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fakes.agent_desk import Desk, providers
-from fakes.called_by_name import folder_with
+from fakes.agent_folders import AgentFolders, providers
+from fakes.installed_programs import node, npm_package, only_on_request
 from fakes.model_server import Call, Hang, ModelServer, said_in
-from fakes.peers import node, npm_package, only_on_request
+from fakes.program_alias import folder_with
 
 pytestmark = only_on_request
 VERSION = "0.0.34"
@@ -28,15 +28,15 @@ Record = dict[str, Any]
 class Editor:
     """Speaks JSON-RPC with the adapter; says yes to every permission."""
 
-    def __init__(self, package: Path, desk: Desk) -> None:
-        path = f"{folder_with(desk, 'pi')}:{os.environ['PATH']}"
+    def __init__(self, package: Path, folders: AgentFolders) -> None:
+        path = f"{folder_with(folders, 'pi')}:{os.environ['PATH']}"
         self._process = subprocess.Popen(
             [node(), str(package / "dist" / "index.js")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=desk.environment({"PATH": path}),
-            cwd=desk.work,
+            env=folders.environment({"PATH": path}),
+            cwd=folders.work,
             text=True,
         )
         self.records: list[Record] = []
@@ -114,23 +114,23 @@ def words(text: str) -> list[Record]:
 
 def test_an_editor_holds_a_whole_conversation_through_the_adapter(tmp_path: Path) -> None:
     package = npm_package("pi-acp", VERSION)
-    desk = Desk(tmp_path)
-    (desk.agent / "extensions").mkdir()
-    shutil.copy(GATE, desk.agent / "extensions")
-    (desk.work / "a.txt").write_text("one\ntwo\n")
+    folders = AgentFolders(tmp_path)
+    (folders.agent / "extensions").mkdir()
+    shutil.copy(GATE, folders.agent / "extensions")
+    (folders.work / "a.txt").write_text("one\ntwo\n")
     with ModelServer() as server:
-        desk.configure(providers(server.url), {"defaultProvider": "fake", "defaultModel": "fake-1"})
-        editor = Editor(package, desk)
+        folders.configure(providers(server.url), {"defaultProvider": "fake", "defaultModel": "fake-1"})
+        editor = Editor(package, folders)
         try:
-            converse(editor, desk, server)
+            converse(editor, folders, server)
         finally:
             editor.close()
 
 
-def converse(editor: Editor, desk: Desk, server: ModelServer) -> None:
+def converse(editor: Editor, folders: AgentFolders, server: ModelServer) -> None:
     """Start, state, a tool with a question, a diff, an abort, another model, and the session again."""
     editor.call("initialize", protocolVersion=1, clientCapabilities={})
-    opened = editor.call("session/new", cwd=str(desk.work), mcpServers=[])
+    opened = editor.call("session/new", cwd=str(folders.work), mcpServers=[])
     session = opened["sessionId"]
     assert opened["models"]["currentModelId"] == "fake/fake-1"
     editor.wait(lambda record: "available_commands_update" in str(record))
@@ -160,5 +160,5 @@ def converse(editor: Editor, desk: Desk, server: ModelServer) -> None:
     editor.call("session/prompt", sessionId=session, prompt=words("again"))
     assert asked.request["model"] == "fake-2"
     assert said_in(asked.request)[-1] == ("user", "again")
-    listed = editor.call("session/list", cwd=str(desk.work))
+    listed = editor.call("session/list", cwd=str(folders.work))
     assert session in json.dumps(listed)

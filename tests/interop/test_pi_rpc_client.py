@@ -1,6 +1,6 @@
 """The client that pi ships, in the oldest and the newest version that matter, unmodified, through a conversation.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/peers.py` for where the packages go.
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/installed_programs.py` for where the packages go.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fakes import contract_extension
-from fakes.agent_desk import Desk, providers
+from fakes.agent_folders import AgentFolders, providers
+from fakes.installed_programs import SHIM, node, npm_package, only_on_request, shimmed
 from fakes.model_server import Call, Hang, ModelServer
-from fakes.peers import SHIM, node, npm_package, only_on_request, shimmed
 
 pytestmark = only_on_request
 DRIVER = Path(__file__).parent / "clients" / "rpc_client.mjs"
@@ -23,18 +23,18 @@ CLIENTS = [("@mariozechner/pi-coding-agent", "0.73.1"), ("@earendil-works/pi-cod
 PLAIN_RUN = ["agent_start", "turn_start", "message_start", "message_end", "message_start"]
 
 
-def seen_by(package: Path, dialect: str, desk: Desk) -> dict[str, Any]:
+def seen_by(package: Path, dialect: str, folders: AgentFolders) -> dict[str, Any]:
     """Hold the conversation, and give what the client saw."""
     options = {
         "cliPath": str(SHIM),
-        "cwd": str(desk.work),
+        "cwd": str(folders.work),
         "provider": "fake",
         "model": "fake-1",
         "args": ["--dialect", dialect, "--extension", contract_extension.__file__],
     }
     done = subprocess.run(
         [node(), str(DRIVER), str(package / "dist" / "modes" / "rpc" / "rpc-client.js"), json.dumps(options)],
-        env=shimmed(desk.environment()),
+        env=shimmed(folders.environment()),
         capture_output=True,
         text=True,
         timeout=120,
@@ -49,16 +49,16 @@ def seen_by(package: Path, dialect: str, desk: Desk) -> dict[str, Any]:
 @pytest.mark.parametrize("dialect", ["pi", "pi-latest"])
 def test_the_client_of_pi_holds_a_whole_conversation(name: str, version: str, dialect: str, tmp_path: Path) -> None:
     package = npm_package(name, version)
-    desk = Desk(tmp_path)
+    folders = AgentFolders(tmp_path)
     with ModelServer() as server:
-        desk.configure(providers(server.url))
+        folders.configure(providers(server.url))
         server.answers("Looking. ", Call("bash", {"command": "echo found"}))
         server.answers("It was there.")
         server.answers("On and on", Hang())
         server.answers("From the second.")
         server.answers(Call("echo_host", {"message": "hello"}))
         server.answers("The host spoke.")
-        seen = seen_by(package, dialect, desk)
+        seen = seen_by(package, dialect, folders)
     assert seen["state"]["model"]["id"] == "fake-1"
     assert "fake/fake-2" in seen["models"]
     assert "ask" in seen["commands"]

@@ -1,6 +1,6 @@
 """Sessions go back and forth between the originals and Pigeon, and stay what they were.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/pi_programs.py` for where the originals are taken from.
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`; `fakes/original_programs.py` says where the originals are taken from.
 With `PIGEON_RECORD=1` as well, the files in `tests/session/recorded` are made anew.
 """
 
@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
+from fakes.installed_programs import only_on_request
 from fakes.model_server import Call, ModelServer, said_in
-from fakes.peers import only_on_request
-from fakes.pi_programs import PACKAGES, begin, converse, program, without_our_paths
+from fakes.original_programs import PACKAGES, begin, converse, program, without_our_paths
+from fakes.record_outline import text_of
 from fakes.repositories import OLD, RECORDED
 from fakes.rpc_process import RpcProcess, command_line
-from fakes.rpc_story import text_of
 
 pytestmark = only_on_request
 Record = dict[str, Any]
@@ -35,8 +35,8 @@ def server() -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def folders(tmp_path: Path) -> AgentFolders:
+    return AgentFolders(tmp_path)
 
 
 def lines_of(file: str | Path) -> list[Record]:
@@ -56,14 +56,16 @@ def said_to(server: ModelServer, agent: RpcProcess, message: str, answer: str) -
 
 
 @pytest.mark.parametrize("name", THEIRS)
-def test_a_session_begun_in_pi_goes_on_in_pigeon_and_back(name: str, desk: Desk, server: ModelServer) -> None:
-    pi = begin(desk, server, program(name))
+def test_a_session_begun_in_pi_goes_on_in_pigeon_and_back(
+    name: str, folders: AgentFolders, server: ModelServer
+) -> None:
+    pi = begin(folders, server, program(name))
     file = converse(pi, server)
     theirs = messages_of(pi)
     pi.close()
     before = Path(file).read_bytes()
 
-    ours = begin(desk, server, command_line(), "--session", file)
+    ours = begin(folders, server, command_line(), "--session", file)
     assert messages_of(ours) == theirs
     state = ours.ask("get_state")
     assert (state["sessionName"], state["thinkingLevel"]) == ("the notes", "high")
@@ -77,7 +79,7 @@ def test_a_session_begun_in_pi_goes_on_in_pigeon_and_back(name: str, desk: Desk,
     ours.close()
     assert Path(file).read_bytes().startswith(before)
 
-    back = begin(desk, server, program(name), "--session", file)
+    back = begin(folders, server, program(name), "--session", file)
     assert messages_of(back) == kept
     assert back.ask("get_state")["sessionName"] == "two programs"
     told = said_to(server, back, "back in pi", "well")
@@ -85,20 +87,22 @@ def test_a_session_begun_in_pi_goes_on_in_pigeon_and_back(name: str, desk: Desk,
     last = messages_of(back)
     back.close()
 
-    again = begin(desk, server, command_line(), "--continue")
+    again = begin(folders, server, command_line(), "--continue")
     assert again.ask("get_state")["sessionFile"] == file
     assert messages_of(again) == last
     again.close()
 
 
 @pytest.mark.parametrize("name", THEIRS)
-def test_a_session_begun_in_pigeon_goes_on_in_pi_and_back(name: str, desk: Desk, server: ModelServer) -> None:
-    ours = begin(desk, server, command_line())
+def test_a_session_begun_in_pigeon_goes_on_in_pi_and_back(
+    name: str, folders: AgentFolders, server: ModelServer
+) -> None:
+    ours = begin(folders, server, command_line())
     file = converse(ours, server)
     kept = messages_of(ours)
     ours.close()
 
-    pi = begin(desk, server, program(name), "--continue")
+    pi = begin(folders, server, program(name), "--continue")
     assert pi.ask("get_state")["sessionFile"] == file
     theirs = messages_of(pi)
     if name == "pi-0.73.1":
@@ -108,7 +112,7 @@ def test_a_session_begun_in_pigeon_goes_on_in_pi_and_back(name: str, desk: Desk,
     assert "THE SUMMARY" in told[0][1]
     pi.close()
 
-    back = begin(desk, server, command_line(), "--continue")
+    back = begin(folders, server, command_line(), "--continue")
     assert [text_of(message) for message in messages_of(back)[-2:]] == ["on, in pi", "pi answers"]
     told = said_to(server, back, "back in Pigeon", "well")
     assert [text for _, text in told[-3:]] == ["on, in pi", "pi answers", "back in Pigeon"]
@@ -116,8 +120,10 @@ def test_a_session_begun_in_pigeon_goes_on_in_pi_and_back(name: str, desk: Desk,
 
 
 @pytest.mark.parametrize("name", THEIRS)
-def test_copies_and_branches_of_one_are_read_by_the_other(name: str, desk: Desk, server: ModelServer) -> None:
-    ours = begin(desk, server, command_line())
+def test_copies_and_branches_of_one_are_read_by_the_other(
+    name: str, folders: AgentFolders, server: ModelServer
+) -> None:
+    ours = begin(folders, server, command_line())
     converse(ours, server)
     rows = ours.ask("get_fork_messages")["messages"]
     label = {} if name == "pi-0.73.1" else {"label": "here"}  # its own copies lose what hung on a label
@@ -130,23 +136,23 @@ def test_copies_and_branches_of_one_are_read_by_the_other(name: str, desk: Desk,
     copy = ours.ask("get_state")["sessionFile"]
     ours.close()
     for path in (file, copy):
-        pi = begin(desk, server, program(name), "--session", path)
+        pi = begin(folders, server, program(name), "--session", path)
         assert messages_of(pi) == kept
         pi.ask("clone")
         made = pi.ask("get_state")["sessionFile"]
         pi.close()
-        again = begin(desk, server, command_line(), "--session", made)
+        again = begin(folders, server, command_line(), "--session", made)
         assert messages_of(again) == kept
         again.close()
 
 
 @pytest.mark.parametrize("version", ["version-1.jsonl", "version-2.jsonl"])
-def test_old_versions_become_the_same_as_in_pi(version: str, desk: Desk, server: ModelServer) -> None:
+def test_old_versions_become_the_same_as_in_pi(version: str, folders: AgentFolders, server: ModelServer) -> None:
     found = []
     for number, with_program in enumerate((program("pi-0.87.1"), command_line())):
-        path = desk.work / f"{number}.jsonl"
+        path = folders.work / f"{number}.jsonl"
         shutil.copy(OLD / version, path)
-        agent = begin(desk, server, with_program, "--session", str(path))
+        agent = begin(folders, server, with_program, "--session", str(path))
         messages = messages_of(agent)
         agent.close()
         found.append((messages, *_without_ids(lines_of(path), len(lines_of(OLD / version)))))
@@ -165,8 +171,8 @@ def _without_ids(lines: list[Record], count: int) -> tuple[list[Record], list[in
 
 @pytest.mark.skipif(not os.environ.get("PIGEON_RECORD"), reason="only on request")
 @pytest.mark.parametrize("name", [*THEIRS, "pigeon"])
-def test_the_recorded_sessions_are_made_anew(name: str, desk: Desk, server: ModelServer) -> None:
-    agent = begin(desk, server, program(name) if name in PACKAGES else command_line())
+def test_the_recorded_sessions_are_made_anew(name: str, folders: AgentFolders, server: ModelServer) -> None:
+    agent = begin(folders, server, program(name) if name in PACKAGES else command_line())
     file = converse(agent, server)
     agent.close()
-    (RECORDED / f"{name}.jsonl").write_bytes(without_our_paths(Path(file).read_bytes(), desk))
+    (RECORDED / f"{name}.jsonl").write_bytes(without_our_paths(Path(file).read_bytes(), folders))

@@ -1,6 +1,6 @@
 """`pi-agent-python-sdk` from PyPI, unmodified, through a conversation.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/peers.py` for where the package goes.
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/installed_programs.py` for where the package goes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import subprocess
 from pathlib import Path
 
 from fakes import contract_extension
-from fakes.agent_desk import Desk, providers
-from fakes.called_by_name import called
+from fakes.agent_folders import AgentFolders, providers
+from fakes.installed_programs import only_on_request, python_with
 from fakes.model_server import Call, Hang, ModelServer
-from fakes.peers import only_on_request, python_with
+from fakes.program_alias import called
 
 pytestmark = only_on_request
 DRIVER = Path(__file__).parent / "clients" / "python_sdk.py"
@@ -21,16 +21,16 @@ DRIVER = Path(__file__).parent / "clients" / "python_sdk.py"
 
 def test_the_python_sdk_holds_a_whole_conversation(tmp_path: Path) -> None:
     python = python_with("pi-agent-python-sdk==0.2.6")
-    desk = Desk(tmp_path)
+    folders = AgentFolders(tmp_path)
     with ModelServer() as server:
-        desk.configure(providers(server.url))
+        folders.configure(providers(server.url))
         server.answers("Looking. ", Call("bash", {"command": "echo found"}))
         server.answers("It was there.")
         server.answers("On and on", Hang())
         server.answers("From the second.")
         done = subprocess.run(
-            [str(python), str(DRIVER), *called(desk, "pi"), str(desk.work), contract_extension.__file__],
-            env=desk.environment(),
+            [str(python), str(DRIVER), *called(folders, "pi"), str(folders.work), contract_extension.__file__],
+            env=folders.environment(),
             capture_output=True,
             text=True,
             timeout=120,

@@ -10,7 +10,7 @@ import pytest
 from pigeon.resources.resources import ResourceOptions, Resources
 
 
-class Town:
+class ResourceFolders:
     """The folders that resources come from, and what was reported about them."""
 
     def __init__(self, root: Path) -> None:
@@ -48,5 +48,5 @@ class Town:
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town(tmp_path)
+def folders(tmp_path: Path) -> ResourceFolders:
+    return ResourceFolders(tmp_path)

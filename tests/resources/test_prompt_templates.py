@@ -11,78 +11,78 @@ from hypothesis import strategies as st
 from pigeon.resources.prompt_templates import split_arguments, substituted
 
 
-def test_a_call_stands_for_the_text_with_its_arguments(town) -> None:
-    town.put(town.agent / "prompts" / "greet.md", "---\ndescription: greet someone\n---\nGreet $1 ($@).\n")
-    expand = town.resources().expand
+def test_a_call_stands_for_the_text_with_its_arguments(folders) -> None:
+    folders.put(folders.agent / "prompts" / "greet.md", "---\ndescription: greet someone\n---\nGreet $1 ($@).\n")
+    expand = folders.resources().expand
     assert expand("/greet Ada Lovelace") == "Greet Ada (Ada Lovelace).\n"
     assert expand("/greet\n'Ada Lovelace'") == "Greet Ada Lovelace (Ada Lovelace).\n"
     assert expand("/greet") == "Greet  ().\n"
 
 
 @pytest.mark.parametrize("text", ["/unknown x", "/", "/ greet", " /greet", "//greet", "greet", "/greet/x", ""])
-def test_other_text_is_not_touched(town, text: str) -> None:
-    town.put(town.agent / "prompts" / "greet.md", "Hello")
-    assert town.resources().expand(text) == text
+def test_other_text_is_not_touched(folders, text: str) -> None:
+    folders.put(folders.agent / "prompts" / "greet.md", "Hello")
+    assert folders.resources().expand(text) == text
 
 
-def test_a_template_cannot_take_the_place_of_a_skill(town) -> None:
-    town.put(town.agent / "prompts" / "skill:x.md", "template")
-    path = town.skill(town.agent / "skills" / "x")
-    assert path in town.resources().expand("/skill:x")
+def test_a_template_cannot_take_the_place_of_a_skill(folders) -> None:
+    folders.put(folders.agent / "prompts" / "skill:x.md", "template")
+    path = folders.skill(folders.agent / "skills" / "x")
+    assert path in folders.resources().expand("/skill:x")
 
 
-def test_the_description_is_the_heads_or_the_first_line_cut_short(town) -> None:
-    town.put(town.agent / "prompts" / "a.md", "---\ndescription: told\nargument-hint: <file>\n---\nbody")
-    town.put(town.agent / "prompts" / "b.md", "\n\n  First line  \nsecond")
-    town.put(town.agent / "prompts" / "c.md", "x" * 61)
-    town.put(town.agent / "prompts" / "d.md", "x" * 60)
-    town.put(town.agent / "prompts" / "e.txt", "no template")
-    described = {c.name: c.description for c in town.resources().commands()}
+def test_the_description_is_the_heads_or_the_first_line_cut_short(folders) -> None:
+    folders.put(folders.agent / "prompts" / "a.md", "---\ndescription: told\nargument-hint: <file>\n---\nbody")
+    folders.put(folders.agent / "prompts" / "b.md", "\n\n  First line  \nsecond")
+    folders.put(folders.agent / "prompts" / "c.md", "x" * 61)
+    folders.put(folders.agent / "prompts" / "d.md", "x" * 60)
+    folders.put(folders.agent / "prompts" / "e.txt", "no template")
+    described = {c.name: c.description for c in folders.resources().commands()}
     assert described == {"a": "told", "b": "First line", "c": "x" * 60 + "...", "d": "x" * 60}
 
 
-def test_templates_are_listed_before_skills_with_both_forms_of_provenance(town) -> None:
-    town.skill(town.agent / "skills" / "s")
-    user = town.put(town.agent / "prompts" / "mine.md", "x")
-    project = town.put(town.project / ".pi" / "prompts" / "theirs.md", "x")
-    named = town.put(town.home / "one.md", "x")
-    commands = town.resources(prompt_templates=[named]).commands()
+def test_templates_are_listed_before_skills_with_both_forms_of_provenance(folders) -> None:
+    folders.skill(folders.agent / "skills" / "s")
+    user = folders.put(folders.agent / "prompts" / "mine.md", "x")
+    project = folders.put(folders.project / ".pi" / "prompts" / "theirs.md", "x")
+    named = folders.put(folders.home / "one.md", "x")
+    commands = folders.resources(prompt_templates=[named]).commands()
     told = [(c.name, c.source, c.location, c.path, c.source_info.scope, c.source_info.source) for c in commands]
     assert told[:3] == [
         ("one", "prompt", "path", named, "temporary", "local"),
         ("theirs", "prompt", "project", project, "project", "auto"),
         ("mine", "prompt", "user", user, "user", "auto"),
     ]
-    assert commands[1].source_info.base_dir == str(town.project / ".pi")
+    assert commands[1].source_info.base_dir == str(folders.project / ".pi")
     assert commands[3].name == "skill:s"
 
 
-def test_what_was_named_comes_first_then_the_project_then_the_user(town) -> None:
-    town.put(town.agent / "prompts" / "x.md", "user")
-    town.put(town.project / ".pi" / "prompts" / "x.md", "pi")
-    ours = town.put(town.project / ".pigeon" / "prompts" / "x.md", "ours")
-    named = town.put(town.home / "x.md", "named")
-    assert town.resources(prompt_templates=[named]).expand("/x") == "named"
-    assert town.resources().expand("/x") == "ours"
+def test_what_was_named_comes_first_then_the_project_then_the_user(folders) -> None:
+    folders.put(folders.agent / "prompts" / "x.md", "user")
+    folders.put(folders.project / ".pi" / "prompts" / "x.md", "pi")
+    ours = folders.put(folders.project / ".pigeon" / "prompts" / "x.md", "ours")
+    named = folders.put(folders.home / "x.md", "named")
+    assert folders.resources(prompt_templates=[named]).expand("/x") == "named"
+    assert folders.resources().expand("/x") == "ours"
     os.unlink(ours)
-    assert town.resources().expand("/x") == "pi"
-    assert town.resources(trusted=False).expand("/x") == "user"
-    assert town.resources(no_prompt_templates=True).expand("/x") == "/x"
-    assert town.resources(no_prompt_templates=True, prompt_templates=[named]).expand("/x") == "named"
-    assert town.reported == []
+    assert folders.resources().expand("/x") == "pi"
+    assert folders.resources(trusted=False).expand("/x") == "user"
+    assert folders.resources(no_prompt_templates=True).expand("/x") == "/x"
+    assert folders.resources(no_prompt_templates=True, prompt_templates=[named]).expand("/x") == "named"
+    assert folders.reported == []
 
 
-def test_a_bad_head_is_reported_and_the_template_still_works(town) -> None:
-    path = town.put(town.agent / "prompts" / "x.md", "---\ndescription: a: b\n---\nbody")
-    assert town.resources().expand("/x") == "body"
-    assert path in town.reported[0]
+def test_a_bad_head_is_reported_and_the_template_still_works(folders) -> None:
+    path = folders.put(folders.agent / "prompts" / "x.md", "---\ndescription: a: b\n---\nbody")
+    assert folders.resources().expand("/x") == "body"
+    assert path in folders.reported[0]
 
 
-def test_pipes_and_folders_are_no_templates(town) -> None:
-    (town.agent / "prompts" / "dir.md").mkdir(parents=True)
-    os.mkfifo(town.agent / "prompts" / "pipe.md")
-    assert town.resources().commands() == []
-    assert "pipe" in town.reported[0]
+def test_pipes_and_folders_are_no_templates(folders) -> None:
+    (folders.agent / "prompts" / "dir.md").mkdir(parents=True)
+    os.mkfifo(folders.agent / "prompts" / "pipe.md")
+    assert folders.resources().commands() == []
+    assert "pipe" in folders.reported[0]
 
 
 @pytest.mark.parametrize(

@@ -14,113 +14,113 @@ from pigeon.resources.system_prompt import SHELL_EXPLORES
 TOOLS = [("read", "Read files"), ("bash", "Run commands"), ("quiet", "")]
 
 
-def made(town, tools=TOOLS, trusted: bool = True, guidelines=(), **options) -> str:
-    return town.resources(trusted, **options).system_prompt(str(town.project), tools, guidelines)
+def made(folders, tools=TOOLS, trusted: bool = True, guidelines=(), **options) -> str:
+    return folders.resources(trusted, **options).system_prompt(str(folders.project), tools, guidelines)
 
 
 def sections(prompt: str) -> list[str]:
     return re.findall(r"^<([a-z_]+)>$", prompt, re.M)
 
 
-def test_sections_come_in_a_fixed_order_and_the_folder_is_last(town) -> None:
-    town.put(town.project / "AGENTS.md", "use tabs")
-    town.skill(town.agent / "skills" / "s")
-    prompt = made(town, append_system_prompt=["and smile"], docs="/docs")
+def test_sections_come_in_a_fixed_order_and_the_folder_is_last(folders) -> None:
+    folders.put(folders.project / "AGENTS.md", "use tabs")
+    folders.skill(folders.agent / "skills" / "s")
+    prompt = made(folders, append_system_prompt=["and smile"], docs="/docs")
     assert prompt.startswith("You are Pigeon")
     known = ["tools", "rules", "docs", "addendum", "project_context", "skills", "available_skills", "cwd"]
     assert sections(prompt) == known
-    assert prompt.endswith(f"<cwd>\n{town.project}\n</cwd>")
+    assert prompt.endswith(f"<cwd>\n{folders.project}\n</cwd>")
 
 
-def test_tools_are_listed_by_what_they_say_of_themselves(town) -> None:
-    prompt = made(town)
+def test_tools_are_listed_by_what_they_say_of_themselves(folders) -> None:
+    prompt = made(folders)
     assert "- read: Read files\n- bash: Run commands\n" in prompt
     assert "quiet" not in prompt
-    assert "<tools>\n(none)" in made(town, tools=[])
+    assert "<tools>\n(none)" in made(folders, tools=[])
 
 
-def test_rules_fit_the_tools_and_come_once(town) -> None:
-    prompt = made(town, guidelines=["Be careful.", "Be careful."])
+def test_rules_fit_the_tools_and_come_once(folders) -> None:
+    prompt = made(folders, guidelines=["Be careful.", "Be careful."])
     assert prompt.count("- Be careful.") == 1
     assert SHELL_EXPLORES in prompt
-    assert SHELL_EXPLORES not in made(town, tools=[*TOOLS, ("grep", "Search")])
+    assert SHELL_EXPLORES not in made(folders, tools=[*TOOLS, ("grep", "Search")])
     assert "Commit only when asked" in prompt
-    assert "Commit only when asked" not in made(town, tools=[("read", "Read files")])
-    assert len(made(town, tools=[])) < len(made(town, tools=[("read", "")])) < len(prompt)
+    assert "Commit only when asked" not in made(folders, tools=[("read", "Read files")])
+    assert len(made(folders, tools=[])) < len(made(folders, tools=[("read", "")])) < len(prompt)
 
 
-def test_the_prompt_has_no_date_and_stays_short(town) -> None:
-    prompt = made(town)
-    assert not re.search(r"20\d\d", prompt.replace(str(town.project), ""))
+def test_the_prompt_has_no_date_and_stays_short(folders) -> None:
+    prompt = made(folders)
+    assert not re.search(r"20\d\d", prompt.replace(str(folders.project), ""))
     assert len(prompt) < 4_000
 
 
-def test_a_prompt_of_ones_own_replaces_ours_and_keeps_what_was_added(town) -> None:
-    town.put(town.project / "AGENTS.md", "use tabs")
-    town.skill(town.agent / "skills" / "s")
-    prompt = made(town, system_prompt="You are a poet.", append_system_prompt=["one", "two"], docs="/docs")
+def test_a_prompt_of_ones_own_replaces_ours_and_keeps_what_was_added(folders) -> None:
+    folders.put(folders.project / "AGENTS.md", "use tabs")
+    folders.skill(folders.agent / "skills" / "s")
+    prompt = made(folders, system_prompt="You are a poet.", append_system_prompt=["one", "two"], docs="/docs")
     assert prompt.startswith("You are a poet.\n\n<addendum>\none\n\ntwo\n</addendum>")
     assert sections(prompt) == ["addendum", "project_context", "skills", "available_skills", "cwd"]
 
 
-def test_text_or_file(town) -> None:
-    path = town.put(town.home / "prompt.txt", "\ufefffrom a file\n")
-    assert made(town, system_prompt=path).startswith("from a file\n\n<cwd>")
-    assert "<addendum>\nfrom a file\n\nliteral\n</addendum>" in made(town, append_system_prompt=[path, "literal"])
-    assert made(town, system_prompt="two\nlines").startswith("two\nlines")
-    assert made(town, system_prompt="x" * 10_000).startswith("xxx")
-    assert made(town, system_prompt="a\0b").startswith("a\0b")
+def test_text_or_file(folders) -> None:
+    path = folders.put(folders.home / "prompt.txt", "\ufefffrom a file\n")
+    assert made(folders, system_prompt=path).startswith("from a file\n\n<cwd>")
+    assert "<addendum>\nfrom a file\n\nliteral\n</addendum>" in made(folders, append_system_prompt=[path, "literal"])
+    assert made(folders, system_prompt="two\nlines").startswith("two\nlines")
+    assert made(folders, system_prompt="x" * 10_000).startswith("xxx")
+    assert made(folders, system_prompt="a\0b").startswith("a\0b")
 
 
-def test_an_empty_prompt_of_ones_own_means_ours(town) -> None:
-    assert made(town, system_prompt="").startswith("You are Pigeon")
+def test_an_empty_prompt_of_ones_own_means_ours(folders) -> None:
+    assert made(folders, system_prompt="").startswith("You are Pigeon")
 
 
 @pytest.mark.parametrize(("name", "begins"), [("SYSTEM.md", ""), ("APPEND_SYSTEM.md", "<addendum>\n")])
-def test_the_projects_file_wins_over_the_users_if_it_is_trusted(town, name: str, begins: str) -> None:
-    town.put(town.agent / name, "from the user")
-    town.put(town.project / ".pi" / name, "from pi")
-    assert begins + "from pi" in made(town)
-    ours = town.put(town.project / ".pigeon" / name, "from the project")
-    assert begins + "from the project" in made(town)
-    untrusted = made(town, trusted=False)
+def test_the_projects_file_wins_over_the_users_if_it_is_trusted(folders, name: str, begins: str) -> None:
+    folders.put(folders.agent / name, "from the user")
+    folders.put(folders.project / ".pi" / name, "from pi")
+    assert begins + "from pi" in made(folders)
+    ours = folders.put(folders.project / ".pigeon" / name, "from the project")
+    assert begins + "from the project" in made(folders)
+    untrusted = made(folders, trusted=False)
     assert begins + "from the user" in untrusted
-    assert "project\n" not in untrusted.replace(str(town.project), "")
+    assert "project\n" not in untrusted.replace(str(folders.project), "")
     os.unlink(ours)
-    assert "from the" not in made(town, system_prompt="given", append_system_prompt=["given"])
+    assert "from the" not in made(folders, system_prompt="given", append_system_prompt=["given"])
 
 
-def test_context_files_are_given_whatever_the_trust_and_marked_without_it(town) -> None:
-    path = town.put(town.project / "AGENTS.md", "use tabs")
-    mine = town.put(town.agent / "AGENTS.md", "be kind")
-    trusted, untrusted = made(town), made(town, trusted=False)
+def test_context_files_are_given_whatever_the_trust_and_marked_without_it(folders) -> None:
+    path = folders.put(folders.project / "AGENTS.md", "use tabs")
+    mine = folders.put(folders.agent / "AGENTS.md", "be kind")
+    trusted, untrusted = made(folders), made(folders, trusted=False)
     assert f'<file path="{path}">\nuse tabs\n</file>' in trusted
     assert "approved" not in trusted
     assert f'<file path="{path}" approved="no">\nuse tabs\n</file>' in untrusted
     assert f'<file path="{mine}">\nbe kind\n</file>' in untrusted
-    assert "use tabs" not in made(town, no_context_files=True)
+    assert "use tabs" not in made(folders, no_context_files=True)
 
 
-def test_the_prompt_is_made_once_for_the_same_folder_and_tools(town) -> None:
-    path = town.put(town.project / "AGENTS.md", "first")
-    resources = town.resources()
-    before = resources.system_prompt(str(town.project), TOOLS)
-    town.put(town.project / "AGENTS.md", "second")
-    assert resources.system_prompt(str(town.project), list(TOOLS)) is before
-    other = resources.system_prompt(str(town.project), [*TOOLS, ("grep", "Search")])
+def test_the_prompt_is_made_once_for_the_same_folder_and_tools(folders) -> None:
+    path = folders.put(folders.project / "AGENTS.md", "first")
+    resources = folders.resources()
+    before = resources.system_prompt(str(folders.project), TOOLS)
+    folders.put(folders.project / "AGENTS.md", "second")
+    assert resources.system_prompt(str(folders.project), list(TOOLS)) is before
+    other = resources.system_prompt(str(folders.project), [*TOOLS, ("grep", "Search")])
     assert "- grep: Search" in other
     assert "first" in other
     resources.reload()
-    assert "second" in resources.system_prompt(str(town.project), TOOLS)
+    assert "second" in resources.system_prompt(str(folders.project), TOOLS)
     os.unlink(path)
 
 
-def test_another_folder_has_its_own_files_and_no_trust_unless_it_was_announced(town) -> None:
-    other = town.home / "other"
-    town.put(other / "AGENTS.md", "over there")
-    town.skill(other / ".pi" / "skills" / "theirs")
-    town.skill(town.project / ".pi" / "skills" / "ours")
-    resources = town.resources()
+def test_another_folder_has_its_own_files_and_no_trust_unless_it_was_announced(folders) -> None:
+    other = folders.home / "other"
+    folders.put(other / "AGENTS.md", "over there")
+    folders.skill(other / ".pi" / "skills" / "theirs")
+    folders.skill(folders.project / ".pi" / "skills" / "ours")
+    resources = folders.resources()
     assert [c.name for c in resources.commands()] == ["skill:ours"]
     assert 'approved="no">\nover there' in resources.system_prompt(str(other), TOOLS)
     assert resources.commands() == []
@@ -129,24 +129,24 @@ def test_another_folder_has_its_own_files_and_no_trust_unless_it_was_announced(t
     assert "theirs" in resources.system_prompt(str(other), TOOLS)
 
 
-def test_a_problem_is_reported_once(town) -> None:
-    town.put(town.agent / "skills" / "bad" / "SKILL.md", "nothing")
-    resources = town.resources()
-    assert town.reported == []
-    resources.system_prompt(str(town.project), TOOLS)
+def test_a_problem_is_reported_once(folders) -> None:
+    folders.put(folders.agent / "skills" / "bad" / "SKILL.md", "nothing")
+    resources = folders.resources()
+    assert folders.reported == []
+    resources.system_prompt(str(folders.project), TOOLS)
     resources.reload()
-    resources.system_prompt(str(town.project), TOOLS)
-    assert len(town.reported) == 1
+    resources.system_prompt(str(folders.project), TOOLS)
+    assert len(folders.reported) == 1
 
 
-def test_nothing_is_read_before_it_is_asked_for(town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_read_before_it_is_asked_for(folders, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*arguments: object) -> object:
         raise AssertionError(f"read too early: {arguments}")
 
     for name in ("scandir", "listdir", "open", "stat"):
         monkeypatch.setattr(os, name, forbidden)
-    assert town.resources(skills=["x"], system_prompt="y").expand("hello") == "hello"
-    assert town.reported == []
+    assert folders.resources(skills=["x"], system_prompt="y").expand("hello") == "hello"
+    assert folders.reported == []
 
 
 def test_the_entry_brings_neither_yaml_nor_anything_else_that_is_heavy() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fakes.session_desk import SessionDesk
+from fakes.session_setup import SessionSetup
 from pigeon.dialects.base import Dialect
 from pigeon.rpc.host import Host
 from pigeon.session.hooks import NoHooks
@@ -75,11 +75,11 @@ async def nothing(*given: object) -> None:
 
 async def test_commands_that_take_their_time_to_stop_are_answered_once_before_the_end(pipes: Pipes) -> None:
     hooks = Stubborn()
-    desk = SessionDesk(hooks=hooks)
-    host = Host(desk.session, Dialect("1"), (pipes.theirs_in, pipes.theirs_out), lambda: False, nothing)
+    setup = SessionSetup(hooks=hooks)
+    host = Host(setup.session, Dialect("1"), (pipes.theirs_in, pipes.theirs_out), lambda: False, nothing)
     serving = asyncio.ensure_future(host.serve(nothing, nothing, nothing))
     pipes.send(*({"id": number, "type": "bash", "command": "x"} for number in (1, 2)))
-    await desk.until(lambda: hooks.asked == 2)
+    await setup.until(lambda: hooks.asked == 2)
     pipes.end()
     assert await asyncio.wait_for(serving, 10) == 0
     responses = [record for record in pipes.received() if record["type"] == "response"]
@@ -90,9 +90,9 @@ async def test_commands_that_take_their_time_to_stop_are_answered_once_before_th
 async def test_commands_are_read_from_a_file_to_its_end(pipes: Pipes, tmp_path: Path) -> None:
     file = tmp_path / "commands.jsonl"
     file.write_text("".join(json.dumps({"id": number, "type": "get_state"}) + "\n" for number in range(3)))
-    desk = SessionDesk()
+    setup = SessionSetup()
     with file.open("rb") as commands:
-        host = Host(desk.session, Dialect("1"), (commands.fileno(), pipes.theirs_out), lambda: False, nothing)
+        host = Host(setup.session, Dialect("1"), (commands.fileno(), pipes.theirs_out), lambda: False, nothing)
         assert await asyncio.wait_for(host.serve(nothing, nothing, nothing), 10) == 0
     assert [record["id"] for record in pipes.received()] == [0, 1, 2]
 
@@ -103,15 +103,15 @@ async def test_what_is_warmed_up_waits_until_the_first_commands_were_answered(pi
     async def warm() -> None:
         warmed.append(len(answered))
 
-    desk = SessionDesk()
-    host = Host(desk.session, Dialect("1"), (pipes.theirs_in, pipes.theirs_out), lambda: False, warm)
-    answered = desk.heard.events
+    setup = SessionSetup()
+    host = Host(setup.session, Dialect("1"), (pipes.theirs_in, pipes.theirs_out), lambda: False, warm)
+    answered = setup.heard.events
     serving = asyncio.ensure_future(host.serve(nothing, nothing, nothing))
     for _ in range(10):
         await asyncio.sleep(0)
     assert warmed == []
     pipes.send({"id": 1, "type": "set_session_name", "name": "n"})
-    await desk.until(lambda: warmed)
+    await setup.until(lambda: warmed)
     assert warmed == [1], "the event of the command came first"
     pipes.end()
     assert await asyncio.wait_for(serving, 10) == 0

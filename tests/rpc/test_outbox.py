@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.speech import begun, update
+from fakes.dialect_lines import begun, update
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import NAMES, dialect_named
 from pigeon.rpc.outbox import MOST_HELD, Outbox
@@ -25,7 +25,7 @@ STEPS = st.lists(
 
 
 class Tap:
-    """A writer that is full when it is told to be."""
+    """A writer that is full when it is records_for to be."""
 
     def __init__(self) -> None:
         self.full = False

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from fakes.loop_parts import AnyTool, Script, calls, fails, says
+from fakes.loop_fakes import AnyTool, Script, calls, fails, says
 from fakes.model_requests import PNG, a_model
-from fakes.session_desk import SessionDesk
+from fakes.session_setup import SessionSetup
 from pigeon.agent.inference import Metered
 from pigeon.session.compaction.compaction import TWICE
 from pigeon.session.context.model_context import NO_IMAGES
@@ -60,163 +60,165 @@ class Held:
         self._open.set()
 
 
-async def talked(*scripts: Script, **more: Any) -> SessionDesk:
-    """A desk with a conversation that can be summarized; further scripts follow."""
-    desk = SessionDesk(says("one"), says("two"), *scripts, model=SMALL, **{"settings": KEEPS, **more})
+async def talked(*scripts: Script, **more: Any) -> SessionSetup:
+    """A session with a conversation that can be summarized; further scripts follow."""
+    setup = SessionSetup(says("one"), says("two"), *scripts, model=SMALL, **{"settings": KEEPS, **more})
     for number in (1, 2):
-        await desk.prompt(f"question {number} {LONG}")
-    return desk
+        await setup.prompt(f"question {number} {LONG}")
+    return setup
 
 
-def queue(desk: SessionDesk, text: str, kind: Any = "followUp") -> None:
-    assert desk.session.prompting.queue(HostMessage(text), kind) is None
+def queue(setup: SessionSetup, text: str, kind: Any = "followUp") -> None:
+    assert setup.session.prompting.queue(HostMessage(text), kind) is None
 
 
 async def test_a_message_taken_back_during_compaction_is_not_delivered() -> None:
     held = Held()
-    desk = await talked(full(says("three")), [held, *says("THE SUMMARY")])
-    running = asyncio.ensure_future(desk.prompt("go"))
-    await desk.until(lambda: desk.session.activity.in_run)
-    queue(desk, "later")
-    await desk.until(lambda: held.reached)
-    assert desk.session.queue.clear() == ([], ["later"])
+    setup = await talked(full(says("three")), [held, *says("THE SUMMARY")])
+    running = asyncio.ensure_future(setup.prompt("go"))
+    await setup.until(lambda: setup.session.activity.in_run)
+    queue(setup, "later")
+    await setup.until(lambda: held.reached)
+    assert setup.session.queue.clear() == ([], ["later"])
     held.open()
     await running
-    assert desk.spoken()[-2:] == ["user: go", "assistant: three"]
-    assert desk.heard.outline().count("agent_start") == 3
+    assert setup.spoken()[-2:] == ["user: go", "assistant: three"]
+    assert setup.heard.outline().count("agent_start") == 3
 
 
 async def test_steering_that_comes_during_compaction_is_delivered_in_the_same_run() -> None:
     held = Held()
-    desk = await talked(full(calls(("tool", {}))), [held, *says("THE SUMMARY")], says("four"), tools=(AnyTool("tool"),))
-    running = asyncio.ensure_future(desk.prompt("go"))
-    await desk.until(lambda: held.reached)
-    queue(desk, "now", "steering")
+    setup = await talked(
+        full(calls(("tool", {}))), [held, *says("THE SUMMARY")], says("four"), tools=(AnyTool("tool"),)
+    )
+    running = asyncio.ensure_future(setup.prompt("go"))
+    await setup.until(lambda: held.reached)
+    queue(setup, "now", "steering")
     held.open()
     await running
-    assert desk.spoken()[-2:] == ["user: now", "assistant: four"]
-    assert len(desk.heard.of(AgentEnd)) == 3
+    assert setup.spoken()[-2:] == ["user: now", "assistant: four"]
+    assert len(setup.heard.of(AgentEnd)) == 3
 
 
-async def compact(desk: SessionDesk) -> Compacted:
-    return await desk.session.engine.compact()
+async def compact(setup: SessionSetup) -> Compacted:
+    return await setup.session.engine.compact()
 
 
 async def test_the_state_is_idle_after_a_compaction_that_succeeded() -> None:
     held = Held()
-    desk = await talked([held, *says("THE SUMMARY")], says("three"))
-    work = asyncio.ensure_future(compact(desk))
-    await desk.until(lambda: held.reached)
-    assert desk.session.activity.state == "compacting"
-    assert not desk.session.activity.in_run
+    setup = await talked([held, *says("THE SUMMARY")], says("three"))
+    work = asyncio.ensure_future(compact(setup))
+    await setup.until(lambda: held.reached)
+    assert setup.session.activity.state == "compacting"
+    assert not setup.session.activity.in_run
     held.open()
     assert "THE SUMMARY" in (await work).summary
-    assert (desk.session.activity.state, desk.session.activity.busy) == ("idle", False)
-    await desk.prompt("on")
-    assert desk.spoken()[-1] == "assistant: three"
+    assert (setup.session.activity.state, setup.session.activity.busy) == ("idle", False)
+    await setup.prompt("on")
+    assert setup.spoken()[-1] == "assistant: three"
 
 
 async def test_the_state_is_idle_after_a_compaction_that_failed() -> None:
-    desk = await talked(fails("no"), says("three"))
+    setup = await talked(fails("no"), says("three"))
     with pytest.raises(Refusal, match="no"):
-        await compact(desk)
-    assert (desk.session.activity.state, desk.session.activity.busy) == ("idle", False)
-    await desk.prompt("on")
-    assert desk.spoken()[-1] == "assistant: three"
+        await compact(setup)
+    assert (setup.session.activity.state, setup.session.activity.busy) == ("idle", False)
+    await setup.prompt("on")
+    assert setup.spoken()[-1] == "assistant: three"
 
 
 async def test_the_state_is_idle_after_a_compaction_that_was_aborted() -> None:
     held = Held()
-    desk = await talked([held], says("three"))
-    work = asyncio.ensure_future(compact(desk))
-    await desk.until(lambda: held.reached)
-    ended = desk.session.engine.abort()
+    setup = await talked([held], says("three"))
+    work = asyncio.ensure_future(compact(setup))
+    await setup.until(lambda: held.reached)
+    ended = setup.session.engine.abort()
     assert ended is not None
     await ended
     with pytest.raises(Refusal, match="Compaction cancelled"):
         await work
-    assert (desk.session.activity.state, desk.session.activity.busy) == ("idle", False)
-    await desk.prompt("on")
-    assert desk.spoken()[-1] == "assistant: three"
+    assert (setup.session.activity.state, setup.session.activity.busy) == ("idle", False)
+    await setup.prompt("on")
+    assert setup.spoken()[-1] == "assistant: three"
 
 
 @pytest.mark.parametrize("summary", [says("THE SUMMARY"), fails("no summary")])
 async def test_a_run_goes_on_after_an_automatic_compaction_whatever_became_of_it(summary: Script) -> None:
     held, goes_on = Held(), Held()
     scripts = (full(calls(("tool", {}))), [held, *summary], [goes_on, *says("four")])
-    desk = await talked(*scripts, tools=(AnyTool("tool"),))
-    running = asyncio.ensure_future(desk.prompt("go"))
-    await desk.until(lambda: held.reached)
-    assert desk.session.activity.state == "compacting"
-    assert desk.session.activity.in_run
+    setup = await talked(*scripts, tools=(AnyTool("tool"),))
+    running = asyncio.ensure_future(setup.prompt("go"))
+    await setup.until(lambda: held.reached)
+    assert setup.session.activity.state == "compacting"
+    assert setup.session.activity.in_run
     held.open()
-    await desk.until(lambda: goes_on.reached)
-    assert desk.session.activity.state == "running"
+    await setup.until(lambda: goes_on.reached)
+    assert setup.session.activity.state == "running"
     goes_on.open()
     await running
-    assert desk.spoken()[-1] == "assistant: four"
-    assert desk.session.activity.state == "idle"
+    assert setup.spoken()[-1] == "assistant: four"
+    assert setup.session.activity.state == "idle"
 
 
 async def test_an_overflow_is_compacted_once_and_repeated() -> None:
     goes_on = Held()
-    desk = await talked(fails("too long", overflow=True), says("THE SUMMARY"), [goes_on, *says("three")])
-    running = asyncio.ensure_future(desk.prompt("go"))
-    await desk.until(lambda: goes_on.reached)
-    assert desk.session.activity.state == "running"
+    setup = await talked(fails("too long", overflow=True), says("THE SUMMARY"), [goes_on, *says("three")])
+    running = asyncio.ensure_future(setup.prompt("go"))
+    await setup.until(lambda: goes_on.reached)
+    assert setup.session.activity.state == "running"
     goes_on.open()
     await running
-    assert desk.spoken()[-1] == "assistant: three"
-    assert [event.reason for event in desk.heard.of(CompactionStart)] == ["overflow"]
-    assert desk.session.activity.state == "idle"
-    assert len(desk.heard.of(AgentSettled)) == 3
+    assert setup.spoken()[-1] == "assistant: three"
+    assert [event.reason for event in setup.heard.of(CompactionStart)] == ["overflow"]
+    assert setup.session.activity.state == "idle"
+    assert len(setup.heard.of(AgentSettled)) == 3
 
 
 async def test_a_second_overflow_in_a_row_ends_the_run_and_the_next_prompt_may_recover_again() -> None:
     too_long = fails("too long", overflow=True)
-    desk = await talked(too_long, says("THE SUMMARY"), too_long, too_long, says("ANOTHER"), says("three"))
-    await desk.prompt("go")
-    assert len(desk.heard.of(CompactionStart)) == 1
-    assert [event.error_message for event in desk.heard.of(CompactionEnd)] == [ABSENT, TWICE]
-    await desk.prompt(f"on {LONG}")
-    assert len(desk.heard.of(CompactionStart)) == 2
-    assert desk.spoken()[-1] == "assistant: three"
+    setup = await talked(too_long, says("THE SUMMARY"), too_long, too_long, says("ANOTHER"), says("three"))
+    await setup.prompt("go")
+    assert len(setup.heard.of(CompactionStart)) == 1
+    assert [event.error_message for event in setup.heard.of(CompactionEnd)] == [ABSENT, TWICE]
+    await setup.prompt(f"on {LONG}")
+    assert len(setup.heard.of(CompactionStart)) == 2
+    assert setup.spoken()[-1] == "assistant: three"
 
 
 async def test_without_automatic_compaction_an_overflow_ends_the_run() -> None:
-    desk = await talked(fails("too long", overflow=True))
-    desk.session.engine.compaction.set_enabled(False)
-    await desk.prompt("go")
-    assert desk.heard.of(CompactionStart) == []
-    assert desk.session.activity.state == "idle"
+    setup = await talked(fails("too long", overflow=True))
+    setup.session.engine.compaction.set_enabled(False)
+    await setup.prompt("go")
+    assert setup.heard.of(CompactionStart) == []
+    assert setup.session.activity.state == "idle"
 
 
 async def test_a_failed_answer_is_repeated_and_left_out_of_the_next_request() -> None:
     quick = SessionSettings(retry=RetryPolicy(base_delay_ms=0))
     goes_on = Held()
-    desk = SessionDesk(fails("busy", retryable=True), [goes_on, *says("one")], settings=quick)
-    running = asyncio.ensure_future(desk.prompt("go"))
-    await desk.until(lambda: desk.session.activity.state == "retrying")
-    await desk.until(lambda: goes_on.reached)
-    assert desk.session.activity.state == "running"
+    setup = SessionSetup(fails("busy", retryable=True), [goes_on, *says("one")], settings=quick)
+    running = asyncio.ensure_future(setup.prompt("go"))
+    await setup.until(lambda: setup.session.activity.state == "retrying")
+    await setup.until(lambda: goes_on.reached)
+    assert setup.session.activity.state == "running"
     goes_on.open()
     await running
-    assert [event.attempt for event in desk.heard.of(AutoRetryStart)] == [1]
-    assert desk.heard.of(AutoRetryEnd)[0].success
-    assert [message.__struct_config__.tag for message in desk.provider.requests[1].messages] == ["user"]
-    assert len(desk.heard.of(AgentSettled)) == 1
+    assert [event.attempt for event in setup.heard.of(AutoRetryStart)] == [1]
+    assert setup.heard.of(AutoRetryEnd)[0].success
+    assert [message.__struct_config__.tag for message in setup.provider.requests[1].messages] == ["user"]
+    assert len(setup.heard.of(AgentSettled)) == 1
 
 
 async def test_retries_end_where_the_policy_says_and_the_switch_turns_them_off() -> None:
     busy = fails("busy", retryable=True)
     quick = SessionSettings(retry=RetryPolicy(max_retries=2, base_delay_ms=0))
-    desk = SessionDesk(busy, busy, busy, busy, settings=quick)
-    await desk.prompt("go")
-    assert len(desk.provider.requests) == 3
-    assert [(event.success, event.final_error) for event in desk.heard.of(AutoRetryEnd)] == [(False, "busy")]
-    desk.session.engine.retry.set_enabled(False)
-    await desk.prompt("again")
-    assert len(desk.provider.requests) == 4
+    setup = SessionSetup(busy, busy, busy, busy, settings=quick)
+    await setup.prompt("go")
+    assert len(setup.provider.requests) == 3
+    assert [(event.success, event.final_error) for event in setup.heard.of(AutoRetryEnd)] == [(False, "busy")]
+    setup.session.engine.retry.set_enabled(False)
+    await setup.prompt("again")
+    assert len(setup.provider.requests) == 4
 
 
 @pytest.mark.parametrize(("blocked", "sent"), [(True, NO_IMAGES), (False, PNG)])
@@ -224,18 +226,18 @@ async def test_blocked_images_stay_on_record_and_are_not_sent(blocked: bool, sen
     async def screenshot(arguments: Any, run: Any) -> ToolOutcome:
         return ToolOutcome(content=[TextContent(text="here"), PNG, PNG])
 
-    desk = SessionDesk(
+    setup = SessionSetup(
         calls(("tool", {})),
         says("seen"),
         settings=SessionSettings(block_images=blocked),
         tools=(AnyTool("tool", screenshot),),
     )
-    await desk.prompt("look", images=[ImageInput(data=PNG.data, mime_type=PNG.mime_type)])
-    last = desk.provider.requests[-1].messages
+    await setup.prompt("look", images=[ImageInput(data=PNG.data, mime_type=PNG.mime_type)])
+    last = setup.provider.requests[-1].messages
     contents = [message.content for message in (last[0], last[2])]
     shown = [[getattr(block, "text", block) for block in content] for content in contents]
     assert shown == [["look", sent], ["here", sent] if blocked else ["here", PNG, PNG]]
-    on_record = [line.message for line in desk.session.journal.branch if line.role in ("user", "toolResult")]
+    on_record = [line.message for line in setup.session.journal.branch if line.role in ("user", "toolResult")]
     assert all(any(isinstance(block, ImageContent) for block in message.content) for message in on_record if message)
 
 
@@ -244,17 +246,17 @@ def note(text: str) -> CustomMessage:
 
 
 async def test_messages_that_come_while_a_run_ends_are_said_in_a_run_of_their_own() -> None:
-    desk = SessionDesk(says("one"), says("two"))
+    setup = SessionSetup(says("one"), says("two"))
 
     def late(event: Outbound) -> None:
-        if isinstance(event, AgentEnd) and len(desk.provider.requests) == 1:
-            desk.session.queue.add(note("late"), "followUp")
+        if isinstance(event, AgentEnd) and len(setup.provider.requests) == 1:
+            setup.session.queue.add(note("late"), "followUp")
 
-    desk.session.bus.record(late)
-    await desk.prompt("go")
-    assert desk.spoken() == ["user: go", "assistant: one", "custom: late", "assistant: two"]
-    assert desk.heard.outline().count("agent_start") == 2
-    assert len(desk.heard.of(AgentSettled)) == 1
+    setup.session.bus.record(late)
+    await setup.prompt("go")
+    assert setup.spoken() == ["user: go", "assistant: one", "custom: late", "assistant: two"]
+    assert setup.heard.outline().count("agent_start") == 2
+    assert len(setup.heard.of(AgentSettled)) == 1
 
 
 class Continuing(NoHooks):
@@ -271,36 +273,36 @@ class Continuing(NoHooks):
 
 async def test_extensions_may_ask_for_one_more_run_before_the_agent_settles() -> None:
     hooks = Continuing("check it", "and again")
-    desk = SessionDesk(says("one"), fails("broken"), says("three"), hooks=hooks)
-    await desk.prompt("go")
+    setup = SessionSetup(says("one"), fails("broken"), says("three"), hooks=hooks)
+    await setup.prompt("go")
     assert hooks.outcomes == ["stop", "error", "stop"]
-    assert desk.spoken()[-2:] == ["custom: and again", "assistant: three"]
-    assert len(desk.heard.of(AgentSettled)) == 1
+    assert setup.spoken()[-2:] == ["custom: and again", "assistant: three"]
+    assert len(setup.heard.of(AgentSettled)) == 1
 
 
 async def test_a_stopped_run_is_not_continued_and_leaves_the_queue_as_it_is() -> None:
     held = Held()
-    desk = SessionDesk([held], hooks=Continuing("never"))
-    running = asyncio.ensure_future(desk.prompt("go"))
-    await desk.until(lambda: held.reached)
-    queue(desk, "later")
-    ended = desk.session.engine.abort()
+    setup = SessionSetup([held], hooks=Continuing("never"))
+    running = asyncio.ensure_future(setup.prompt("go"))
+    await setup.until(lambda: held.reached)
+    queue(setup, "later")
+    ended = setup.session.engine.abort()
     assert ended is not None
     await ended
     await running
-    assert desk.spoken() == ["user: go", "assistant: "]
-    assert desk.session.queue.clear() == ([], ["later"])
-    assert desk.session.activity.state == "idle"
+    assert setup.spoken() == ["user: go", "assistant: "]
+    assert setup.session.queue.clear() == ([], ["later"])
+    assert setup.session.activity.state == "idle"
 
 
 async def test_the_locale_is_part_of_the_system_prompt_from_the_next_request_on() -> None:
-    desk = SessionDesk(says("one"), says("two"), says("three"))
-    await desk.prompt("go")
-    desk.session.engine.set_locale(" de-DE ")
-    await desk.prompt("on")
-    desk.session.engine.set_locale("")
-    await desk.prompt("on")
-    prompts = [request.system_prompt for request in desk.provider.requests]
+    setup = SessionSetup(says("one"), says("two"), says("three"))
+    await setup.prompt("go")
+    setup.session.engine.set_locale(" de-DE ")
+    await setup.prompt("on")
+    setup.session.engine.set_locale("")
+    await setup.prompt("on")
+    prompts = [request.system_prompt for request in setup.provider.requests]
     assert ["de-DE" in prompt for prompt in prompts] == [False, True, False]
     assert prompts[1].startswith("Be brief.\n\n")
 
@@ -315,12 +317,12 @@ async def test_a_hook_that_is_asked_when_the_run_is_stopped_is_not_waited_for() 
             return message
 
     hooks = Slow()
-    desk = SessionDesk(says("one"), hooks=hooks)
-    running = asyncio.ensure_future(desk.prompt("go"))
-    await desk.until(lambda: hooks.asked)
-    desk.session.engine.abort()
+    setup = SessionSetup(says("one"), hooks=hooks)
+    running = asyncio.ensure_future(setup.prompt("go"))
+    await setup.until(lambda: hooks.asked)
+    setup.session.engine.abort()
     await running
-    assert desk.spoken() == ["user: go", "assistant: "]
+    assert setup.spoken() == ["user: go", "assistant: "]
 
 
 async def test_a_system_prompt_of_an_extension_holds_for_its_run_only() -> None:
@@ -328,10 +330,10 @@ async def test_a_system_prompt_of_an_extension_holds_for_its_run_only() -> None:
         def before_agent_start(self, prompt: str, images: Any, system_prompt: Any) -> PromptAdditions:
             return PromptAdditions([], "Mine." if prompt == "go" else None)
 
-    desk = SessionDesk(calls(("tool", {})), says("one"), says("two"), hooks=Own(), tools=(AnyTool("tool"),))
-    await desk.prompt("go")
-    await desk.prompt("on")
-    assert [request.system_prompt for request in desk.provider.requests] == ["Mine.", "Mine.", "Be brief."]
+    setup = SessionSetup(calls(("tool", {})), says("one"), says("two"), hooks=Own(), tools=(AnyTool("tool"),))
+    await setup.prompt("go")
+    await setup.prompt("on")
+    assert [request.system_prompt for request in setup.provider.requests] == ["Mine.", "Mine.", "Be brief."]
 
 
 async def test_what_a_shell_command_of_the_host_printed_goes_on_record_after_the_run() -> None:
@@ -340,17 +342,17 @@ async def test_what_a_shell_command_of_the_host_printed_goes_on_record_after_the
             return structs.replace(NOT_RUN, output=command)
 
     held = Held()
-    desk = SessionDesk([held, *says("one")], says("two"), hooks=Shell())
-    running = asyncio.ensure_future(desk.prompt("go"))
-    await desk.until(lambda: held.reached)
-    before = len(desk.session.journal.branch)
-    await desk.session.shell.run("ls", False, "b")
-    assert len(desk.session.journal.branch) == before
+    setup = SessionSetup([held, *says("one")], says("two"), hooks=Shell())
+    running = asyncio.ensure_future(setup.prompt("go"))
+    await setup.until(lambda: held.reached)
+    before = len(setup.session.journal.branch)
+    await setup.session.shell.run("ls", False, "b")
+    assert len(setup.session.journal.branch) == before
     held.open()
     await running
-    assert [line.role for line in desk.session.journal.branch[-2:]] == ["assistant", "bashExecution"]
-    await desk.session.shell.run("pwd", True, "b")
-    assert desk.session.journal.branch[-1].role == "bashExecution", "at once while nothing runs"
-    await desk.prompt("on")
-    texts = [text_of(message.content) for message in desk.provider.requests[-1].messages]
+    assert [line.role for line in setup.session.journal.branch[-2:]] == ["assistant", "bashExecution"]
+    await setup.session.shell.run("pwd", True, "b")
+    assert setup.session.journal.branch[-1].role == "bashExecution", "at once while nothing runs"
+    await setup.prompt("on")
+    texts = [text_of(message.content) for message in setup.provider.requests[-1].messages]
     assert (any("ls" in text for text in texts), any("pwd" in text for text in texts)) == (True, False)

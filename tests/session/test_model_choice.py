@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fakes.journals import empty
+from fakes.journal_strategies import empty
 from fakes.model_requests import a_model, answered, text
 from fakes.repositories import user
-from fakes.session_desk import KnownModels
+from fakes.session_setup import KnownModels
 from pigeon.session.context.conversation import Conversation
 from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import NoHooks

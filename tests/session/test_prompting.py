@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import pytest
 
-from fakes.loop_parts import says
+from fakes.loop_fakes import says
 from fakes.model_requests import PNG
-from fakes.session_desk import MODEL, SessionDesk
+from fakes.session_setup import MODEL, SessionSetup
 from pigeon.session.hooks import NoHooks, PromptAdditions, PromptInput
 from pigeon.session.prompting import ABORTED_BEFORE, HostMessage
 from pigeon.wire.content import Attachment, ImageContent, ImageInput
@@ -44,70 +44,72 @@ def note(text: str) -> CustomMessage:
     return CustomMessage(custom_type="x", content=text, display=True, timestamp=1)
 
 
-def prompt(desk: SessionDesk, text: str, behavior: Literal["steer", "followUp"] | None = None, **more: Any) -> Any:
+def prompt(setup: SessionSetup, text: str, behavior: Literal["steer", "followUp"] | None = None, **more: Any) -> Any:
     given = HostMessage(text, **more)
-    return desk.session.prompting.prompt(given) if behavior is None else desk.session.prompting.prompt(given, behavior)
+    return (
+        setup.session.prompting.prompt(given) if behavior is None else setup.session.prompting.prompt(given, behavior)
+    )
 
 
 async def test_without_extensions_everything_is_decided_before_prompt_returns() -> None:
-    desk = SessionDesk(says("one"))
-    assert prompt(desk, "go") is None
-    assert desk.session.activity.in_run
+    setup = SessionSetup(says("one"))
+    assert prompt(setup, "go") is None
+    assert setup.session.activity.in_run
     with pytest.raises(SessionBusy):
-        prompt(desk, "again")
-    assert prompt(desk, "then", "followUp") is None
-    assert desk.heard.of(QueueUpdate)[-1].follow_up == ["then"]
+        prompt(setup, "again")
+    assert prompt(setup, "then", "followUp") is None
+    assert setup.heard.of(QueueUpdate)[-1].follow_up == ["then"]
 
 
 async def test_with_extensions_the_run_is_reserved_at_once_and_begins_when_they_have_answered() -> None:
     hooks = Asked()
-    desk = SessionDesk(says("one"), hooks=hooks)
-    waiting = prompt(desk, "go")
-    assert desk.session.activity.in_run
+    setup = SessionSetup(says("one"), hooks=hooks)
+    waiting = prompt(setup, "go")
+    assert setup.session.activity.in_run
     with pytest.raises(SessionBusy):
-        prompt(desk, "again")
-    await desk.until(lambda: hooks.inputs)
-    assert desk.provider.requests == []
+        prompt(setup, "again")
+    await setup.until(lambda: hooks.inputs)
+    assert setup.provider.requests == []
     hooks.goes_on.set()
     await waiting
-    await desk.until(lambda: desk.heard.of(AgentSettled))
-    assert desk.spoken() == ["user: go", "custom: beside it", "assistant: one"]
-    assert desk.provider.requests[0].system_prompt == "Be brief. Twice."
+    await setup.until(lambda: setup.heard.of(AgentSettled))
+    assert setup.spoken() == ["user: go", "custom: beside it", "assistant: one"]
+    assert setup.provider.requests[0].system_prompt == "Be brief. Twice."
 
 
 async def test_what_an_extension_takes_starts_nothing_and_frees_the_session() -> None:
     hooks = Asked(answer=None)
     hooks.goes_on.set()
-    desk = SessionDesk(says("one"), hooks=hooks)
-    await prompt(desk, "mine")
-    assert not desk.session.activity.busy
+    setup = SessionSetup(says("one"), hooks=hooks)
+    await prompt(setup, "mine")
+    assert not setup.session.activity.busy
     hooks.answer = "as it is"
-    await desk.prompt("yours")
-    assert desk.spoken()[0] == "user: yours"
+    await setup.prompt("yours")
+    assert setup.spoken()[0] == "user: yours"
 
 
 async def test_an_abort_while_extensions_are_asked_refuses_the_prompt_and_frees_the_session() -> None:
     hooks = Asked()
-    desk = SessionDesk(says("one"), hooks=hooks)
-    waiting = prompt(desk, "go")
-    await desk.until(lambda: hooks.inputs)
-    desk.session.engine.abort()
+    setup = SessionSetup(says("one"), hooks=hooks)
+    waiting = prompt(setup, "go")
+    await setup.until(lambda: hooks.inputs)
+    setup.session.engine.abort()
     with pytest.raises(Refusal, match=ABORTED_BEFORE):
         await waiting
-    assert not desk.session.activity.busy
-    assert desk.provider.requests == []
+    assert not setup.session.activity.busy
+    assert setup.provider.requests == []
 
 
 async def test_an_extension_sees_images_and_behavior_and_may_replace_both_text_and_images() -> None:
     other = ImageContent(data="b3RoZXI=", mime_type="image/png")
     hooks = Asked(PromptInput("changed", [other]))
     hooks.goes_on.set()
-    desk = SessionDesk(says("one"), hooks=hooks)
+    setup = SessionSetup(says("one"), hooks=hooks)
     document = Attachment(type="document", file_name="a.md", extracted_text="words")
     picture = ImageInput(data=PNG.data, mime_type=PNG.mime_type)
-    await desk.prompt("go", images=[picture], attachments=[document])
+    await setup.prompt("go", images=[picture], attachments=[document])
     assert (hooks.inputs[0].text, hooks.inputs[0].images, hooks.inputs[0].behavior) == ("go", [PNG], None)
-    message = desk.heard.of(MessageEnd)[0].message
+    message = setup.heard.of(MessageEnd)[0].message
     assert [getattr(block, "text", block) for block in message.content] == [
         "changed", "\n\n[Document: a.md]\nwords", other
     ]  # fmt: skip
@@ -117,55 +119,55 @@ async def test_an_extension_sees_images_and_behavior_and_may_replace_both_text_a
 async def test_a_queued_message_goes_through_extensions_too() -> None:
     hooks = Asked()
     hooks.goes_on.set()
-    desk = SessionDesk(hooks=hooks)
-    await desk.session.prompting.queue(HostMessage("now"), "steering")  # type: ignore[misc]
-    await desk.session.prompting.queue(HostMessage("later"), "followUp")  # type: ignore[misc]
+    setup = SessionSetup(hooks=hooks)
+    await setup.session.prompting.queue(HostMessage("now"), "steering")  # type: ignore[misc]
+    await setup.session.prompting.queue(HostMessage("later"), "followUp")  # type: ignore[misc]
     assert [said.behavior for said in hooks.inputs] == ["steer", "followUp"]
-    last = desk.heard.of(QueueUpdate)[-1]
+    last = setup.heard.of(QueueUpdate)[-1]
     assert (last.steering, last.follow_up) == (["now"], ["later"])
 
 
 async def test_a_prompt_without_a_model_is_refused_and_runs_once_one_was_chosen() -> None:
-    desk = SessionDesk(says("one"), model=None)
+    setup = SessionSetup(says("one"), model=None)
     with pytest.raises(Refusal, match=r"No model is selected(.|\n)*/agent/models\.json"):
-        prompt(desk, "go")
-    assert not desk.session.activity.busy
-    desk.session.models.use(MODEL.provider, MODEL.id)
-    await desk.prompt("go")
-    assert desk.spoken() == ["user: go", "assistant: one"]
+        prompt(setup, "go")
+    assert not setup.session.activity.busy
+    setup.session.models.use(MODEL.provider, MODEL.id)
+    await setup.prompt("go")
+    assert setup.spoken() == ["user: go", "assistant: one"]
 
 
 async def test_an_image_that_cannot_be_read_reserves_nothing() -> None:
-    desk = SessionDesk(says("one"))
+    setup = SessionSetup(says("one"))
     with pytest.raises(BadRecord, match="base64"):
-        prompt(desk, "look", images=[BAD])
-    assert not desk.session.activity.busy
+        prompt(setup, "look", images=[BAD])
+    assert not setup.session.activity.busy
 
 
 async def test_a_note_for_the_next_turn_comes_with_the_next_prompt_and_once() -> None:
-    desk = SessionDesk(says("one"), says("two"))
-    desk.session.prompting.add_custom_message(note("by the way"), False, "nextTurn")
-    assert desk.heard.events == []
-    await desk.prompt("go")
-    await desk.prompt("on")
-    assert desk.spoken() == ["user: go", "custom: by the way", "assistant: one", "user: on", "assistant: two"]
+    setup = SessionSetup(says("one"), says("two"))
+    setup.session.prompting.add_custom_message(note("by the way"), False, "nextTurn")
+    assert setup.heard.events == []
+    await setup.prompt("go")
+    await setup.prompt("on")
+    assert setup.spoken() == ["user: go", "custom: by the way", "assistant: one", "user: on", "assistant: two"]
 
 
 async def test_a_note_in_a_run_is_said_when_the_run_has_ended() -> None:
     def aside() -> Any:
-        desk.session.prompting.add_custom_message(note("aside"), False, "steer")
+        setup.session.prompting.add_custom_message(note("aside"), False, "steer")
         return asyncio.sleep(0)
 
-    desk = SessionDesk([aside, *says("one")])
-    await desk.prompt("go")
-    assert desk.spoken() == ["user: go", "assistant: one", "custom: aside"]
-    assert desk.heard.outline()[-4:] == ["agent_end", "message_start custom", "message_end custom", "agent_settled"]
+    setup = SessionSetup([aside, *says("one")])
+    await setup.prompt("go")
+    assert setup.spoken() == ["user: go", "assistant: one", "custom: aside"]
+    assert setup.heard.outline()[-4:] == ["agent_end", "message_start custom", "message_end custom", "agent_settled"]
 
 
 @pytest.mark.parametrize("user", [True, False])
 async def test_an_extension_may_start_a_run_or_queue_into_one(user: bool) -> None:
     def add(text: str, deliver_as: Any) -> None:
-        prompting = desk.session.prompting
+        prompting = setup.session.prompting
         if user:
             prompting.add_user_message(UserMessage(content=text, timestamp=1), deliver_as)
         else:
@@ -177,16 +179,16 @@ async def test_an_extension_may_start_a_run_or_queue_into_one(user: bool) -> Non
         return asyncio.sleep(0)
 
     role = "user" if user else "custom"
-    desk = SessionDesk([while_it_runs, *says("one")], says("two"), says("three"))
+    setup = SessionSetup([while_it_runs, *says("one")], says("two"), says("three"))
     add("go", None)
-    await desk.until(lambda: desk.heard.of(AgentSettled))
-    assert desk.spoken() == [
+    await setup.until(lambda: setup.heard.of(AgentSettled))
+    assert setup.spoken() == [
         f"{role}: go", "assistant: one", f"{role}: now", "assistant: two", f"{role}: later", "assistant: three"
     ]  # fmt: skip
 
 
 async def test_a_user_message_of_an_extension_must_say_how_to_queue() -> None:
-    desk = SessionDesk(says("one"))
-    prompt(desk, "go")
+    setup = SessionSetup(says("one"))
+    prompt(setup, "go")
     with pytest.raises(SessionBusy):
-        desk.session.prompting.add_user_message(UserMessage(content="x", timestamp=1), None)
+        setup.session.prompting.add_user_message(UserMessage(content="x", timestamp=1), None)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.journals import empty
+from fakes.journal_strategies import empty
 from pigeon.agent.inference import Failure
 from pigeon.agent.scope import Scope
 from pigeon.session.bus import Bus

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from fakes.loop_parts import says
+from fakes.loop_fakes import says
 from fakes.model_requests import answered, text
 from fakes.repositories import DiskRepository, user
-from fakes.session_desk import SessionDesk
+from fakes.session_setup import SessionSetup
 from pigeon.session.hooks import NoHooks
 from pigeon.wire.content import text_of
 from pigeon.wire.entries import ModelChange, ThinkingLevelChange
@@ -43,48 +43,48 @@ class Asked(NoHooks):
         self.notes.append(("started", reason, previous))
 
 
-async def talked(folder: Path, *words: str, hooks: NoHooks | None = None) -> SessionDesk:
-    desk = SessionDesk(*(says(f"to {word}") for word in words), folder=folder, hooks=hooks)
+async def talked(folder: Path, *words: str, hooks: NoHooks | None = None) -> SessionSetup:
+    setup = SessionSetup(*(says(f"to {word}") for word in words), folder=folder, hooks=hooks)
     for word in words:
-        await desk.prompt(word)
-    return desk
+        await setup.prompt(word)
+    return setup
 
 
-def said(desk: SessionDesk) -> list[str]:
-    return [text_of(message.content) for message in desk.session.context if isinstance(message, UserMessage)]
+def said(setup: SessionSetup) -> list[str]:
+    return [text_of(message.content) for message in setup.session.context if isinstance(message, UserMessage)]
 
 
-def entry_of(desk: SessionDesk, word: str) -> str:
-    lines = desk.session.journal.lines
+def entry_of(setup: SessionSetup, word: str) -> str:
+    lines = setup.session.journal.lines
     return next(line.id for line in lines if line.role == "user" and word.encode() in line.raw)
 
 
 async def test_a_new_conversation_is_empty_and_extensions_hear_of_both(tmp_path: Path) -> None:
     hooks = Asked()
-    desk = await talked(tmp_path, "one", hooks=hooks)
-    before = desk.session.journal
-    assert not await desk.session.switching.new("/parent.jsonl")
-    after = desk.session.journal
-    assert (said(desk), after.session_id != before.session_id, after.cwd) == ([], True, before.cwd)
+    setup = await talked(tmp_path, "one", hooks=hooks)
+    before = setup.session.journal
+    assert not await setup.session.switching.new("/parent.jsonl")
+    after = setup.session.journal
+    assert (said(setup), after.session_id != before.session_id, after.cwd) == ([], True, before.cwd)
     assert hooks.notes == [("switch?", "new", None), ("ending", "new", after.file), ("started", "new", before.file)]
     assert b'"parentSession":"/parent.jsonl"' in next(after.every_line())
     kinds = [line.type for line in after.branch]
     assert kinds == ["model_change", "thinking_level_change"]
-    assert not await desk.session.switching.new("")
-    assert b"parentSession" not in next(desk.session.journal.every_line())
+    assert not await setup.session.switching.new("")
+    assert b"parentSession" not in next(setup.session.journal.every_line())
 
 
 async def test_an_extension_may_refuse_every_change_before_anything_happens(tmp_path: Path) -> None:
     hooks = Asked(refuses=True)
-    desk = await talked(tmp_path, "one", "two", hooks=hooks)
-    journal, entry = desk.session.journal, entry_of(desk, "two")
-    switching = desk.session.switching
+    setup = await talked(tmp_path, "one", "two", hooks=hooks)
+    journal, entry = setup.session.journal, entry_of(setup, "two")
+    switching = setup.session.switching
     assert await switching.new()
     assert await switching.open("/elsewhere.jsonl")
     assert await switching.fork(entry, "forking") == ("two", True)
     assert await switching.clone()
-    assert desk.session.journal is journal
-    assert said(desk) == ["one", "two"]
+    assert setup.session.journal is journal
+    assert said(setup) == ["one", "two"]
     assert hooks.notes == [
         ("switch?", "new", None),
         ("switch?", "resume", "/elsewhere.jsonl"),
@@ -100,29 +100,29 @@ async def test_the_run_and_the_queue_end_with_the_conversation(tmp_path: Path) -
         reached.set()
         await asyncio.get_running_loop().create_future()
 
-    desk = SessionDesk([hold], says("fresh"), folder=tmp_path)
-    running = asyncio.ensure_future(desk.prompt("one"))
+    setup = SessionSetup([hold], says("fresh"), folder=tmp_path)
+    running = asyncio.ensure_future(setup.prompt("one"))
     await reached.wait()
-    desk.session.queue.add(user("later"), "followUp")
-    old = desk.session.journal
-    await desk.session.switching.new()
+    setup.session.queue.add(user("later"), "followUp")
+    old = setup.session.journal
+    await setup.session.switching.new()
     await running
-    assert len(desk.heard.of(AgentSettled)) == 1
+    assert len(setup.heard.of(AgentSettled)) == 1
     assert [line.role for line in old.branch if line.role] == ["user", "assistant"], "the old one has its end"
-    assert len(desk.session.queue) == 0
-    await desk.prompt("two")
-    assert said(desk) == ["two"]
+    assert len(setup.session.queue) == 0
+    await setup.prompt("two")
+    assert said(setup) == ["two"]
 
 
 async def test_a_shell_command_of_the_old_conversation_is_not_kept_in_the_new_one(tmp_path: Path) -> None:
     hooks = Shell()
-    desk = SessionDesk(folder=tmp_path, hooks=hooks)
-    running = asyncio.ensure_future(desk.session.shell.run("sleep", False, "b"))
-    await desk.until(lambda: hooks.asked)
-    old = desk.session.journal
-    await desk.session.switching.new()
+    setup = SessionSetup(folder=tmp_path, hooks=hooks)
+    running = asyncio.ensure_future(setup.session.shell.run("sleep", False, "b"))
+    await setup.until(lambda: hooks.asked)
+    old = setup.session.journal
+    await setup.session.switching.new()
     assert (await running).cancelled
-    assert not [line for journal in (old, desk.session.journal) for line in journal.lines if line.role]
+    assert not [line for journal in (old, setup.session.journal) for line in journal.lines if line.role]
 
 
 class Shell(NoHooks):
@@ -145,78 +145,78 @@ async def test_another_file_is_opened_with_its_folder_and_the_old_one_is_let_go(
     other.append_message(user("from there"))
     other.append_message(answered(text("yes")))
     other.close()
-    desk = await talked(tmp_path, "one", hooks=hooks)
-    first = desk.session.journal.file
-    assert not await desk.session.switching.open(str(other.file))
-    assert (said(desk), desk.session.journal.cwd) == (["from there"], str(elsewhere))
-    assert desk.session.shell.workplace.cwd == str(elsewhere), "commands run there from here on"
+    setup = await talked(tmp_path, "one", hooks=hooks)
+    first = setup.session.journal.file
+    assert not await setup.session.switching.open(str(other.file))
+    assert (said(setup), setup.session.journal.cwd) == (["from there"], str(elsewhere))
+    assert setup.session.shell.workplace.cwd == str(elsewhere), "commands run there from here on"
     assert hooks.notes == [
         ("switch?", "resume", other.file),
         ("ending", "resume", other.file),
         ("started", "resume", first),
     ]
     DiskRepository(tmp_path).open(str(first), "/").close()
-    await desk.close()
+    await setup.close()
 
 
 async def test_a_file_that_cannot_be_opened_leaves_everything_as_it_was(tmp_path: Path) -> None:
     hooks = Asked()
-    desk = await talked(tmp_path, "one", hooks=hooks)
+    setup = await talked(tmp_path, "one", hooks=hooks)
     bad = tmp_path / "bad.jsonl"
     bad.write_text("nothing\n")
-    journal = desk.session.journal
+    journal = setup.session.journal
     with pytest.raises(Refusal, match="not a valid pi session"):
-        await desk.session.switching.open(str(bad))
-    assert desk.session.journal is journal
+        await setup.session.switching.open(str(bad))
+    assert setup.session.journal is journal
     assert hooks.notes == [("switch?", "resume", str(bad))]
 
 
 @pytest.mark.parametrize("linked", [False, True])
 async def test_the_conversation_in_use_can_be_opened_again(tmp_path: Path, linked: bool) -> None:
-    desk = await talked(tmp_path, "one")
-    path = str(desk.session.journal.file)
+    setup = await talked(tmp_path, "one")
+    path = str(setup.session.journal.file)
     if linked:
         os.symlink(path, tmp_path / "link.jsonl")
         path = str(tmp_path / "link.jsonl")
-    assert not await desk.session.switching.open(path)
-    assert said(desk) == ["one"]
-    assert desk.repository.reports == []
-    await desk.close()
+    assert not await setup.session.switching.open(path)
+    assert said(setup) == ["one"]
+    assert setup.repository.reports == []
+    await setup.close()
 
 
 async def test_a_fork_ends_before_the_message_and_gives_its_text(tmp_path: Path) -> None:
     hooks = Asked()
-    desk = await talked(tmp_path, "one", "two", "three", hooks=hooks)
-    old = desk.session.journal
-    entry = entry_of(desk, "two")
-    assert await desk.session.switching.fork(entry, "forking") == ("two", False)
-    new = desk.session.journal
-    assert said(desk) == ["one"]
+    setup = await talked(tmp_path, "one", "two", "three", hooks=hooks)
+    old = setup.session.journal
+    entry = entry_of(setup, "two")
+    assert await setup.session.switching.fork(entry, "forking") == ("two", False)
+    new = setup.session.journal
+    assert said(setup) == ["one"]
     assert new.file != old.file
     assert hooks.notes == [("fork?", entry, "before"), ("ending", "fork", new.file), ("started", "fork", old.file)]
     assert f'"parentSession":"{old.file}"'.encode() in next(new.every_line())
-    assert await desk.session.switching.fork(entry_of(desk, "one"), "branching") == ("one", False)
-    assert said(desk) == []
+    assert await setup.session.switching.fork(entry_of(setup, "one"), "branching") == ("one", False)
+    assert said(setup) == []
 
 
 @pytest.mark.parametrize("name", ["forking", "branching"])
 async def test_a_fork_needs_a_message_of_the_user(tmp_path: Path, name: Any) -> None:
-    desk = await talked(tmp_path, "one")
-    answer = next(line.id for line in desk.session.journal.lines if line.role == "assistant")
-    for entry in ("gone", answer, desk.session.journal.lines[0].id):
+    setup = await talked(tmp_path, "one")
+    answer = next(line.id for line in setup.session.journal.lines if line.role == "assistant")
+    for entry in ("gone", answer, setup.session.journal.lines[0].id):
         with pytest.raises(Refusal, match=f"Invalid entry ID for {name}"):
-            await desk.session.switching.fork(entry, name)
-    assert said(desk) == ["one"]
+            await setup.session.switching.fork(entry, name)
+    assert said(setup) == ["one"]
 
 
 async def test_a_copy_is_the_branch_and_needs_a_message(tmp_path: Path) -> None:
-    desk = SessionDesk(says("to one"), folder=tmp_path)
+    setup = SessionSetup(says("to one"), folder=tmp_path)
     with pytest.raises(Refusal, match="Cannot clone session"):
-        await desk.session.switching.clone()
-    await desk.prompt("one")
-    old = desk.session.journal
-    assert not await desk.session.switching.clone()
-    assert desk.session.journal.file != old.file
-    assert said(desk) == ["one"]
-    assert [line.raw for line in desk.session.journal.branch] == [line.raw for line in old.branch]
-    assert desk.session.journal.saved
+        await setup.session.switching.clone()
+    await setup.prompt("one")
+    old = setup.session.journal
+    assert not await setup.session.switching.clone()
+    assert setup.session.journal.file != old.file
+    assert said(setup) == ["one"]
+    assert [line.raw for line in setup.session.journal.branch] == [line.raw for line in old.branch]
+    assert setup.session.journal.saved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fakes.summaries import Bench, end, filled
+from fakes.compaction_setup import CompactionSetup, end, filled
 from pigeon.session.compaction.compaction import NOT_SMALLER, NOTHING, TWICE
 from pigeon.session.context.model_context import branch_tokens, context_of
 from pigeon.session.settings import CompactionPolicy
@@ -15,8 +15,8 @@ from pigeon.wire.events import CompactionEnd
 
 
 def test_the_threshold_follows_the_window_the_settings_and_the_model() -> None:
-    bench = Bench()
-    model = bench.models.model
+    setup = CompactionSetup()
+    model = setup.models.model
     assert model is not None
     for window, reserve, keep in ((200_000, 16_384, 20_000), (32_000, 6_400, 9_600), (1_000, 200, 300)):
         model.context_window = window
@@ -34,74 +34,74 @@ def test_the_threshold_follows_the_window_the_settings_and_the_model() -> None:
 
 
 def test_room_is_due_above_the_threshold_only() -> None:
-    bench = Bench(window=10_000, reserve_tokens=1_000)
-    assert not bench.compaction.due()
-    bench.say("a")
-    bench.answer("b", tokens=9_000)
-    assert not bench.compaction.due()
-    bench.answer("b", tokens=9_001)
-    assert bench.compaction.due()
-    bench.answer("failed", tokens=9_900, stop_reason="error")
-    assert bench.compaction.due()
-    bench.compaction.set_enabled(False)
-    assert not bench.compaction.due()
-    bench.compaction.set_enabled(True)
-    bench.models.model = None
-    assert not bench.compaction.due()
+    setup = CompactionSetup(window=10_000, reserve_tokens=1_000)
+    assert not setup.compaction.due()
+    setup.say("a")
+    setup.answer("b", tokens=9_000)
+    assert not setup.compaction.due()
+    setup.answer("b", tokens=9_001)
+    assert setup.compaction.due()
+    setup.answer("failed", tokens=9_900, stop_reason="error")
+    assert setup.compaction.due()
+    setup.compaction.set_enabled(False)
+    assert not setup.compaction.due()
+    setup.compaction.set_enabled(True)
+    setup.models.model = None
+    assert not setup.compaction.due()
 
 
 async def test_a_count_from_before_a_compaction_is_not_trusted() -> None:
-    bench = filled("THE SUMMARY", "THE PREFIX")
-    bench.answer("full", tokens=9_900)
-    assert bench.compaction.due()
-    await bench.compaction.automatic(bench.scope)
-    assert bench.kinds() == ["compaction_start", "compaction_end"]
-    bench.say("next")
-    assert not bench.compaction.due()
+    setup = filled("THE SUMMARY", "THE PREFIX")
+    setup.answer("full", tokens=9_900)
+    assert setup.compaction.due()
+    await setup.compaction.automatic(setup.scope)
+    assert setup.kinds() == ["compaction_start", "compaction_end"]
+    setup.say("next")
+    assert not setup.compaction.due()
 
 
 async def test_old_output_goes_first_and_costs_no_request() -> None:
-    bench = filled(turns=0, window=10_000)
-    bench.say("go")
+    setup = filled(turns=0, window=10_000)
+    setup.say("go")
     for _ in range(5):
-        bench.call("bash", "o" * 8_000, command="x")
-    bench.answer("done")
-    assert bench.compaction.due()
-    await bench.compaction.automatic(bench.scope)
-    assert set(bench.kinds()) == {"entry_appended"}
-    assert not bench.compaction.due()
-    edits = [line.entry for line in bench.journal.branch if line.type == "context_edit"]
+        setup.call("bash", "o" * 8_000, command="x")
+    setup.answer("done")
+    assert setup.compaction.due()
+    await setup.compaction.automatic(setup.scope)
+    assert set(setup.kinds()) == {"entry_appended"}
+    assert not setup.compaction.due()
+    edits = [line.entry for line in setup.journal.branch if line.type == "context_edit"]
     assert all(isinstance(edit, ContextEdit) for edit in edits)
-    entries = len(bench.journal.lines)
-    await bench.compaction.automatic(bench.scope)
-    assert len(bench.journal.lines) == entries
+    entries = len(setup.journal.lines)
+    await setup.compaction.automatic(setup.scope)
+    assert len(setup.journal.lines) == entries
 
 
 async def test_a_summary_that_saves_nothing_is_not_put_on_record() -> None:
-    bench = filled("S" * 10_000, turns=0, window=4_000, keep_tokens=0)
-    bench.say("small")
-    bench.answer("also small")
-    bench.say("h" * 14_000)
-    entries = len(bench.journal.lines)
-    assert bench.compaction.due()
-    await bench.compaction.automatic(bench.scope)
-    assert end(bench).error_message == f"Auto-compaction failed: {NOT_SMALLER}"
-    assert len(bench.journal.lines) == entries
-    assert not bench.compaction.due()
-    bench.say("another question")
-    assert bench.compaction.due()
+    setup = filled("S" * 10_000, turns=0, window=4_000, keep_tokens=0)
+    setup.say("small")
+    setup.answer("also small")
+    setup.say("h" * 14_000)
+    entries = len(setup.journal.lines)
+    assert setup.compaction.due()
+    await setup.compaction.automatic(setup.scope)
+    assert end(setup).error_message == f"Auto-compaction failed: {NOT_SMALLER}"
+    assert len(setup.journal.lines) == entries
+    assert not setup.compaction.due()
+    setup.say("another question")
+    assert setup.compaction.due()
 
 
 async def test_an_abort_is_no_failure() -> None:
-    bench = filled(None)
-    bench.answer("full", tokens=9_900)
-    work = asyncio.ensure_future(bench.compaction.automatic(bench.scope))
+    setup = filled(None)
+    setup.answer("full", tokens=9_900)
+    work = asyncio.ensure_future(setup.compaction.automatic(setup.scope))
     for _ in range(20):
         await asyncio.sleep(0)
-    bench.scope.cancel()
+    setup.scope.cancel()
     await work
-    assert end(bench).aborted
-    assert bench.compaction.due()
+    assert end(setup).aborted
+    assert setup.compaction.due()
 
 
 async def test_recovery_hides_the_failed_answer_only_if_there_is_something_to_summarize() -> None:
@@ -111,39 +111,39 @@ async def test_recovery_hides_the_failed_answer_only_if_there_is_something_to_su
         nonlocal hidden
         hidden += 1
 
-    bench = filled("THE SUMMARY", "THE PREFIX")
-    assert await bench.compaction.recover(bench.scope, hide)
-    assert end(bench).will_retry
+    setup = filled("THE SUMMARY", "THE PREFIX")
+    assert await setup.compaction.recover(setup.scope, hide)
+    assert end(setup).will_retry
     assert hidden == 1
-    bench = filled(turns=0)
-    bench.say("only this")
-    assert not await bench.compaction.recover(bench.scope, hide)
-    assert end(bench).error_message == f"Context overflow recovery failed: {NOTHING}"
+    setup = filled(turns=0)
+    setup.say("only this")
+    assert not await setup.compaction.recover(setup.scope, hide)
+    assert end(setup).error_message == f"Context overflow recovery failed: {NOTHING}"
     assert hidden == 1
-    await bench.compaction.overflowed_again()
-    assert (end(bench).error_message, end(bench).will_retry) == (TWICE, False)
+    await setup.compaction.overflowed_again()
+    assert (end(setup).error_message, end(setup).will_retry) == (TWICE, False)
 
 
 async def test_recovery_shortens_a_huge_last_result() -> None:
     async def hide() -> None:
         return
 
-    bench = filled("THE PREFIX", turns=0, window=4_000)
-    bench.say("q" * 1_000)
-    bench.call("bash", "o" * 40_000, command="x")
-    before = branch_tokens(bench.journal.branch)
-    assert await bench.compaction.recover(bench.scope, hide)
-    assert branch_tokens(bench.journal.branch) < 400 < before
-    assert bench.kinds() == ["compaction_start", "entry_appended", "compaction_end"]
-    assert len(context_of(bench.journal.branch)) == 3
+    setup = filled("THE PREFIX", turns=0, window=4_000)
+    setup.say("q" * 1_000)
+    setup.call("bash", "o" * 40_000, command="x")
+    before = branch_tokens(setup.journal.branch)
+    assert await setup.compaction.recover(setup.scope, hide)
+    assert branch_tokens(setup.journal.branch) < 400 < before
+    assert setup.kinds() == ["compaction_start", "entry_appended", "compaction_end"]
+    assert len(context_of(setup.journal.branch)) == 3
 
 
 async def test_a_history_that_is_longer_than_the_window_is_summarized_in_parts() -> None:
-    bench = filled(*["S" * 40] * 30, turns=30, window=4_000)
-    await bench.compaction.manual(ABSENT, bench.scope)
-    assert len(bench.answers.requests) > 2
-    for number in range(len(bench.answers.requests)):
-        assert len(bench.answers.asked(number)) / 4 < 4_000
-    assert "<previous-summary>\n" + "S" * 40 in bench.answers.asked(1)
-    assert isinstance(bench.told[-1], CompactionEnd)
-    assert isinstance(bench.told[-1].result, Compacted)
+    setup = filled(*["S" * 40] * 30, turns=30, window=4_000)
+    await setup.compaction.manual(ABSENT, setup.scope)
+    assert len(setup.answers.requests) > 2
+    for number in range(len(setup.answers.requests)):
+        assert len(setup.answers.asked(number)) / 4 < 4_000
+    assert "<previous-summary>\n" + "S" * 40 in setup.answers.asked(1)
+    assert isinstance(setup.told[-1], CompactionEnd)
+    assert isinstance(setup.told[-1].result, Compacted)

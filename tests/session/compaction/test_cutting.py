@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.journals import STORIES, grown
+from fakes.compaction_setup import CompactionSetup
+from fakes.journal_strategies import STORIES, grown
 from fakes.repositories import user
-from fakes.summaries import Bench
 from pigeon.session.compaction.cutting import LARGE, cut_of, pieces_of, prunable, prune
 from pigeon.session.context.model_context import branch_tokens, context_of
 from pigeon.wire.content import text_of
@@ -48,11 +48,11 @@ def test_any_cut_loses_nothing_and_never_parts_a_result_from_its_call(
 
 
 def test_the_cut_is_the_first_place_at_or_after_enough_recent_tokens() -> None:
-    bench = Bench()
+    setup = CompactionSetup()
     for number in range(4):
-        bench.say(f"{number}{FORTY}")
-        bench.answer(f"a{number}{FORTY}")
-    cut = cut_of(bench.journal.branch, 100, 10_000)
+        setup.say(f"{number}{FORTY}")
+        setup.answer(f"a{number}{FORTY}")
+    cut = cut_of(setup.journal.branch, 100, 10_000)
     assert cut is not None
     assert [text[:2] for text in texts(cut.kept)] == ["a2", "3x", "a3"]
     assert [text[:2] for text in texts(cut.prefix)] == ["2x"]
@@ -60,11 +60,11 @@ def test_the_cut_is_the_first_place_at_or_after_enough_recent_tokens() -> None:
 
 
 def test_a_result_is_kept_with_its_call_only_if_both_are() -> None:
-    bench = Bench()
-    bench.say("go")
-    bench.call("bash", "y" * 4_000, command="ls")
-    bench.answer("done")
-    cut = cut_of(bench.journal.branch, 100, 10_000)
+    setup = CompactionSetup()
+    setup.say("go")
+    setup.call("bash", "y" * 4_000, command="ls")
+    setup.answer("done")
+    cut = cut_of(setup.journal.branch, 100, 10_000)
     assert cut is not None
     assert texts(cut.kept) == ["done"]
     assert len(cut.prefix) == 3
@@ -72,32 +72,32 @@ def test_a_result_is_kept_with_its_call_only_if_both_are() -> None:
 
 
 def test_a_last_result_that_is_large_stays_with_its_call() -> None:
-    bench = Bench()
-    bench.say("go")
-    asked, _ = bench.call("bash", "y" * 4_000, command="ls")
-    cut = cut_of(bench.journal.branch, 100, 10_000)
+    setup = CompactionSetup()
+    setup.say("go")
+    asked, _ = setup.call("bash", "y" * 4_000, command="ls")
+    cut = cut_of(setup.journal.branch, 100, 10_000)
     assert cut is not None
     assert cut.first_kept == asked
     assert texts(cut.prefix) == ["go"]
 
 
 def test_a_conversation_that_is_small_is_kept_whole() -> None:
-    bench = Bench()
-    bench.say("one")
-    bench.answer("two")
-    cut = cut_of(bench.journal.branch, 1_000, 10_000)
+    setup = CompactionSetup()
+    setup.say("one")
+    setup.answer("two")
+    cut = cut_of(setup.journal.branch, 1_000, 10_000)
     assert cut is not None
     assert cut.empty
 
 
 def test_the_cut_takes_along_what_says_nothing_before_it() -> None:
-    bench = Bench()
-    bench.say(FORTY)
-    bench.answer(FORTY)
-    change = bench.journal.append(ModelChange, provider="a", model_id="b")
-    label = bench.journal.append(LabelEntry, target_id=change.id, label="here")
-    bench.say(FORTY)
-    cut = cut_of(bench.journal.branch, 10, 10_000)
+    setup = CompactionSetup()
+    setup.say(FORTY)
+    setup.answer(FORTY)
+    change = setup.journal.append(ModelChange, provider="a", model_id="b")
+    label = setup.journal.append(LabelEntry, target_id=change.id, label="here")
+    setup.say(FORTY)
+    cut = cut_of(setup.journal.branch, 10, 10_000)
     assert cut is not None
     assert cut.first_kept == change.id
     assert cut.first_kept != label.id
@@ -105,23 +105,23 @@ def test_the_cut_takes_along_what_says_nothing_before_it() -> None:
 
 
 def test_a_shell_command_of_the_host_begins_a_turn() -> None:
-    bench = Bench()
-    bench.say(FORTY)
-    bench.answer(FORTY)
-    bench.journal.append_message(
+    setup = CompactionSetup()
+    setup.say(FORTY)
+    setup.answer(FORTY)
+    setup.journal.append_message(
         BashExecutionMessage(command="ls", output=FORTY, cancelled=False, truncated=False, timestamp=1)
     )
-    cut = cut_of(bench.journal.branch, 10, 10_000)
+    cut = cut_of(setup.journal.branch, 10, 10_000)
     assert cut is not None
     assert (len(cut.history), len(cut.prefix), len(cut.kept)) == (2, 0, 1)
 
 
 def test_what_an_earlier_cut_kept_is_summarized_this_time() -> None:
-    bench = Bench()
-    ids = [bench.say(f"{number}{FORTY}") for number in range(4)]
-    bench.journal.append(CompactionEntry, summary="s", first_kept_entry_id=ids[2], tokens_before=1)
-    bench.say(f"4{FORTY}")
-    cut = cut_of(bench.journal.branch, 10, 10_000)
+    setup = CompactionSetup()
+    ids = [setup.say(f"{number}{FORTY}") for number in range(4)]
+    setup.journal.append(CompactionEntry, summary="s", first_kept_entry_id=ids[2], tokens_before=1)
+    setup.say(f"4{FORTY}")
+    cut = cut_of(setup.journal.branch, 10, 10_000)
     assert cut is not None
     assert [text[0] for text in texts(cut.history)] == ["2", "3"]
     assert cut.previous is not None
@@ -129,12 +129,12 @@ def test_what_an_earlier_cut_kept_is_summarized_this_time() -> None:
 
 
 def test_less_is_kept_where_it_would_not_leave_enough_room() -> None:
-    bench = Bench()
+    setup = CompactionSetup()
     for _ in range(10):
-        bench.say("z" * 400)
-        bench.answer("z" * 400)
-    generous = cut_of(bench.journal.branch, 1_000, 10_000)
-    tight = cut_of(bench.journal.branch, 1_000, 300)
+        setup.say("z" * 400)
+        setup.answer("z" * 400)
+    generous = cut_of(setup.journal.branch, 1_000, 10_000)
+    tight = cut_of(setup.journal.branch, 1_000, 300)
     assert generous is not None
     assert tight is not None
     assert generous.kept_tokens == 1_000
@@ -142,20 +142,20 @@ def test_less_is_kept_where_it_would_not_leave_enough_room() -> None:
 
 
 def test_only_large_and_old_results_are_shortened_and_only_once() -> None:
-    bench = Bench()
-    bench.say("go")
-    _, old = bench.call("bash", "o" * (LARGE + 1), command="a")
-    bench.call("bash", "s" * LARGE, command="b")
-    _, recent = bench.call("bash", "r" * (LARGE + 1), command="c")
-    found = prunable(bench.journal.branch, 1_200)
+    setup = CompactionSetup()
+    setup.say("go")
+    _, old = setup.call("bash", "o" * (LARGE + 1), command="a")
+    setup.call("bash", "s" * LARGE, command="b")
+    _, recent = setup.call("bash", "r" * (LARGE + 1), command="c")
+    found = prunable(setup.journal.branch, 1_200)
     assert [entry for entry, _, _ in found] == [old]
-    before = branch_tokens(bench.journal.branch)
-    prune(bench.journal, found)
-    after = branch_tokens(bench.journal.branch)
+    before = branch_tokens(setup.journal.branch)
+    prune(setup.journal, found)
+    after = branch_tokens(setup.journal.branch)
     assert before - after == found[0][2]
-    assert prunable(bench.journal.branch, 1_200) == []
-    assert [entry for entry, _, _ in prunable(bench.journal.branch, 0)] == [recent]
-    shortened = texts(context_of(bench.journal.branch))[2]
+    assert prunable(setup.journal.branch, 1_200) == []
+    assert [entry for entry, _, _ in prunable(setup.journal.branch, 0)] == [recent]
+    shortened = texts(context_of(setup.journal.branch))[2]
     assert shortened.startswith("o" * 400)
     assert shortened.endswith("characters of old output removed to save context]")
 

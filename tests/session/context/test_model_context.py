@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from fakes.journals import STORIES, empty, grown, take
+from fakes.journal_strategies import STORIES, empty, grown, take
 from fakes.model_requests import a_model, answered, returned, said
 from fakes.repositories import NOW, RECORDED, recorded, user
 from pigeon.agent.inference import ModelMessage

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fakes.loop_parts import AnyTool, calls, says
+from fakes.loop_fakes import AnyTool, calls, says
 from fakes.model_requests import answered, called, returned
 from fakes.repositories import DiskRepository, user
-from fakes.session_desk import SessionDesk
+from fakes.session_setup import SessionSetup
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import INTERRUPTED
 from pigeon.session.navigation import NavigationOptions
@@ -25,25 +25,25 @@ def reopened(journal: Journal, folder: Path) -> Journal:
     return DiskRepository(folder).open(journal.file, "/")
 
 
-def said_to(desk: SessionDesk) -> list[str]:
+def said_to(setup: SessionSetup) -> list[str]:
     """What the model was shown last."""
-    return [text_of(message.content) for message in desk.provider.requests[-1].messages]
+    return [text_of(message.content) for message in setup.provider.requests[-1].messages]
 
 
 async def test_a_branched_session_goes_on_from_the_branch_that_was_written_last(tmp_path: Path) -> None:
-    desk = SessionDesk(says("one"), says("two"), says("other two"), folder=tmp_path)
+    setup = SessionSetup(says("one"), says("two"), says("other two"), folder=tmp_path)
     for message in ("first", "second"):
-        await desk.prompt(message)
-    journal = desk.session.journal
+        await setup.prompt(message)
+    journal = setup.session.journal
     second = next(line for line in journal.branch if line.message and text_of(line.message.content) == "second")  # type: ignore[union-attr]
-    await desk.session.engine.navigate(second.id, NavigationOptions())
-    await desk.prompt("other second")
+    await setup.session.engine.navigate(second.id, NavigationOptions())
+    await setup.prompt("other second")
     shape = [(line.id, line.parent_id) for line in journal.lines]
     branch, leaf = [line.id for line in journal.branch], journal.leaf_id
-    await desk.close()
+    await setup.close()
 
     assert journal.file is not None
-    later = SessionDesk(says("three"), journal=DiskRepository(tmp_path).open(journal.file, "/"))
+    later = SessionSetup(says("three"), journal=DiskRepository(tmp_path).open(journal.file, "/"))
     opened = later.session.journal
     assert [(line.id, line.parent_id) for line in opened.lines[: len(shape)]] == shape
     assert [line.id for line in opened.branch[: len(branch)]] == branch
@@ -125,8 +125,8 @@ async def test_a_run_that_died_in_a_tool_goes_on_with_the_next_prompt(tmp_path: 
     journal = DiskRepository(tmp_path).new("/")
     journal.append_message(user("go"))
     journal.append_message(answered(called("c1"), stop_reason="toolUse"))
-    desk = SessionDesk(calls(("tool", {})), says("ready"), journal=reopened(journal, tmp_path), tools=(tool,))
-    await desk.prompt("on")
+    setup = SessionSetup(calls(("tool", {})), says("ready"), journal=reopened(journal, tmp_path), tools=(tool,))
+    await setup.prompt("on")
     assert len(tool.seen) == 1, "the new call ran, the old one did not"
-    assert said_to(desk) == ["go", "", INTERRUPTED, "on", "", "done"]
-    await desk.close()
+    assert said_to(setup) == ["go", "", INTERRUPTED, "on", "", "done"]
+    await setup.close()

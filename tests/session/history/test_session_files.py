@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.journals import STORIES, grown
+from fakes.journal_strategies import STORIES, grown
 from fakes.repositories import NOW, OLD, RECORDED, DiskRepository, raws, recorded, user
 from pigeon.session.context.model_context import context_of, visible_entries
 from pigeon.session.history import entry_line, listing

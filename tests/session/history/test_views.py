@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fakes.journals import empty
+from fakes.journal_strategies import empty
 from fakes.model_requests import a_model, answered, called, returned, text
 from fakes.repositories import user
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes, line_from_entry

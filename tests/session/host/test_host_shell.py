@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fakes.session_desk import SessionDesk
+from fakes.session_setup import SessionSetup
 from pigeon.session.hooks import NoHooks
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Shell
@@ -17,30 +17,30 @@ from pigeon.wire.events import BashExecutionUpdate
 from pigeon.wire.messages import BashExecutionMessage
 
 
-def kept(desk: SessionDesk) -> list[BashExecutionMessage]:
-    found = [line.message for line in desk.session.journal.branch]
+def kept(setup: SessionSetup) -> list[BashExecutionMessage]:
+    found = [line.message for line in setup.session.journal.branch]
     return [message for message in found if isinstance(message, BashExecutionMessage)]
 
 
 async def test_a_command_is_shown_answered_and_kept(processes: ProcessOwner) -> None:
-    desk = SessionDesk(processes=processes)
-    result = await desk.session.shell.run("printf hello; exit 3", False, "b")
+    setup = SessionSetup(processes=processes)
+    result = await setup.session.shell.run("printf hello; exit 3", False, "b")
     assert (result.output, result.exit_code, result.cancelled, result.truncated) == ("hello", 3, False, False)
     assert (result.full_output_path, result.artifact_id) == (ABSENT, ABSENT)
-    updates = desk.heard.of(BashExecutionUpdate)
+    updates = setup.heard.of(BashExecutionUpdate)
     assert [(update.id, update.delta) for update in updates] == [("b", "hello")]
-    (message,) = kept(desk)
+    (message,) = kept(setup)
     assert (message.command, message.output, message.exit_code) == ("printf hello; exit 3", "hello", 3)
     assert message.exclude_from_context is ABSENT
-    await desk.session.shell.run("true", True, "c")
-    assert kept(desk)[-1].exclude_from_context is True
+    await setup.session.shell.run("true", True, "c")
+    assert kept(setup)[-1].exclude_from_context is True
 
 
 async def test_a_shell_that_cannot_be_started_is_a_refusal_and_nothing_is_kept(processes: ProcessOwner) -> None:
-    desk = SessionDesk(processes=processes, shell=Shell("/nowhere/sh"))
+    setup = SessionSetup(processes=processes, shell=Shell("/nowhere/sh"))
     with pytest.raises(Refusal, match="/nowhere/sh"):
-        await desk.session.shell.run("true", False, "b")
-    assert kept(desk) == []
+        await setup.session.shell.run("true", False, "b")
+    assert kept(setup) == []
 
 
 class Slow(NoHooks):
@@ -66,22 +66,22 @@ async def test_an_extension_may_answer_instead() -> None:
     hooks = Slow()
     hooks.answer = OWN
     hooks.goes_on.set()
-    desk = SessionDesk(hooks=hooks)
-    assert await desk.session.shell.run("false", True, "b") == OWN
+    setup = SessionSetup(hooks=hooks)
+    assert await setup.session.shell.run("false", True, "b") == OWN
     assert hooks.seen == [("false", True, "/")]
-    assert [message.output for message in kept(desk)] == ["mine"]
+    assert [message.output for message in kept(setup)] == ["mine"]
 
 
 async def test_an_abort_reaches_commands_before_they_have_begun_and_only_running_ones() -> None:
     hooks = Slow()
-    desk = SessionDesk(hooks=hooks)
-    shell = desk.session.shell
+    setup = SessionSetup(hooks=hooks)
+    shell = setup.session.shell
     waiting = [shell.run("one", False, "a"), shell.run("two", False, "b")]
     shell.abort()
     results = await asyncio.gather(*waiting)
     assert [(result.cancelled, result.output) for result in results] == [(True, "")] * 2
     assert hooks.seen == []
-    assert [(message.command, message.cancelled) for message in kept(desk)] == [("one", True), ("two", True)]
+    assert [(message.command, message.cancelled) for message in kept(setup)] == [("one", True), ("two", True)]
     hooks.answer = OWN
     hooks.goes_on.set()
     assert not (await shell.run("three", False, "c")).cancelled, "an abort is over when it has been obeyed"

@@ -26,7 +26,7 @@ SCHEMA = {"type": "object", "properties": {"message": {"type": "string"}}}
 ECHO = {"name": "echo", "description": "Says it again", "parameters": SCHEMA}
 
 
-class Desk:
+class HostToolsSetup:
     """A toolset with `read` active and `ls` not, and what was sent to the host."""
 
     def __init__(self) -> None:
@@ -60,8 +60,8 @@ def says(*content: Any, **more: Any) -> HostToolOutcome:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def setup() -> HostToolsSetup:
+    return HostToolsSetup()
 
 
 @pytest.mark.parametrize(
@@ -82,82 +82,85 @@ def desk() -> Desk:
     ],
 )
 def test_a_definition_that_does_not_fit_is_refused_and_changes_nothing(
-    desk: Desk, definitions: list[dict[str, Any]], text: str
+    setup: HostToolsSetup, definitions: list[dict[str, Any]], text: str
 ) -> None:
-    desk.offer({**ECHO, "name": "before"})
+    setup.offer({**ECHO, "name": "before"})
     with pytest.raises(Refusal, match=f"^{re.escape(text)}$"):
-        desk.offer(*definitions)
-    assert list(desk.toolset.active()) == ["read", "before"]
+        setup.offer(*definitions)
+    assert list(setup.toolset.active()) == ["read", "before"]
 
 
-def test_names_come_back_trimmed_and_in_the_order_given(desk: Desk) -> None:
-    assert desk.offer({**ECHO, "name": " b "}, {**ECHO, "name": "a", "description": " d "}) == ["b", "a"]
-    assert [(spec.name, spec.description) for spec in desk.toolset.specs()][1:] == [("b", "Says it again"), ("a", "d")]
+def test_names_come_back_trimmed_and_in_the_order_given(setup: HostToolsSetup) -> None:
+    assert setup.offer({**ECHO, "name": " b "}, {**ECHO, "name": "a", "description": " d "}) == ["b", "a"]
+    assert [(spec.name, spec.description) for spec in setup.toolset.specs()][1:] == [
+        ("b", "Says it again"),
+        ("a", "d"),
+    ]
 
 
-def test_a_label_is_trimmed_and_defaults_to_the_name(desk: Desk) -> None:
-    desk.offer({**ECHO, "label": " Echo "}, {**ECHO, "name": "other", "label": 7})
-    active = desk.toolset.active()
+def test_a_label_is_trimmed_and_defaults_to_the_name(setup: HostToolsSetup) -> None:
+    setup.offer({**ECHO, "label": " Echo "}, {**ECHO, "name": "other", "label": 7})
+    active = setup.toolset.active()
     assert [getattr(active[name], "label", None) for name in ("echo", "other")] == ["Echo", "other"]
 
 
-def test_a_hidden_tool_is_there_but_not_offered(desk: Desk) -> None:
-    assert desk.offer({**ECHO, "hidden": True}, {**ECHO, "name": "seen", "hidden": "yes"}) == ["echo", "seen"]
-    assert list(desk.toolset.active()) == ["read", "seen"]
-    desk.toolset.offer("echo")
-    assert list(desk.toolset.active()) == ["read", "seen", "echo"]
+def test_a_hidden_tool_is_there_but_not_offered(setup: HostToolsSetup) -> None:
+    assert setup.offer({**ECHO, "hidden": True}, {**ECHO, "name": "seen", "hidden": "yes"}) == ["echo", "seen"]
+    assert list(setup.toolset.active()) == ["read", "seen"]
+    setup.toolset.offer("echo")
+    assert list(setup.toolset.active()) == ["read", "seen", "echo"]
 
 
-def test_a_name_that_stays_keeps_its_state(desk: Desk) -> None:
-    desk.offer({**ECHO, "hidden": True}, {**ECHO, "name": "shown"})
-    desk.offer(ECHO, {**ECHO, "name": "shown", "hidden": True}, {**ECHO, "name": "new"})
-    assert list(desk.toolset.active()) == ["read", "shown", "new"]
+def test_a_name_that_stays_keeps_its_state(setup: HostToolsSetup) -> None:
+    setup.offer({**ECHO, "hidden": True}, {**ECHO, "name": "shown"})
+    setup.offer(ECHO, {**ECHO, "name": "shown", "hidden": True}, {**ECHO, "name": "new"})
+    assert list(setup.toolset.active()) == ["read", "shown", "new"]
 
 
-def test_an_empty_list_removes_them_all_and_gives_lent_names_back(desk: Desk) -> None:
-    desk.offer(ECHO, {**ECHO, "name": "ls"})
-    assert desk.toolset.active()["ls"].spec.description == "Says it again"
-    assert desk.offer() == []
-    assert list(desk.toolset.active()) == ["read"]
-    desk.toolset.offer("ls")
-    assert isinstance(desk.toolset.active()["ls"], LsTool)
+def test_an_empty_list_removes_them_all_and_gives_lent_names_back(setup: HostToolsSetup) -> None:
+    setup.offer(ECHO, {**ECHO, "name": "ls"})
+    assert setup.toolset.active()["ls"].spec.description == "Says it again"
+    assert setup.offer() == []
+    assert list(setup.toolset.active()) == ["read"]
+    setup.toolset.offer("ls")
+    assert isinstance(setup.toolset.active()["ls"], LsTool)
 
 
-async def test_a_call_reaches_the_host_and_its_result_is_the_tools(desk: Desk) -> None:
-    desk.offer(ECHO)
-    task = desk.call(FakeRun(), message="hello")
-    frame = await desk.frame()
+async def test_a_call_reaches_the_host_and_its_result_is_the_tools(setup: HostToolsSetup) -> None:
+    setup.offer(ECHO)
+    task = setup.call(FakeRun(), message="hello")
+    frame = await setup.frame()
     assert re.fullmatch("[0-9a-f]{16}", frame.id)
     assert (frame.tool_call_id, frame.tool_name, frame.arguments) == ("call-1", "echo", {"message": "hello"})
     picture = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
-    desk.tools.finish(frame.id, says("done", picture, details={"n": 1}), is_error=False)
+    setup.tools.finish(frame.id, says("done", picture, details={"n": 1}), is_error=False)
     outcome = await task
     assert outcome.details == {"n": 1}
     assert outcome.content == [TextContent(text="done"), ImageContent(data="iVBORw0KGgo=", mime_type="image/png")]
-    assert len(desk.sent) == 1
+    assert len(setup.sent) == 1
 
 
-async def test_progress_is_shown_before_the_result(desk: Desk) -> None:
-    desk.offer(ECHO)
+async def test_progress_is_shown_before_the_result(setup: HostToolsSetup) -> None:
+    setup.offer(ECHO)
     run = FakeRun()
-    task = desk.call(run)
-    frame = await desk.frame()
-    desk.tools.update(frame.id, says("half"))
-    desk.tools.update(frame.id, says("most", details={"p": 90}))
-    desk.tools.finish(frame.id, says("all"), is_error=False)
+    task = setup.call(run)
+    frame = await setup.frame()
+    setup.tools.update(frame.id, says("half"))
+    setup.tools.update(frame.id, says("most", details={"p": 90}))
+    setup.tools.finish(frame.id, says("all"), is_error=False)
     assert text_of(await task) == "all"
     assert [text_of(update) for update in run.updates] == ["half", "most"]
     assert run.updates[1].details == {"p": 90}
 
 
-async def test_progress_that_nobody_can_see_in_time_does_not_pile_up(desk: Desk) -> None:
-    desk.offer(ECHO)
+async def test_progress_that_nobody_can_see_in_time_does_not_pile_up(setup: HostToolsSetup) -> None:
+    setup.offer(ECHO)
     run = FakeRun()
-    task = desk.call(run)
-    frame = await desk.frame()
+    task = setup.call(run)
+    frame = await setup.frame()
     for number in range(1000):
-        desk.tools.update(frame.id, says(str(number)))
-    desk.tools.finish(frame.id, says("all"), is_error=False)
+        setup.tools.update(frame.id, says(str(number)))
+    setup.tools.finish(frame.id, says("all"), is_error=False)
     await task
     assert len(run.updates) <= MOST_UPDATES
     assert text_of(run.updates[-1]) == "999"
@@ -171,103 +174,103 @@ async def test_progress_that_nobody_can_see_in_time_does_not_pile_up(desk: Desk)
         (["  "], "Host tool execution failed"),
     ],
 )
-async def test_an_error_keeps_its_texts_and_details(desk: Desk, content: list[Any], text: str) -> None:
-    desk.offer(ECHO)
-    task = desk.call(FakeRun())
-    desk.tools.finish((await desk.frame()).id, says(*content, details={"kept": 1}), is_error=True)
+async def test_an_error_keeps_its_texts_and_details(setup: HostToolsSetup, content: list[Any], text: str) -> None:
+    setup.offer(ECHO)
+    task = setup.call(FakeRun())
+    setup.tools.finish((await setup.frame()).id, says(*content, details={"kept": 1}), is_error=True)
     with pytest.raises(ToolFailed) as raised:
         await task
     assert raised.value.text == text
     assert raised.value.details == {"kept": 1}
 
 
-async def test_abort_cancels_the_call_at_the_host(desk: Desk) -> None:
-    desk.offer(ECHO)
+async def test_abort_cancels_the_call_at_the_host(setup: HostToolsSetup) -> None:
+    setup.offer(ECHO)
     run = FakeRun()
-    task = desk.call(run)
-    frame = await desk.frame()
+    task = setup.call(run)
+    frame = await setup.frame()
     run.scope.cancel()
     with pytest.raises(ToolFailed, match=r'^Host tool "echo" was aborted$'):
         await task
-    cancel = desk.sent[1]
+    cancel = setup.sent[1]
     assert isinstance(cancel, HostToolCancel)
     assert cancel.target_id == frame.id
     assert cancel.id != frame.id
-    desk.tools.finish(frame.id, says("too late"), is_error=False)
+    setup.tools.finish(frame.id, says("too late"), is_error=False)
 
 
-async def test_a_call_that_was_aborted_before_it_began_sends_nothing(desk: Desk) -> None:
-    desk.offer(ECHO)
+async def test_a_call_that_was_aborted_before_it_began_sends_nothing(setup: HostToolsSetup) -> None:
+    setup.offer(ECHO)
     run = FakeRun()
     run.scope.cancel()
     with pytest.raises(ToolFailed, match="was aborted"):
-        await desk.call(run)
-    assert desk.sent == []
+        await setup.call(run)
+    assert setup.sent == []
 
 
-async def test_a_result_in_the_same_moment_as_the_abort_counts(desk: Desk) -> None:
-    desk.offer(ECHO)
+async def test_a_result_in_the_same_moment_as_the_abort_counts(setup: HostToolsSetup) -> None:
+    setup.offer(ECHO)
     run = FakeRun()
-    task = desk.call(run)
-    frame = await desk.frame()
-    desk.tools.finish(frame.id, says("done"), is_error=False)
+    task = setup.call(run)
+    frame = await setup.frame()
+    setup.tools.finish(frame.id, says("done"), is_error=False)
     run.scope.cancel()
     assert text_of(await task) == "done"
-    assert len(desk.sent) == 1
+    assert len(setup.sent) == 1
 
 
-async def test_a_host_that_goes_away_fails_open_and_later_calls(desk: Desk) -> None:
-    desk.offer(ECHO)
-    first = desk.call(FakeRun())
-    await desk.frame()
-    desk.tools.disconnect()
-    for task in (first, desk.call(FakeRun())):
+async def test_a_host_that_goes_away_fails_open_and_later_calls(setup: HostToolsSetup) -> None:
+    setup.offer(ECHO)
+    first = setup.call(FakeRun())
+    await setup.frame()
+    setup.tools.disconnect()
+    for task in (first, setup.call(FakeRun())):
         with pytest.raises(ToolFailed, match=f"^{DISCONNECTED}$"):
             await task
-    assert len(desk.sent) == 1
+    assert len(setup.sent) == 1
 
 
-async def test_calls_are_told_apart_and_may_end_in_any_order(desk: Desk) -> None:
-    desk.offer(ECHO)
-    tasks = [desk.call(FakeRun(), message=str(number)) for number in range(5)]
-    await desk.frame(4)
-    frames = [frame for frame in desk.sent if isinstance(frame, HostToolCall)]
+async def test_calls_are_told_apart_and_may_end_in_any_order(setup: HostToolsSetup) -> None:
+    setup.offer(ECHO)
+    tasks = [setup.call(FakeRun(), message=str(number)) for number in range(5)]
+    await setup.frame(4)
+    frames = [frame for frame in setup.sent if isinstance(frame, HostToolCall)]
     assert len({frame.id for frame in frames}) == 5
     for frame in reversed(frames):
-        desk.tools.finish(frame.id, says(frame.arguments["message"]), is_error=False)
+        setup.tools.finish(frame.id, says(frame.arguments["message"]), is_error=False)
     assert [text_of(await task) for task in tasks] == ["0", "1", "2", "3", "4"]
 
 
-async def test_a_call_outlives_the_definition(desk: Desk) -> None:
-    desk.offer(ECHO)
-    task = desk.call(FakeRun())
-    frame = await desk.frame()
-    desk.offer()
-    desk.tools.finish(frame.id, says("done"), is_error=False)
+async def test_a_call_outlives_the_definition(setup: HostToolsSetup) -> None:
+    setup.offer(ECHO)
+    task = setup.call(FakeRun())
+    frame = await setup.frame()
+    setup.offer()
+    setup.tools.finish(frame.id, says("done"), is_error=False)
     assert text_of(await task) == "done"
 
 
 @pytest.mark.parametrize("id", ["unknown", 5, None, ["x"], {}])
-def test_reports_for_calls_that_are_not_open_are_ignored(desk: Desk, id: Any) -> None:
-    desk.tools.update(id, says("x"))
-    desk.tools.finish(id, says("x"), is_error=False)
-    assert desk.sent == []
+def test_reports_for_calls_that_are_not_open_are_ignored(setup: HostToolsSetup, id: Any) -> None:
+    setup.tools.update(id, says("x"))
+    setup.tools.finish(id, says("x"), is_error=False)
+    assert setup.sent == []
 
 
-def test_a_tool_that_only_reads_may_run_beside_others(desk: Desk) -> None:
-    desk.offer({**ECHO, "readOnly": True}, {**ECHO, "name": "writes"})
+def test_a_tool_that_only_reads_may_run_beside_others(setup: HostToolsSetup) -> None:
+    setup.offer({**ECHO, "readOnly": True}, {**ECHO, "name": "writes"})
     calls = [ToolCall(id=str(at), name=name, arguments={}) for at, name in enumerate(["echo", "echo", "writes"])]
-    groups = grouped(calls, desk.toolset.active(), "ordered")
+    groups = grouped(calls, setup.toolset.active(), "ordered")
     assert [[call.name for call in group] for group in groups] == [["echo", "echo"], ["writes"]]
 
 
 @given(st.lists(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5)))
 def test_blocks_of_any_kind_reach_the_model_as_text(content: list[Any]) -> None:
     async def talk() -> ToolOutcome:
-        desk = Desk()
-        desk.offer(ECHO)
-        task = desk.call(FakeRun())
-        desk.tools.finish((await desk.frame()).id, HostToolOutcome(content=content), is_error=False)
+        setup = HostToolsSetup()
+        setup.offer(ECHO)
+        task = setup.call(FakeRun())
+        setup.tools.finish((await setup.frame()).id, HostToolOutcome(content=content), is_error=False)
         return await task
 
     outcome = asyncio.run(talk())
@@ -275,10 +278,10 @@ def test_blocks_of_any_kind_reach_the_model_as_text(content: list[Any]) -> None:
     codec.encode(outcome)
 
 
-async def test_a_block_that_is_not_what_it_says_is_shown_as_it_came(desk: Desk) -> None:
-    desk.offer(ECHO)
-    task = desk.call(FakeRun())
+async def test_a_block_that_is_not_what_it_says_is_shown_as_it_came(setup: HostToolsSetup) -> None:
+    setup.offer(ECHO)
+    task = setup.call(FakeRun())
     odd = [{"type": "text"}, {"type": "image", "data": "?"}, {"type": "resource", "uri": "x:y"}]
-    desk.tools.finish((await desk.frame()).id, says(*odd), is_error=False)
+    setup.tools.finish((await setup.frame()).id, says(*odd), is_error=False)
     texts = [block.text for block in (await task).content if isinstance(block, TextContent)]
     assert texts == ['{"type":"text"}', '{"type":"image","data":"?"}', '{"type":"resource","uri":"x:y"}']

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.journals import empty
+from fakes.journal_strategies import empty
 from fakes.virtual_time import virtually
 from pigeon.session.context.conversation import Conversation
 from pigeon.session.history.entry_line import EntryLine, line_from_entry
@@ -45,7 +45,7 @@ class Timers:
                 work()
 
 
-class Desk:
+class TodosSetup:
     def __init__(self, clear_delay: float = CLEAR_DELAY) -> None:
         self.timers = Timers()
         self.posted: list[Outbound] = []
@@ -68,8 +68,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def setup() -> TodosSetup:
+    return TodosSetup()
 
 
 def phases(value: Any) -> list[TodoPhaseGiven]:
@@ -93,14 +93,14 @@ def result(details: Any, name: str = "todo", is_error: bool = False) -> EntryLin
     return line_from_entry(MessageEntry(id="1", parent_id=None, timestamp="t", message=message))
 
 
-def test_what_is_missing_is_filled_in_and_what_is_unknown_is_dropped(desk: Desk) -> None:
+def test_what_is_missing_is_filled_in_and_what_is_unknown_is_dropped(setup: TodosSetup) -> None:
     given = [
         {"name": "A", "color": "red", "tasks": [{"content": "a"}, {"content": "b", "status": "completed", "x": 1}]},
         {"id": "own", "name": "B", "tasks": [{"id": "t", "content": "c", "notes": "n", "details": "d"}]},
         {"name": "C", "tasks": [{"content": "d", "status": None, "id": None, "notes": None}]},
     ]
-    desk.todos.set(phases(given))
-    assert desk.plan() == [
+    setup.todos.set(phases(given))
+    assert setup.plan() == [
         {
             "id": "phase-1",
             "name": "A",
@@ -143,64 +143,64 @@ def test_a_plan_of_the_wrong_shape_is_refused_by_its_field(value: Any, field: st
         phases(value)
 
 
-def test_a_second_plan_replaces_the_first_and_an_empty_one_clears(desk: Desk) -> None:
-    desk.todos.set(one())
-    assert len(desk.todos.set(phases([{"name": "B", "tasks": []}, {"name": "C", "tasks": []}]))) == 2
-    assert desk.todos.set([]) == []
-    assert desk.todos.read() == []
+def test_a_second_plan_replaces_the_first_and_an_empty_one_clears(setup: TodosSetup) -> None:
+    setup.todos.set(one())
+    assert len(setup.todos.set(phases([{"name": "B", "tasks": []}, {"name": "C", "tasks": []}]))) == 2
+    assert setup.todos.set([]) == []
+    assert setup.todos.read() == []
 
 
-def test_the_todo_tool_is_wanted_once_the_host_has_made_a_plan(desk: Desk) -> None:
-    desk.todos.set([])
-    assert desk.planned == 0
-    desk.todos.set(one())
-    assert desk.planned == 1
+def test_the_todo_tool_is_wanted_once_the_host_has_made_a_plan(setup: TodosSetup) -> None:
+    setup.todos.set([])
+    assert setup.planned == 0
+    setup.todos.set(one())
+    assert setup.planned == 1
 
 
-def test_finished_tasks_go_after_a_minute_one_by_one(desk: Desk) -> None:
+def test_finished_tasks_go_after_a_minute_one_by_one(setup: TodosSetup) -> None:
     tasks = [
         {"content": "a", "status": "completed"},
         {"content": "b", "status": "abandoned"},
         {"content": "c", "status": "in_progress"},
     ]
-    desk.todos.set(phases([{"name": "A", "tasks": tasks}, {"name": "B", "tasks": tasks[:1]}]))
-    desk.timers.pass_to(59.9)
-    assert desk.cleared() == 0
-    desk.timers.pass_to(60)
-    assert desk.cleared() == 3
-    assert [(phase.name, [task.content for task in phase.tasks]) for phase in desk.todos.read()] == [("A", ["c"])]
+    setup.todos.set(phases([{"name": "A", "tasks": tasks}, {"name": "B", "tasks": tasks[:1]}]))
+    setup.timers.pass_to(59.9)
+    assert setup.cleared() == 0
+    setup.timers.pass_to(60)
+    assert setup.cleared() == 3
+    assert [(phase.name, [task.content for task in phase.tasks]) for phase in setup.todos.read()] == [("A", ["c"])]
 
 
 def test_a_negative_delay_keeps_finished_tasks() -> None:
-    desk = Desk(clear_delay=-1)
-    desk.todos.set(one(status="completed"))
-    assert desk.timers.waiting == {}
+    setup = TodosSetup(clear_delay=-1)
+    setup.todos.set(one(status="completed"))
+    assert setup.timers.waiting == {}
 
 
-def test_a_task_that_was_finished_before_does_not_get_more_time(desk: Desk) -> None:
-    desk.todos.set(phases([{"name": "A", "tasks": [{"content": "a", "status": "completed"}, {"content": "b"}]}]))
-    desk.timers.pass_to(30)
+def test_a_task_that_was_finished_before_does_not_get_more_time(setup: TodosSetup) -> None:
+    setup.todos.set(phases([{"name": "A", "tasks": [{"content": "a", "status": "completed"}, {"content": "b"}]}]))
+    setup.timers.pass_to(30)
     tasks = [{"content": "a", "status": "completed"}, {"content": "b", "status": "completed"}]
-    desk.todos.write(filled_in(phases([{"name": "A", "tasks": tasks}])))
-    desk.timers.pass_to(60)
-    assert [task.content for task in desk.todos.read()[0].tasks] == ["b"]
-    desk.timers.pass_to(90)
-    assert desk.todos.read() == []
+    setup.todos.write(filled_in(phases([{"name": "A", "tasks": tasks}])))
+    setup.timers.pass_to(60)
+    assert [task.content for task in setup.todos.read()[0].tasks] == ["b"]
+    setup.timers.pass_to(90)
+    assert setup.todos.read() == []
 
 
-def test_a_task_that_was_taken_up_again_stays(desk: Desk) -> None:
-    desk.todos.set(one(status="completed"))
-    desk.todos.write(filled_in(one(status="in_progress")))
-    desk.timers.pass_to(100)
-    assert desk.cleared() == 0
-    assert len(desk.todos.open_tasks()) == 1
+def test_a_task_that_was_taken_up_again_stays(setup: TodosSetup) -> None:
+    setup.todos.set(one(status="completed"))
+    setup.todos.write(filled_in(one(status="in_progress")))
+    setup.timers.pass_to(100)
+    assert setup.cleared() == 0
+    assert len(setup.todos.open_tasks()) == 1
 
 
-def test_the_same_number_in_two_phases_means_two_tasks(desk: Desk) -> None:
+def test_the_same_number_in_two_phases_means_two_tasks(setup: TodosSetup) -> None:
     first = {"name": "A", "tasks": [{"id": "1", "content": "a", "status": "completed"}]}
-    desk.todos.set(phases([first, {"name": "B", "tasks": [{"id": "1", "content": "b"}]}]))
-    desk.timers.pass_to(60)
-    assert [task.content for task in desk.todos.open_tasks()] == ["b"]
+    setup.todos.set(phases([first, {"name": "B", "tasks": [{"id": "1", "content": "b"}]}]))
+    setup.timers.pass_to(60)
+    assert [task.content for task in setup.todos.open_tasks()] == ["b"]
 
 
 def test_time_is_the_loops_when_nothing_else_is_said() -> None:
@@ -216,7 +216,7 @@ def test_time_is_the_loops_when_nothing_else_is_said() -> None:
     assert virtually(wait()) == [TodoAutoClear()]
 
 
-def test_a_conversation_brings_back_what_its_last_good_result_leaves_to_do(desk: Desk) -> None:
+def test_a_conversation_brings_back_what_its_last_good_result_leaves_to_do(setup: TodosSetup) -> None:
     plan = {
         "phases": [
             {"id": "p", "name": "A", "tasks": [{"id": "x", "content": "a", "status": "completed"}, {"content": "b"}]},
@@ -225,24 +225,24 @@ def test_a_conversation_brings_back_what_its_last_good_result_leaves_to_do(desk:
     }
     older = {"phases": [{"name": "old", "tasks": [{"content": "old"}]}]}
     branch = [result(older), result(plan, "todo_write"), result(older, is_error=True), result(older, "other")]
-    desk.todos.set(one(status="completed"))
-    desk.todos.enter(branch)
-    assert [(phase.id, [task.content for task in phase.tasks]) for phase in desk.todos.read()] == [("p", ["b"])]
-    desk.timers.pass_to(1000)
-    assert desk.cleared() == 0
+    setup.todos.set(one(status="completed"))
+    setup.todos.enter(branch)
+    assert [(phase.id, [task.content for task in phase.tasks]) for phase in setup.todos.read()] == [("p", ["b"])]
+    setup.timers.pass_to(1000)
+    assert setup.cleared() == 0
 
 
 @pytest.mark.parametrize("details", [ABSENT, None, {}, {"phases": 5}, {"phases": [{"name": 1}]}, [1]])
-def test_a_result_that_holds_no_plan_is_passed_over(desk: Desk, details: Any) -> None:
-    desk.todos.set(one())
-    desk.todos.enter([result({"phases": [{"name": "A", "tasks": [{"content": "a"}]}]}), result(details)])
-    assert [task.content for task in desk.todos.open_tasks()] == ["a"]
+def test_a_result_that_holds_no_plan_is_passed_over(setup: TodosSetup, details: Any) -> None:
+    setup.todos.set(one())
+    setup.todos.enter([result({"phases": [{"name": "A", "tasks": [{"content": "a"}]}]}), result(details)])
+    assert [task.content for task in setup.todos.open_tasks()] == ["a"]
 
 
-def test_a_new_conversation_has_no_plan(desk: Desk) -> None:
-    desk.todos.set(one())
-    desk.todos.enter([])
-    assert desk.todos.read() == []
+def test_a_new_conversation_has_no_plan(setup: TodosSetup) -> None:
+    setup.todos.set(one())
+    setup.todos.enter([])
+    assert setup.todos.read() == []
 
 
 _words = st.text(max_size=5)
@@ -262,41 +262,41 @@ def test_every_plan_that_fits_gets_an_id_and_a_status_everywhere(plan: list[Any]
     assert codec.convert(codec.to_plain(filled), list[TodoPhaseGiven]) is not None
 
 
-async def test_a_stop_with_open_tasks_brings_a_reminder_three_times(desk: Desk) -> None:
-    desk.todos.set(phases([{"name": "A", "tasks": [{"content": "a"}, {"content": "b", "status": "completed"}]}]))
+async def test_a_stop_with_open_tasks_brings_a_reminder_three_times(setup: TodosSetup) -> None:
+    setup.todos.set(phases([{"name": "A", "tasks": [{"content": "a"}, {"content": "b", "status": "completed"}]}]))
     for attempt in (1, 2, 3):
-        said = await desk.reminders.additions(answer(TextContent(text="done")))
+        said = await setup.reminders.additions(answer(TextContent(text="done")))
         assert isinstance(said[0], CustomMessage)
         assert "a (pending)" in str(said[0].content)
-        event = desk.posted[-1]
+        event = setup.posted[-1]
         assert isinstance(event, TodoReminder)
         assert (event.attempt, event.max_attempts) == (attempt, 3)
         assert [(task.id, task.content, task.status) for task in event.todos] == [("task-1", "a", "pending")]
-    assert await desk.reminders.additions(answer()) == []
+    assert await setup.reminders.additions(answer()) == []
 
 
-async def test_what_the_user_says_starts_the_count_again(desk: Desk) -> None:
-    desk.todos.set(one())
+async def test_what_the_user_says_starts_the_count_again(setup: TodosSetup) -> None:
+    setup.todos.set(one())
     for _ in range(3):
-        said = await desk.reminders.additions(answer())
-        desk.journal.append_message(answer())
+        said = await setup.reminders.additions(answer())
+        setup.journal.append_message(answer())
         assert said
-    assert await desk.reminders.additions(answer()) == []
-    desk.journal.append_message(UserMessage(content="go on", timestamp=1))
-    assert await desk.reminders.additions(answer())
+    assert await setup.reminders.additions(answer()) == []
+    setup.journal.append_message(UserMessage(content="go on", timestamp=1))
+    assert await setup.reminders.additions(answer())
 
 
-async def test_nothing_is_said_where_there_is_no_final_stop(desk: Desk) -> None:
-    desk.todos.set(one())
+async def test_nothing_is_said_where_there_is_no_final_stop(setup: TodosSetup) -> None:
+    setup.todos.set(one())
     call = ToolCall(id="c", name="x", arguments={})
     for last in (answer(stop="error"), answer(stop="aborted"), answer(call, stop="toolUse")):
-        assert await desk.reminders.additions(last) == []
-    assert desk.posted == []
+        assert await setup.reminders.additions(last) == []
+    assert setup.posted == []
 
 
-async def test_reminders_need_something_open(desk: Desk) -> None:
-    assert await desk.reminders.additions(answer()) == []
-    desk.todos.set(one(status="completed"))
-    assert await desk.reminders.additions(answer()) == []
-    desk.todos.set(one())
-    assert await desk.reminders.additions(answer())
+async def test_reminders_need_something_open(setup: TodosSetup) -> None:
+    assert await setup.reminders.additions(answer()) == []
+    setup.todos.set(one(status="completed"))
+    assert await setup.reminders.additions(answer()) == []
+    setup.todos.set(one())
+    assert await setup.reminders.additions(answer())

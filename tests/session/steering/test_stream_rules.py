@@ -46,7 +46,7 @@ def rule(condition: str = "bad", name: str = "r", **more: Any) -> Rule:
     return Rule(name=name, path=f"/rules/{name}.md", content=f"About {name}.", condition=[condition], **more)
 
 
-class Desk:
+class RulesSetup:
     def __init__(self, *rules: Rule) -> None:
         self.published: list[Outbound] = []
         self.reports: list[str] = []
@@ -92,20 +92,20 @@ def call(arguments: dict[str, Any], tool: str = "write", size: int = 5) -> list[
     return [*events, ToolcallEnd(content_index=0, tool_call=ToolCall(id="c", name=tool, arguments=arguments))]
 
 
-def cut_at(desk: Desk, events: list[StreamEvent]) -> int | None:
+def cut_at(setup: RulesSetup, events: list[StreamEvent]) -> int | None:
     """The place of the event at which the answer is cut."""
-    watch = desk.rules.watch()
+    watch = setup.rules.watch()
     if watch is None:
         return None
     return next((at for at, event in enumerate(events) if watch.sees(event) is not None), None)
 
 
 def cuts(one: Rule, events: list[StreamEvent]) -> bool:
-    return cut_at(Desk(one), events) is not None
+    return cut_at(RulesSetup(one), events) is not None
 
 
 def test_a_match_is_found_across_deltas_as_soon_as_it_is_certain() -> None:
-    assert cut_at(Desk(rule()), text("this is b", "a", "d", " indeed", "more")) == 4
+    assert cut_at(RulesSetup(rule()), text("this is b", "a", "d", " indeed", "more")) == 4
 
 
 def test_a_word_that_goes_on_is_not_mistaken_for_its_beginning() -> None:
@@ -114,11 +114,11 @@ def test_a_word_that_goes_on_is_not_mistaken_for_its_beginning() -> None:
 
 
 def test_the_end_of_a_block_makes_a_match_certain() -> None:
-    assert cut_at(Desk(rule()), text("bad")) == 2
+    assert cut_at(RulesSetup(rule()), text("bad")) == 2
 
 
 def test_a_match_that_eats_everything_does_not_wait_for_ever() -> None:
-    assert cut_at(Desk(rule(r"bad[\s\S]*")), text("bad", *["x" * 100] * 30, end=False)) is not None
+    assert cut_at(RulesSetup(rule(r"bad[\s\S]*")), text("bad", *["x" * 100] * 30, end=False)) is not None
 
 
 def test_lines_have_beginnings_and_ends() -> None:
@@ -132,8 +132,8 @@ def test_a_block_that_is_very_long_is_looked_at_everywhere() -> None:
 
 
 def test_blocks_do_not_run_into_each_other() -> None:
-    desk = Desk(rule("badword"))
-    watch = desk.watch()
+    setup = RulesSetup(rule("badword"))
+    watch = setup.watch()
     first = text("bad")
     second = [
         TextStart(content_index=1),
@@ -196,61 +196,61 @@ def test_arguments_in_pieces_of_any_size_are_read_as_they_were_meant(content: st
 
 
 async def test_what_matched_is_announced_and_given_to_the_model() -> None:
-    desk = Desk(rule(), rule("bad|worse", "s"), rule("other", "t"))
-    watch = desk.watch()
+    setup = RulesSetup(rule(), rule("bad|worse", "s"), rule("other", "t"))
+    watch = setup.watch()
     seen = [event for event in map(watch.sees, text("so bad.")) if event is not None]
     assert [codec.to_plain(one)["name"] for one in seen[0].rules] == ["r", "s"]
-    (said,) = await desk.rules.additions()
+    (said,) = await setup.rules.additions()
     assert isinstance(said, CustomMessage)
     assert (said.custom_type, said.display, said.details) == ("ttsr-injection", False, {"rules": ["r", "s"]})
     assert "About r." in str(said.content)
     assert "About s." in str(said.content)
     assert "stopped" in str(said.content)
-    assert await desk.rules.additions() == []
+    assert await setup.rules.additions() == []
 
 
 async def test_a_rule_is_given_once() -> None:
-    desk = Desk(rule())
-    assert cut_at(desk, text("bad.")) is not None
-    assert await desk.given() == ["r"]
-    assert desk.rules.watch() is None
+    setup = RulesSetup(rule())
+    assert cut_at(setup, text("bad.")) is not None
+    assert await setup.given() == ["r"]
+    assert setup.rules.watch() is None
 
 
 async def test_a_rule_whose_answer_was_aborted_may_still_come() -> None:
-    desk = Desk(rule())
-    assert cut_at(desk, text("bad.")) is not None
-    assert cut_at(desk, text("bad.")) is not None
-    assert await desk.given() == ["r"]
+    setup = RulesSetup(rule())
+    assert cut_at(setup, text("bad.")) is not None
+    assert cut_at(setup, text("bad.")) is not None
+    assert await setup.given() == ["r"]
 
 
 async def test_a_rule_that_repeats_waits_for_its_gap() -> None:
-    desk = Desk(rule(repeat=3))
-    assert cut_at(desk, text("bad.")) is not None
-    assert await desk.given() == ["r"]
+    setup = RulesSetup(rule(repeat=3))
+    assert cut_at(setup, text("bad.")) is not None
+    assert await setup.given() == ["r"]
     for _ in range(2):
-        assert cut_at(desk, text("bad.")) is None
-        desk.rules.notes(MessageEnd(message=SAID))
-    assert cut_at(desk, text("bad.")) is not None
+        assert cut_at(setup, text("bad.")) is None
+        setup.rules.notes(MessageEnd(message=SAID))
+    assert cut_at(setup, text("bad.")) is not None
 
 
 async def test_rules_that_come_again_and_again_cannot_go_on_for_ever() -> None:
-    desk = Desk(rule(repeat=1))
+    setup = RulesSetup(rule(repeat=1))
     for _ in range(MOST_CUTS):
-        assert cut_at(desk, text("bad.")) is not None
-        await desk.given()
-    assert desk.rules.watch() is None
-    desk.rules.notes(MessageEnd(message=SAID))
-    assert cut_at(desk, text("bad.")) is not None
+        assert cut_at(setup, text("bad.")) is not None
+        await setup.given()
+    assert setup.rules.watch() is None
+    setup.rules.notes(MessageEnd(message=SAID))
+    assert cut_at(setup, text("bad.")) is not None
 
 
 async def test_a_conversation_remembers_what_it_was_given() -> None:
-    desk = Desk(rule(), rule("worse", "s"))
-    cut_at(desk, text("bad."))
-    (said,) = await desk.rules.additions()
+    setup = RulesSetup(rule(), rule("worse", "s"))
+    cut_at(setup, text("bad."))
+    (said,) = await setup.rules.additions()
     assert isinstance(said, CustomMessage)
     fields = {"custom_type": said.custom_type, "content": said.content, "display": False, "details": said.details}
     entry = CustomMessageEntry(id="1", parent_id=None, timestamp="t", **fields)
-    later = Desk(rule(), rule("worse", "s"))
+    later = RulesSetup(rule(), rule("worse", "s"))
     later.rules.enter([line_from_entry(entry)])
     assert cut_at(later, text("bad, worse.")) is not None
     assert await later.given() == ["s"]
@@ -264,10 +264,10 @@ async def test_a_conversation_remembers_what_it_was_given() -> None:
 )
 async def test_a_rule_that_does_not_interrupt_is_given_after_the_turn(mode: Any, in_text: bool, in_tool: bool) -> None:
     for events, cutting in ((text("bad. bad."), in_text), (call({"content": "bad. bad."}), in_tool)):
-        desk = Desk(rule(interrupt_mode=mode))
-        assert (cut_at(desk, events) is not None) is cutting
-        assert await desk.given() == ["r"]
-        announced = [event for event in desk.published if isinstance(event, TtsrTriggered)]
+        setup = RulesSetup(rule(interrupt_mode=mode))
+        assert (cut_at(setup, events) is not None) is cutting
+        assert await setup.given() == ["r"]
+        announced = [event for event in setup.published if isinstance(event, TtsrTriggered)]
         assert len(announced) == int(not cutting)
 
 
@@ -281,12 +281,12 @@ async def test_a_rule_that_does_not_interrupt_is_given_after_the_turn(mode: Any,
     ],
 )
 def test_a_rule_that_cannot_be_used_is_reported_once_and_left_out(one: Rule, reason: str) -> None:
-    desk = Desk(one, rule("worse", "s"))
-    assert cut_at(desk, text("bad, worse.")) is not None
-    desk.rules.watch()
-    assert len(desk.reports) == 1
-    assert one.path in desk.reports[0]
-    assert reason in desk.reports[0]
+    setup = RulesSetup(one, rule("worse", "s"))
+    assert cut_at(setup, text("bad, worse.")) is not None
+    setup.rules.watch()
+    assert len(setup.reports) == 1
+    assert one.path in setup.reports[0]
+    assert reason in setup.reports[0]
 
 
 def test_names_of_groups_may_be_written_either_way() -> None:
@@ -294,17 +294,17 @@ def test_names_of_groups_may_be_written_either_way() -> None:
 
 
 def test_an_expression_that_would_take_for_ever_is_switched_off() -> None:
-    desk = Desk(rule(r"(a|aa)+\1b", "slow"), rule("worse", "s"))
+    setup = RulesSetup(rule(r"(a|aa)+\1b", "slow"), rule("worse", "s"))
     began = time.process_time()
-    assert cut_at(desk, text("a" * 300 + "!", " worse.")) is not None
+    assert cut_at(setup, text("a" * 300 + "!", " worse.")) is not None
     assert time.process_time() - began < 3
-    assert "slow.md is switched off" in desk.reports[0]
-    assert cut_at(desk, text("a" * 300 + "!", "fine.")) is None
-    assert len(desk.reports) == 1
+    assert "slow.md is switched off" in setup.reports[0]
+    assert cut_at(setup, text("a" * 300 + "!", "fine.")) is None
+    assert len(setup.reports) == 1
 
 
 def test_a_delta_costs_the_same_at_the_end_of_a_long_answer() -> None:
-    watch = Desk(*(rule(f"never{number}", str(number)) for number in range(10))).watch()
+    watch = RulesSetup(*(rule(f"never{number}", str(number)) for number in range(10))).watch()
     watch.sees(TextStart(content_index=0))
     began = time.process_time()
     for _ in range(5_000):
@@ -322,16 +322,16 @@ async def test_the_answer_is_cut_in_the_stream(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     reply = {"blocks": [{"type": "text", "text": "this is bad and goes on and on", "repeat": 50}], "hang": True}
     script.write_text(json.dumps({"replies": [reply], "chunk": 4}))
-    desk = Desk(rule())
+    setup = RulesSetup(rule())
     asked = ModelRequest(model=scripted_model(str(script), str), system_prompt="", messages=[SAID], tools=[])
 
     async def unchanged(message: Message) -> Message:
         return message
 
-    answer = AnswerStream(asked, desk.publish, lambda: 1, unchanged, desk.rules.watch())
+    answer = AnswerStream(asked, setup.publish, lambda: 1, unchanged, setup.rules.watch())
     message = await answer.stream(ScriptedModel(str), Scope())
     assert answer.cut
     assert message.stop_reason == "aborted"
-    kinds = [type(event) for event in desk.published]
+    kinds = [type(event) for event in setup.published]
     assert kinds[-3:] == [TtsrTriggered, MessageUpdate, MessageEnd]
-    assert await desk.given() == ["r"]
+    assert await setup.given() == ["r"]

@@ -1,4 +1,4 @@
-"""Records as a story that a test can compare: who said what, in which order."""
+"""Records in outline, as a test compares them: their types in order, whose messages, which texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Record = dict[str, Any]
 STREAM = "message_update"
 
 
-def story(records: list[Record], updates: bool = False) -> list[str]:
+def outline(records: list[Record], updates: bool = False) -> list[str]:
     """One word per record; updates only if asked for, with the kind of the delta."""
     return [_word(record) for record in records if updates or record["type"] != STREAM]
 

@@ -1,4 +1,4 @@
-"""Conversations that nobody would have: journals grown from what hypothesis draws."""
+"""Journals of arbitrary conversations, grown from steps that hypothesis draws."""
 
 from __future__ import annotations
 

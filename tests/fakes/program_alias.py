@@ -5,18 +5,18 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from fakes.agent_desk import Desk
+from fakes.agent_folders import AgentFolders
 from fakes.rpc_process import command_line
 
 
-def called(desk: Desk, name: str) -> list[str]:
+def called(folders: AgentFolders, name: str) -> list[str]:
     """A command line whose program has this name."""
-    return [str(folder_with(desk, name) / name)]
+    return [str(folder_with(folders, name) / name)]
 
 
-def folder_with(desk: Desk, name: str) -> Path:
+def folder_with(folders: AgentFolders, name: str) -> Path:
     """A folder for the search path in which the program has this name."""
-    folder = desk.temp / "bin"
+    folder = folders.temp / "bin"
     folder.mkdir(exist_ok=True)
     program = folder / name
     words = command_line()

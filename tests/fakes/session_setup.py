@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import structs
 
-from fakes.journals import empty
-from fakes.loop_parts import AnyTool, Heard, Played, Script
+from fakes.journal_strategies import empty
+from fakes.loop_fakes import AnyTool, EventLog, Script, ScriptedProvider
 from fakes.model_requests import a_model
 from fakes.repositories import NOW, DiskRepository
 from pigeon.agent.interfaces import PreparedImage
@@ -72,7 +72,7 @@ class UnchangedImages:
         return PreparedImage(image)
 
 
-class SessionDesk:
+class SessionSetup:
     """A session, what it published (`heard`), and what the model was asked (`provider.requests`)."""
 
     def __init__(
@@ -89,8 +89,8 @@ class SessionDesk:
         processes: ProcessOwner | None = None,
     ) -> None:
         bus = Bus()
-        self.heard = Heard()
-        self.provider = Played(*scripts)
+        self.heard = EventLog()
+        self.provider = ScriptedProvider(*scripts)
         self.repository = DiskRepository(folder or NOWHERE, persistent=folder is not None)
         bus.announce(self.heard.events.append)
         workplace = Workplace(
@@ -138,7 +138,7 @@ class SessionDesk:
     async def until(self, happened: Any) -> None:
         """Let the loop turn until something has happened."""
         async with asyncio.timeout(10):
-            while not happened():  # noqa: ASYNC110 - what happens is not known to the session desk
+            while not happened():  # noqa: ASYNC110 - what happens is not known to the session setup
                 await asyncio.sleep(0)
 
     def spoken(self) -> list[str]:

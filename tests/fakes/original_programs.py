@@ -1,7 +1,7 @@
 """The originals as programs, where they are installed, and the conversation that the recorded sessions hold.
 
 They are taken from the folder named by `PIGEON_PEERS`, which has one npm project per original (`pi073`, `pi087`) and
-perhaps a newer Node (`node`); what is not there is installed as `fakes/peers.py` does it.
+perhaps a newer Node (`node`); what is not there is installed as `fakes/installed_programs.py` does it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fakes.agent_desk import Desk, providers
+from fakes.agent_folders import AgentFolders, providers
+from fakes.installed_programs import node, npm_package
 from fakes.model_server import Call, ModelServer, Thinking
-from fakes.peers import node, npm_package
 from fakes.rpc_process import RpcProcess
 
 PACKAGES = {"pi-0.73.1": ("pi073", "@mariozechner"), "pi-0.87.1": ("pi087", "@earendil-works")}
@@ -35,17 +35,17 @@ def program(name: str) -> list[str]:
     return [str(own) if own.exists() else node(), str(package / script)]
 
 
-def begin(desk: Desk, server: ModelServer, program: list[str] | None, *args: str) -> RpcProcess:
-    """Start a program, one of the originals or ours, on this desk."""
-    desk.configure(providers(server.url), SETTINGS)
-    process = RpcProcess(desk, "--provider", "fake", "--model", "fake-1", *args, program=program)
+def begin(folders: AgentFolders, server: ModelServer, program: list[str] | None, *args: str) -> RpcProcess:
+    """Start a program, one of the originals or ours, in these folders."""
+    folders.configure(providers(server.url), SETTINGS)
+    process = RpcProcess(folders, "--provider", "fake", "--model", "fake-1", *args, program=program)
     process.settles = program is None or "@mariozechner" not in program[-1]
     return process
 
 
 def converse(agent: RpcProcess, server: ModelServer) -> str:
     """Have the conversation; the file that keeps it."""
-    (agent.desk.work / "notes.txt").write_text("one\ntwo\n")
+    (agent.folders.work / "notes.txt").write_text("one\ntwo\n")
     server.answers(
         Thinking("let me see"), "I will look.", Call("read", {"path": "notes.txt"}, id="toolu_a"),
         Call("bash", {"command": "echo hallo"}, id="toolu_b"),
@@ -71,9 +71,9 @@ def converse(agent: RpcProcess, server: ModelServer) -> str:
     return str(agent.ask("get_state")["sessionFile"])
 
 
-def without_our_paths(raw: bytes, desk: Desk) -> bytes:
+def without_our_paths(raw: bytes, folders: AgentFolders) -> bytes:
     """A session file without the folders of the machine that made it, and without the prompt of its program."""
-    lines = raw.replace(str(desk.work).encode(), b"/").split(b"\n")
+    lines = raw.replace(str(folders.work).encode(), b"/").split(b"\n")
     return b"\n".join(_shortened(line) if b'"role":"system"' in line else line for line in lines)
 
 

@@ -21,8 +21,8 @@ from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 Record = dict[str, Any]
 
 
-class Inhabitant:
-    """One agent: `configure` its folders, `move_in`, talk, `move_out`."""
+class InProcessAgent:
+    """One agent: `configure` its folders, `start`, talk, `stop`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -40,7 +40,7 @@ class Inhabitant:
         (self.root / "script.json").write_text(json.dumps(replies or ["Nothing to say."]))
         self.variables.update(variables)
 
-    async def move_in(self, **options: Any) -> BuiltAgent:
+    async def start(self, **options: Any) -> BuiltAgent:
         """Build the agent and listen to it."""
         given = {"model": f"scripted/{self.root / 'script.json'}", "cwd": str(self.work), **options}
         environment = Environment(variables=self.variables, home=str(self.home), cwd=str(self.root))
@@ -51,13 +51,13 @@ class Inhabitant:
 
     @property
     def agent(self) -> BuiltAgent:
-        """The agent, once it lives here."""
+        """The agent, once it has been started."""
         assert self._built is not None
         return self._built
 
     @property
-    def is_here(self) -> bool:
-        """True from `move_in` to `move_out`."""
+    def is_running(self) -> bool:
+        """True from `start` to `stop`."""
         return self._built is not None
 
     async def ask(self, text: str, images: list[Record] | None = None) -> None:
@@ -97,7 +97,7 @@ class Inhabitant:
         """Events of one type."""
         return [event for event in self.events if event["type"] == kind]
 
-    async def move_out(self) -> None:
+    async def stop(self) -> None:
         """End the agent, as its host would."""
         agent, self._built = self.agent, None
         await agent.lifecycle.leaving()

@@ -1,4 +1,4 @@
-"""A dialect at work: native events and answers in, parsed lines out."""
+"""What a dialect writes for native events and answers, parsed again as a host does it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ VERSION = "1.2.3"
 Record = dict[str, Any]
 
 
-def speaker(name: str, **environment: str) -> Dialect:
-    """One who speaks this dialect."""
+def dialect_for(name: str, **environment: str) -> Dialect:
+    """The dialect of this name."""
     return dialect_named(name, VERSION, environment)
 
 
-def heard(lines: list[OutputLine]) -> list[Record]:
+def parsed(lines: list[OutputLine]) -> list[Record]:
     """The lines as a host parses them."""
     return [json.loads(b"".join(line.pieces)) for line in lines]
 
 
-def told(dialect: Dialect, *events: Outbound) -> list[Record]:
-    """What a host hears of these events."""
-    return [record for event in events for record in heard(dialect.lines(event))]
+def records_for(dialect: Dialect, *events: Outbound) -> list[Record]:
+    """The records that a host gets for these events."""
+    return [record for event in events for record in parsed(dialect.lines(event))]
 
 
 def an_answer(*texts: str, stop: Any = "pending") -> AssistantMessage:

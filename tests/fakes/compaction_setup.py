@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from fakes.journals import empty
+from fakes.journal_strategies import empty
 from fakes.model_requests import a_model, answered, returned
 from fakes.repositories import user
 from pigeon.agent.inference import (
@@ -81,7 +81,7 @@ class Models:
         self.level = "medium"
 
 
-class Bench:
+class CompactionSetup:
     """Everything that a compaction needs; `told` is what listeners heard."""
 
     def __init__(
@@ -142,24 +142,24 @@ class Bench:
 LONG = "lorem ipsum " * 100
 
 
-def filled(*replies: Any, turns: int = 3, window: int = 10_000, **policy: Any) -> Bench:
+def filled(*replies: Any, turns: int = 3, window: int = 10_000, **policy: Any) -> CompactionSetup:
     """A conversation with something to summarize; of its last turn the answer is kept."""
-    bench = Bench(*replies, window=window, **{"keep_tokens": 1, "reserve_tokens": 1_000, **policy})
+    setup = CompactionSetup(*replies, window=window, **{"keep_tokens": 1, "reserve_tokens": 1_000, **policy})
     for number in range(turns):
-        bench.say(f"question {number} {LONG}")
-        bench.answer(f"answer {number}")
-    return bench
+        setup.say(f"question {number} {LONG}")
+        setup.answer(f"answer {number}")
+    return setup
 
 
-def last(bench: Bench) -> CompactionEntry:
+def last(setup: CompactionSetup) -> CompactionEntry:
     """The compaction that was put on record last."""
-    entry = bench.journal.branch[-1].entry
+    entry = setup.journal.branch[-1].entry
     assert isinstance(entry, CompactionEntry)
     return entry
 
 
-def end(bench: Bench) -> CompactionEnd:
+def end(setup: CompactionSetup) -> CompactionEnd:
     """The last thing that was told."""
-    event = bench.told[-1]
+    event = setup.told[-1]
     assert isinstance(event, CompactionEnd)
     return event

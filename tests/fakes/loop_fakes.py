@@ -1,4 +1,4 @@
-"""Tiny stand-ins for everything that the loop is given: a model that plays deltas, tools, a gate, queues, an owner."""
+"""Stand-ins for everything that the loop is given: a provider that plays scripts, tools, a gate, queues, an owner."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def fails(message: str, **facts: Any) -> Script:
     return [Finished(stop="error", failure=Failure(message=message, **facts))]
 
 
-class Played:
+class ScriptedProvider:
     """A provider that plays one script per request; a callable in a script is awaited, an exception raised."""
 
     def __init__(self, *scripts: Script) -> None:
@@ -180,7 +180,7 @@ class Owner:
         return self.retries
 
 
-class Heard:
+class EventLog:
     """Keeps what was published."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ def providers(url: str, models: Iterable[Record] | None = None) -> Record:
     return {"providers": {"fake": provider}}
 
 
-class Desk:
+class AgentFolders:
     """The folders that a process lives in."""
 
     def __init__(self, root: Path) -> None:
