@@ -28,6 +28,7 @@ _PLAIN_DECORATORS = {
     "abstractmethod", "contextmanager", "asynccontextmanager", "runtime_checkable", "cache", "lru_cache", "dataclass",
     "total_ordering", "singledispatch",
 }  # fmt: skip
+_PERSONS = re.compile(r"\b(?:some|no|any|every)body\b|\b(?:some|any)one\b|\bwhoever\b", re.IGNORECASE)
 _PATH = re.compile(r"`((?:\w+/)+\w*(?:\.py)?|\w+\.py)`")
 
 
@@ -195,6 +196,11 @@ class SourceTree:
                 if is_path and not any(_exists(folder / name) for folder in folders):
                     found.append(f"{module}: {name}")
         return found
+
+    def persons(self) -> list[str]:
+        """Docstrings and comments that speak of persons where there are none, by module."""
+        texts = {module: " ".join(self._words(module)) for module in self.modules}
+        return [f"{module}: {word}" for module, text in texts.items() for word in sorted({*_PERSONS.findall(text)})]
 
     def _words(self, module: str) -> Iterator[str]:
         for node in ast.walk(self.tree(module)):
@@ -458,7 +464,7 @@ def _top_names(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _registering(node: Definition) -> list[ast.expr]:
-    """Decorators that hand the definition to someone (a registry), not those that only change its kind."""
+    """Decorators that hand the definition to a registry, not those that only change its kind."""
     return [one for one in node.decorator_list if _last_name(one) not in _PLAIN_DECORATORS]
 
 

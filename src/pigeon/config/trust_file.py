@@ -1,6 +1,6 @@
 """`trust.json` in the user's folder: which project folders were found trustworthy, by their real path.
 
-The nearest folder above counts. A file that cannot be read trusts nobody and is never overwritten.
+The nearest folder above counts. A file that cannot be read trusts no folder and is never overwritten.
 """
 
 from __future__ import annotations

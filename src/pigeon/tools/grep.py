@@ -152,7 +152,7 @@ def _chosen_by(glob: str) -> tuple[list[str], Callable[[str], bool] | None]:
 
 
 def _reason(complaint: str) -> str:
-    """What ripgrep complains about, without advice to use options that nobody can pass here."""
+    """What ripgrep complains about, without advice to use options that cannot be passed here."""
     reason, _, advice = complaint.removeprefix("rg: ").partition("\n\nConsider enabling ")
     return f"{reason}. Lines are searched one by one." if advice.startswith("multiline") else reason
 

@@ -1,9 +1,9 @@
 """The one way out: whole lines, in order, bounded.
 
 Lines queue up in memory and a thread writes them with blocking calls, so a host that stops reading stops this thread
-and not the event loop. Whoever produces asks `full` and waits for room; that is what pauses the agent. A short line
-with nothing queued before it is written at once when the pipe has room for it; one that can wait goes out with the
-next, or when the event loop comes round.
+and not the event loop. The producer (`rpc/outbox`) asks `full` and waits for room; that is what pauses the agent. A
+short line with nothing queued before it is written at once when the pipe has room for it; one that can wait goes out
+with the next, or when the event loop comes round.
 """
 
 from __future__ import annotations

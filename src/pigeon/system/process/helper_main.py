@@ -97,7 +97,7 @@ class HelperLoop:
         self._poll.register(children, select.POLLIN)
 
     def serve(self) -> None:
-        """Take orders until there is nobody to give any; returns when nothing is left below."""
+        """Take orders until the agent is gone; returns when nothing is left below."""
         pause = FIRST_PAUSE_MS
         while True:
             ready = dict(self._poll.poll(pause if self._strays else None))

@@ -1,4 +1,4 @@
-"""Images that somebody put into a message, as models take them.
+"""Images of a message, as models take them.
 
 The first bytes decide. An ordinary image is not touched and nothing is loaded for it; one that is too large, or of a
 type that models do not take, is made anew as `read` does it.
