@@ -9,8 +9,8 @@ from fakes.model_requests import a_model, a_request
 from pigeon.app.environment import Environment
 from pigeon.app.models import gateway_of, model_options
 from pigeon.app.options import AgentOptions
+from pigeon.config.credentials import Values
 from pigeon.config.settings import Settings
-from pigeon.config.values import Values
 from pigeon.providers.registry import ModelRegistry
 from pigeon.session.hooks import NoHooks
 from pigeon.system.process.start import ProcessOwner

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.config import values as values_module
-from pigeon.config.values import Values
+from pigeon.config import credentials as values_module
+from pigeon.config.credentials import Values
 from pigeon.system.process.start import ProcessOwner
 
 

@@ -11,7 +11,7 @@ import pytest
 from fakes.http_server import Hold, HttpServer, Reply, plain, sse
 from fakes.model_requests import a_model, a_request, answered, said, text, told
 from pigeon.agent.inference import Delta, Finished, ModelRequest
-from pigeon.config.values import Values
+from pigeon.config.credentials import Values
 from pigeon.providers.catalog.built_in import BuiltInCatalog
 from pigeon.providers.gateway import ADAPTERS, Gateway
 from pigeon.providers.http.client import HttpClient
@@ -169,7 +169,7 @@ def test_nothing_heavy_is_loaded_before_the_first_request() -> None:
     code = (
         "import sys\n"
         "import pigeon.providers.gateway, pigeon.providers.registry, pigeon.providers.catalog.built_in\n"
-        "import pigeon.config.models_file, pigeon.config.auth_file\n"
+        "import pigeon.config.models_file, pigeon.config.credentials\n"
         "heavy = {'httpcore2', 'anyio', 'email', 'yaml', 'http.client', 'pigeon.providers.anthropic.adapter'}\n"
         "heavy &= set(sys.modules)\n"
         "sys.exit(', '.join(sorted(heavy)) or 0)\n"

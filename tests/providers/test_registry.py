@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fakes.model_requests import a_model
+from pigeon.config.credentials import Values
 from pigeon.config.models_file import parse_models_file
-from pigeon.config.values import Values
 from pigeon.providers.registry import ModelRegistry, NoKey
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec

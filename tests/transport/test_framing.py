@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.transport.framing import Frame, Framing, TooLong
+from pigeon.transport.reader import Frame, Framing, TooLong
 
 STREAMS = st.lists(
     st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", b"\xe2\x80\xa8", b"\xc2\x85", b"\x0b", b"x" * 9])

@@ -70,8 +70,9 @@ class Lifecycle:
         self._resources.add_paths(found.skills, found.prompts)
 
     async def warm(self) -> None:
-        """Load what the first request will need."""
+        """Load what the first request will need: the HTTP client, then the files of the system prompt."""
         await self._gateway.warm(self._session.models.model)
+        self._session.engine.warm_up()
 
     def drains(self) -> bool:
         """True if a run is finished after the host went; with the demo, because it is tried out with piped input."""

@@ -13,10 +13,9 @@ from pigeon.agent.inference import CacheRetention, ProviderHooks
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
-from pigeon.config.auth_file import AuthFile
+from pigeon.config.credentials import AuthFile, Values
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
-from pigeon.config.values import Values
 from pigeon.providers.catalog.built_in import BuiltInCatalog
 from pigeon.providers.gateway import Gateway, ProviderFactory
 from pigeon.providers.http.client import HttpClient

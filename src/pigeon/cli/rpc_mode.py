@@ -11,7 +11,7 @@ from pigeon.cli.args import CommandLine
 from pigeon.cli.starting import Descriptors, run_agent, spoken_dialect
 from pigeon.rpc.host import Host
 from pigeon.transport import exit_codes
-from pigeon.transport.framing import DEFAULT_CAP
+from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire.errors import StartupError
 
 

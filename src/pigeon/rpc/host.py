@@ -13,8 +13,7 @@ from pigeon.rpc.server import Server
 from pigeon.rpc.shutdown import Shutdown
 from pigeon.session.session import Session
 from pigeon.transport import exit_codes
-from pigeon.transport.framing import DEFAULT_CAP, Framing
-from pigeon.transport.reader import Reader
+from pigeon.transport.reader import DEFAULT_CAP, Framing, Reader
 from pigeon.transport.writer import Writer
 
 STOP_SECONDS = 0.6

@@ -12,7 +12,7 @@ from pigeon.rpc.lanes import CommandJob, Lanes
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.router import CommandHandler
 from pigeon.session.prompting import ABORTED_BEFORE
-from pigeon.transport.framing import Frame, TooLong
+from pigeon.transport.reader import Frame, TooLong
 from pigeon.wire import codec
 from pigeon.wire.answers import failed, succeeded
 from pigeon.wire.base import ABSENT, Absent, Json

@@ -128,6 +128,11 @@ class Engine:
         prompt = self._dependencies.system_prompt(self._conversation.journal.cwd)
         return f"{prompt}\n\n{LOCALE.format(self._locale)}" if self._locale else prompt
 
+    def warm_up(self) -> None:
+        """Read the files that the first request needs while there is time: those of the system prompt and the rules."""
+        self.system_prompt()
+        self._rules.warm_up()
+
     # What the loop asks: the methods of `RunOwner`.
 
     async def request(self) -> ModelRequest:

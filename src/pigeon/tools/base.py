@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, ClassVar
 
 from pigeon.agent.inference import ToolSpec
@@ -24,9 +25,9 @@ class BaseTool:
     guidelines: ClassVar[tuple[str, ...]] = ()
     reads_only: ClassVar[bool] = False
 
-    @property
+    @cached_property
     def spec(self) -> ToolSpec:
-        """How the model sees the tool."""
+        """How the model sees the tool; made once, because every request asks for it."""
         return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
 
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:

@@ -235,6 +235,10 @@ class StreamRules:
             if isinstance(event.message, UserMessage):
                 self._cuts = 0
 
+    def warm_up(self) -> None:
+        """Read the rules now instead of at the first answer."""
+        self._known()
+
     def watch(self) -> RuleWatch | None:
         """What looks at the next answer; none if no rule could match."""
         self._cut = []

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.config import auth_file
-from pigeon.config.auth_file import AuthFile
+from pigeon.config import credentials
+from pigeon.config.credentials import AuthFile
 from pigeon.wire.errors import StartupError
 
 KEY = {"type": "api_key", "key": "k"}
@@ -94,8 +94,8 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_held_lock_is_reported_and_a_dead_one_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auth_file, "LOCK_TRIES", 2)
-    monkeypatch.setattr(auth_file, "LOCK_PAUSE_S", 0)
+    monkeypatch.setattr(credentials, "LOCK_TRIES", 2)
+    monkeypatch.setattr(credentials, "LOCK_PAUSE_S", 0)
     path = tmp_path / "auth.json"
     lock = tmp_path / "auth.json.lock"
     lock.mkdir()
