@@ -12,7 +12,9 @@ FOLDER_MODULES = 15
 # One line per deliberate exception, with its reason.
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
-WIDE_CLASSES: dict[str, str] = {}
+WIDE_CLASSES: dict[str, str] = {
+    "pigeon.session.engine.Engine": "the ten methods of `RunOwner` that the loop asks, and what commands ask for",
+}
 FULL_FOLDERS: dict[str, str] = {}
 SMALL_MODULES: dict[str, str] = {
     "pigeon.rpc.handlers.all": "the registry of the handlers",

@@ -20,7 +20,7 @@ _AUTH_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
 
 class ValueResolver(Protocol):
-    """Resolves values that name a variable or a command; the layers keep `config/credentials`, which has it, out of here."""
+    """Resolves values that name a variable or a command; `config/credentials` has it, which layers keep out of here."""
 
     def configured(self, value: str, own: Mapping[str, str] | None = None) -> bool:
         """True if the value can be expected to resolve."""

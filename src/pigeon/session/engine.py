@@ -18,8 +18,8 @@ from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity, CompactionClaim
 from pigeon.session.compaction.compaction import CANCELLED, Compaction
 from pigeon.session.compaction.summarizer import Summarizer
+from pigeon.session.context.conversation import model_messages, without_images
 from pigeon.session.context.images import ready_to_send
-from pigeon.session.context.model_context import model_messages, without_images
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.hooks import HookResult, T, result_of
 from pigeon.session.navigation import Navigation, NavigationOptions

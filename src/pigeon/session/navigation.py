@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from pigeon.agent.scope import Scope
 from pigeon.session.compaction.summarizer import Summarizer, SummaryRequest, TouchedFiles
-from pigeon.session.context.conversation import Conversation
-from pigeon.session.context.model_context import context_of
+from pigeon.session.context.conversation import Conversation, context_of
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.model_choice import ModelChoice
 from pigeon.wire.answers import Navigated

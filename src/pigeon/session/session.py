@@ -5,7 +5,7 @@ A new command does not change this file.
 
 from __future__ import annotations
 
-from pigeon.session.context.model_context import VisibleEntries
+from pigeon.session.context.conversation import VisibleEntries
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.engine import Engine
 from pigeon.session.history.journal import Journal

@@ -18,8 +18,7 @@ from pigeon.session.compaction.summarizer import (
     TouchedFiles,
     added,
 )
-from pigeon.session.context.conversation import Conversation
-from pigeon.session.context.model_context import branch_tokens, context_of
+from pigeon.session.context.conversation import Conversation, branch_tokens, context_of
 from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, Hooks, result_of
 from pigeon.session.model_choice import ModelChoice

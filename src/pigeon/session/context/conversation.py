@@ -1,14 +1,242 @@
-"""The journal in use and the conversation it holds: what is on record, what a model sees of it, and the way onto the
-record for every complete message."""
+"""The journal in use and the conversation it holds: what is on record, and what a model sees of it.
+
+`Conversation` puts every complete message on record and keeps what it knows of the active branch. Above it stand pure
+functions: from the path of entries to the conversation, from the conversation to what a model sees, and how large that
+is. Branch summaries, compaction and the host's lists of messages use them too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
 from pigeon.agent.inference import ModelMessage
-from pigeon.session.context.model_context import VisibleEntries, model_messages, speaks, visible_entries
+from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal
-from pigeon.wire.entries import CustomMessageEntry
+from pigeon.wire import codec
+from pigeon.wire.base import Absent
+from pigeon.wire.content import ImageContent, TextContent, UserBlock
+from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, ContextEdit, CustomMessageEntry
+from pigeon.wire.errors import BadRecord
 from pigeon.wire.events import MessageEnd, Outbound
-from pigeon.wire.messages import CustomMessage, Message
+from pigeon.wire.messages import (
+    AssistantMessage,
+    BashExecutionMessage,
+    BranchSummaryMessage,
+    CompactionSummaryMessage,
+    CustomMessage,
+    Message,
+    ToolResultMessage,
+    UserMessage,
+)
+from pigeon.wire.model import Usage
+from pigeon.wire.tokens import message_tokens
+
+COMPACTED = "The conversation up to this point was compacted. This is the summary of what came before:"
+NO_IMAGES = "Image reading is disabled."
+CAME_BACK = "The conversation returned here from another branch. This is the summary of that branch:"
+_SPEAKERS = ("custom_message", "branch_summary", "compaction")
+_ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "branchSummary", "compactionSummary"}
+
+
+class VisibleEntries(Struct):
+    """The entries that are part of a conversation, in the order it has them, and what replaces their content."""
+
+    lines: list[EntryLine]
+    edits: dict[str, Any]
+
+    def messages(self, start: int = 0) -> list[Message]:
+        """What they say, from one of them on; an entry whose shape we do not know says nothing."""
+        return [message for line in self.lines[start:] if (message := self.message(line)) is not None]
+
+    def message(self, line: EntryLine) -> Message | None:
+        """What one of them says."""
+        said = message_of(line)
+        return _edited(said, self.edits[line.id]) if said is not None and line.id in self.edits else said
+
+    def raw_messages(self) -> list[Any]:
+        """What they say, for a host: as it stands in the file wherever that is possible."""
+        return [
+            self.message(line) if line.type != "message" or line.id in self.edits else line.shown_message()
+            for line in self.lines
+        ]
+
+
+def visible_entries(branch: Sequence[EntryLine]) -> VisibleEntries:
+    """The conversation of a path; nothing of a message is parsed for it."""
+    lines = _after_compaction(branch)
+    edits = _edits(lines)
+    said = [line for line in lines if line.role in _ROLES or speaks(line)]
+    omitted = {name for name, replacement in edits.items() if replacement is None}
+    return VisibleEntries([line for line in said if line.id not in omitted] if omitted else said, edits)
+
+
+def context_of(branch: Sequence[EntryLine]) -> list[Message]:
+    """The messages of the conversation, oldest first."""
+    return visible_entries(branch).messages()
+
+
+def _after_compaction(branch: Sequence[EntryLine]) -> list[EntryLine]:
+    """The last compaction, what it kept, and what came after; everything where there is none."""
+    at = next((index for index in range(len(branch) - 1, -1, -1) if branch[index].type == "compaction"), None)
+    if at is None:
+        return list(branch)
+    entry = branch[at].entry
+    first = entry.first_kept_entry_id if isinstance(entry, CompactionEntry) else ""
+    start = next((index for index in range(at) if branch[index].id == first), at)
+    kept = [line for line in branch[start:at] if line.type != "compaction"]
+    return [branch[at], *kept, *branch[at + 1 :]]
+
+
+def _edits(lines: Iterable[EntryLine]) -> dict[str, Any]:
+    """The last edit of each entry: none to leave it out, else its new content."""
+    entries = [line.entry for line in lines if line.type == "context_edit"]
+    return {entry.target_id: entry.replacement for entry in entries if isinstance(entry, ContextEdit)}
+
+
+def speaks(line: EntryLine) -> bool:
+    """True if an entry is something that was said."""
+    if line.type == "message":
+        return line.role in _ROLES
+    return line.type in _SPEAKERS and message_of(line) is not None
+
+
+def message_of(line: EntryLine) -> Message | None:
+    """What an entry says; none for an entry that says nothing."""
+    if line.type == "message":
+        return line.message
+    entry = line.entry
+    at = _milliseconds(line.timestamp)
+    if isinstance(entry, CustomMessageEntry):
+        return CustomMessage(
+            custom_type=entry.custom_type,
+            content=entry.content,
+            display=entry.display,
+            details=entry.details,
+            timestamp=at,
+        )
+    if isinstance(entry, BranchSummaryEntry) and entry.summary:
+        return BranchSummaryMessage(summary=entry.summary, from_id=entry.from_id, timestamp=at)
+    if isinstance(entry, CompactionEntry):
+        return CompactionSummaryMessage(summary=entry.summary, tokens_before=entry.tokens_before, timestamp=at)
+    return None
+
+
+def _edited(message: Message, replacement: Any) -> Message:
+    content = replacement.get("content") if isinstance(replacement, dict) else None
+    if isinstance(content, str) and isinstance(message, (AssistantMessage, ToolResultMessage)):
+        content = [{"type": "text", "text": content}]
+    try:
+        if isinstance(message, (UserMessage, CustomMessage)):
+            return replace(
+                message, content=content if isinstance(content, str) else codec.convert(content, list[UserBlock])
+            )
+        if isinstance(message, ToolResultMessage):
+            return replace(message, content=codec.convert(content, list[UserBlock]))
+        if isinstance(message, AssistantMessage):
+            return replace(message, content=codec.convert(content, list[TextContent]))
+    except BadRecord:
+        return message
+    return message
+
+
+def _milliseconds(timestamp: str) -> int:
+    try:
+        return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+def model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
+    """The same conversation in the three roles that models know."""
+    converted: list[ModelMessage] = []
+    for message in messages:
+        if isinstance(message, (UserMessage, AssistantMessage, ToolResultMessage)):
+            converted.append(message)
+        elif isinstance(message, BashExecutionMessage):
+            if message.exclude_from_context is not True:
+                converted.append(_said([TextContent(text=bash_text(message))], message.timestamp))
+        elif isinstance(message, CustomMessage):
+            said = [TextContent(text=message.content)] if isinstance(message.content, str) else message.content
+            converted.append(_said(said, message.timestamp))
+        elif isinstance(message, CompactionSummaryMessage):
+            converted.append(_summary(COMPACTED, message.summary, message.timestamp))
+        else:
+            assert isinstance(message, BranchSummaryMessage)
+            converted.append(_summary(CAME_BACK, message.summary, message.timestamp))
+    return converted
+
+
+def without_images(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
+    """The same conversation with a line of text in the place of images, for the setting `images.blockImages`."""
+    return [
+        message if isinstance(message, AssistantMessage) else replace(message, content=_imageless(message.content))
+        for message in messages
+    ]
+
+
+def _imageless(content: str | list[UserBlock]) -> str | list[UserBlock]:
+    if isinstance(content, str):
+        return content
+    shown: list[UserBlock] = []
+    for block in content:
+        note = TextContent(text=NO_IMAGES)
+        if not isinstance(block, ImageContent):
+            shown.append(block)
+        elif not shown or shown[-1] != note:
+            shown.append(note)
+    return shown
+
+
+def bash_text(message: BashExecutionMessage) -> str:
+    """A shell command and its output as the model reads them."""
+    shown = f"```\n{message.output}\n```" if message.output else "(no output)"
+    text = f"Ran `{message.command}`\n{shown}"
+    if message.cancelled:
+        text += "\n\n(command cancelled)"
+    elif not isinstance(message.exit_code, Absent) and message.exit_code != 0:
+        text += f"\n\nCommand exited with code {message.exit_code}"
+    if message.truncated and not isinstance(message.full_output_path, Absent):
+        text += f"\n\n[Output truncated. Full output: {message.full_output_path}]"
+    return text
+
+
+def _said(content: Sequence[UserBlock], timestamp: int) -> UserMessage:
+    return UserMessage(content=list(content), timestamp=timestamp)
+
+
+def _summary(lead: str, summary: str, timestamp: int) -> UserMessage:
+    return _said([TextContent(text=f"{lead}\n\n<summary>\n{summary}\n</summary>")], timestamp)
+
+
+def used_tokens(usage: Usage) -> int:
+    """The size of a request and its answer."""
+    return usage.total_tokens or usage.input + usage.output + usage.cache_read + usage.cache_write
+
+
+def branch_tokens(branch: Sequence[EntryLine]) -> int:
+    """The size of a path's context in tokens: the provider's last count plus an estimate of what came after it.
+
+    Counts from before the last compaction or edit are not trusted: then everything is estimated.
+    """
+    later = 0
+    for line in reversed(branch):
+        if line.type in ("compaction", "context_edit"):
+            return sum(map(message_tokens, context_of(branch)))
+        message = message_of(line)
+        if isinstance(message, AssistantMessage) and _counts(message):
+            return used_tokens(message.usage) + later
+        later += message_tokens(message) if message is not None else 0
+    return later
+
+
+def _counts(message: AssistantMessage) -> bool:
+    return message.stop_reason not in ("error", "aborted") and used_tokens(message.usage) > 0
+
 
 _CHANGES_WHAT_WAS = ("compaction", "context_edit")
 

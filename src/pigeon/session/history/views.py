@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pigeon.session.context.model_context import branch_tokens
+from pigeon.session.context.conversation import branch_tokens
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.wire.answers import ContextUsage, SessionStats, TokenTotals, TreeNode
 from pigeon.wire.base import ABSENT, Absent

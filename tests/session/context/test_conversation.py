@@ -13,8 +13,7 @@ from fakes.model_requests import a_model, answered, returned, said
 from fakes.repositories import NOW, RECORDED, recorded, user
 from pigeon.agent.inference import ModelMessage
 from pigeon.providers.history.normalize import CallIds, normalized
-from pigeon.session.context.conversation import Conversation
-from pigeon.session.context.model_context import context_of, model_messages, visible_entries
+from pigeon.session.context.conversation import Conversation, context_of, model_messages, visible_entries
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import load_session
