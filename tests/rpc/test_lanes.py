@@ -133,3 +133,35 @@ async def test_a_long_line_of_quick_commands_is_worked_off() -> None:
     await office.lanes.drained()
     assert office.notes[2:] == [note for number in range(900) for note in (f"{number} begins", f"{number} done")]
     assert office.lanes.in_flight == 0
+
+
+async def test_an_answer_that_cannot_be_given_is_a_failure_of_that_command_and_no_end_of_its_lane() -> None:
+    office = Office()
+    given: list[Any] = []
+
+    def finish(data: Any, error: BaseException | None) -> None:
+        given.append(data if error is None else str(error))
+        if error is None:
+            raise ValueError("cannot be said")
+
+    office.lanes.submit(CommandJob(NAME, lambda: "done", finish))
+    assert given == ["done", "cannot be said"]
+    office.lanes.submit(CommandJob(NAME, lambda: asyncio.sleep(0, "late"), finish))
+    office.quick(NAME, "next")
+    await office.lanes.drained()
+    assert given[2:] == ["late", "cannot be said"]
+    assert office.notes == ["next begins", "next done"]
+
+
+async def test_what_runs_beside_counts_as_in_flight_until_it_has_ended() -> None:
+    office = Office()
+    office.slow(BASH, "a")
+    office.slow(NewSession(), "b")
+    office.quick(NAME, "c")
+    assert office.lanes.in_flight == 3
+    drained = asyncio.ensure_future(office.lanes.drained())
+    await office.finish("a")
+    assert not drained.done()
+    office.doors["b"].set()
+    await drained
+    assert office.lanes.in_flight == 0

@@ -4,9 +4,15 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.server import MOST_IN_FLIGHT, TOO_MANY, Server
+from pigeon.transport.framing import TooLong
 from pigeon.wire.answers import Response
+from pigeon.wire.base import ABSENT
+from pigeon.wire.commands import NAMES, GetState
+from pigeon.wire.errors import Refusal
 
 
 class Answers:
@@ -47,3 +53,104 @@ async def test_too_many_running_commands_are_refused_and_control_commands_still_
     assert (answers.given[-1].id, answers.given[-1].success) == ("stop", True)
     await server.drained()
     assert len(answers.given) == MOST_IN_FLIGHT + 2
+
+
+def served(*lines: bytes, **handled: Any) -> list[Response]:
+    """The answers to these lines; `get_state` and so on are handled by what is given under their name."""
+    answers = Answers()
+    outbox: Any = answers
+    handlers = {**HANDLERS, **{kind: handled[name] for kind, name in NAMES.items() if name in handled}}
+    Server({"session": None, "connection": None}, handlers, outbox).take(list(lines))
+    return answers.given
+
+
+def broken(*_: object) -> None:
+    raise KeyError("a defect")
+
+
+def refuses(*_: object) -> None:
+    raise Refusal("not now")
+
+
+async def test_a_defect_of_a_handler_is_the_answer_to_its_command() -> None:
+    first, second = served(b'{"id":1,"type":"get_state"}', b'{"id":2,"type":"get_messages"}',
+                           get_state=broken, get_messages=refuses)  # fmt: skip
+    assert (first.id, first.command, first.error) == (1, "get_state", "Internal error: KeyError: 'a defect'")
+    assert (second.id, second.command, second.error) == (2, "get_messages", "not now")
+
+
+async def test_a_defect_behind_the_lanes_is_still_an_answer() -> None:
+    (answer,) = served(b'{"id":1,"type":"get_state"}', get_state=None)
+    assert (answer.success, answer.error) == (False, "Internal error: TypeError: 'NoneType' object is not callable")
+
+
+async def test_an_answer_that_cannot_be_written_is_a_failure_of_that_command() -> None:
+    class Choosy(Answers):
+        def answer(self, response: Response) -> None:
+            if response.success:
+                raise ValueError("cannot be encoded")
+            super().answer(response)
+
+        refuse_prompt = unknown = answer
+
+    answers = Choosy()
+    outbox: Any = answers
+    handlers: Any = {**HANDLERS, GetState: lambda *_: "data"}
+    Server({"session": None}, handlers, outbox).take([b'{"id":1,"type":"get_state"}'])
+    assert [(one.id, one.error) for one in answers.given] == [(1, "Internal error: ValueError: cannot be encoded")]
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "id"),
+    [
+        (b"[]", "parse", ABSENT),
+        (b"nonsense", "parse", ABSENT),
+        (b'{"id":5}', "parse", 5),
+        (b'{"id":5,"type":7}', "parse", 5),
+        (b'{"id":5,"type":"nothing"}', "nothing", 5),
+        (b'{"id":5,"type":"bash"}', "bash", 5),
+        (b'{"id":null,"type":"bash"}', "bash", ABSENT),
+    ],
+)
+async def test_a_line_that_is_no_command_is_answered_under_the_best_name_there_is(
+    line: bytes, command: str, id: Any
+) -> None:
+    (answer,) = served(line)
+    assert (answer.success, answer.command, answer.id) == (False, command, id)
+
+
+async def test_a_line_that_is_too_long_is_told_with_the_limit() -> None:
+    answers = Answers()
+    outbox: Any = answers
+    Server({}, HANDLERS, outbox).take([TooLong(99)])
+    assert [one.error for one in answers.given] == [
+        "Failed to parse command: the line is longer than 99 bytes and was skipped"
+    ]
+
+
+async def test_no_more_is_taken_than_the_host_reads() -> None:
+    class Full(Answers):
+        def __init__(self) -> None:
+            super().__init__()
+            self.room = asyncio.Event()
+
+        @property
+        def overfull(self) -> bool:  # type: ignore[override]
+            return len(self.given) % 2 == 1 and not self.room.is_set()
+
+        async def until_room(self) -> None:
+            await self.room.wait()
+
+    answers = Full()
+    outbox: Any = answers
+    server = Server({"session": None}, {**HANDLERS, GetState: lambda *_: None}, outbox)
+    began = asyncio.ensure_future(server.until_begun())
+    await asyncio.sleep(0)
+    assert not began.done()
+    waiting = server.take([b'{"id":%d,"type":"get_state"}' % at for at in range(3)])
+    assert (len(answers.given), waiting is None) == (1, False)
+    assert waiting is not None
+    await began
+    answers.room.set()
+    await waiting
+    assert [one.id for one in answers.given] == [0, 1, 2]
