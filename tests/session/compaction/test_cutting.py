@@ -160,6 +160,14 @@ def test_only_large_and_old_results_are_shortened_and_only_once() -> None:
     assert shortened.endswith("characters of old output removed to save context]")
 
 
+def test_results_are_shortened_in_their_order() -> None:
+    bench = Bench()
+    ids = [bench.call("bash", letter * (LARGE + 1), command="a")[1] for letter in "abc"]
+    found = prunable(bench.journal.branch, 0)
+    assert [entry for entry, _, _ in found] == ids
+    assert [entry.target_id for entry in prune(bench.journal, found)] == ids
+
+
 @given(STORIES)
 def test_the_size_of_a_context_is_never_negative_and_grows_with_what_is_said(story: list[Any]) -> None:
     journal = grown(story)

@@ -9,19 +9,42 @@ import pytest
 from hypothesis import given, settings
 
 from fakes.journal_strategies import STORIES, empty, grown, take
-from fakes.model_requests import a_model, answered, returned, said
+from fakes.model_requests import PNG, a_model, answered, returned, said
 from fakes.repositories import NOW, RECORDED, recorded, user
 from pigeon.agent.inference import ModelMessage
 from pigeon.providers.history.normalize import CallIds, normalized
-from pigeon.session.context.conversation import Conversation, context_of, model_messages, visible_entries
+from pigeon.session.context.conversation import (
+    CAME_BACK,
+    COMPACTED,
+    NO_IMAGES,
+    Conversation,
+    bash_text,
+    branch_tokens,
+    context_of,
+    model_messages,
+    used_tokens,
+    visible_entries,
+    without_images,
+)
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import load_session
 from pigeon.session.history.repository import answer_dangling_calls
 from pigeon.wire import codec
+from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent, ToolCall, text_of
-from pigeon.wire.entries import CompactionEntry, ContextEdit, CustomMessageEntry
-from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
+from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, ContextEdit, CustomMessageEntry
+from pigeon.wire.messages import (
+    AssistantMessage,
+    BashExecutionMessage,
+    BranchSummaryMessage,
+    CompactionSummaryMessage,
+    CustomMessage,
+    Message,
+    ToolResultMessage,
+    UserMessage,
+)
+from pigeon.wire.model import Cost, Usage
 
 OTHER = a_model(id="m-2", provider="there")
 
@@ -226,3 +249,104 @@ def test_roles_that_nobody_knows_are_left_out() -> None:
     assert line is not None
     assert visible_entries([line]).lines == []
     assert said("x").timestamp == 1
+
+
+def ran(output: str = "out", **more: Any) -> BashExecutionMessage:
+    facts = {"exit_code": 0, "cancelled": False, "truncated": False, "timestamp": 1, **more}
+    return BashExecutionMessage(command="ls", output=output, **facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (ran(), "Ran `ls`\n```\nout\n```"),
+        (ran(""), "Ran `ls`\n(no output)"),
+        (ran(exit_code=2), "Ran `ls`\n```\nout\n```\n\nCommand exited with code 2"),
+        (ran(exit_code=2, cancelled=True), "Ran `ls`\n```\nout\n```\n\n(command cancelled)"),
+        (ran(exit_code=ABSENT), "Ran `ls`\n```\nout\n```"),
+        (ran(truncated=True), "Ran `ls`\n```\nout\n```"),
+        (
+            ran(truncated=True, full_output_path="/all"),
+            "Ran `ls`\n```\nout\n```\n\n[Output truncated. Full output: /all]",
+        ),
+        (ran(full_output_path="/all"), "Ran `ls`\n```\nout\n```"),
+    ],
+)
+def test_a_model_reads_how_a_shell_command_ended(message: BashExecutionMessage, text: str) -> None:
+    assert bash_text(message) == text
+
+
+def test_every_kind_of_message_is_said_in_a_role_that_models_know() -> None:
+    hidden = ran("secret", exclude_from_context=True)
+    messages: list[Any] = [
+        user("hello"),
+        answered(TextContent(text="hi")),
+        returned("c1", "done"),
+        ran(timestamp=7),
+        hidden,
+        CustomMessage(custom_type="x", content="a note", display=False, timestamp=8),
+        CustomMessage(custom_type="x", content=[PNG], display=False, timestamp=9),
+        CompactionSummaryMessage(summary="before", tokens_before=1, timestamp=10),
+        BranchSummaryMessage(summary="elsewhere", from_id="x", timestamp=11),
+    ]
+    converted = model_messages(messages)
+    assert converted[:3] == messages[:3]
+    assert [message.timestamp for message in converted[3:]] == [7, 8, 9, 10, 11]
+    assert all(isinstance(message, UserMessage) for message in converted[3:])
+    contents = [message.content for message in converted[3:]]
+    assert contents[1:3] == [[TextContent(text="a note")], [PNG]]
+    assert text_of(contents[3]) == f"{COMPACTED}\n\n<summary>\nbefore\n</summary>"
+    assert text_of(contents[4]) == f"{CAME_BACK}\n\n<summary>\nelsewhere\n</summary>"
+
+
+def test_images_give_way_to_one_note_where_they_are_blocked() -> None:
+    note = TextContent(text=NO_IMAGES)
+    words = TextContent(text="look")
+    plain, several, answer = user("x"), said([PNG, PNG, words, PNG]), answered(words)
+    plain.content = "as a string"
+    shown = without_images([plain, several, answer, returned("c1", PNG)])
+    assert [message.content for message in shown] == ["as a string", [note, words, note], [words], [note]]
+    assert shown[2] is answer
+    assert several.content == [PNG, PNG, words, PNG], "the conversation keeps them"
+
+
+def test_a_summary_without_words_says_nothing() -> None:
+    journal = empty()
+    journal.append(BranchSummaryEntry, from_id="root", summary="")
+    journal.append(BranchSummaryEntry, from_id="root", summary="there")
+    assert texts(context_of(journal.branch)) == ["there"]
+
+
+def test_a_time_that_cannot_be_read_is_the_beginning_of_time() -> None:
+    line = line_from_bytes(
+        b'{"type":"custom_message","id":"a","parentId":null,"timestamp":"soon","customType":"x","content":"c","display":true}'
+    )
+    assert line is not None
+    assert context_of([line])[0].timestamp == 0
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        (Usage(input=1, output=2, cache_read=4, cache_write=8, total_tokens=99, cost=Cost()), 99),
+        (Usage(input=1, output=2, cache_read=4, cache_write=8, cost=Cost()), 15),
+    ],
+)
+def test_the_size_of_an_answer_is_its_total_or_the_sum_of_its_parts(usage: Usage, tokens: int) -> None:
+    assert used_tokens(usage) == tokens
+
+
+def test_the_last_count_that_can_be_trusted_counts_and_the_rest_is_estimated() -> None:
+    journal = empty()
+    journal.append_message(user("x" * 400))
+    assert branch_tokens(journal.branch) == 100
+    journal.append_message(answered(TextContent(text="hi"), tokens=1_000))
+    journal.append_message(user("x" * 400))
+    assert branch_tokens(journal.branch) == 1_100
+    for stop in ("error", "aborted"):
+        journal.append_message(answered(TextContent(text="x" * 40), tokens=5_000, stop_reason=stop))
+    assert branch_tokens(journal.branch) == 1_120, "what failed was not counted to its end"
+    journal.append_message(answered(TextContent(text="x" * 40), tokens=0))
+    assert branch_tokens(journal.branch) == 1_130, "a provider that does not count is estimated"
+    journal.append(ContextEdit, target_id=journal.lines[0].id, replacement=None)
+    assert branch_tokens(journal.branch) < 200, "a count from before an edit is not trusted"

@@ -1,0 +1,212 @@
+"""Summaries by a model: what it is shown, in how many parts, how failures are repeated, and what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fakes.model_requests import a_model, answered, called, returned, said, text, thought
+from fakes.summaries import QUICK, Answers, Reply
+from pigeon.agent.inference import Failure
+from pigeon.agent.scope import Scope
+from pigeon.session.compaction.summarizer import (
+    MOST_OF_A_RESULT,
+    ROLE,
+    UPDATE,
+    Summarizer,
+    SummaryFailed,
+    SummaryRequest,
+    TouchedFiles,
+    added,
+    paragraphs_of,
+)
+from pigeon.session.settings import RetryPolicy
+from pigeon.wire.content import ToolCall
+from pigeon.wire.events import (
+    Outbound,
+    SummarizationRetryAttemptStart,
+    SummarizationRetryFinished,
+    SummarizationRetryScheduled,
+)
+from pigeon.wire.messages import (
+    BashExecutionMessage,
+    BranchSummaryMessage,
+    CompactionSummaryMessage,
+    CustomMessage,
+    Message,
+)
+from pigeon.wire.model import Cost, Usage
+
+LIMIT = MOST_OF_A_RESULT
+
+
+def ran(output: str) -> BashExecutionMessage:
+    return BashExecutionMessage(command="ls", output=output, cancelled=False, truncated=False, timestamp=1)
+
+
+@pytest.mark.parametrize(
+    ("message", "paragraphs"),
+    [
+        (said("hello"), ["[User]: hello"]),
+        (CustomMessage(custom_type="x", content="a note", display=False, timestamp=1), ["[User]: a note"]),
+        (
+            answered(thought("hm"), text("one"), text("two"), called("c", path="a", n=1), called("d")),
+            [
+                "[Assistant thinking]: hm",
+                "[Assistant]: one\ntwo",
+                '[Assistant tool calls]: bash(path="a", n=1); bash(command="ls")',
+            ],
+        ),
+        (answered(text("")), []),
+        (returned("c", "x" * LIMIT), [f"[Tool result]: {'x' * LIMIT}"]),
+        (returned("c", "x" * (LIMIT + 5)), [f"[Tool result]: {'x' * LIMIT}\n[... 5 more characters]"]),
+        (ran("y" * (LIMIT + 1)), [f"[User ran]: ls\n{'y' * LIMIT}\n[... 1 more characters]"]),
+        (BranchSummaryMessage(summary="a branch", from_id="x", timestamp=1), ["[Earlier summary]: a branch"]),
+        (CompactionSummaryMessage(summary="before", tokens_before=1, timestamp=1), ["[Earlier summary]: before"]),
+    ],
+)
+def test_each_message_is_plain_text(message: Message, paragraphs: list[str]) -> None:
+    assert paragraphs_of(message) == paragraphs
+
+
+class Desk:
+    """A summarizer, what its model was asked (`answers.requests`), and what was announced."""
+
+    def __init__(self, *replies: Reply, retries: RetryPolicy | None = QUICK) -> None:
+        self.answers = Answers(*replies)
+        self.told: list[Outbound] = []
+        self._summarizer = Summarizer(self.answers, self._publish, retries)
+
+    async def _publish(self, event: Outbound) -> None:
+        self.told.append(event)
+
+    async def summary(
+        self, *messages: Message, most: int = 100, previous: str | None = None, **facts: Any
+    ) -> tuple[str, Usage]:
+        model = a_model(**{"context_window": 10_000, "max_tokens": 1_000, **facts})
+        ask = SummaryRequest(model=model, thinking="low", scope=Scope(), source="branchSummary", about="overflow")
+        return await self._summarizer.summary(messages, "DO IT", ask, most, previous)
+
+
+async def test_the_conversation_is_one_message_without_tools() -> None:
+    desk = Desk("SUMMARY")
+    summary, usage = await desk.summary(said("hello"), answered(text("hi")))
+    assert (summary, usage.input, usage.output, usage.total_tokens) == ("SUMMARY", 7, 3, 10)
+    (request,) = desk.answers.requests
+    expected = "<conversation>\n[User]: hello\n\n[Assistant]: hi\n</conversation>\n\nDO IT"
+    assert desk.answers.asked() == expected
+    assert (request.system_prompt, request.tools, request.thinking, request.cache) == (ROLE, [], "low", "none")
+    assert desk.told == []
+
+
+async def test_an_earlier_summary_is_to_be_brought_up_to_date() -> None:
+    desk = Desk("SUMMARY")
+    await desk.summary(said("hello"), previous="BEFORE")
+    assert desk.answers.asked().endswith(
+        f"</conversation>\n\n<previous-summary>\nBEFORE\n</previous-summary>\n\n{UPDATE}\n\nDO IT"
+    )
+
+
+@pytest.mark.parametrize(("most", "max_tokens", "sent"), [(100, 1_000, 100), (2_000, 1_000, 1_000), (2_000, 0, 2_000)])
+async def test_an_answer_is_no_longer_than_the_model_can_write(most: int, max_tokens: int, sent: int) -> None:
+    desk = Desk("SUMMARY")
+    await desk.summary(said("hello"), most=most, max_tokens=max_tokens)
+    assert desk.answers.requests[0].max_tokens == sent
+
+
+async def test_what_does_not_fit_is_summarized_in_parts_that_build_on_each_other() -> None:
+    desk = Desk("FIRST", "SECOND", "THIRD")
+    # 2,000 tokens of window less twice 100 for the answer, four characters each.
+    words = [said(letter * 5_000) for letter in "abc"]
+    summary, usage = await desk.summary(*words, context_window=2_000)
+    assert (summary, usage.input) == ("THIRD", 21)
+    asked = [desk.answers.asked(number) for number in range(3)]
+    assert [[letter * 5_000 in part for letter in "abc"] for part in asked] == [
+        [True, False, False], [False, True, False], [False, False, True]
+    ]  # fmt: skip
+    assert ["FIRST" in part for part in asked] == [False, True, False]
+    assert ["SECOND" in part for part in asked] == [False, False, True]
+
+
+async def test_what_fits_together_stays_together_and_a_giant_is_cut() -> None:
+    desk = Desk("ONLY")
+    await desk.summary(*(said("x" * 1_000) for _ in range(7)), context_window=2_000)
+    assert len(desk.answers.requests) == 1
+    giant = Desk("ONLY")
+    await giant.summary(said("x" * 99_999), context_window=2_000)
+    assert giant.answers.asked().count("x") < 7_300
+
+
+async def test_a_tiny_window_still_gets_something_to_read() -> None:
+    desk = Desk("ONLY")
+    await desk.summary(said("x" * 3_000), context_window=10, most=5_000)
+    assert desk.answers.asked().count("x") == 3_000
+
+
+async def test_nothing_to_say_is_the_earlier_summary() -> None:
+    desk = Desk("SUMMARY")
+    assert (await desk.summary(previous="BEFORE"))[0] == "SUMMARY"
+
+
+BUSY = Failure(message="busy", retryable=True)
+
+
+async def test_each_repetition_is_announced_with_its_source_and_reason() -> None:
+    desk = Desk(BUSY, BUSY, "SUMMARY")
+    summary, usage = await desk.summary(said("hello"))
+    assert (summary, usage.input) == ("SUMMARY", 7)
+    scheduled, attempt, again, _, finished = desk.told
+    assert isinstance(scheduled, SummarizationRetryScheduled)
+    assert (scheduled.attempt, scheduled.max_attempts, scheduled.delay_ms, scheduled.error_message) == (1, 2, 0, "busy")
+    assert attempt == SummarizationRetryAttemptStart(source="branchSummary", reason="overflow")
+    assert isinstance(again, SummarizationRetryScheduled)
+    assert again.attempt == 2
+    assert isinstance(finished, SummarizationRetryFinished)
+
+
+@pytest.mark.parametrize(
+    ("replies", "requests", "announced"),
+    [([BUSY] * 3, 3, 5), ([Failure(message="bad")], 1, 0), ([BUSY, Failure(message="bad")], 2, 3)],
+)
+async def test_a_failure_that_stays_or_is_final_ends_it(replies: list[Any], requests: int, announced: int) -> None:
+    desk = Desk(*replies)
+    with pytest.raises(SummaryFailed):
+        await desk.summary(said("hello"))
+    assert (len(desk.answers.requests), len(desk.told)) == (requests, announced)
+
+
+async def test_a_server_that_asks_for_a_long_pause_gets_no_more_than_the_longest() -> None:
+    slow = Failure(message="busy", retryable=True, retry_after_ms=60_000)
+    desk = Desk(slow, "SUMMARY", retries=RetryPolicy(max_retries=1, max_delay_ms=0))
+    await desk.summary(said("hello"))
+    assert isinstance(desk.told[0], SummarizationRetryScheduled)
+    assert desk.told[0].delay_ms == 0
+
+
+async def test_an_answer_that_was_stopped_elsewhere_is_no_summary() -> None:
+    with pytest.raises(SummaryFailed, match="the request was aborted"):
+        await Desk(("half", "aborted")).summary(said("hello"))
+
+
+def test_both_usages_are_added() -> None:
+    one = Usage(input=1, output=2, cache_read=3, cache_write=4, total_tokens=5,
+                cost=Cost(input=6, output=7, cache_read=8, cache_write=9, total=10))  # fmt: skip
+    other = Usage(input=10, output=20, cache_read=30, cache_write=40, total_tokens=50,
+                  cost=Cost(input=60, output=70, cache_read=80, cache_write=90, total=100))  # fmt: skip
+    both = added(one, other)
+    assert (both.input, both.output, both.cache_read, both.cache_write, both.total_tokens) == (11, 22, 33, 44, 55)
+    assert both.cost == Cost(input=66, output=77, cache_read=88, cache_write=99, total=110)
+
+
+def test_touched_files_are_those_of_tools_with_a_path() -> None:
+    files = TouchedFiles({"readFiles": ["old.py", 5], "modifiedFiles": ["new.py", None]})
+    odd = ToolCall(id="c", name="read", arguments={"path": 5})
+    calls = [ToolCall(id="c", name=name, arguments={"path": f"{name}.py"}) for name in ("read", "write", "edit", "ls")]
+    files.note([said("hello"), answered(text("hm"), odd, *calls)])
+    assert files.details() == {
+        "readFiles": ["old.py", "read.py"],
+        "modifiedFiles": ["edit.py", "new.py", "write.py"],
+    }
+    assert TouchedFiles("nonsense").appendix() == ""
+    assert TouchedFiles({"modifiedFiles": ["a", "b"]}).appendix() == "\n\n<modified-files>\na\nb\n</modified-files>"
