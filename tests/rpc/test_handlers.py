@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fakes.loop_parts import Script, fails, says
+from fakes.loop_fakes import Script, fails, says
 from fakes.model_requests import a_model, answered, text
-from fakes.session_desk import MODEL, KnownModels, SessionDesk
+from fakes.session_setup import MODEL, KnownModels, SessionSetup
 from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.server import Server
 from pigeon.session.hooks import NoHooks, PromptInput
@@ -28,15 +28,15 @@ class Host:
     overfull = False
 
     def __init__(self, *scripts: Script, **more: Any) -> None:
-        self.desk = SessionDesk(*scripts, **more)
+        self.setup = SessionSetup(*scripts, **more)
         self.answers: dict[Any, Any] = {}
         self.refused: list[Any] = []
         self.order: list[Any] = []
         outbox: Any = self
         connection = SimpleNamespace(
-            session=self.desk.session, outbox=SimpleNamespace(dialect=SimpleNamespace(version="9"))
+            session=self.setup.session, outbox=SimpleNamespace(dialect=SimpleNamespace(version="9"))
         )
-        self._server = Server({"session": self.desk.session, "connection": connection}, HANDLERS, outbox)
+        self._server = Server({"session": self.setup.session, "connection": connection}, HANDLERS, outbox)
 
     def answer(self, response: Response) -> None:
         plain = codec.decode(codec.encode(response))
@@ -62,13 +62,13 @@ class Host:
     async def response(self, kind: str, **fields: Any) -> Any:
         id = f"auto-{len(self.answers)}"
         self.send(id, kind, **fields)
-        await self.desk.until(lambda: id in self.answers)
+        await self.setup.until(lambda: id in self.answers)
         return self.answers[id]
 
     async def prompt(self, message: str) -> None:
-        settled = len(self.desk.heard.of(AgentSettled))
+        settled = len(self.setup.heard.of(AgentSettled))
         await self.ask("prompt", message=message)
-        await self.desk.until(lambda: len(self.desk.heard.of(AgentSettled)) > settled)
+        await self.setup.until(lambda: len(self.setup.heard.of(AgentSettled)) > settled)
 
 
 class Step:
@@ -89,8 +89,8 @@ async def test_abort_and_prompt_ends_one_run_and_begins_the_next() -> None:
     host.send("p", "prompt", message="one")
     await step.reached.wait()
     await host.ask("abort_and_prompt", message="other")
-    await host.desk.until(lambda: len(host.desk.heard.of(AgentSettled)) == 2)
-    assert host.desk.spoken() == ["user: one", "assistant: ", "user: other", "assistant: two"]
+    await host.setup.until(lambda: len(host.setup.heard.of(AgentSettled)) == 2)
+    assert host.setup.spoken() == ["user: one", "assistant: ", "user: other", "assistant: two"]
 
 
 async def test_an_abort_behind_an_abort_and_prompt_takes_the_prompt_back() -> None:
@@ -100,11 +100,11 @@ async def test_an_abort_behind_an_abort_and_prompt_takes_the_prompt_back() -> No
     await step.reached.wait()
     host.send("a", "abort_and_prompt", message="other")
     host.send("b", "abort")
-    await host.desk.until(lambda: {"a", "b"} <= set(host.answers))
+    await host.setup.until(lambda: {"a", "b"} <= set(host.answers))
     assert (host.answers["a"]["error"], host.answers["b"]["success"]) == (ABORTED_BEFORE, True)
     assert host.refused == ["a"]
-    assert host.desk.spoken() == ["user: one", "assistant: "]
-    assert not host.desk.session.activity.busy
+    assert host.setup.spoken() == ["user: one", "assistant: "]
+    assert not host.setup.session.activity.busy
 
 
 class Slow(NoHooks):
@@ -127,7 +127,7 @@ async def test_a_prompt_is_answered_when_it_is_accepted(command: str) -> None:
         await asyncio.sleep(0)
     assert "p" not in host.answers
     hooks.goes_on.set()
-    await host.desk.until(lambda: "p" in host.answers)
+    await host.setup.until(lambda: "p" in host.answers)
     assert host.answers["p"]["success"]
 
 
@@ -156,7 +156,7 @@ async def test_the_state_follows_what_is_going_on() -> None:
     assert (busy["isStreaming"], busy["messageCount"], busy["pendingMessageCount"]) == (True, 1, 2)
     assert await host.ask("clear_queue") == {"steering": ["now"], "followUp": ["later"]}
     step.goes_on.set()
-    await host.desk.until(lambda: host.desk.heard.of(AgentSettled))
+    await host.setup.until(lambda: host.setup.heard.of(AgentSettled))
     after = await host.ask("get_state")
     assert (after["isStreaming"], after["messageCount"], after["pendingMessageCount"]) == (False, 2, 0)
 
@@ -177,15 +177,15 @@ async def test_a_retry_can_be_switched_off(enabled: bool) -> None:
     host = Host(fails("busy", retryable=True))
     await host.ask("set_auto_retry", enabled=enabled)
     host.send("p", "prompt", message="go")
-    await host.desk.until(lambda: host.desk.session.activity.state in ("retrying", "idle"))
-    assert host.desk.session.activity.state == ("retrying" if enabled else "idle")
+    await host.setup.until(lambda: host.setup.session.activity.state in ("retrying", "idle"))
+    assert host.setup.session.activity.state == ("retrying" if enabled else "idle")
     await host.ask("abort_retry")
-    await host.desk.until(lambda: not host.desk.session.activity.busy)
+    await host.setup.until(lambda: not host.setup.session.activity.busy)
 
 
 async def test_the_last_answer_is_the_last_that_says_something() -> None:
     host = Host()
-    journal = host.desk.session.journal
+    journal = host.setup.session.journal
     assert await host.ask("get_last_assistant_text") == {"text": None}
     journal.append_message(answered(text(" hello "), text(" you ")))
     assert (await host.ask("get_last_assistant_text"))["text"] == "hello  you"
@@ -232,7 +232,7 @@ async def test_a_name_is_told_before_the_answer_and_on_record() -> None:
     host = Host()
     await host.ask("set_session_name", name=" my\nname ")
     assert (await host.ask("get_state"))["sessionName"] == "my name"
-    assert [codec.decode(codec.encode(event))["name"] for event in host.desk.heard.events] == ["my name"]
+    assert [codec.decode(codec.encode(event))["name"] for event in host.setup.heard.events] == ["my name"]
     assert (await host.response("set_session_name", name=" "))["error"] == "Session name cannot be empty"
 
 
@@ -282,18 +282,18 @@ async def test_bash_commands_are_aborted_together() -> None:
     host.send("a", "bash", command="sleep")
     host.send("b", "bash", command="sleep", excludeFromContext=True)
     host.send("c", "abort_bash")
-    await host.desk.until(lambda: len(host.answers) == 3)
+    await host.setup.until(lambda: len(host.answers) == 3)
     assert host.order[0] == "c", "answered at once"
     assert [host.answers[id]["data"]["cancelled"] for id in "ab"] == [True, True]
-    kept = [line.message for line in host.desk.session.journal.branch if line.role == "bashExecution"]
+    kept = [line.message for line in host.setup.session.journal.branch if line.role == "bashExecution"]
     assert [getattr(message, "exclude_from_context", None) is True for message in kept] == [False, True]
 
 
 async def test_a_prompt_may_bring_the_locale_of_its_user() -> None:
     host = Host(says("one"), says("two"))
     await host.ask("prompt", message="go", locale="de-DE")
-    await host.desk.until(lambda: host.desk.heard.of(AgentSettled))
+    await host.setup.until(lambda: host.setup.heard.of(AgentSettled))
     await host.ask("set_locale", locale="fr-FR")
     await host.prompt("on")
-    prompts = [request.system_prompt for request in host.desk.provider.requests]
+    prompts = [request.system_prompt for request in host.setup.provider.requests]
     assert [("de-DE" in prompt, "fr-FR" in prompt) for prompt in prompts] == [(True, False), (False, True)]

@@ -161,11 +161,11 @@ def test_only_large_and_old_results_are_shortened_and_only_once() -> None:
 
 
 def test_results_are_shortened_in_their_order() -> None:
-    bench = Bench()
-    ids = [bench.call("bash", letter * (LARGE + 1), command="a")[1] for letter in "abc"]
-    found = prunable(bench.journal.branch, 0)
+    setup = CompactionSetup()
+    ids = [setup.call("bash", letter * (LARGE + 1), command="a")[1] for letter in "abc"]
+    found = prunable(setup.journal.branch, 0)
     assert [entry for entry, _, _ in found] == ids
-    assert [entry.target_id for entry in prune(bench.journal, found)] == ids
+    assert [entry.target_id for entry in prune(setup.journal, found)] == ids
 
 
 @given(STORIES)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from fakes.compaction_setup import QUICK, Answers, Reply
 from fakes.model_requests import a_model, answered, called, returned, said, text, thought
-from fakes.summaries import QUICK, Answers, Reply
 from pigeon.agent.inference import Failure
 from pigeon.agent.scope import Scope
 from pigeon.session.compaction.summarizer import (
@@ -70,7 +70,7 @@ def test_each_message_is_plain_text(message: Message, paragraphs: list[str]) -> 
     assert paragraphs_of(message) == paragraphs
 
 
-class Desk:
+class Summaries:
     """A summarizer, what its model was asked (`answers.requests`), and what was announced."""
 
     def __init__(self, *replies: Reply, retries: RetryPolicy | None = QUICK) -> None:
@@ -90,38 +90,38 @@ class Desk:
 
 
 async def test_the_conversation_is_one_message_without_tools() -> None:
-    desk = Desk("SUMMARY")
-    summary, usage = await desk.summary(said("hello"), answered(text("hi")))
+    summaries = Summaries("SUMMARY")
+    summary, usage = await summaries.summary(said("hello"), answered(text("hi")))
     assert (summary, usage.input, usage.output, usage.total_tokens) == ("SUMMARY", 7, 3, 10)
-    (request,) = desk.answers.requests
+    (request,) = summaries.answers.requests
     expected = "<conversation>\n[User]: hello\n\n[Assistant]: hi\n</conversation>\n\nDO IT"
-    assert desk.answers.asked() == expected
+    assert summaries.answers.asked() == expected
     assert (request.system_prompt, request.tools, request.thinking, request.cache) == (ROLE, [], "low", "none")
-    assert desk.told == []
+    assert summaries.told == []
 
 
 async def test_an_earlier_summary_is_to_be_brought_up_to_date() -> None:
-    desk = Desk("SUMMARY")
-    await desk.summary(said("hello"), previous="BEFORE")
-    assert desk.answers.asked().endswith(
+    summaries = Summaries("SUMMARY")
+    await summaries.summary(said("hello"), previous="BEFORE")
+    assert summaries.answers.asked().endswith(
         f"</conversation>\n\n<previous-summary>\nBEFORE\n</previous-summary>\n\n{UPDATE}\n\nDO IT"
     )
 
 
 @pytest.mark.parametrize(("most", "max_tokens", "sent"), [(100, 1_000, 100), (2_000, 1_000, 1_000), (2_000, 0, 2_000)])
 async def test_an_answer_is_no_longer_than_the_model_can_write(most: int, max_tokens: int, sent: int) -> None:
-    desk = Desk("SUMMARY")
-    await desk.summary(said("hello"), most=most, max_tokens=max_tokens)
-    assert desk.answers.requests[0].max_tokens == sent
+    summaries = Summaries("SUMMARY")
+    await summaries.summary(said("hello"), most=most, max_tokens=max_tokens)
+    assert summaries.answers.requests[0].max_tokens == sent
 
 
 async def test_what_does_not_fit_is_summarized_in_parts_that_build_on_each_other() -> None:
-    desk = Desk("FIRST", "SECOND", "THIRD")
+    summaries = Summaries("FIRST", "SECOND", "THIRD")
     # 2,000 tokens of window less twice 100 for the answer, four characters each.
     words = [said(letter * 5_000) for letter in "abc"]
-    summary, usage = await desk.summary(*words, context_window=2_000)
+    summary, usage = await summaries.summary(*words, context_window=2_000)
     assert (summary, usage.input) == ("THIRD", 21)
-    asked = [desk.answers.asked(number) for number in range(3)]
+    asked = [summaries.answers.asked(number) for number in range(3)]
     assert [[letter * 5_000 in part for letter in "abc"] for part in asked] == [
         [True, False, False], [False, True, False], [False, False, True]
     ]  # fmt: skip
@@ -130,33 +130,33 @@ async def test_what_does_not_fit_is_summarized_in_parts_that_build_on_each_other
 
 
 async def test_what_fits_together_stays_together_and_a_giant_is_cut() -> None:
-    desk = Desk("ONLY")
-    await desk.summary(*(said("x" * 1_000) for _ in range(7)), context_window=2_000)
-    assert len(desk.answers.requests) == 1
-    giant = Desk("ONLY")
+    summaries = Summaries("ONLY")
+    await summaries.summary(*(said("x" * 1_000) for _ in range(7)), context_window=2_000)
+    assert len(summaries.answers.requests) == 1
+    giant = Summaries("ONLY")
     await giant.summary(said("x" * 99_999), context_window=2_000)
     assert giant.answers.asked().count("x") < 7_300
 
 
 async def test_a_tiny_window_still_gets_something_to_read() -> None:
-    desk = Desk("ONLY")
-    await desk.summary(said("x" * 3_000), context_window=10, most=5_000)
-    assert desk.answers.asked().count("x") == 3_000
+    summaries = Summaries("ONLY")
+    await summaries.summary(said("x" * 3_000), context_window=10, most=5_000)
+    assert summaries.answers.asked().count("x") == 3_000
 
 
 async def test_nothing_to_say_is_the_earlier_summary() -> None:
-    desk = Desk("SUMMARY")
-    assert (await desk.summary(previous="BEFORE"))[0] == "SUMMARY"
+    summaries = Summaries("SUMMARY")
+    assert (await summaries.summary(previous="BEFORE"))[0] == "SUMMARY"
 
 
 BUSY = Failure(message="busy", retryable=True)
 
 
 async def test_each_repetition_is_announced_with_its_source_and_reason() -> None:
-    desk = Desk(BUSY, BUSY, "SUMMARY")
-    summary, usage = await desk.summary(said("hello"))
+    summaries = Summaries(BUSY, BUSY, "SUMMARY")
+    summary, usage = await summaries.summary(said("hello"))
     assert (summary, usage.input) == ("SUMMARY", 7)
-    scheduled, attempt, again, _, finished = desk.told
+    scheduled, attempt, again, _, finished = summaries.told
     assert isinstance(scheduled, SummarizationRetryScheduled)
     assert (scheduled.attempt, scheduled.max_attempts, scheduled.delay_ms, scheduled.error_message) == (1, 2, 0, "busy")
     assert attempt == SummarizationRetryAttemptStart(source="branchSummary", reason="overflow")
@@ -170,23 +170,23 @@ async def test_each_repetition_is_announced_with_its_source_and_reason() -> None
     [([BUSY] * 3, 3, 5), ([Failure(message="bad")], 1, 0), ([BUSY, Failure(message="bad")], 2, 3)],
 )
 async def test_a_failure_that_stays_or_is_final_ends_it(replies: list[Any], requests: int, announced: int) -> None:
-    desk = Desk(*replies)
+    summaries = Summaries(*replies)
     with pytest.raises(SummaryFailed):
-        await desk.summary(said("hello"))
-    assert (len(desk.answers.requests), len(desk.told)) == (requests, announced)
+        await summaries.summary(said("hello"))
+    assert (len(summaries.answers.requests), len(summaries.told)) == (requests, announced)
 
 
 async def test_a_server_that_asks_for_a_long_pause_gets_no_more_than_the_longest() -> None:
     slow = Failure(message="busy", retryable=True, retry_after_ms=60_000)
-    desk = Desk(slow, "SUMMARY", retries=RetryPolicy(max_retries=1, max_delay_ms=0))
-    await desk.summary(said("hello"))
-    assert isinstance(desk.told[0], SummarizationRetryScheduled)
-    assert desk.told[0].delay_ms == 0
+    summaries = Summaries(slow, "SUMMARY", retries=RetryPolicy(max_retries=1, max_delay_ms=0))
+    await summaries.summary(said("hello"))
+    assert isinstance(summaries.told[0], SummarizationRetryScheduled)
+    assert summaries.told[0].delay_ms == 0
 
 
 async def test_an_answer_that_was_stopped_elsewhere_is_no_summary() -> None:
     with pytest.raises(SummaryFailed, match="the request was aborted"):
-        await Desk(("half", "aborted")).summary(said("hello"))
+        await Summaries(("half", "aborted")).summary(said("hello"))
 
 
 def test_both_usages_are_added() -> None:
