@@ -5,10 +5,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pigeon.transport.framing import TooLong
 
 from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.server import MOST_IN_FLIGHT, TOO_MANY, Server
+from pigeon.transport.reader import TooLong
 from pigeon.wire.answers import Response
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import NAMES, GetState
