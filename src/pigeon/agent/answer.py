@@ -39,7 +39,6 @@ from pigeon.wire.events import (
 )
 from pigeon.wire.messages import AssistantMessage, Message, StopReason
 from pigeon.wire.model import Model, Usage, priced, zero_usage
-from pigeon.wire.partial_json import parse_arguments
 
 NEARLY_ALL = 0.99
 ABORT_TEXT = "Request was aborted"
@@ -122,6 +121,8 @@ class Fold:
             redacted = True if delta.redacted else ABSENT
             block.done = ThinkingContent(thinking=text, thinking_signature=delta.signature, redacted=redacted)
             return ThinkingEnd(content_index=delta.index, content=text)
+        from pigeon.wire.partial_json import parse_arguments
+
         arguments, complete = parse_arguments(text)
         if not complete:
             self.incomplete.add(block.opened.call_id)

@@ -16,7 +16,7 @@ from pigeon.session.history.repository import SessionRepository, default_folder
 from pigeon.wire.base import Absent
 from pigeon.wire.errors import Refusal, StartupError
 
-_SESSION_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_SESSION_ID = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 
 
 def repository_of(
@@ -75,7 +75,7 @@ def _check(options: AgentOptions) -> None:
         raise StartupError(f"--fork cannot be combined with {others[0]}")
     if options.session_id and set(others) - {"--no-session"}:
         raise StartupError("--session-id cannot be combined with --session, --continue or --resume")
-    if options.session_id and not _SESSION_ID.fullmatch(options.session_id):
+    if options.session_id and not re.fullmatch(_SESSION_ID, options.session_id):
         raise StartupError(
             f'Invalid session id "{options.session_id}": use letters, digits, ".", "_" and "-", '
             "with a letter or digit at both ends"

@@ -145,7 +145,7 @@ class _Lock:
 COMMAND_TIMEOUT_S = 10.0
 KEEP_MS = 300_000
 MOST_OUTPUT = 64 * 1024
-_REFERENCE = re.compile(r"\$(?:\$|!|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+_REFERENCE = r"\$(?:\$|!|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))"
 
 
 class Values:
@@ -178,7 +178,7 @@ class Values:
                 missing = True
             return text or ""
 
-        text = _REFERENCE.sub(put, value)
+        text = re.sub(_REFERENCE, put, value)
         return None if missing else text
 
     async def resolve(self, value: str, own: Mapping[str, str] | None = None) -> str | None:

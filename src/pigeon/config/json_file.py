@@ -17,7 +17,7 @@ from pigeon.wire.errors import BadRecord
 LARGEST = 64 << 20
 # Nothing that was matched is given back, so that no row of comments can be read in more than one way.
 _REMARK = rb"//[^\n\r]*+|(?>/\*.*?\*/)"
-_COMMENT = re.compile(rb'"(?:[^"\\]|\\.)*+"|%b|,(?=\s*+(?:(?:%b)\s*+)*+[}\]])' % (_REMARK, _REMARK), re.DOTALL)
+_COMMENT = rb'(?s)"(?:[^"\\]|\\.)*+"|%b|,(?=\s*+(?:(?:%b)\s*+)*+[}\]])' % (_REMARK, _REMARK)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -39,7 +39,7 @@ def decode_with_comments(data: bytes) -> Any:
     try:
         return codec.decode(data)
     except BadRecord as error:
-        plain = _COMMENT.sub(lambda found: found[0] if found[0][:1] == b'"' else b" ", data)
+        plain = re.sub(_COMMENT, lambda found: found[0] if found[0][:1] == b'"' else b" ", data)
         if plain == data:
             raise BadRecord(f"not valid JSON: {error}") from None
     try:

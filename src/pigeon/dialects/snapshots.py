@@ -20,7 +20,6 @@ from pigeon.wire.events import (
 )
 from pigeon.wire.messages import AssistantMessage
 from pigeon.wire.model import Usage
-from pigeon.wire.partial_json import GrowingJson
 
 
 class _GrowingText:
@@ -42,6 +41,8 @@ class _GrowingCall:
     def __init__(self, start: ToolcallStart) -> None:
         identity = encode({"type": "toolCall", "id": start.id, "name": start.tool_name})
         self._head = identity[:-1] + b',"arguments":'
+        from pigeon.wire.partial_json import GrowingJson
+
         self._arguments = GrowingJson()
         self._final: bytes | None = None
 

@@ -20,7 +20,7 @@ SECRET_NAMES = frozenset(
     }
 )
 # fmt: on
-_SECRET_FAMILIES = re.compile(r"(QWEN_TOKEN_PLAN|XIAOMI)_?\w*API_KEY|(PI|PIGEON)_\w*API_KEY")
+_SECRET_FAMILIES = r"(QWEN_TOKEN_PLAN|XIAOMI)_?\w*API_KEY|(PI|PIGEON)_\w*API_KEY"
 _OF_ANOTHER_SESSION = ("PI_SESSION_ID", "PI_SESSION_FILE", "PI_PROVIDER", "PI_MODEL", "PI_REASONING_LEVEL")
 _SHORTEST_SECRET = 8
 MARKERS = {"PI_CODING_AGENT": "true", "AI_AGENT": "pigeon"}
@@ -28,7 +28,7 @@ MARKERS = {"PI_CODING_AGENT": "true", "AI_AGENT": "pigeon"}
 
 def is_secret(name: str, also: Collection[str] = ()) -> bool:
     """True for a variable that holds the key of a model provider."""
-    return name.upper() in SECRET_NAMES or name in also or _SECRET_FAMILIES.fullmatch(name.upper()) is not None
+    return name.upper() in SECRET_NAMES or name in also or re.fullmatch(_SECRET_FAMILIES, name.upper()) is not None
 
 
 def tool_environment(

@@ -15,12 +15,11 @@ from typing import Any
 
 SECONDS = 0.05
 LARGEST = 100_000
-_TOKEN = re.compile(
-    r"(?P<escape>\\N\{[^}]*\}|\\.)|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<group>[()])"
-    r"|\{(?:(?P<least>\d+)(?:,\d*)?|,\d*)\}|(?P<brace>\{)|.",
-    re.DOTALL,
+_TOKEN = (
+    r"(?s)(?P<escape>\\N\{[^}]*\}|\\.)|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<group>[()])"
+    r"|\{(?:(?P<least>\d+)(?:,\d*)?|,\d*)\}|(?P<brace>\{)|."
 )
-_IN_SET = re.compile(r"(\\.)|\[", re.DOTALL)
+_IN_SET = r"(?s)(\\.)|\["
 
 
 class Expression:
@@ -63,10 +62,10 @@ def _plain(text: str) -> str:
     parts: list[str] = []
     sizes = [0]  # of the groups that are open, with their repetitions written out
     last = 0
-    for token in _TOKEN.finditer(text):
+    for token in re.finditer(_TOKEN, text):
         sign, kind = token[0], token.lastgroup
         if kind == "set":
-            sign = "[" + _IN_SET.sub(lambda found: found[1] or "\\[", sign[1:])
+            sign = "[" + re.sub(_IN_SET, lambda found: found[1] or "\\[", sign[1:])
         elif kind == "brace":
             sign = "\\{"
         parts.append(sign)

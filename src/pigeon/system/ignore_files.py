@@ -19,7 +19,7 @@ _BIGGEST = 1 << 20
 _MOST_LINES = 10_000
 # The files that say what is ignored, the most important kind first, and whether they reach into repositories below.
 _KINDS = ((".rgignore", True), (".ignore", True), (".gitignore", False), (".git/info/exclude", False))
-_EXCLUDES_FILE = re.compile(r'^\s*excludesfile\s*=\s*"?\s*(\S+?)\s*"?\s*$', re.IGNORECASE | re.MULTILINE)
+_EXCLUDES_FILE = r'(?im)^\s*excludesfile\s*=\s*"?\s*(\S+?)\s*"?\s*$'
 
 
 class IgnoreLines:
@@ -99,7 +99,7 @@ def user_ignore_file(variables: Mapping[str, str], home: str) -> str:
     """The user's own list for all repositories, as git's configuration names it."""
     settings = variables.get("XDG_CONFIG_HOME") or f"{home}/.config"
     for file in (f"{home}/.gitconfig", f"{settings}/git/config"):
-        if named := _EXCLUDES_FILE.search(_text(file)):
+        if named := re.search(_EXCLUDES_FILE, _text(file)):
             return expand_home(named.group(1), home)
     return f"{settings}/git/ignore"
 

@@ -15,10 +15,11 @@ from msgspec import Struct
 
 from pigeon.wire.errors import ToolFailed
 
-_ODD_SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
-_BEFORE_MERIDIEM = re.compile(r" (AM|PM)\b", re.IGNORECASE)
+# Patterns as texts: `re` compiles them when they are first needed, which is after the first answer to the host.
+_ODD_SPACES = "[\u00a0\u2000-\u200a\u202f\u205f\u3000]"
+_BEFORE_MERIDIEM = r"(?i) (AM|PM)\b"
 _CURLY = "\u2019"
-_PROCESS_MEMORY = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv)")
+_PROCESS_MEMORY = r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv)"
 
 
 def absolute(path: str, base: str, home: str) -> str:
@@ -73,7 +74,7 @@ class PathResolver(Struct, frozen=True):
         """
         checked(path)
         literal = self._absolute(path)
-        plain = self._absolute(_ODD_SPACES.sub(" ", path).removeprefix("@"))
+        plain = self._absolute(re.sub(_ODD_SPACES, " ", path).removeprefix("@"))
         target = plain
         if os.path.lexists(literal) or (not os.path.lexists(plain) and _has_own_folder(path, literal)):
             target = literal
@@ -82,7 +83,7 @@ class PathResolver(Struct, frozen=True):
     def target(self, path: str, for_reading: bool = True) -> str:
         """The absolute path to open; raises `ToolFailed` for what no tool may open."""
         resolved = self.resolve(path, for_reading)
-        if any(_PROCESS_MEMORY.fullmatch(place) for place in resolved.places()):
+        if any(re.fullmatch(_PROCESS_MEMORY, place) for place in resolved.places()):
             raise ToolFailed(f"{path} shows the memory or environment of a process, which may hold keys.")
         return resolved.target
 
@@ -109,13 +110,13 @@ def checked(path: str) -> str:
 
 def folded(path: str) -> str:
     """The path in the form that is the same for all its spellings: composed, with plain spaces and quotes."""
-    return _ODD_SPACES.sub(" ", unicodedata.normalize("NFC", path)).replace(_CURLY, "'")
+    return re.sub(_ODD_SPACES, " ", unicodedata.normalize("NFC", path)).replace(_CURLY, "'")
 
 
 def _existing_spelling(target: str) -> str:
     if os.path.lexists(target):
         return target
-    narrow = _BEFORE_MERIDIEM.sub("\u202f\\1", target)
+    narrow = re.sub(_BEFORE_MERIDIEM, "\u202f\\1", target)
     decomposed = unicodedata.normalize("NFD", target)
     for other in (narrow, decomposed, target.replace("'", _CURLY), decomposed.replace("'", _CURLY)):
         if other != target and os.path.lexists(other):

@@ -40,12 +40,13 @@ WINDOW = 1000
 HEAD = 4000
 CUSTOM_TYPE = "ttsr-injection"
 MOST_CUTS = 10
-_SCOPE = re.compile(r"(text|thinking|tool|toolcall)(?::([^()\s]+))?(?:\((.+)\))?")
-_WHOLE_ESCAPES = re.compile(r"(?:[^\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+")
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+# Patterns as texts: `re` compiles them when they are first needed, and most sessions have no rules.
+_SCOPE = r"(text|thinking|tool|toolcall)(?::([^()\s]+))?(?:\((.+)\))?"
+_WHOLE_ESCAPES = r"(?:[^\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+"
+_ESCAPE = r"(?s)\\(?:u([0-9a-fA-F]{4})|(.))"
 _PLAIN = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_PATH = re.compile(r'"(?:path|file_path|filePath|file)"\s*:\s*"((?:[^"\\]|\\.)*+)"')
-_OTHER_GROUP = re.compile(r"(?<!\\)\(\?<(?=[A-Za-z_])")
+_PATH = r'"(?:path|file_path|filePath|file)"\s*:\s*"((?:[^"\\]|\\.)*+)"'
+_OTHER_GROUP = r"(?<!\\)\(\?<(?=[A-Za-z_])"
 
 
 class RuleScope:
@@ -119,7 +120,7 @@ class Window:
 
     def path(self) -> str:
         """The file that a tool call is about, as far as it is known."""
-        found = _PATH.search(self._head)
+        found = re.search(_PATH, self._head)
         return _unescaped(found[1]) if found else ""
 
     def _take(self, piece: str) -> None:
@@ -134,7 +135,7 @@ class Window:
         if len(self._head) < HEAD:
             self._head += delta[: HEAD - len(self._head)]
         text = self._broken + delta
-        whole = _WHOLE_ESCAPES.match(text)
+        whole = re.match(_WHOLE_ESCAPES, text)
         end = whole.end() if whole else 0
         if len(text) - end > 6:
             end = len(text)
@@ -159,7 +160,7 @@ def matching(rules: Iterable[CompiledRule], window: Window) -> tuple[list[Compil
 
 def _compiled(text: str) -> Expression:
     try:
-        expression = Expression(_OTHER_GROUP.sub("(?P<", text), multiline=True)
+        expression = Expression(re.sub(_OTHER_GROUP, "(?P<", text), multiline=True)
     except ValueError as error:
         raise ValueError(f"the condition {text!r} is not a regular expression: {error}") from None
     if expression.search("") is not None:
@@ -174,7 +175,7 @@ def _scopes(rule: Rule) -> Iterator[RuleScope]:
         yield from (RuleScope("toolCall", None, glob) for glob in globs)
         return
     for text in rule.scope:
-        found = _SCOPE.fullmatch(text)
+        found = re.fullmatch(_SCOPE, text)
         if found is None or (found[1] in ("text", "thinking") and (found[2] or found[3])):
             raise ValueError(f"scope {text!r} must be text, thinking, tool, tool:NAME or tool:NAME(GLOB)")
         if found[1] == "text":
@@ -197,7 +198,7 @@ def _fits(path: str, glob: str) -> bool:
 def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else _PLAIN.get(found[2], found[2]), text)
+    return re.sub(_ESCAPE, lambda found: chr(int(found[1], 16)) if found[1] else _PLAIN.get(found[2], found[2]), text)
 
 
 class StreamRules:
