@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pigeon.config.trust_file import remember, saved_decision
-from pigeon.guard.trust import RESOURCES, Trust, decision, guarded, skill_folders
+from pigeon.guard.trust import RESOURCES, guarded, is_trusted, skill_folders
 
 
 def folders(project: Path) -> list[str]:
@@ -54,17 +54,9 @@ def test_looking_opens_nothing_of_the_project(tmp_path: Path) -> None:
 def test_the_decision_follows_the_order_of_who_may_decide() -> None:
     answers = (None, True, False)
     for option, vote, saved, default in product(answers, answers, answers, ("ask", "always", "never")):
-        made = decision(needed=True, option=option, vote=vote, saved=saved, default=default)  # type: ignore[arg-type]
-        by = {"ask": None, "always": True, "never": False}[default]
-        first = next((answer for answer in (option, vote, saved, by) if answer is not None), None)
-        assert made.trusted is bool(first)
-        assert made.asks is (first is None)
-
-
-def test_where_there_is_nothing_to_trust_only_the_option_matters() -> None:
-    assert decision(needed=False) == Trust(True, "nothing")
-    assert decision(needed=False, saved=False) == Trust(True, "nothing")
-    assert decision(needed=False, option=False) == Trust(False, "option")
+        by = {"ask": False, "always": True, "never": False}[default]
+        first = next(answer for answer in (option, vote, saved, by) if answer is not None)
+        assert is_trusted(option=option, vote=vote, saved=saved, default=default) is first  # type: ignore[arg-type]
 
 
 def test_the_nearest_saved_decision_counts(tmp_path: Path) -> None:

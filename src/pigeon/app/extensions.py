@@ -15,7 +15,7 @@ from pigeon.config.layers import Layers
 from pigeon.config.paths import project_dirs
 from pigeon.config.trust_file import remember, saved_decision
 from pigeon.extensions.runtime.discovery import Source, named, project_sources, user_sources
-from pigeon.guard.trust import decision, guarded
+from pigeon.guard.trust import guarded, is_trusted
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.registry import ModelRegistry
 from pigeon.wire.base import or_else
@@ -92,13 +92,11 @@ class ExtensionSetup:
 
     async def _trusted(self) -> bool:
         option = self._options.trust_project
-        needed = self._needs_trust()
-        if not needed:
+        if not self._needs_trust():
             return option is not False
         vote = await self._runner.project_trust(self._cwd) if self._runner is not None else None
         saved, problem = saved_decision(self._agent_dir, self._cwd)
-        trust = decision(
-            needed=needed,
+        trusted = is_trusted(
             option=option,
             vote=None if vote is None else bool(vote.trusted),
             saved=saved,
@@ -108,7 +106,7 @@ class ExtensionSetup:
             problem = remember(self._agent_dir, self._cwd, bool(vote.trusted)) or problem
         if problem:
             self._reports.at_start(problem)
-        return trust.trusted
+        return trusted
 
 
 class ExtensionProviders:

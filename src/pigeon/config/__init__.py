@@ -1,1 +1,1 @@
-"""Where files are and what the user set."""
+"""The files of the user's and the project's folders: settings, models, credentials, trust."""

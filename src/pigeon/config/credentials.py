@@ -1,8 +1,7 @@
 """Where keys come from: `auth.json`, and values that point elsewhere. The registry asks both for each request.
 
-`AuthFile` holds stored credentials, readable by their owner alone. Reads are cached by the file's revision. Writes
-happen under a lock that other agents of the family respect, replace the file in one step and keep every entry they do
-not know. A file that cannot be read is never overwritten.
+`AuthFile` reads stored credentials, keeps their file readable by its owner alone and never writes it otherwise. It is
+read again when its revision changes, so that a new key is seen without a restart.
 
 `Values` resolves `$NAME`, `${NAME}` and `!command` in `auth.json` and `models.json` (`$$` and `$!` stand for the signs
 themselves). A missing variable or a failing command leaves the value unresolved. What a command printed is kept for a
@@ -13,20 +12,14 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pigeon.config.json_file import read_json_with_comments
 from pigeon.system.clock import monotonic_ms
-from pigeon.system.files import swap_file
 from pigeon.system.process.start import ProcessOwner
-from pigeon.wire import codec
-from pigeon.wire.errors import BadRecord, StartupError
+from pigeon.wire.errors import BadRecord
 
-LOCK_TRIES = 50
-LOCK_PAUSE_S = 0.02
-LOCK_STALE_S = 15.0
 Credential = dict[str, Any]
 _Revision = tuple[int, int, int, int, int]
 
@@ -64,14 +57,6 @@ class AuthFile:
             self._tighten(state.st_mode)
         return self._entries
 
-    def put(self, provider: str, credential: Credential) -> None:
-        """Store a credential."""
-        self._change(lambda entries: entries.update({provider: credential}))
-
-    def remove(self, provider: str) -> None:
-        """Forget a credential."""
-        self._change(lambda entries: entries.pop(provider, None))
-
     def _tighten(self, mode: int) -> None:
         if mode & 0o077:
             try:
@@ -89,57 +74,12 @@ class AuthFile:
         self._problem = None
         self._entries = {name: entry for name, entry in entries.items() if isinstance(entry, dict)}
 
-    def _change(self, change: Callable[[dict[str, Any]], object]) -> None:
-        folder = os.path.dirname(self.path)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        with _Lock(self.path + ".lock"):
-            try:
-                entries = _read(self.path)
-            except FileNotFoundError:
-                entries = {}
-            except BadRecord as error:
-                raise StartupError(f"{self.path}: {error}; correct or remove the file first") from None
-            change(entries)
-            swap_file(self.path, codec.encode(entries) + b"\n", 0o600)
-        self._revision = None
-
 
 def _read(path: str) -> dict[str, Any]:
     value = read_json_with_comments(path)
     if not isinstance(value, dict):
         raise BadRecord("must be an object of providers")
     return value
-
-
-class _Lock:
-    """A directory beside the file, which only one process can make."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        for _ in range(LOCK_TRIES):
-            try:
-                os.mkdir(self._path, 0o700)
-            except FileExistsError:
-                self._break_stale()
-                time.sleep(LOCK_PAUSE_S)
-            else:
-                return
-        raise StartupError(f"{self._path} is held by another process; try again, or remove it if none is running")
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            os.rmdir(self._path)
-        except OSError:
-            return
-
-    def _break_stale(self) -> None:
-        try:
-            if time.time() - os.stat(self._path).st_mtime > LOCK_STALE_S:
-                os.rmdir(self._path)
-        except OSError:
-            return
 
 
 COMMAND_TIMEOUT_S = 10.0

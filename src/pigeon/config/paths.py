@@ -1,4 +1,4 @@
-"""Where the user's files are."""
+"""The folders that settings, models, credentials, sessions and resources are in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user set: `settings.json` with pi's keys and defaults.
+"""`settings.json`: the keys that Pigeon reads, with pi's names and defaults.
 
 A file that cannot be read, or a value of the wrong type, is reported and left out; it never stops the start and is
 never written back.

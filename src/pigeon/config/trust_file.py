@@ -1,6 +1,6 @@
-"""`trust.json` in the user's folder: which project folders were found trustworthy, by their real path.
+"""`trust.json` in the user's folder: which project folders are trusted, by their real path.
 
-The nearest folder above counts. A file that cannot be read trusts no folder and is never overwritten.
+The nearest folder above counts. With a file that cannot be read no project is trusted, and it is never overwritten.
 """
 
 from __future__ import annotations

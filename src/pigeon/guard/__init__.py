@@ -1,1 +1,1 @@
-"""What may happen: trust, paths, secrets, the environment of children."""
+"""What may happen: permission rules and the gate that asks them, trust in projects, the environment of commands."""

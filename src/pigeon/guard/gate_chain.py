@@ -1,4 +1,7 @@
-"""Several gates as one. A gate that changes the arguments cannot get around those before it: they are asked again."""
+"""Several gates as one: permissions before extensions.
+
+A gate that changes the arguments cannot get around those before it: they are asked again about the changed ones.
+"""
 
 from __future__ import annotations
 

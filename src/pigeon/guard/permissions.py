@@ -61,7 +61,9 @@ class PermissionGate:
         except (Aborted, asyncio.CancelledError):
             raise
         except Exception as error:
-            raise ToolFailed(_refusal(tool, arguments, f"nobody could be asked ({type(error).__name__})")) from error
+            raise ToolFailed(
+                _refusal(tool, arguments, f"the user could not be asked ({type(error).__name__})")
+            ) from error
         if answer == ALWAYS:
             if len(self._allowed) < MOST_REMEMBERED:
                 self._allowed.add((tool, _key(arguments)))

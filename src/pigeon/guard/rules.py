@@ -86,7 +86,7 @@ def rules_of(user: Any, project: Any, report: Callable[[str], None]) -> Permissi
 
 
 def ruling(rules: PermissionRules, tool: str, arguments: dict[str, Json], paths: PathResolver) -> Ruling:
-    """Deny before ask before allow."""
+    """What the rules say of a call: deny before ask before allow, else the default."""
     for verdict, listed in (("deny", rules.deny), ("ask", rules.ask)):
         for rule in listed:
             if _matches(rule, tool, arguments, paths, strictly=False):

@@ -1,7 +1,7 @@
 """Whether a project's own files may be used: those that run code, redirect requests or speak to the model in our name.
 
-Finding out what there is looks at names only; nothing of the project is opened before the decision. The decision itself
-is pure: what the caller says on the command line, then what an extension says, then what was saved, then the setting.
+Finding out what there is looks at names only: nothing of the project is opened before the decision. `app/extensions`
+asks for the decision between loading the extensions of the user and those of the project.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from typing import Literal
-
-from msgspec import Struct
 
 # Everything in a project's folder of ours that is more than a note to read.
 RESOURCES = (
@@ -27,15 +25,6 @@ RESOURCES = (
 )
 SKILLS = os.path.join(".agents", "skills")
 Default = Literal["ask", "always", "never"]
-Why = Literal["nothing", "option", "extension", "saved", "setting", "nobody to ask"]
-
-
-class Trust(Struct, frozen=True):
-    """The decision, and what it was made by; `asks` where a person would have to be asked."""
-
-    trusted: bool
-    why: Why
-    asks: bool = False
 
 
 def guarded(cwd: str, folders: Iterable[str], home: str) -> list[str]:
@@ -60,23 +49,17 @@ def skill_folders(cwd: str, home: str) -> list[str]:
         folder = above
 
 
-def decision(
+def is_trusted(
     *,
-    needed: bool,
     option: bool | None = None,
     vote: bool | None = None,
     saved: bool | None = None,
     default: Default = "ask",
-) -> Trust:
-    """Trust or not. `option` is `--approve` or `--no-approve`, `vote` what an extension said, `saved` what was kept."""
-    if option is not None:
-        return Trust(option, "option")
-    if not needed:
-        return Trust(True, "nothing")
-    if vote is not None:
-        return Trust(vote, "extension")
-    if saved is not None:
-        return Trust(saved, "saved")
-    if default in ("always", "never"):
-        return Trust(default == "always", "setting")
-    return Trust(False, "nobody to ask", asks=True)
+) -> bool:
+    """The decision for a project that needs trust.
+
+    `option` is `--approve` or `--no-approve`, `vote` what an extension said, `saved` what was decided earlier. There is
+    no person to ask yet, so a setting that says "ask" is a no.
+    """
+    first = next((answer for answer in (option, vote, saved) if answer is not None), None)
+    return default == "always" if first is None else first

@@ -1,6 +1,8 @@
 """Skills after the Agent Skills standard: instructions in a folder that the model reads when a task calls for them.
 
-Finding the files of skills below a folder, however the folder is shaped.
+The system prompt lists them by name and description (`Skills.listing`), a message that begins with `/skill:name` is
+replaced by one (`Skills.expand`), and `get_commands` names all. Their files are searched below the roots of
+`resources/roots.py`, with limits on depth and number of folders and without what ignore files leave out.
 """
 
 from __future__ import annotations
@@ -20,6 +22,14 @@ from pigeon.wire.answers import SlashCommand
 FILE = "SKILL.md"
 MOST_FOLDERS = 2_000
 DEEPEST = 12
+LONGEST_NAME = 64
+LONGEST_DESCRIPTION = 1024
+LEAD = (
+    "Each skill below is a file of instructions for one kind of task. When a task fits a description, read the whole "
+    "file at its location before you begin. Relative paths in a skill are meant from the folder that its file is in."
+)
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_CALL = re.compile(r"/skill:(\S+)(?:\s+(.*))?", re.DOTALL)
 _SKIPPED = ("node_modules",)
 _IGNORE_FILES = (".gitignore", ".ignore", ".fdignore")
 _Ignoring = tuple[str, IgnoreLines]
@@ -90,16 +100,6 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return False
-
-
-LONGEST_NAME = 64
-LONGEST_DESCRIPTION = 1024
-LEAD = (
-    "Each skill below is a file of instructions for one kind of task. When a task fits a description, read the whole "
-    "file at its location before you begin. Relative paths in a skill are meant from the folder that its file is in."
-)
-_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_CALL = re.compile(r"/skill:(\S+)(?:\s+(.*))?", re.DOTALL)
 
 
 class Skill(Struct, frozen=True):

@@ -317,7 +317,7 @@ def _true_name(path: str) -> str:
 
 
 async def finished_in_thread(work: Callable[[], _T]) -> _T:
-    """Run blocking work in a thread and wait for its end even when cancelled, so that nothing overlaps it."""
+    """Run blocking work in a thread and wait for its end even when cancelled, so that no later work overlaps it."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(running)

@@ -1,1 +1,1 @@
-"""Tools the model can call. Each file is one tool; what they share is in base, truncate and diff."""
+"""Tools that the model can call: a module for each, and folders for how files are edited, searched and shown."""

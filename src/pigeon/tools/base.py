@@ -1,4 +1,7 @@
-"""What every tool shares: how it describes itself, and how it hands back text."""
+"""What every built-in tool shares: how it describes itself to the model, and the forms of its arguments and results.
+
+`agent/interfaces.py` says what the loop wants of a tool; `BaseTool` is that for tools which class attributes describe.
+"""
 
 from __future__ import annotations
 

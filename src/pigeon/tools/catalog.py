@@ -1,4 +1,4 @@
-"""The built-in tools, by name."""
+"""The built-in tools, by name. `app/tools.py` makes them for a working directory, and anew when the session moves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def built_in_tools(
     resize_images: Callable[[], bool] = lambda: True,
     sees_images: Callable[[], bool] = lambda: True,
 ) -> dict[str, BaseTool]:
-    """All built-in tools for one working directory; which of them are active is decided elsewhere.
+    """All built-in tools but `todo` for one working directory; the toolset of the session says which are active.
 
     `resize_images` and `sees_images` (does the current model take images) are asked anew for each image.
     """

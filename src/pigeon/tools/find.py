@@ -1,4 +1,4 @@
-"""find: paths that match a glob; ripgrep lists the files, and what it does not list is looked for behind it."""
+"""find: paths that match a glob. Ripgrep lists the files; directories and links are added from a walk of our own."""
 
 from __future__ import annotations
 

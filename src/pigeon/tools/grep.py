@@ -1,4 +1,4 @@
-"""grep: lines that match, found by ripgrep."""
+"""grep: lines that match a regular expression, found by ripgrep and read from its output as it comes."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _chosen_by(glob: str) -> tuple[list[str], Callable[[str], bool] | None]:
 
 
 def _reason(complaint: str) -> str:
-    """What ripgrep complains about, without advice to use options that cannot be passed here."""
+    """What ripgrep complains about, without its advice to use options that the model cannot pass."""
     reason, _, advice = complaint.removeprefix("rg: ").partition("\n\nConsider enabling ")
     return f"{reason}. Lines are searched one by one." if advice.startswith("multiline") else reason
 

@@ -1,4 +1,4 @@
-"""Some lines of a file, read in one pass with flat memory however big the file and its lines are."""
+"""Some lines of a file for `read`, in one pass: memory stays flat however big the file and its lines are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""read: the text of a file, or an image."""
+"""read: the text of a file, or an image; the first bytes of the file decide which."""
 
 from __future__ import annotations
 

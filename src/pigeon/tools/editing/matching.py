@@ -163,7 +163,7 @@ def plain_newlines(text: str) -> str:
 
 
 def occurrences(text: str, wanted: str, at_most: int = MOST_OCCURRENCES) -> list[int]:
-    """Every place where `wanted` begins, or only the first ones if there are very many."""
+    """Every place where `wanted` begins, at most `at_most` of them."""
     found: list[int] = []
     at = text.find(wanted)
     while at >= 0 and len(found) < at_most:

@@ -1,4 +1,4 @@
-"""Images of a message, as models take them.
+"""Images of messages, made acceptable to models. `session/context/images.py` asks for that before a message is sent.
 
 The first bytes decide. An ordinary image is not touched and nothing is loaded for it; one that is too large, or of a
 type that models do not take, is made anew as `read` does it.

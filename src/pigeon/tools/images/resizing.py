@@ -1,4 +1,4 @@
-"""Images for the model: told by their first bytes, and made small enough to send."""
+"""Images within the limits of models: recognised by their first bytes, scaled and encoded anew by Pillow if needed."""
 
 from __future__ import annotations
 
