@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 
 import pytest
+from fakes.agent_desk import Desk
 
 from fakes.contract_manifest import proves
 from fakes.model_server import Call, Gate, Hang, ModelServer, Text
@@ -104,6 +106,25 @@ def test_a_signal_ends_it_within_a_second_with_the_documented_code(
     with within(1.5):
         agent.signal(number)
         assert agent.wait_exit() == code
+
+
+@proves("exit.stdin_file")
+def test_a_file_as_stdin_is_answered_line_by_line_and_then_over(desk: Desk) -> None:
+    names = [f"{number} {'x' * 1000}" for number in range(300)]
+    commands = [{"id": name, "type": "get_state"} for name in names]
+    (desk.work / "commands").write_text("\n".join(json.dumps(command) for command in commands))
+    with (desk.work / "commands").open("rb") as given:
+        done = subprocess.run(
+            [*command_line(), "--mode", "rpc", "--no-session", "--model", "demo"],
+            env=desk.environment(),
+            cwd=desk.work,
+            stdin=given,
+            capture_output=True,
+            timeout=50,
+            check=True,
+        )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["id"] for answer in answers if answer["type"] == "response"] == names
 
 
 @proves("exit.sigint")

@@ -1,7 +1,7 @@
 """Bytes from the host to frames in the event loop, never ahead of what the loop has taken.
 
-A pipe is read by the loop itself when it has something, which never blocks and leaves the descriptor as the host made
-it. A file cannot be waited for that way, so there a thread reads.
+A pipe, socket or terminal is read by the loop when it polls ready, which never blocks and leaves the descriptor as the
+host made it (the host may share it with others). A regular file cannot be polled, so there a thread reads.
 
 A frame is a line: split on LF and nothing else, within a size cap. CR before LF is dropped, a last line without LF
 counts. A line beyond the cap is reported once, at the moment it grows too long, and skipped up to the next LF: a host
@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import threading
 from collections.abc import Awaitable, Callable
 
 DEFAULT_CAP = 32 * 1024 * 1024
+CHUNK = 64 * 1024
 
 
 class TooLong:
@@ -77,12 +77,12 @@ class Framing:
         return line[:-1] if line.endswith(b"\r") else line
 
 
-CHUNK = 64 * 1024
-
-
 class Reader:
-    """Reads one chunk and hands its frames to `take`, which gives something to await where they cannot be dealt with at
-    once; only then is more read. `ended` is called when everything was taken and nothing more comes."""
+    """Reads one chunk and hands its frames to `take`, then the next one.
+
+    `take` returns something to await where the frames cannot be dealt with at once; more is read only after that.
+    `ended` is called when everything was taken and nothing more comes.
+    """
 
     def __init__(
         self,
@@ -147,20 +147,11 @@ class Reader:
             self._ended()
         self._taken.set()
 
-    def _await_input(self) -> None:
-        """The host made its file non-blocking, and it is the host's: we wait instead of changing it."""
-        poller = select.poll()
-        poller.register(self._descriptor, select.POLLIN)
-        poller.poll()
-
     def _read(self) -> None:
         ended = False
         while not ended:
             try:
                 chunk = os.read(self._descriptor, CHUNK)
-            except BlockingIOError:
-                self._await_input()
-                continue
             except OSError:
                 chunk = b""
             ended = not chunk

@@ -1,7 +1,7 @@
 """Claims the protocol's descriptors.
 
 The real stdin and stdout move to private descriptors that no child inherits. Descriptor 0 then reads /dev/null and
-descriptor 1 writes to stderr, for everyone: a `print`, a C library, a child process can no longer dirty the stream.
+descriptor 1 writes to stderr, for the whole process: a `print`, a C library or a child process cannot dirty the stream.
 """
 
 from __future__ import annotations
