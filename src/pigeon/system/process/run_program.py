@@ -8,6 +8,7 @@ background does not hold the call open.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -53,11 +54,12 @@ async def run_program(
         async with asyncio.timeout(timeout):
             await collected.until_the_end()
             code = await process.wait()
-    except (TimeoutError, asyncio.CancelledError) as reason:
-        await _end(process, term_grace)
-        if isinstance(reason, asyncio.CancelledError):
-            raise
+    except TimeoutError:
+        await _end(process, term_grace, keep_helper=True)
         return ProgramResult(bytes(collected.out), bytes(collected.err), await process.wait(), True)
+    except asyncio.CancelledError:
+        await _end(process, term_grace, keep_helper=False)
+        raise
     except OSError as error:
         raise _with_its_name(error, argv[0], cwd) from error
     finally:
@@ -93,14 +95,15 @@ class _Collected:
                 return
 
 
-async def _end(process: Process, term_grace: float) -> None:
-    """End a program: asked first, then made to."""
+async def _end(process: Process, term_grace: float, keep_helper: bool) -> None:
+    """End a program with all it started: SIGTERM first, SIGKILL when it has ended or its grace is over."""
     try:
         if term_grace > 0:
             process.terminate()
-            await process.gone(term_grace)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), term_grace)
     finally:
-        process.kill(keep_helper=True)
+        process.kill(keep_helper)
     await process.gone(GONE_WITHIN)
 
 
