@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -76,3 +77,14 @@ def test_a_giant_at_the_end_of_the_input_leaves_nothing() -> None:
     framing = Framing(4)
     framing.feed(b"12345")
     assert framing.end() == []
+
+
+def test_a_giant_costs_no_memory_once_it_is_too_long() -> None:
+    tracemalloc.start()
+    try:
+        framing = Framing(1 << 20)
+        for _ in range(100):
+            framing.feed(b"x" * (1 << 16))
+        assert tracemalloc.get_traced_memory()[0] < 1 << 17
+    finally:
+        tracemalloc.stop()

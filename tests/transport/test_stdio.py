@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fakes.source_tree import ROOT
+from pigeon.transport import stdio
 
 CLAIM = """
 import os, subprocess, sys
@@ -51,3 +56,22 @@ os.write(other, b"kept %d" % len(os.read(given, 5)))
     done = ran(script, "sh", "-c", 'exec "$@" <&- >&-', "sh")
     assert note.read_bytes() == b"kept 0"
     assert done.stdout == b""
+
+
+def test_nothing_but_the_two_private_descriptors_is_opened() -> None:
+    done = ran("print(given, taken, *os.listdir('/proc/self/fd'))")
+    given, taken, *opened = map(int, done.stderr.split())
+    assert sorted(opened) == sorted([0, 1, 2, 3, given, taken])  # 3 is the listing itself
+
+
+def test_a_pipe_to_the_host_is_made_as_wide_as_the_system_allows() -> None:
+    source, sink = os.pipe()
+    try:
+        fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, stdio.PIPE_SIZE)
+    except OSError:
+        pytest.skip("the system allows no more")
+    finally:
+        os.close(source)
+        os.close(sink)
+    done = ran("import fcntl; print(fcntl.fcntl(taken, fcntl.F_GETPIPE_SZ))")
+    assert int(done.stderr) == stdio.PIPE_SIZE

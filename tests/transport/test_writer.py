@@ -3,11 +3,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
 
-from pigeon.transport.writer import DIRECT_LIMIT, HARD_LIMIT, SOFT_LIMIT, Writer
+from pigeon.transport.writer import BATCH_BYTES, DIRECT_LIMIT, HARD_LIMIT, SOFT_LIMIT, Writer
 
 MEBI = 1024 * 1024
 
@@ -179,7 +180,7 @@ async def test_a_host_that_hung_up_is_told_once(pipe: Pipe, size: int) -> None:
     assert (pipe.told, pipe.writer.full) == (1, False)
 
 
-async def test_whoever_waits_for_room_is_let_go_when_the_host_hangs_up(pipe: Pipe) -> None:
+async def test_waiting_for_room_ends_when_the_host_hangs_up(pipe: Pipe) -> None:
     while not pipe.writer.full:
         pipe.writer.put((b"x" * MEBI,))
     waiting = asyncio.ensure_future(pipe.writer.room())
@@ -187,7 +188,7 @@ async def test_whoever_waits_for_room_is_let_go_when_the_host_hangs_up(pipe: Pip
     pipe.hang_up()
     await asyncio.wait_for(waiting, 5)
     await pipe.broken.wait()
-    assert pipe.told == 1
+    assert (pipe.told, pipe.writer.full) == (1, False)
 
 
 async def test_closing_writes_what_is_queued_and_takes_nothing_more(pipe: Pipe) -> None:
@@ -225,3 +226,83 @@ async def test_a_line_that_stands_apart_begins_a_write_of_its_own() -> None:
             packets.append(await asyncio.to_thread(theirs.recv, 10_000))
         assert packets[-1] == b"bc"
         assert await asyncio.to_thread(writer.close, 5) is True
+
+
+class HeldWrites:
+    """Holds the writing thread before each of its write calls, and remembers what they were given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[int] = []
+        self._came = threading.Semaphore(0)
+        self._may_go = threading.Semaphore(0)
+        self._real = os.writev
+        monkeypatch.setattr(os, "writev", self._held)
+
+    def _held(self, descriptor: int, buffers: list[bytes]) -> int:
+        self.calls.append(sum(map(len, buffers)))
+        self._came.release()
+        self._may_go.acquire()
+        return self._real(descriptor, buffers)
+
+    async def came(self) -> None:
+        """Wait until the thread stands before a write call."""
+        await asyncio.to_thread(self._came.acquire)
+
+    def let_go(self, count: int = 1) -> None:
+        self._may_go.release(count)
+
+
+async def test_a_short_line_does_not_overtake_one_that_is_being_written(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = HeldWrites(monkeypatch)
+    long = b"l" * (DIRECT_LIMIT + 1)
+    pipe.writer.put((long,))
+    await writes.came()
+    pipe.writer.put((b"short\n",))
+    writes.let_go(2)
+    assert await pipe.read(len(long) + 6) == long + b"short\n"
+
+
+async def test_a_write_call_takes_little_more_than_a_batch_and_room_comes_late(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = HeldWrites(monkeypatch)
+    line = b"x" * (SOFT_LIMIT * 3 // 8)
+    pipe.writer.put((line,))
+    await writes.came()
+    for _ in range(8):
+        pipe.writer.put((line,))
+    waiting = asyncio.ensure_future(pipe.writer.room())
+    reading = asyncio.ensure_future(pipe.read(9 * len(line)))
+    left = 8
+    while left:
+        # The next call is there: what came before it has been counted off.
+        writes.let_go()
+        await writes.came()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert waiting.done() is (left * len(line) <= SOFT_LIMIT // 2)
+        left -= min(left, 3)
+    writes.let_go()
+    assert await reading == line * 9
+    await waiting
+    assert writes.calls[1:] == [3 * len(line), 3 * len(line), 2 * len(line)]
+    assert BATCH_BYTES <= 3 * len(line) < BATCH_BYTES + len(line)
+
+
+def test_a_loop_that_is_gone_does_not_hurt_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurt: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", hurt.append)
+
+    async def briefly() -> Pipe:
+        pipe = Pipe()
+        while not pipe.writer.full:
+            pipe.writer.put((b"x" * MEBI,))
+        return pipe
+
+    pipe = asyncio.run(briefly())
+    pipe.hang_up()
+    assert pipe.writer.close(10) is False
+    os.close(pipe.sink)
+    assert hurt == []

@@ -116,10 +116,7 @@ class Writer:
 
     def _write_now(self, buffers: Sequence[bytes]) -> bool:
         """A pipe that polls ready takes up to PIPE_BUF bytes without blocking, all of them or none."""
-        if self._poll is None:
-            return False
-        ready = self._poll.poll(0)
-        if not ready or ready[0][1] != select.POLLOUT:
+        if self._poll is None or not self._poll.poll(0):
             return False
         try:
             os.write(self._descriptor, b"".join(buffers))
