@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fakes.commands import BASH, begin, drained, helpers, run, started_tree, tree, tree_stands
-from fakes.processes import eventually, processes_with, zombies_of
+from fakes.commands import BASH, begin, children, drained, helpers, run, started_tree, tree, tree_stands
+from fakes.processes import eventually, is_alive, processes_with, zombies_of
 from pigeon.system.process.start import ProcessOwner
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")
@@ -59,11 +59,12 @@ async def test_killing_after_the_exit_reaches_the_background(processes: ProcessO
 
 
 async def test_terminating_asks_the_process_group(processes: ProcessOwner) -> None:
-    process = await begin(processes, "trap 'echo asked; exit 5' TERM; echo begun; sleep 300 & wait")
+    process = await begin(processes, f"trap 'echo asked; exit 5' TERM; {BASH} -c 'echo begun; exec sleep 300' & wait")
     assert await process.read() == b"begun\n"
     process.terminate()
     assert await drained(process) == b"asked\n"
     assert await process.wait() == 5
+    assert await process.gone(10)
     process.terminate()
     process.close()
 
@@ -210,6 +211,20 @@ def test_our_own_death_takes_everything_along(marker: str, death: signal.Signals
         program.send_signal(death)
         program.wait()
         assert eventually(lambda: processes_with(marker) == [])
+
+
+def test_what_a_killed_reaper_left_is_killed_by_the_helper_even_if_that_was_stopped(marker: str) -> None:
+    with agent(tree(marker), "waits") as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"ready\n"
+        assert eventually(lambda: tree_stands(marker))
+        (helper,) = children(program.pid)
+        (reaper,) = [pid for pid in children(helper) if children(pid)]
+        os.kill(helper, signal.SIGSTOP)
+        os.kill(reaper, signal.SIGKILL)
+        program.kill()
+        program.wait()
+        assert eventually(lambda: processes_with(marker) == [] and not is_alive(helper))
 
 
 def test_a_loop_that_was_closed_with_a_command_running_is_cleaned_up_by_the_next(marker: str) -> None:

@@ -6,9 +6,11 @@ import asyncio
 import errno
 import os
 import signal
+import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -201,22 +203,54 @@ async def test_a_reaper_that_does_not_answer_is_given_up_without_a_helper_too(
     process.close()
 
 
+DEBUGGER = """
+import ctypes, os, sys
+PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
+pid = int(sys.argv[1])
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+for request in (PTRACE_SEIZE, PTRACE_INTERRUPT):
+    if ptrace(request, pid, None, None):
+        sys.exit(77)
+os.waitpid(pid, WALL)
+print("holds", flush=True)
+os.waitpid(pid, WALL)
+"""
+
+
+@contextmanager
+def debugged(pid: int) -> Iterator[None]:
+    """Hold a process as a debugger does: it does nothing at all, whatever signal it gets but SIGKILL."""
+    argv = [sys.executable, "-c", DEBUGGER, str(pid)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as debugger:
+        assert debugger.stdout is not None
+        if debugger.stdout.readline() != b"holds\n":
+            pytest.skip("this user may not debug")
+        try:
+            yield
+        finally:
+            debugger.kill()
+
+
 async def test_the_helper_kills_a_reaper_that_does_not_answer_and_what_it_left(
-    processes: ProcessOwner, marker: str, monkeypatch: pytest.MonkeyPatch
+    processes: ProcessOwner, marker: str
 ) -> None:
     process, parent = await busy(processes, marker)
-    stop(helper(), parent)
-    with monkeypatch.context() as patched:
-        patched.setattr(pool.Helper, "wake", lambda _: None)
-        process.kill(keep_helper=True)
+    other = await begin(processes, "echo begun; sleep 300")
+    assert await other.read() == b"begun\n"
+    with debugged(parent):
+        process.kill()
         assert not await process.gone(0)
         await LoopClock().advance(reaper.KILL_WITHIN)
         assert await process.gone(0)
-    assert await process.wait() == reaper.LOST
-    os.kill(helper(), signal.SIGCONT)
-    await until(lambda: processes_with(marker) == [] and not is_alive(parent))
-    assert await run(processes, "echo next") == (0, b"next\n")
-    process.close()
+        assert await process.wait() == reaper.LOST
+        await until(lambda: processes_with(marker) == [])
+    await until(lambda: not is_alive(parent))
+    assert await other.read(timeout=0.01) is None
+    other.kill()
+    assert await other.gone(10)
+    for one in (process, other):
+        one.close()
 
 
 async def test_a_helper_that_cannot_run_here_is_reported_and_then_done_without(

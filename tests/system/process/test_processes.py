@@ -17,8 +17,9 @@ import pytest
 
 from fakes.commands import BASH, begin, children, drained, helpers, run
 from fakes.processes import eventually, kill_all, processes_with
-from pigeon.system.process import pool
+from pigeon.system.process import pool, supervised
 from pigeon.system.process.start import Process, ProcessOwner
+from pigeon.system.process.supervised import SupervisedProcess
 from pigeon.system.process.unsupervised import UnsupervisedProcess, start_unsupervised
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")
@@ -142,8 +143,41 @@ async def test_names_that_no_variable_can_have_are_left_out(processes: ProcessOw
 
 
 @linux
-async def test_commands_get_the_limits_that_we_were_given(processes: ProcessOwner) -> None:
-    assert await run(processes, "ulimit -n") == (0, b"%d\n" % pool.take_descriptors())
+async def test_without_room_for_its_descriptors_a_command_is_an_error(
+    processes: ProcessOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Truncated(list[int]):
+        """The kernel drops descriptors for which the receiver has no room."""
+
+        def __len__(self) -> int:
+            return 3
+
+    whole = SupervisedProcess.descriptors.fget
+    assert whole is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(SupervisedProcess, "descriptors", property(lambda self: Truncated(whole(self))))
+        with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+            await run(processes, "true")
+    assert await run(processes, "echo x") == (0, b"x\n")
+
+
+@linux
+async def test_the_helper_keeps_no_end_of_an_output_and_no_folder(
+    processes: ProcessOwner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervised, "PIPE_GRACE", 3600.0)  # then only a closed pipe ends the output
+    assert await run(processes, "echo x", str(tmp_path)) == (0, b"x\n")
+    await asyncio.to_thread(eventually, lambda: len(children(helpers()[0])) == 2)
+    if os.geteuid() == 0:  # for others, these are closed
+        assert {os.readlink(f"/proc/{pid}/cwd") for pid in children(helpers()[0])} == {"/"}
+
+
+@linux
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+async def test_commands_cannot_read_what_the_helper_and_we_hold(processes: ProcessOwner) -> None:
+    for pid in ("$PPID", str(os.getpid())):
+        code, _ = await run(processes, f"head -c 1 /proc/{pid}/environ")
+        assert code != 0
 
 
 FEW_DESCRIPTORS = """
@@ -178,18 +212,24 @@ def test_more_commands_than_there_are_descriptors_for_wait_for_each_other(tmp_pa
 
 
 @linux
-def test_the_agent_itself_takes_as_many_descriptors_as_it_may() -> None:
+def test_the_agent_takes_as_many_descriptors_as_it_may_and_commands_get_what_it_was_given() -> None:
     program = (
         "import resource\n"
         "from pigeon.system.process import pool\n"
         "_, most = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))\n"
         "print(pool.take_descriptors(), pool.take_descriptors(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+        "import asyncio\n"
+        "from pigeon.system.process.start import ProcessOwner\n"
+        "async def main():\n"
+        "    process = await ProcessOwner().start(['/bin/sh', '-c', 'ulimit -n'], cwd='/', environment={})\n"
+        "    print((await process.read()).decode())\n"
+        "asyncio.run(main())\n"
     )
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = pool.MOST_FILES if most == resource.RLIM_INFINITY else min(most, pool.MOST_FILES)
     done = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True)
-    assert done.stdout.split() == ["100", "100", str(taken)]
+    assert done.stdout.split() == ["100", "100", str(taken), "100"]
 
 
 async def test_a_background_child_does_not_hold_the_call_open(processes: ProcessOwner, marker: str) -> None:
