@@ -173,3 +173,22 @@ def test_a_redirect_names_where_it_leads() -> None:
     failure = from_response(308, {"location": "https://elsewhere.invalid/v1"}, b"")
     assert "https://elsewhere.invalid/v1" in failure.message
     assert not failure.retryable
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "cause", "message"),
+    [
+        ("ReadError", "", "connection reset", "Connection lost: connection reset"),
+        ("ReadError", "", "", "Connection lost: the other side closed it before the answer was complete"),
+        ("RemoteProtocolError", "", None, "Connection lost: the other side closed it before the answer was complete"),
+        ("ReadTimeout", "", None, "The connection timed out: ReadTimeout"),
+        ("WriteError", "broken pipe", "something deeper", "Connection lost: broken pipe"),
+    ],
+)
+def test_an_error_without_a_text_has_that_of_its_cause_or_its_name(
+    name: str, reason: str, cause: str | None, message: str
+) -> None:
+    error = type(name, (Exception,), {})(reason)
+    error.__cause__ = None if cause is None else OSError(cause)
+    failure = from_exception(error)
+    assert (failure.message, failure.retryable) == (message, True)

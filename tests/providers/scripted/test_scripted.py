@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.virtual_time import virtually
 from pigeon.agent.inference import (
     BlockClosed,
     BlockGrew,
@@ -278,3 +279,16 @@ async def test_the_example_in_the_documentation_is_a_valid_script(tmp_path: Path
     asked = request(path, user("u"), result("a.txt"))
     ends = [end_of(await answer(model, asked)) for _ in range(5)]
     assert [end.stop for end in ends] == ["toolUse", "stop", "error", "stop", "stop"]
+
+
+def test_pauses_last_as_long_as_the_script_says(tmp_path: Path) -> None:
+    blocks = [{"type": "text", "text": "abcd"}, {"type": "delay", "ms": 500}]
+    path = script(tmp_path, [{"blocks": blocks, "delayMs": 2000, "chunk": 1, "chunkDelayMs": 30}])
+
+    async def seconds() -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await answer(ScriptedModel(str), request(path))
+        return loop.time() - began
+
+    assert virtually(seconds()) == pytest.approx(2.0 + 4 * 0.03 + 0.5)
