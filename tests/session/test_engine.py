@@ -356,3 +356,35 @@ async def test_what_a_shell_command_of_the_host_printed_goes_on_record_after_the
     await setup.prompt("on")
     texts = [text_of(message.content) for message in setup.provider.requests[-1].messages]
     assert (any("ls" in text for text in texts), any("pwd" in text for text in texts)) == (True, False)
+
+
+async def test_a_follow_up_waits_for_the_answer_that_is_repeated() -> None:
+    held = Held()
+    quick = SessionSettings(retry=RetryPolicy(base_delay_ms=0))
+    setup = SessionSetup([held, *fails("busy", retryable=True)], says("one"), says("two"), settings=quick)
+    running = asyncio.ensure_future(setup.prompt("go"))
+    await setup.until(lambda: held.reached)
+    queue(setup, "later")
+    held.open()
+    await running
+    assert setup.spoken() == ["user: go", "assistant: ", "assistant: one", "user: later", "assistant: two"]
+
+
+async def test_a_failure_that_is_not_retried_leaves_the_follow_up_in_the_queue() -> None:
+    held = Held()
+    setup = SessionSetup([held, *fails("broken")])
+    running = asyncio.ensure_future(setup.prompt("go"))
+    await setup.until(lambda: held.reached)
+    queue(setup, "later")
+    held.open()
+    await running
+    assert setup.session.queue.clear() == ([], ["later"])
+    assert setup.session.activity.state == "idle"
+
+
+async def test_a_compaction_needs_a_model() -> None:
+    setup = SessionSetup(model=None)
+    with pytest.raises(Refusal, match="No model selected"):
+        await compact(setup)
+    assert not setup.session.activity.busy
+    assert setup.heard.of(CompactionEnd)[-1].error_message == "Compaction failed: No model selected"

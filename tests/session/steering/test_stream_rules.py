@@ -179,6 +179,18 @@ def test_a_rule_may_be_about_some_files_only(path: str, glob: str, fits: bool) -
     assert cuts(rule(scope=["tool"], globs=[glob]), events) is fits
 
 
+def test_a_call_that_names_no_file_is_not_about_any_file() -> None:
+    events = call({"content": "so bad."})
+    assert not cuts(rule(scope=["tool:write(**)"]), events)
+    assert cuts(rule(scope=["tool:write"]), events)
+
+
+def test_an_escape_that_is_none_holds_nothing_back() -> None:
+    opened = ToolcallStart(content_index=0, id="c", tool_name="write")
+    events = [opened, *(ToolcallDelta(content_index=0, delta=piece) for piece in (r"\uZZ", "ZZ bad and more"))]
+    assert cuts(rule("bad"), events)
+
+
 def test_arguments_are_looked_at_with_their_escapes_resolved() -> None:
     events = call({"content": 'a\n  print("h\u00e9")\t\\d'})
     for pattern in (r'^  print\("', "h\u00e9", r"\t\\d", '"content": "a$'):
