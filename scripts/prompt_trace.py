@@ -86,21 +86,20 @@ def trace_prompts(root: Path) -> tuple[Trace, Trace]:
         folders.configure(providers(server.url))
         log = Path(folder) / "calls.json"
         command = [_python_of(root), str(Path(__file__).resolve()), str(root), str(log)]
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [*command, "--mode", "rpc", "--model", "fake/fake-1"],
             cwd=folders.work,
             env=folders.environment({"PYTHONPATH": str(root / "src")}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-        )
-        timer = threading.Timer(DEADLINE, process.kill)
-        timer.start()
-        try:
-            times = _converse(process, [gate.open for gate in gates])
-        finally:
-            timer.cancel()
-            process.kill()
-            process.wait()
+        ) as process:
+            timer = threading.Timer(DEADLINE, process.kill)
+            timer.start()
+            try:
+                times = _converse(process, [gate.open for gate in gates])
+            finally:
+                timer.cancel()
+                process.kill()
         calls = [Call(*entry) for entry in json.loads(log.read_text("utf-8"))]
     first, second = (Trace([call for call in calls if sent <= call.at <= read]) for sent, read in times)
     return first, second

@@ -61,7 +61,7 @@ class TokenTotals(Record, kw_only=True):
 
 
 class ContextUsage(Record, kw_only=True):
-    """How full the window is; null right after a compaction, when nobody knows."""
+    """How full the window is; null right after a compaction, until the provider counts again."""
 
     tokens: int | None
     context_window: int
