@@ -161,6 +161,37 @@ async def test_a_stopped_reaper_is_continued(processes: ProcessOwner, tmp_path: 
     process.close()
 
 
+async def test_helpers_that_are_asked_to_end_go_on(processes: ProcessOwner, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    process = await begin(processes, "echo begun; read < gate; exit 3", str(tmp_path))
+    assert await process.read() == b"begun\n"
+    first = helper()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
+        for pid in (first, *children(first)):
+            os.kill(pid, number)
+    await asyncio.to_thread((tmp_path / "gate").write_text, "go\n")
+    assert await process.wait() == 3
+    assert await run(processes, "echo next") == (0, b"next\n")
+    assert helper() == first
+    process.close()
+
+
+async def test_a_request_that_is_more_than_a_stopped_reaper_takes_waits_for_it(processes: ProcessOwner) -> None:
+    free = await idle(processes)
+    stop(helper(), *free)
+    variables = {f"V{number}": "x" * 100_000 for number in range(12)}
+    assert await run(processes, "echo ${#V11}", environment=variables) == (0, b"100000\n")
+
+
+async def test_a_request_that_no_reaper_takes_is_an_error(
+    processes: ProcessOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reaper, "PART", 1 << 24)  # more than a socket takes in one packet
+    with pytest.raises(BlockingIOError):
+        await run(processes, "true", environment={f"V{number}": "x" * 100_000 for number in range(12)})
+    assert await run(processes, "echo next") == (0, b"next\n")
+
+
 @pytest.mark.parametrize("who", ["helper", "reaper", "both"])
 async def test_a_command_whose_helpers_are_stopped_is_killed_all_the_same(
     processes: ProcessOwner, marker: str, who: str

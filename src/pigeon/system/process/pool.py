@@ -11,6 +11,7 @@ starting, so that a command need not wait for a fork. States of a reaper are in 
     --------------------------------   --------------------------------------------------------------------
     a reaper is free                   it gets the command that waits longest; else up to `MOST_FREE` are kept
     a starting reaper is lost          ask again, of a new helper if need be; after `MOST_TRIES` the commands fail
+    a free reaper takes no request     give it to the next; after more than can have been free, the command fails
     no descriptor for another reaper   commands wait for the busy ones; if there are none, they fail
     the helper is gone                 its busy reapers finish what they have; free ones are let go
     a killed command was the last one  the helper is let go: after an abort no process of ours is left
@@ -164,6 +165,7 @@ class HelperPool:
         self._busy: set[ReaperConnection] = set()
         self._waiting: deque[SupervisedProcess] = deque()
         self._tries = 0
+        self._refused = 0
         self._worked = False
         self._release_when_idle = False
         self._environment: tuple[Mapping[str, str], dict[bytes, bytes]] = ({}, {})
@@ -271,10 +273,17 @@ class HelperPool:
         return self._environment[1]
 
     def _run(self, process: SupervisedProcess) -> bool:
+        """True if a free reaper has taken the command, or if so many could not that it fails."""
         while self._free:
             reaper = self._free.pop()
             if reaper.run(process):
+                self._refused = 0
                 self._busy.add(reaper)
+                return True
+            self._refused += 1
+            if self._refused > MOST_FREE + MOST_TRIES:
+                self._refused = 0
+                _fail(process, OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
                 return True
         return False
 

@@ -1,6 +1,7 @@
 """The output of a command as it streams: its clean end in memory, its counts, and all of it on disk once it is long.
 
-What a terminal would not print, taken out of a stream of bytes as it passes.
+`Cleaner` takes escape sequences and control characters out of the stream; `Capture` counts what is left, keeps its end
+for the model and hands the raw bytes to an artifact. `shell.run_shell` feeds a `Capture` and reads its counts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _ESCAPE = re.compile(
     rb"|[0-OQ-WYZ\\`-~])"
 )
 _UNFINISHED = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)\Z")
+_LINE_END = re.compile(rb"\r+\n")
 _OVERSTRUCK = re.compile(rb"(?:[\x20-\x7e]|[\xc2-\xf4][\x80-\xbf]+)\x08")
 _ODD_CHARACTERS = re.compile(rb"\xc2[\x80-\x9f]|\xef\xbf[\xb9-\xbb]")
 
@@ -71,9 +73,6 @@ def _without_odd(data: bytes) -> bytes:
     if data.isascii():
         return data
     return _ODD_CHARACTERS.sub(b"", data) if b"\xc2" in data or b"\xef\xbf" in data else data
-
-
-_LINE_END = re.compile(rb"\r+\n")
 
 
 class Capture:
