@@ -149,6 +149,12 @@ def test_a_session_is_found_by_the_beginning_of_its_id(project: Project) -> None
     assert project.journal(session="abc").file == str(path)
 
 
+@pytest.mark.parametrize("reference", ["new.jsonl", "./new", "sub/new.jsonl", "odd\\name"])
+def test_what_looks_like_a_path_is_one(project: Project, reference: str) -> None:
+    project.session("new")
+    assert project.journal(session=reference).file == os.path.normpath(project.cwd / reference)
+
+
 def test_an_id_is_only_found_whole(project: Project) -> None:
     path = project.session("abcdef")
     assert project.journal(session_id="abc").file != str(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -160,6 +161,37 @@ async def test_trust_is_for_the_folder_it_was_given_for(one: InProcessAgent) -> 
     assert await session.switching.open("other.jsonl") is False
     assert session.journal.cwd == str(elsewhere)
     assert "Prompt of" not in session.engine.system_prompt()
+
+
+async def test_what_is_found_while_building_is_told_to_the_host_once_there_is_one(one: InProcessAgent) -> None:
+    one.configure()
+    (one.agent_dir / "rules").mkdir()
+    (one.agent_dir / "rules" / "broken.md").write_text("---\ncondition: '('\n---\nx")
+    agent = await one.start()
+    await agent.lifecycle.warm()
+    notices = [event["message"] for event in one.heard("extension_ui_request")]
+    assert agent.problems == []
+    assert len(notices) == 1
+    assert "broken.md" in notices[0]
+
+
+async def test_extensions_add_skills(one: InProcessAgent) -> None:
+    skill = one.root / "more" / "knitting"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: knitting\ndescription: d\n---\nx")
+    extension = one.root / "extension.py"
+    extension.write_text(
+        "from pigeon.extensions import Extension, Resources, ResourcesDiscover\n\n"
+        "ext = Extension('more')\n\n\n"
+        "@ext.on(ResourcesDiscover)\n"
+        "def more(event):\n"
+        f"    return Resources(skills=[{str(one.root / 'more')!r}])\n"
+    )
+    one.configure()
+    session = (await one.start(extensions=(str(extension),))).session
+    async with asyncio.timeout(10):
+        while "skill:knitting" not in [command.name for command in session.prompting.commands()]:  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize(
