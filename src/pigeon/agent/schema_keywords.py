@@ -9,7 +9,6 @@ branch, as it is in `agent/arguments`.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
@@ -170,6 +169,8 @@ def _additional_properties(validator: Any, allowed: Any, value: Any, schema: Any
 def _unique_items(_: Any, wanted: Any, value: Any, __: Any) -> Iterator[Any]:
     """The library compares each item with each other, which takes minutes for some thousand objects."""
     if wanted and isinstance(value, list):
+        import json
+
         different = {json.dumps(item, sort_keys=True) for item in value}
         if len(different) < len(value):
             yield _error("same item twice")
