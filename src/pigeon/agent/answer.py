@@ -215,6 +215,7 @@ class AnswerStream:
             finished = Finished(stop="error", failure=_truncated())
         elif finished.stop == "length" and self._fold.filled_by_prompt:
             finished = Finished(stop="error", failure=_no_room(), raw_stop=finished.raw_stop)
+        # A connection that was dropped by an abort often looks like an error of the provider.
         if scope.cancelled and finished.stop == "error":
             finished = Finished(stop="aborted", failure=Failure(message=ABORT_TEXT))
         return await self._finish(finished)
@@ -264,6 +265,7 @@ class AnswerStream:
         self.failure = finished.failure
         error = finished.failure.message if finished.failure else None
         message = self._fold.message(finished.stop, finished, error)
+        # An answer without a single block is announced all the same: each `message_end` has its `message_start`.
         if not self._started:
             await self._publish(MessageStart(message=message))
         final = await self._finalize(message)

@@ -35,7 +35,7 @@ class ModelProvider(Protocol):
 
 
 class PreparedImage(Struct, frozen=True):
-    """An image as a model takes it, none if it cannot be sent; notes for the model; false if the data is no image."""
+    """An image as models take it, none if it cannot be sent; `readable` is false if the data is no image at all."""
 
     image: ImageContent | None
     notes: tuple[str, ...] = ()

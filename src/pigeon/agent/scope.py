@@ -67,6 +67,8 @@ class Scope:
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()
             raise Aborted
+        # `cancel` interrupts the waiting task by cancelling it. The cancellation is ours, so it is taken back with
+        # `uncancel`; if the task was cancelled from elsewhere too, the count stays above zero and that goes on.
         task = asyncio.current_task()
         assert task is not None
         key = object()
@@ -101,6 +103,7 @@ class Scope:
             _resolve(over)
         try:
             await over
+            # Cancelled and not done: a tool that watches its scope ends within the grace, and its result counts.
             if not task.done():
                 await asyncio.wait({task}, timeout=STOP_GRACE)
             if not task.done():

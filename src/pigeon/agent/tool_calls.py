@@ -102,6 +102,7 @@ class ToolBatch:
         results: list[ToolResultMessage] = []
         tools = self._owner.tools()
         for group in grouped(calls, tools, self._mode):
+            # An answer that hit the token limit is not acted on at all: its calls may not be all that it wanted.
             refused = {call.id: CUT_OFF for call in group if answer.stop_reason == "length"}
             refused.update({call.id: INCOMPLETE for call in group if call.id in incomplete and call.id not in refused})
             ended = await self._run_group(group, tools, refused)
@@ -131,6 +132,7 @@ class ToolBatch:
             except Exception as error:
                 ended[index] = await self._announce_end(call, failure_of(error))
                 continue
+            # The gate was asked for this call before the next one of the group starts, in call order.
             if len(group) == 1:
                 await finish(index, call, tool, arguments)
             else:

@@ -65,6 +65,7 @@ class Lanes:
             await asyncio.wait(set(self._open))
 
     def _turn_over(self) -> None:
+        # A loop, not recursion: handlers that do not wait may be many in one write.
         self._busy = False
         while self._waiting and not self._busy:
             self._busy = True

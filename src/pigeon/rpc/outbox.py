@@ -89,6 +89,7 @@ class Outbox:
 
     def answer(self, response: Response) -> None:
         """Answer a command."""
+        # The answer to `hello` itself has the one form that every dialect shares.
         turning, self._turning = self._turning, False
         self._send(plain_answer(response) if turning else self._dialect.answer(response))
 
@@ -104,6 +105,7 @@ class Outbox:
         """Something to await while the host is behind."""
         if not self._writer.full:
             return None
+        # Deltas that can still be held need not wait: they will leave as one.
         if self._may_hold and (self._held is None or self._held.size < MOST_HELD):
             return None
         return self._writer.room()

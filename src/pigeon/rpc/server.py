@@ -92,6 +92,7 @@ class Server:
             self._dispatch(command)
 
     def _dispatch(self, command: Command) -> None:
+        # A prompt that waits in its lane has not begun: an abort must reach it, too.
         if isinstance(command, Abort):
             self._lanes.withdraw(_PROMPTS, Refusal(ABORTED_BEFORE))
         if command.lane != "control" and self._lanes.in_flight >= MOST_IN_FLIGHT:

@@ -80,7 +80,7 @@ class Engine:
         self._run_system_prompt = system_prompt
         loop = asyncio.get_running_loop()
         self._task = loop.create_task(self._run_and_settle(opening, scope), name="pigeon-run")
-        loop.call_soon(self._dependencies.run_started)
+        loop.call_soon(self._dependencies.run_started)  # behind the run's first step, which sends the request
 
     def abort(self) -> Awaitable[None] | None:
         """Stop what is going on, at once; awaiting the result waits for its end. Queues stay as they are."""

@@ -78,6 +78,7 @@ class Retry:
 
     def cancel(self) -> None:
         """Stop waiting, and say so before this returns; nothing happens if nothing waits."""
+        # The event comes before the answer of `abort_retry`, so it is posted here and not where the waiting ends.
         if self._waiting is not None and not self._waiting.cancelled:
             self._bus.post(self._ended(CANCELLED))
             self._waiting.cancel()

@@ -148,6 +148,7 @@ class Compaction:
         if before is not None:
             await before()
         cut = self._cut(model)
+        # What is kept would overflow again: shorten every large tool result, also recent ones, and cut anew.
         if cut is not None and reason == "overflow" and cut.kept_tokens > self._most_kept(model):
             await self._shorten(prunable(journal.branch, 0))
             cut = self._cut(model)
@@ -156,6 +157,7 @@ class Compaction:
         own = await scope.wait(self._extension_summary(cut, reason, tokens_before, instructions))
         summary, usage, files = own or await self._summarized(cut, model, reason, scope, instructions)
         scope.check()
+        # Otherwise the same compaction would be due again at once, and so on without end.
         if reason != "manual" and estimated_tokens(len(summary)) + cut.kept_tokens >= size_before:
             raise Refusal(NOT_SMALLER)
         entry = journal.append(

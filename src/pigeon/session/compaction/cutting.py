@@ -72,6 +72,7 @@ def cut_of(branch: Sequence[EntryLine], keep_tokens: int, most_kept: int) -> Con
     pieces, previous = pieces_of(branch)
     if not pieces:
         return None
+    # One huge recent message may be more than the model can take: keep less until the rest fits.
     keep = keep_tokens
     while True:
         at = _cut_index(pieces, keep)

@@ -269,6 +269,7 @@ class Conversation:
         of, version, length = self._known
         if of is journal and version == journal.version:
             return self._visible
+        # `version[1]` counts moves of the leaf: while it stays the same, the branch has only been appended to.
         fresh = branch[length:] if of is journal and version[1] == journal.version[1] else None
         if fresh is None or any(line.type in _CHANGES_WHAT_WAS for line in fresh):
             self._visible, self._context, self._model_messages, self._parsed = visible_entries(branch), [], [], 0

@@ -149,6 +149,7 @@ class SessionFile:
 
     def _take_stock(self, file: AppendFile) -> None:
         """What the file has need not be written again, and half a line must not grow."""
+        # A failed write may have left part of a line, or all of it: what counts is what can be read back.
         every = list(self._everything())
         with open(self._real, "rb") as there:
             raw = there.read()
