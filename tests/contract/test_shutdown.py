@@ -7,8 +7,8 @@ import signal
 import subprocess
 
 import pytest
-from fakes.agent_desk import Desk
 
+from fakes.agent_folders import AgentFolders
 from fakes.contract_manifest import proves
 from fakes.model_server import Call, Gate, Hang, ModelServer, Text
 from fakes.record_outline import answers, outline, text_of
@@ -109,15 +109,15 @@ def test_a_signal_ends_it_within_a_second_with_the_documented_code(
 
 
 @proves("exit.stdin_file")
-def test_a_file_as_stdin_is_answered_line_by_line_and_then_over(desk: Desk) -> None:
+def test_a_file_as_stdin_is_answered_line_by_line_and_then_over(folders: AgentFolders) -> None:
     names = [f"{number} {'x' * 1000}" for number in range(300)]
     commands = [{"id": name, "type": "get_state"} for name in names]
-    (desk.work / "commands").write_text("\n".join(json.dumps(command) for command in commands))
-    with (desk.work / "commands").open("rb") as given:
+    (folders.work / "commands").write_text("\n".join(json.dumps(command) for command in commands))
+    with (folders.work / "commands").open("rb") as given:
         done = subprocess.run(
             [*command_line(), "--mode", "rpc", "--no-session", "--model", "demo"],
-            env=desk.environment(),
-            cwd=desk.work,
+            env=folders.environment(),
+            cwd=folders.work,
             stdin=given,
             capture_output=True,
             timeout=50,
