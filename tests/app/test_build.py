@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,26 @@ async def test_extensions_add_skills(one: InProcessAgent) -> None:
     async with asyncio.timeout(10):
         while "skill:knitting" not in [command.name for command in session.prompting.commands()]:  # noqa: ASYNC110
             await asyncio.sleep(0)
+
+
+async def test_a_start_that_fails_ends_the_extensions_that_it_loaded(one: InProcessAgent) -> None:
+    extension = one.root / "extension.py"
+    ended = one.root / "ended"
+    extension.write_text(
+        "from pigeon.extensions import Extension, SessionShutdown\n\n"
+        "ext = Extension('more')\n\n\n"
+        "@ext.on(SessionShutdown)\n"
+        "def end(event):\n"
+        f"    open({str(ended)!r}, 'w').close()\n"
+    )
+    one.configure()
+    threads = set(threading.enumerate())
+    with pytest.raises(StartupError, match="No session found"):
+        await one.start(extensions=(str(extension),), session="nowhere")
+    assert ended.exists()
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(5)
+    assert set(threading.enumerate()) <= threads
 
 
 @pytest.mark.parametrize(

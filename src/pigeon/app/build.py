@@ -78,10 +78,19 @@ class _Builder:
         self._dialogs = Dialogs(self._bus.post, ids.dialog_id)
 
     async def build(self) -> BuiltAgent:
-        options, environment, reports = self._options, self._environment, self._reports
         extensions = await ExtensionSetup(
-            options, environment, self._layers, self._agent_dir, self._cwd, reports
+            self._options, self._environment, self._layers, self._agent_dir, self._cwd, self._reports
         ).load()
+        try:
+            return self._assemble(extensions)
+        except BaseException:
+            # Extensions run in threads of their own, which must not outlive a start that failed.
+            if extensions.runner is not None:
+                await extensions.runner.close()
+            raise
+
+    def _assemble(self, extensions: LoadedExtensions) -> BuiltAgent:
+        options, environment, reports = self._options, self._environment, self._reports
         settings, runner = self._layers.settings, extensions.runner
         hooks = runner.hooks if runner else NoHooks()
         registry = registry_of(self._agent_dir, environment.variables, self._cwd, self._processes)

@@ -1,1 +1,1 @@
-"""The command line: the only place that puts the pieces together."""
+"""The command line: arguments, one module per mode, and what they print; what an agent is stands in `app`."""
