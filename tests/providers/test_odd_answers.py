@@ -17,7 +17,7 @@ from pigeon.providers.errors import StreamBroken
 from pigeon.providers.google.stream import GoogleStream
 from pigeon.providers.openai_chat.stream import ChatStream
 from pigeon.providers.openai_responses.stream import ResponsesStream
-from pigeon.wire.base import ABSENT
+from pigeon.wire.base import ABSENT, or_else
 
 Event = dict[str, Any]
 STREAMS: dict[str, Any] = {
@@ -155,6 +155,32 @@ def test_no_usage_ever_spoils_an_answer(usage: Any) -> None:
     assert gist(play("chat", *GOOD["chat"][:2], chunk({}, "tool_calls", usage=usage))) == EXPECTED
     end = {"type": "response.completed", "response": responded(usage=usage)}
     assert gist(play("responses", *GOOD["responses"][:-1], end)) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("api", "events"),
+    [
+        ("anthropic", [{"type": "message_start", "message": {"usage": {}}}]),
+        ("chat", [chunk({}, "stop", usage={})]),
+        ("chat", [chunk({}, "stop", usage={"prompt_tokens_details": {}, "completion_tokens_details": {}})]),
+        ("responses", [{"type": "response.completed", "response": responded(usage={})}]),
+        (
+            "responses",
+            [
+                {
+                    "type": "response.completed",
+                    "response": responded(usage={"input_tokens_details": {}, "output_tokens_details": {}}),
+                }
+            ],
+        ),
+        ("google", [{"usageMetadata": {}}]),
+    ],
+)
+def test_counts_that_are_left_out_are_zero(api: str, events: list[Event]) -> None:
+    usage = play(api, *events).usage
+    assert usage is not None
+    counts = (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.total_tokens)
+    assert (counts, or_else(usage.reasoning, 0)) == ((0, 0, 0, 0, 0), 0)
 
 
 def test_the_good_fields_of_a_record_survive_a_bad_one() -> None:
