@@ -10,15 +10,9 @@ VAGUE = {"utils", "util", "helpers", "common", "misc"}
 # author of extensions knows the protocol) and is compared only with itself.
 SHARED: dict[str, str] = {}
 
-# Names that stood twice when this rule came.
-KNOWN = {
-    "Command",
-    "Limits",
-}
-
 
 def test_a_class_name_exists_once() -> None:
-    hold(TREE.repeated_classes(), SHARED, KNOWN)
+    hold(TREE.repeated_classes(), SHARED)
 
 
 def test_files_that_docstrings_and_comments_name_exist() -> None:

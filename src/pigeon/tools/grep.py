@@ -12,7 +12,7 @@ from msgspec import Struct
 from pigeon.agent.interfaces import ToolRun
 from pigeon.system.files import error_text, open_regular
 from pigeon.system.paths import PathResolver
-from pigeon.system.shell.truncation import MAX_BYTES, Limits, head_of, human_size
+from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
 from pigeon.tools.base import BaseTool, text_outcome, whole_number
 from pigeon.tools.searching.ripgrep import TIME_BOX, Ripgrep, SearchEnd
 from pigeon.wire.base import ABSENT, Json
@@ -27,7 +27,7 @@ LINE_WIDTH = 500
 MOST_CONTEXT = 200
 _LOOKED_AT = 1 << 16
 _NAMED = 3
-_LIMITS = Limits(lines=1 << 40, bytes=MAX_BYTES)
+_LIMITS = OutputLimits(lines=1 << 40, bytes=MAX_BYTES)
 
 
 class GrepTool(BaseTool):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from pigeon.system.files import open_regular
-from pigeon.system.shell.truncation import LIMITS, Limits
+from pigeon.system.shell.truncation import LIMITS, OutputLimits
 
 BLOCK = 1 << 20
 COUNT_AT_MOST = 1 << 30
@@ -28,7 +28,7 @@ class Slice(Struct):
 class _Scan:
     """Counts through the file block by block and keeps what was asked for."""
 
-    def __init__(self, first: int, count: int | None, limits: Limits) -> None:
+    def __init__(self, first: int, count: int | None, limits: OutputLimits) -> None:
         self._skip = first - 1
         self._left = count
         self._keep = limits.bytes + 4
@@ -83,7 +83,9 @@ class _Scan:
         return chosen
 
 
-def lines_of(path: str, first: int, count: int | None, stopped: Callable[[], bool], limits: Limits = LIMITS) -> Slice:
+def lines_of(
+    path: str, first: int, count: int | None, stopped: Callable[[], bool], limits: OutputLimits = LIMITS
+) -> Slice:
     """From line `first` on, `count` lines or all; raises `OSError` for what cannot be read."""
     scan = _Scan(first, count, limits)
     descriptor = open_regular(path)

@@ -9,14 +9,14 @@ from typing import ClassVar
 from pigeon.agent.interfaces import ToolRun
 from pigeon.system.files import error_text
 from pigeon.system.paths import PathResolver
-from pigeon.system.shell.truncation import MAX_BYTES, Limits, head_of, human_size
+from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
 from pigeon.tools.base import BaseTool, text_outcome, whole_number
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 
 DEFAULT_LIMIT = 500
-_LIMITS = Limits(lines=1 << 40, bytes=MAX_BYTES)
+_LIMITS = OutputLimits(lines=1 << 40, bytes=MAX_BYTES)
 
 
 class LsTool(BaseTool):

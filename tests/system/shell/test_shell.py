@@ -14,7 +14,7 @@ from fakes.virtual_time import LoopClock
 from pigeon.agent.scope import Scope
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Shell, ShellMissing, Workplace, find_shell, run_shell
-from pigeon.system.shell.truncation import Limits
+from pigeon.system.shell.truncation import OutputLimits
 
 LONG = 3600.0
 
@@ -193,7 +193,7 @@ async def test_a_huge_line_shows_its_end(place: Workplace) -> None:
 
 
 async def test_the_limits_are_the_callers(place: Workplace) -> None:
-    assert (await run_shell("seq 1 10", place, limits=Limits(3, 100))).output == "8\n9\n10"
+    assert (await run_shell("seq 1 10", place, limits=OutputLimits(3, 100))).output == "8\n9\n10"
 
 
 def test_the_configured_shell_comes_first() -> None:

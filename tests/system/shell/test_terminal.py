@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.system.shell.output import Capture, Cleaner
-from pigeon.system.shell.truncation import Limits
+from pigeon.system.shell.truncation import OutputLimits
 
 
 def cleaned(data: bytes) -> bytes:
     return Cleaner().feed(data, final=True)
 
 
-def captured(*chunks: bytes, limits: Limits | None = None) -> Capture:
-    capture = Capture(lambda: None, limits or Limits())
+def captured(*chunks: bytes, limits: OutputLimits | None = None) -> Capture:
+    capture = Capture(lambda: None, limits or OutputLimits())
     for chunk in chunks:
         capture.feed(chunk)
     capture.finish()
@@ -75,13 +75,13 @@ def test_progress_lines_do_not_depend_on_how_the_stream_is_cut(parts: list[bytes
 
 
 def test_counts_are_those_of_the_clean_text() -> None:
-    shown = captured(b"\x1b[31m1\x1b[0m\n2\xff\n3\n", limits=Limits(2, 100)).shown()
+    shown = captured(b"\x1b[31m1\x1b[0m\n2\xff\n3\n", limits=OutputLimits(2, 100)).shown()
     assert (shown.total_lines, shown.total_bytes, shown.text) == (3, 9, "2\ufffd\n3")
 
 
 @given(st.lists(st.sampled_from([b"line\n", "漢字\n".encode(), b"x" * 40, b"\n"]), max_size=60))
 def test_memory_stays_small_and_the_tail_right(parts: list[bytes]) -> None:
-    limits = Limits(5, 50)
+    limits = OutputLimits(5, 50)
     whole = b"".join(parts)
     capture = captured(*parts, limits=limits)
     expected = captured(whole, limits=limits).shown()

@@ -3,14 +3,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.system.shell.truncation import Limits, end_within, head_of, human_size, lines_in, size_of, tail_of
+from pigeon.system.shell.truncation import OutputLimits, end_within, head_of, human_size, lines_in, size_of, tail_of
 
 texts = st.text(alphabet=st.sampled_from("ab\n\né漢😀"), max_size=200)
-limits = st.builds(Limits, lines=st.integers(1, 12), bytes=st.integers(1, 60))
+limits = st.builds(OutputLimits, lines=st.integers(1, 12), bytes=st.integers(1, 60))
 
 
 @given(texts, limits)
-def test_the_head_is_a_start_of_the_text_within_the_limits(text: str, limits: Limits) -> None:
+def test_the_head_is_a_start_of_the_text_within_the_limits(text: str, limits: OutputLimits) -> None:
     shown = head_of(text, limits)
     assert text.startswith(shown.text)
     assert size_of(shown.text) <= limits.bytes or not shown.truncated
@@ -22,7 +22,7 @@ def test_the_head_is_a_start_of_the_text_within_the_limits(text: str, limits: Li
 
 
 @given(texts, limits)
-def test_the_tail_is_an_end_of_the_text_within_the_limits(text: str, limits: Limits) -> None:
+def test_the_tail_is_an_end_of_the_text_within_the_limits(text: str, limits: OutputLimits) -> None:
     shown = tail_of(text, limits)
     assert text.removesuffix("\n").endswith(shown.text) or shown.text == text
     assert shown.truncated == (shown.text != text)
@@ -45,19 +45,19 @@ def test_a_cut_never_falls_into_a_character(text: str, size: int) -> None:
 def test_a_final_newline_is_not_another_line() -> None:
     assert lines_in("a\nb\n") == lines_in("a\nb") == 2
     assert lines_in("") == 0
-    assert tail_of("a\nb\n", Limits(2, 100)).truncated is False
+    assert tail_of("a\nb\n", OutputLimits(2, 100)).truncated is False
 
 
 def test_a_single_line_over_the_limit_shows_its_end_or_nothing() -> None:
     long = "x" * 10 + "é"
-    assert tail_of(long, Limits(5, 5)).text == "xxxé"
-    assert tail_of(long, Limits(5, 5)).last_line_partial
-    assert head_of(long, Limits(5, 5)).text == ""
-    assert head_of(long, Limits(5, 5)).first_line_exceeds_limit
+    assert tail_of(long, OutputLimits(5, 5)).text == "xxxé"
+    assert tail_of(long, OutputLimits(5, 5)).last_line_partial
+    assert head_of(long, OutputLimits(5, 5)).text == ""
+    assert head_of(long, OutputLimits(5, 5)).first_line_exceeds_limit
 
 
 def test_the_record_does_not_repeat_the_text() -> None:
-    record = tail_of("a\nb\nc\n", Limits(2, 100)).record()
+    record = tail_of("a\nb\nc\n", OutputLimits(2, 100)).record()
     assert record == {
         "truncated": True,
         "truncatedBy": "lines",

@@ -23,7 +23,7 @@ _ENCODING = sys.getfilesystemencoding()
 _ERRORS = sys.getfilesystemencodeerrors()
 
 
-class Command(NamedTuple):
+class ProgramRequest(NamedTuple):
     """What to run, as the system will see it."""
 
     program: bytes
@@ -32,10 +32,10 @@ class Command(NamedTuple):
     environment: dict[bytes, bytes]
 
 
-def command_of(program: str, argv: Sequence[str], cwd: str, environment: dict[bytes, bytes]) -> Command:
+def command_of(program: str, argv: Sequence[str], cwd: str, environment: dict[bytes, bytes]) -> ProgramRequest:
     """The command in bytes; `ValueError` for a NUL character, `OSError` for an argument that no system takes."""
     arguments = [encode(argument) for argument in argv]
-    command = Command(encode(program), arguments, encode(cwd), environment)
+    command = ProgramRequest(encode(program), arguments, encode(cwd), environment)
     if b"\0" in b"".join([*arguments, command.program, command.cwd]):
         raise ValueError("a command cannot contain a NUL character")
     if any(len(argument) >= LONGEST_ARGUMENT for argument in arguments):
@@ -145,7 +145,7 @@ class SupervisedProcess:
     def __init__(
         self,
         pool: HelperPool,
-        command: Command,
+        command: ProgramRequest,
         on_gone: Callable[[SupervisedProcess], None],
         *,
         separate_errors: bool,

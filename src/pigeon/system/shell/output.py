@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from pigeon.system.shell.artifacts import Artifact
-from pigeon.system.shell.truncation import LIMITS, Limits, Shown, tail_of
+from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown, tail_of
 
 HOLD_AT_MOST = 4096
 _CONTROLS = bytes([*range(0x00, 0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F])
@@ -78,7 +78,7 @@ def _without_odd(data: bytes) -> bytes:
 class Capture:
     """Keeps no more than a few times the limits in memory, however much passes through."""
 
-    def __init__(self, spill: Callable[[], Artifact | None], limits: Limits = LIMITS) -> None:
+    def __init__(self, spill: Callable[[], Artifact | None], limits: OutputLimits = LIMITS) -> None:
         self._limits = limits
         self._spill = spill
         self._spilled = False

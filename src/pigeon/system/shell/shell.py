@@ -14,7 +14,7 @@ from msgspec import Struct
 from pigeon.system.paths import expand_home
 from pigeon.system.process.start import Process, ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
-from pigeon.system.shell.truncation import LIMITS, Limits, Shown
+from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown
 
 if TYPE_CHECKING:
     from pigeon.system.shell.output import Capture
@@ -103,7 +103,7 @@ async def run_shell(
     timeout: float | None = None,
     on_output: Callable[[str], Awaitable[None]] | None = None,
     on_progress: Callable[[Capture], Awaitable[None]] | None = None,
-    limits: Limits = LIMITS,
+    limits: OutputLimits = LIMITS,
 ) -> ShellResult:
     """Run it to its end. `on_output` gets each clean piece of text, `on_progress` is called at most every 100 ms."""
     from pigeon.system.shell.output import Capture

@@ -10,14 +10,14 @@ MAX_LINES = 2000
 MAX_BYTES = 51_200
 
 
-class Limits(Struct, frozen=True):
+class OutputLimits(Struct, frozen=True):
     """The most lines and UTF-8 bytes that are shown."""
 
     lines: int = MAX_LINES
     bytes: int = MAX_BYTES
 
 
-LIMITS = Limits()
+LIMITS = OutputLimits()
 
 
 class Shown(Struct, frozen=True):
@@ -31,7 +31,7 @@ class Shown(Struct, frozen=True):
     output_bytes: int
     last_line_partial: bool = False
     first_line_exceeds_limit: bool = False
-    limits: Limits = LIMITS
+    limits: OutputLimits = LIMITS
 
     @property
     def truncated(self) -> bool:
@@ -74,7 +74,7 @@ def human_size(size: int) -> str:
 
 
 def head_of(
-    text: str, limits: Limits = LIMITS, total_lines: int | None = None, total_bytes: int | None = None
+    text: str, limits: OutputLimits = LIMITS, total_lines: int | None = None, total_bytes: int | None = None
 ) -> Shown:
     """The start of a text. The totals are given when `text` is itself only the start of something longer."""
     lines = lines_in(text) if total_lines is None else total_lines
@@ -95,7 +95,7 @@ def head_of(
     return Shown(shown, cause, lines, size, len(kept), used, first_line_exceeds_limit=not kept, limits=limits)
 
 
-def tail_of(text: str, limits: Limits = LIMITS, earlier_lines: int = 0, earlier_bytes: int = 0) -> Shown:
+def tail_of(text: str, limits: OutputLimits = LIMITS, earlier_lines: int = 0, earlier_bytes: int = 0) -> Shown:
     """The end of a text, before which there were `earlier_lines` newlines and `earlier_bytes` bytes."""
     lines = lines_in(text) + earlier_lines
     size = size_of(text) + earlier_bytes
