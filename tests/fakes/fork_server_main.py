@@ -32,6 +32,7 @@ LAZY = (
 )
 PROGRAMS = ("pigeon.__main__", "pigeon.system.process.helper_main")
 COMM = "/proc/self/comm"
+LOCALE = ("LC_ALL", "LC_CTYPE", "LANG")
 
 
 def main() -> None:
@@ -124,6 +125,8 @@ def _become(received: list[int], program: types.CodeType) -> None:
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
+        if not any(environment.get(name) for name in LOCALE):
+            os.environ["LC_CTYPE"] = "C.UTF-8"  # as the interpreter does at its start where no locale is set
         sys.argv[:] = [program.co_filename, *arguments]
         module = types.ModuleType("__main__")
         module.__file__ = program.co_filename
