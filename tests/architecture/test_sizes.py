@@ -26,10 +26,6 @@ REGISTRIES = {
     "pigeon.cli.main": "a module per mode",
 }
 
-# What offended when these rules came.
-KNOWN_FULL_FOLDERS: set[str] = set()
-KNOWN_SMALL_MODULES: set[str] = set()
-
 
 def test_a_file_is_short_enough() -> None:
     hold([module for module in TREE.modules if TREE.lines(module) > FILE_LINES], LONG_FILES)
@@ -50,12 +46,12 @@ def test_a_class_has_few_enough_public_methods() -> None:
 
 def test_a_folder_has_few_enough_modules() -> None:
     full = [folder for folder, modules in TREE.folders().items() if modules > FOLDER_MODULES]
-    hold(full, FULL_FOLDERS, KNOWN_FULL_FOLDERS)
+    hold(full, FULL_FOLDERS)
 
 
 def test_a_small_module_is_not_there_for_one_neighbour() -> None:
     small = [module for module, importer in TREE.small_fragments().items() if importer not in REGISTRIES]
-    hold(small, SMALL_MODULES, KNOWN_SMALL_MODULES)
+    hold(small, SMALL_MODULES)
 
 
 def test_a_registry_that_may_list_small_modules_does_so() -> None:
