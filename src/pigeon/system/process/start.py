@@ -93,10 +93,10 @@ class ProcessOwner:
         stdin: bytes | None,
     ) -> Process | None:
         from pigeon.system.process.pool import current_pool
-        from pigeon.system.process.supervised import SupervisedProcess, command_of
+        from pigeon.system.process.supervised import SupervisedProcess, program_request
 
         pool = current_pool()
-        command = command_of(program, argv, cwd, pool.encoded(environment))
+        command = program_request(program, argv, cwd, pool.encoded(environment))
         pool.join(self)
         if not pool.open():
             return None

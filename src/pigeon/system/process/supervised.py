@@ -32,15 +32,15 @@ class ProgramRequest(NamedTuple):
     environment: dict[bytes, bytes]
 
 
-def command_of(program: str, argv: Sequence[str], cwd: str, environment: dict[bytes, bytes]) -> ProgramRequest:
-    """The command in bytes; `ValueError` for a NUL character, `OSError` for an argument that no system takes."""
+def program_request(program: str, argv: Sequence[str], cwd: str, environment: dict[bytes, bytes]) -> ProgramRequest:
+    """The request in bytes; `ValueError` for a NUL character, `OSError` for an argument that no system takes."""
     arguments = [encode(argument) for argument in argv]
-    command = ProgramRequest(encode(program), arguments, encode(cwd), environment)
-    if b"\0" in b"".join([*arguments, command.program, command.cwd]):
+    request = ProgramRequest(encode(program), arguments, encode(cwd), environment)
+    if b"\0" in b"".join([*arguments, request.program, request.cwd]):
         raise ValueError("a command cannot contain a NUL character")
     if any(len(argument) >= LONGEST_ARGUMENT for argument in arguments):
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
-    return command
+    return request
 
 
 def encode(text: str) -> bytes:
