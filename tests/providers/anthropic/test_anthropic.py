@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -28,13 +27,6 @@ from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent
 
 EPHEMERAL = {"type": "ephemeral"}
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[HttpClient]:
-    client = HttpClient({})
-    yield client
-    await client.aclose()
 
 
 def body(request: ModelRequest, **budgets: int) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -34,13 +33,6 @@ IMAGE = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
 
 def gemini(model_id: str = "gemini-3-pro", **facts: Any) -> Model:
     return a_model(**{"api": "google-generative-ai", "id": model_id, **facts})
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[HttpClient]:
-    client = HttpClient({})
-    yield client
-    await client.aclose()
 
 
 def chunk(*parts: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -45,13 +44,6 @@ def openai(**facts: Any) -> Model:
 
 def body(request: ModelRequest, memory: HistoryCache | None = None, **budgets: int) -> dict[str, Any]:
     return openai_chat.body_of(request, chat_compat(request.model), budgets, memory)
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[HttpClient]:
-    client = HttpClient({})
-    yield client
-    await client.aclose()
 
 
 def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> dict[str, Any]:

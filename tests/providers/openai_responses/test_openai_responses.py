@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -35,13 +34,6 @@ REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_conten
 
 def responses_model(**facts: Any) -> Model:
     return a_model(**{"api": "openai-responses", **facts})
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[HttpClient]:
-    client = HttpClient({})
-    yield client
-    await client.aclose()
 
 
 def added(place: int, **item: Any) -> dict[str, Any]:
