@@ -176,6 +176,15 @@ async def test_what_is_found_while_building_is_told_to_the_host_once_there_is_on
     assert "broken.md" in notices[0]
 
 
+async def test_warming_up_reads_the_files_of_the_system_prompt(one: InProcessAgent) -> None:
+    one.configure()
+    (one.agent_dir / "AGENTS.md").write_text("Coo softly.")
+    agent = await one.start()
+    await agent.lifecycle.warm()
+    (one.agent_dir / "AGENTS.md").write_text("Screech.")
+    assert "Coo softly." in agent.session.engine.system_prompt()
+
+
 async def test_extensions_add_skills(one: InProcessAgent) -> None:
     skill = one.root / "more" / "knitting"
     skill.mkdir(parents=True)
