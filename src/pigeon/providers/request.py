@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import accumulate
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -113,13 +114,22 @@ def estimated_context(request: ModelRequest) -> int:
     return estimated_tokens(chars, round_up=False)
 
 
+_timestamp_of = attrgetter("timestamp")
+
+
 def _last_billed(messages: list[ModelMessage]) -> int:
     """The last answer with counts that still hold: none after which older history was replaced by something newer."""
-    newest = [0, *accumulate((message.timestamp for message in messages), max)]
+    newest_before: list[int] = []
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        counted = isinstance(message, AssistantMessage) and _counts(message)
-        if counted and message.timestamp >= newest[index]:
+        if not (isinstance(message, AssistantMessage) and _counts(message)):
+            continue
+        # Each request asks: nearly always the last answer is newer than all before it, so that is tried first.
+        if not newest_before:
+            if message.timestamp >= max(map(_timestamp_of, messages[:index]), default=0):
+                return index
+            newest_before = list(accumulate(map(_timestamp_of, messages), max, initial=0))
+        elif message.timestamp >= newest_before[index]:
             return index
     return -1
 

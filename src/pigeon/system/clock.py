@@ -13,8 +13,7 @@ def now_ms() -> int:
 
 def iso(ms: int) -> str:
     """`YYYY-MM-DDTHH:MM:SS.mmmZ`."""
-    moment = datetime.fromtimestamp(ms // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    return f"{datetime.fromtimestamp(ms // 1000, UTC).isoformat()[:19]}.{ms % 1000:03d}Z"
 
 
 def monotonic_ms() -> int:
