@@ -167,9 +167,10 @@ async def test_the_helper_keeps_no_end_of_an_output_and_no_folder(
 ) -> None:
     monkeypatch.setattr(supervised, "PIPE_GRACE", 3600.0)  # then only a closed pipe ends the output
     assert await run(processes, "echo x", str(tmp_path)) == (0, b"x\n")
-    await asyncio.to_thread(eventually, lambda: len(children(helpers()[0])) == 2)
+    (helper,) = helpers()
+    assert await asyncio.to_thread(eventually, lambda: len(children(helper)) == 2)
     if os.geteuid() == 0:  # for others, these are closed
-        assert {os.readlink(f"/proc/{pid}/cwd") for pid in children(helpers()[0])} == {"/"}
+        assert {os.readlink(f"/proc/{pid}/cwd") for pid in children(helper)} == {"/"}
 
 
 @linux

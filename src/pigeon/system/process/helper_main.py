@@ -214,7 +214,6 @@ class ReaperLoop:
             if packet[:1] == b"=":
                 self._run(b"".join(parts), descriptors)
                 forget_signals(self._children)
-                os.chdir("/")
                 parts.clear()
 
     def _run(self, request: bytes, descriptors: list[int]) -> None:
@@ -286,19 +285,25 @@ def spawn(request: Request, descriptors: list[int]) -> int:
     errors = descriptors[1] if len(descriptors) > 1 else output
     given = descriptors[2] if len(descriptors) > 2 else None
     os.chdir(cwd)
-    return os.posix_spawn(
-        program,
-        argv,
-        environment,
-        file_actions=(
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0) if given is None else (os.POSIX_SPAWN_DUP2, given, 0),
-            (os.POSIX_SPAWN_DUP2, output, 1),
-            (os.POSIX_SPAWN_DUP2, errors, 2),
-        ),
-        setsid=True,
-        setsigmask=(),
-        setsigdef=DEFAULT_IN_COMMANDS,
-    )
+    try:
+        return os.posix_spawn(
+            program,
+            argv,
+            environment,
+            file_actions=(
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+                if given is None
+                else (os.POSIX_SPAWN_DUP2, given, 0),
+                (os.POSIX_SPAWN_DUP2, output, 1),
+                (os.POSIX_SPAWN_DUP2, errors, 2),
+            ),
+            setsid=True,
+            setsigmask=(),
+            setsigdef=DEFAULT_IN_COMMANDS,
+        )
+    finally:
+        # Only the command stays in its folder, so that once it has ended the folder can be unmounted.
+        os.chdir("/")
 
 
 def changed(also: int = 0) -> tuple[list[tuple[int, int]], bool]:
