@@ -135,6 +135,13 @@ def test_retry_after_is_read_in_all_its_forms() -> None:
     assert retry_after({}) is None
 
 
+def test_a_wait_of_more_than_a_minute_is_named_in_the_text() -> None:
+    assert from_response(429, {"retry-after": "60"}, b"slow down").message == "429 slow down"
+    longer = from_response(429, {"retry-after": "61"}, b"slow down")
+    assert longer.message == "429 slow down (the provider asks to wait 61 s)"
+    assert longer.retry_after_ms == 61_000
+
+
 def test_connection_failures_say_what_happened() -> None:
     class ConnectError(Exception):
         pass

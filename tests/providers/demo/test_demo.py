@@ -174,6 +174,27 @@ def test_a_fence_in_a_result_does_not_end_the_block() -> None:
     assert text.endswith("````\n```\ncode\n```\n````")
 
 
+@pytest.mark.parametrize(
+    ("asked", "given", "answer"),
+    [
+        ("read x", "1\n" * 20, "x has 20 lines:\n\n```\n" + "1\n" * 20 + "```"),
+        ("read x", "1\n" * 21, "x has 21 lines. It begins:\n\n```\n" + "1\n" * 20 + "…\n```"),
+        ("read x", "1" * 2001, f"x has 1 line:\n\n```\n{'1' * 2000}\n…\n```"),
+        ("read x", "", "x is empty."),
+        ("list the files", "a\n" * 30, "I see 30 entries in this folder:\n\n" + "- a\n" * 29 + "- a"),
+        ("list the files", "a\n" * 31, "I see 31 entries in this folder:\n\n" + "- a\n" * 30 + "- and 1 more"),
+        ("list the files in src", "(no output)", "There is nothing in src."),
+        ("run `true`", "(no output)", "I ran `true`."),
+        ("run `id`", "me", "I ran `id`. It printed:\n\n```\nme\n```"),
+        ("search for b", "", '"b" is nowhere there.'),
+        ("search for b in src", "src/a:1:b", '"b" in src:\n\n```\nsrc/a:1:b\n```'),
+    ],
+)
+def test_a_result_is_told_in_a_sentence_and_of_a_long_one_the_beginning(asked: str, given: str, answer: str) -> None:
+    call = call_in(answer_to(request(user(asked))))
+    assert text_in(answer_to(request(user(asked), called(call), result(given)))) == answer
+
+
 def test_what_it_cannot_do_is_said_with_examples() -> None:
     text = text_in(answer_to(request(user("write me a compiler"))))
     assert "do not understand" in text
