@@ -136,6 +136,17 @@ async def test_a_reaper_that_was_killed_while_busy_loses_its_command_and_leaves_
         one.close()
 
 
+async def test_a_reaper_that_was_killed_while_busy_does_not_keep_the_helper(processes: ProcessOwner) -> None:
+    lost = await begin(processes, "kill -KILL $PPID; exec sleep 300")
+    assert await lost.wait() == reaper.LOST
+    last = await begin(processes, "exec sleep 300")
+    last.kill()
+    assert await last.gone(10)
+    await until(lambda: helpers() == [])
+    for one in (lost, last):
+        one.close()
+
+
 async def test_a_helper_that_was_stopped_while_idle_serves_the_next_command(processes: ProcessOwner) -> None:
     await idle(processes)
     stop(helper())

@@ -5,6 +5,7 @@ import os
 import stat
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,6 +130,42 @@ async def test_cancelling_ends_the_command_and_all_below_it(place: Workplace) ->
     result = await run_shell(command, place, scope=scope, on_output=stop)
     assert (result.cancelled, result.exit_code, result.output) == (True, None, "begun\n")
     assert processes_with(marker) == []
+
+
+async def test_cancelling_waits_for_the_end_of_what_an_ended_command_left_running(tmp_path: Path) -> None:
+    scope = Scope()
+
+    class Ended:
+        """A command that is over; what it left running ends while that is waited for."""
+
+        left = "running"
+
+        async def read(self, timeout: float | None = None) -> bytes:
+            scope.cancel()
+            return b""
+
+        async def wait(self) -> int:
+            return 0
+
+        def kill(self, keep_helper: bool = False) -> None:
+            self.left = "killed"
+
+        async def gone(self, timeout: float) -> bool:
+            assert self.left == "killed"
+            self.left = "gone"
+            return True
+
+        def close(self) -> None:
+            pass
+
+    ended = Ended()
+
+    class Owner(ProcessOwner):
+        async def start(self, *args: Any, **options: Any) -> Any:
+            return ended
+
+    result = await run_shell("sleep 300 &", workplace(tmp_path, Owner()), scope=scope)
+    assert (result.cancelled, ended.left) == (True, "gone")
 
 
 async def test_a_scope_that_is_cancelled_already_runs_nothing_to_its_end(place: Workplace, tmp_path: Path) -> None:

@@ -115,15 +115,15 @@ class OutputPipe:
         except BlockingIOError:
             return
         if len(data) == PIPE:
-            self._widen()
+            self._widen(self._read_end)
         self._waiting.set_result(data)
 
-    def _widen(self) -> None:
+    def _widen(self, read_end: int) -> None:
         import fcntl
 
         self._chunk = WIDE_PIPE
         with contextlib.suppress(OSError):
-            fcntl.fcntl(self._read_end or 0, _F_SETPIPE_SZ, WIDE_PIPE)
+            fcntl.fcntl(read_end, _F_SETPIPE_SZ, WIDE_PIPE)
 
     def _unwatch(self) -> None:
         if self._watched and self._read_end is not None:
