@@ -105,6 +105,8 @@ def test_an_allowance_covers_a_command_only_as_a_whole(command: str, verdict: st
         ("write(.git/**)", ".git", True),
         ("write(.git/**)", "sub/.git/config", False),
         ("write(**/.git/**)", "sub/.git/config", True),
+        ("write(**/.git/**)", "/elsewhere/.git/config", True),
+        ("write(sub/.git/**)", "/sub/.git/config", False),
         ("write(src/*.py)", "src/a.py", True),
         ("write(src/*.py)", "src/deep/a.py", False),
         ("write(src/**/*.py)", "src/deep/a.py", True),
@@ -324,6 +326,18 @@ async def test_a_yes_for_the_session_is_remembered_for_that_call_only() -> None:
     assert len(host.asked) == 1
     await asking.before(CALL, {"command": "git push --force"})
     assert len(host.asked) == 2
+
+
+async def test_no_more_than_a_thousand_answers_are_remembered() -> None:
+    host = answering(ALWAYS)
+    asking = gate(host)
+    calls = [{"command": f"git push {number}"} for number in range(1001)]
+    for arguments in calls:
+        await asking.before(CALL, arguments)
+    host.asked.clear()
+    for arguments in (calls[0], calls[999], calls[1000]):
+        await asking.before(CALL, arguments)
+    assert [title for title, _, _ in host.asked] == ["Allow bash: git push 1000"]
 
 
 @pytest.mark.parametrize(

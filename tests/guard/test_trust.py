@@ -44,6 +44,16 @@ def test_skills_for_any_agent_above_count_but_not_the_users_own(tmp_path: Path) 
     assert str(home / ".agents" / "skills") not in skill_folders(str(project), str(home))
 
 
+def test_the_users_own_skills_need_no_trust_under_another_name(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "home" / "app"
+    (home / ".agents" / "skills").mkdir(parents=True)
+    (project / ".agents").mkdir(parents=True)
+    (project / ".agents" / "skills").symlink_to(home / ".agents" / "skills")
+    (tmp_path / "link to home").symlink_to(home)
+    assert guarded(str(project), folders(project), str(home)) == []
+    assert guarded(str(project), folders(project), str(tmp_path / "link to home")) == []
+
+
 def test_looking_opens_nothing_of_the_project(tmp_path: Path) -> None:
     (tmp_path / ".pi").mkdir()
     for name in ("settings.json", "SYSTEM.md"):
@@ -92,3 +102,15 @@ def test_a_decision_is_kept_for_its_owner_only_and_beside_the_others(tmp_path: P
     assert json.loads(file.read_text()) == {os.path.realpath(tmp_path): True, "/": False}
     assert file.stat().st_mode & 0o777 == 0o600
     assert saved_decision(str(agent), str(tmp_path)) == (True, None)
+
+
+def test_a_decision_made_under_a_link_is_one_about_the_folder_behind_it(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "other").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("project")
+    assert remember(str(tmp_path / "agent"), str(link), True) is None
+    link.unlink()
+    link.symlink_to("other")
+    decisions = [saved_decision(str(tmp_path / "agent"), str(tmp_path / name)) for name in ("project", "link")]
+    assert decisions == [(True, None), (None, None)]

@@ -71,7 +71,10 @@ def test_a_head_that_makes_no_sense_is_a_problem_and_the_body_is_still_there(hea
     assert "\n" not in parts.problem
 
 
-@pytest.mark.parametrize("deep", ["[" * 30_000, "{a: " * 15_000, "- " * 30_000, "? " * 30_000, "[" * 1_000])
+@pytest.mark.parametrize(
+    "deep",
+    ["[" * 30_000, "{a: " * 15_000, "- " * 30_000, "? " * 30_000, "[" * 1_000, "[\n" * 30_000, "{\n" * 30_000],
+)
 def test_nesting_without_end_does_not_end_the_process(deep: str) -> None:
     assert read_front_matter(f"---\n{deep}\n---\nbody").head == {}
 

@@ -290,6 +290,8 @@ def test_globs_in_settings_are_expanded(folders) -> None:
     for team in ("red", "blue"):
         folders.skill(folders.agent / "teams" / team / team)
     assert names(folders.resources(user_skills=["teams/*/"])) == ["skill:blue", "skill:red"]
+    folders.skill(folders.agent / "teams" / "red" / "old" / "deep" / "crimson")
+    assert names(folders.resources(user_skills=["teams/**/crimson"])) == ["skill:crimson"]
 
 
 def test_what_extensions_bring_has_the_lowest_rank(folders) -> None:
@@ -310,6 +312,13 @@ def test_a_search_that_never_ends_is_ended(folders, monkeypatch: pytest.MonkeyPa
         (folders.agent / "skills" / f"{number:02}").mkdir(parents=True)
     assert names(folders.resources()) == []
     assert "more than 5 folders" in folders.reported[0]
+
+
+def test_folders_are_searched_twelve_levels_deep(folders) -> None:
+    deep = folders.agent / "skills" / "/".join("abcdefghijk")
+    folders.skill(deep / "twelfth")
+    folders.skill(deep / "other" / "thirteenth")
+    assert names(folders.resources()) == ["skill:twelfth"]
 
 
 def test_a_relative_path_begins_where_the_options_were_given(folders) -> None:

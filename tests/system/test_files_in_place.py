@@ -152,6 +152,24 @@ def test_a_failure_that_has_nothing_to_do_with_swapping_is_not_worked_around(
     assert os.listdir(file.parent) == ["x.txt"]
 
 
+def test_a_file_that_may_not_be_written_is_not_swapped_for_one_that_may(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the system answers for a read-only file in a folder that takes new files."""
+    real = os.open
+
+    def read_only(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
+        if path == str(file) and flags & (os.O_WRONLY | os.O_RDWR):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(path, flags, mode, **more)
+
+    monkeypatch.setattr(os, "access", lambda path, mode: not (path == str(file) and mode & os.W_OK))
+    monkeypatch.setattr(os, "open", read_only)
+    with pytest.raises(PermissionError):
+        replace_file(str(file), NEW)
+    assert file.read_bytes() == OLD
+
+
 @pytest.mark.skipif(not ROOT, reason="only root can make a file of another user")
 def test_the_owner_of_a_file_stays_where_we_may_give_it(file: Path) -> None:
     os.chown(file, 12345, 12346)

@@ -33,6 +33,7 @@ from pigeon.wire.errors import ToolFailed
         ("a\\*b", ["a*b"], ["axb"]),
         ("a.b", ["a.b"], ["axb"]),
         ("[", ["["], ["a"]),
+        ("x/[a/b]", ["x/[a/b]"], ["x/a", "x/b"]),
         ("*a*b*c*", ["xaxbxcx", "abc"], ["acb"]),
     ],
 )

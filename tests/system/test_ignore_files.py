@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fakes.tool_runs import ripgrep
-from pigeon.system.ignore_files import Ignored, in_repository
+from pigeon.system.ignore_files import Ignored, IgnoreLines, in_repository
 from pigeon.system.process.start import ProcessOwner
 
 RG = ripgrep(ProcessOwner()).program()
@@ -46,3 +46,9 @@ def everything(root: Path) -> list[str]:
 def left_out(path: str, ignored: Ignored) -> bool:
     parts = path.split("/")
     return any(ignored("/".join(parts[:n]), n < len(parts)) for n in range(1, len(parts) + 1))
+
+
+def test_a_line_that_ends_with_a_slash_is_about_folders_only() -> None:
+    lines = IgnoreLines("build/\n/top/\n!kept/")
+    for name, ignored in (("build", True), ("deep/build", True), ("top", True), ("kept", False)):
+        assert (lines.verdict(name, is_folder=True), lines.verdict(name, is_folder=False)) == (ignored, None)

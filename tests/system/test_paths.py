@@ -43,6 +43,13 @@ def test_a_new_file_in_a_directory_with_a_sign_goes_there(tmp_path: Path) -> Non
     assert for_writing(tmp_path, "@src/new.ts") == f"{tmp_path}/src/new.ts"
 
 
+def test_a_mentioned_file_that_exists_wins_over_a_new_one_in_a_directory_with_the_sign(tmp_path: Path) -> None:
+    for folder in ("@types", "types"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "types" / "old.d.ts").touch()
+    assert for_writing(tmp_path, "@types/old.d.ts") == f"{tmp_path}/types/old.d.ts"
+
+
 def test_odd_spaces_are_spaces_unless_the_file_has_them(tmp_path: Path) -> None:
     assert for_writing(tmp_path, "a\u00a0b") == f"{tmp_path}/a b"
     (tmp_path / "a\u00a0b").touch()

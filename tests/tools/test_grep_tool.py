@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,11 @@ async def test_the_rules_around_a_repository_do_not_count_in_it(project: Path, p
     assert shown == "b.py:1: foo = 1\nc.ts:1: const foo = 2;"
 
 
+async def test_what_gitignore_names_is_left_out_without_a_repository_too(grep: GrepTool, project: Path) -> None:
+    shutil.rmtree(project / ".git")
+    assert await text(grep, pattern="foo", glob="{out.py,*.log,*.ts}") == "src/deep/c.ts:1: const foo = 2;"
+
+
 async def test_case_and_literal_text(grep: GrepTool) -> None:
     assert await text(grep, pattern="PROJECT", ignoreCase=True) == "README.md:1: # Project"
     assert await text(grep, pattern="foo.Foo()", literal=True) == "src/a.py:4:     return foo.Foo()"
@@ -116,6 +122,12 @@ async def test_context_lines_are_marked_and_not_repeated(grep: GrepTool) -> None
     assert await text(grep, pattern="foo", path="src/a.py", context=2) == (
         "a.py:1: import foo\na.py-2- \na.py-3- def bar():\na.py:4:     return foo.Foo()"
     )
+
+
+async def test_context_has_at_most_two_hundred_lines_on_either_side(grep: GrepTool, project: Path) -> None:
+    (project / "long.txt").write_text("".join(f"{number}\n" for number in range(1, 600)))
+    shown = (await text(grep, pattern="^300$", path="long.txt", context=250)).split("\n")
+    assert (shown[0], shown[-1], len(shown)) == ("long.txt-100- 100", "long.txt-500- 500", 401)
 
 
 async def test_the_limit_stops_the_search_and_is_told(grep: GrepTool) -> None:

@@ -148,23 +148,23 @@ def _named(paths: Sequence[str], folders: ResourceFolders, report: Callable[[str
 
 
 def _of_project(kind: Kind, folders: ResourceFolders, entries: Sequence[str]) -> list[ResourceRoot]:
-    own_folders = project_dirs(folders.cwd)
-    selections = [selection_of(entries, folder, folders.home) for folder in own_folders]
+    selections = {folder: selection_of(entries, folder, folders.home) for folder in project_dirs(folders.cwd)}
     roots = [
         ResourceRoot(path, "project", "local", folder, selection=selection)
-        for folder, selection in zip(own_folders, selections, strict=True)
+        for folder, selection in selections.items()
         for path in selection.named
         if os.path.exists(path)
     ]
-    for folder, selection in zip(own_folders, selections, strict=True):
+    for folder, selection in selections.items():
         roots.append(ResourceRoot(os.path.join(folder, kind), "project", "auto", folder, selection=selection))
     if kind == "skills":
         own = os.path.realpath(os.path.join(folders.home, ".agents", "skills"))
+        first = next(iter(selections.values()))
         for folder in _up_to_repository(folders.cwd):
             shared = os.path.join(folder, ".agents")
             path = os.path.join(shared, kind)
             if os.path.realpath(path) != own:
-                roots.append(ResourceRoot(path, "project", "auto", shared, "below", selections[0]))
+                roots.append(ResourceRoot(path, "project", "auto", shared, "below", first))
     return roots
 
 

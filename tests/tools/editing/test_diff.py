@@ -67,6 +67,36 @@ def test_no_two_texts_take_long_to_compare(variety: int) -> None:
         assert rebuilt(old, new, changed_runs(old, new)) == new
 
 
+class CountedLine(str):
+    """A line that counts how often one is compared with another."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedLine.compared += 1
+        return str.__eq__(self, other)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["0"] * 2000, ["0", "1"] * 1000),
+        ([str(n % 7) for n in range(40_000)], [str(n % 7) if n % 1000 else "x" for n in range(40_000)]),
+    ],
+    ids=["many steps", "long stretches of equal lines"],
+)
+def test_a_search_ends_when_its_work_is_used_up(
+    monkeypatch: pytest.MonkeyPatch, old: list[str], new: list[str]
+) -> None:
+    monkeypatch.setattr(changed_lines, "MOST_WORK", 10_000)
+    monkeypatch.setattr(CountedLine, "compared", 0)
+    changes = changed_runs([CountedLine(line) for line in old], [CountedLine(line) for line in new])
+    assert CountedLine.compared < 60_000
+    assert rebuilt(old, new, changes) == new
+
+
 @given(lines, lines)
 def test_the_patch_applies(old: list[str], new: list[str]) -> None:
     assert applied(old, difference("".join(old), "".join(new), "f").patch) == new

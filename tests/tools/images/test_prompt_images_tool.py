@@ -165,6 +165,14 @@ def test_data_that_is_not_even_base64_is_no_image(data: str) -> None:
     assert (picture.image, picture.readable) == (None, False)
 
 
+def test_what_is_no_image_is_told_too_if_the_first_characters_could_not_be_read_alone() -> None:
+    lines = "\n" + base64.encodebytes(b"hello " * HEAD_CHARS).decode()
+    image = ImageContent(data=lines, mime_type="image/png")
+    assert PromptImages().at_once(image) is None
+    picture = PromptImages().fitted(image)
+    assert (picture.image, picture.notes, picture.readable) == (None, (NOT_AN_IMAGE,), False)
+
+
 def test_a_format_that_cannot_be_converted_is_not_readable() -> None:
     heic = image_of(b"\0\0\0\x18ftypheic" + b"\0" * 40, "image/heic")
     images = PromptImages()
