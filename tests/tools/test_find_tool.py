@@ -9,6 +9,7 @@ from fakes.project_tree import make_project
 from fakes.tool_runs import call, failure, paths_in, ripgrep, text
 from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.find import FindTool
+from pigeon.tools.searching.ripgrep import Ripgrep, SearchEnd
 from pigeon.wire.base import ABSENT
 
 
@@ -109,3 +110,15 @@ async def test_the_number_of_results_is_limited(find: FindTool) -> None:
         ".hidden/x.py\n\n[1 results limit reached. Use limit=2 for more, or refine pattern]"
     )
     assert outcome.details == {"resultLimitReached": 1}
+
+
+class Refusing(Ripgrep):
+    async def search(self, *_: object, **__: object) -> SearchEnd:
+        return SearchEnd(2, "rg: out of order", False)
+
+
+async def test_a_search_that_ripgrep_refuses_is_an_error_with_its_reason(
+    project: Path, processes: ProcessOwner
+) -> None:
+    find = FindTool(paths_in(project), Refusing(processes, lambda: os.environ, "/nowhere"))
+    assert (await failure(find, pattern="*")).text == "out of order"
