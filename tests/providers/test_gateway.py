@@ -3,7 +3,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import uuid
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from fakes.http_server import Hold, HttpServer, Reply, plain, sse
 from fakes.model_requests import a_model, a_request, answered, said, text, told
 from pigeon.agent.inference import Delta, Finished, ModelRequest
+from pigeon.agent.interfaces import ModelProvider
 from pigeon.config.credentials import Values
 from pigeon.providers.catalog.built_in import BuiltInCatalog
 from pigeon.providers.gateway import ADAPTERS, Gateway
@@ -158,11 +161,29 @@ async def test_two_agents_of_one_process_share_neither_keys_nor_proxies_nor_hist
         assert [request.body["messages"][-1]["content"][0]["text"] for request in requests] == [f"agent {agent}"] * 2
 
 
-async def test_warming_loads_what_the_first_request_needs(gateway: Gateway) -> None:
-    await gateway.warm(None)
-    await gateway.warm(a_model(api="google-generative-ai"))
-    assert "httpcore2" in sys.modules
-    assert ADAPTERS["google-generative-ai"] in sys.modules
+async def test_warming_loads_what_the_first_request_to_a_server_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Noting(HttpClient):
+        warmed: ClassVar[list[str]] = []
+
+        async def warm(self, base_url: str = "") -> None:
+            self.warmed.append(base_url)
+
+    def never() -> ModelProvider:
+        raise AssertionError("made before it is asked")
+
+    adapter = f"adapter_{uuid.uuid4().hex}"
+    (tmp_path / f"{adapter}.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(ADAPTERS, "pigeon-post", adapter)
+    gateway = Gateway(Keys(), Noting({}), NoHooks(), extra={"google-generative-ai": never})
+    for model in (None, a_model(api="google-generative-ai"), a_model(api="telepathy")):
+        await gateway.warm(model)
+        assert Noting.warmed == []
+    await gateway.warm(a_model(api="pigeon-post", base_url="http://loft"))
+    assert Noting.warmed == ["http://loft"]
+    assert adapter in sys.modules
 
 
 def test_nothing_heavy_is_loaded_before_the_first_request() -> None:

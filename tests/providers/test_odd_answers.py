@@ -353,6 +353,28 @@ def test_deltas_without_an_item_are_told_at_once_and_once(rest: list[Event]) -> 
     assert (late.kinds, late.texts) == (["text"], ["late"])
 
 
+def unplaced(kind: str, text: str) -> Event:
+    return {"type": f"response.{kind}.delta", "delta": text}
+
+
+def test_deltas_without_a_place_go_to_the_open_item_of_their_kind() -> None:
+    items = ({"type": "reasoning"}, {"type": "message"}, {**CALL, "arguments": ""})
+    told = play(
+        "responses",
+        *(added(place, item) for place, item in enumerate(items)),
+        unplaced("reasoning_summary_text", "hm"),
+        unplaced("output_text", "one"),
+        unplaced("function_call_arguments", '{"a":1}'),
+        completed(),
+    )
+    assert gist(told) == (["thinking", "text", "toolCall"], ["hm", "one", '{"a":1}'], ["ls"], "toolUse")
+
+
+def test_a_thought_without_an_item_is_told_and_arguments_without_a_call_are_not() -> None:
+    told = play("responses", unplaced("reasoning_text", "hm"), unplaced("function_call_arguments", "{}"), completed())
+    assert gist(told) == (["thinking"], ["hm"], [], "stop")
+
+
 def test_an_item_that_is_announced_twice_is_two_items() -> None:
     added = {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "m"}}
     delta = {"type": "response.output_text.delta", "output_index": 0}
