@@ -102,6 +102,10 @@ def test_the_default_of_a_provider() -> None:
     assert default_of("anthropic", SHELF) == SHELF.lookup("anthropic", "claude-opus-4-8")
     assert default_of("azure", SHELF) == SHELF.lookup("azure", "gpt-5.5")
     assert default_of("nobody", SHELF) is None
+    behind = Shelf("anthropic/other", "anthropic/claude-opus-4-8")
+    assert default_of("anthropic", behind) == behind.lookup("anthropic", "claude-opus-4-8")
+    without = Shelf("anthropic/other")
+    assert default_of("anthropic", without) == without.lookup("anthropic", "other")
 
 
 def test_the_first_usable_model() -> None:

@@ -76,6 +76,11 @@ def test_calls_that_share_an_index_or_have_none_are_told_apart_by_their_ids(inde
     assert calls(play(at_once)) == [("a", "ls", A), ("b", "ls", B), ("c", "ls", "")]
 
 
+def test_a_call_whose_name_is_still_to_come_does_not_take_in_the_next_one() -> None:
+    told = play(piece(None, "a", None, A), piece(None, "b", "ls", B), piece(None, "a", "cat"))
+    assert calls(told) == [("b", "ls", B), ("a", "cat", A)]
+
+
 def test_interleaved_pieces_without_index_go_by_their_ids() -> None:
     told = play(
         piece(None, "a", "ls", A[:3]),
