@@ -58,7 +58,8 @@ async def test_two_conversations_at_once_keep_folders_variables_and_files_apart(
 ) -> None:
     one, two = pair
     gate = Gate(one.work)
-    look = 'pwd; echo "own=$OWN one=$ONLY_ONE two=$ONLY_TWO key=$ANTHROPIC_API_KEY session=$PI_SESSION_ID"'
+    known = "session=$PI_SESSION_ID file=$PI_SESSION_FILE"
+    look = f'pwd; echo "own=$OWN one=$ONLY_ONE two=$ONLY_TWO key=$ANTHROPIC_API_KEY {known}"'
     one.configure(
         replies=[bash(f"read < gate; {look}"), "first of one", bash(look), "second of one"], OWN="1", ONLY_ONE="y"
     )
@@ -74,7 +75,7 @@ async def test_two_conversations_at_once_keep_folders_variables_and_files_apart(
     await one.say("again one")
     for agent, own, others in ((one, "own=1 one=y two=", "two"), (two, "own=2 one= two=z", "one")):
         session = agent.agent.session.journal
-        expected = f"{agent.work}\n{own} key= session={session.session_id}"
+        expected = f"{agent.work}\n{own} key= session={session.session_id} file={session.file}"
         assert [result.strip() for result in agent.results()] == [expected, expected]
         assert session.file is not None
         assert Path(session.file).is_relative_to(agent.agent_dir / "sessions")
