@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.loop_fakes import AnyTool, EventLog, Owner, Queues, called, outcome
-from pigeon.agent.interfaces import Gate, ToolMode, ToolRun
+from pigeon.agent.interfaces import Gate, PreparedCall, ToolMode, ToolRun
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import CUT_OFF, SKIPPED, ToolBatch, grouped
 from pigeon.wire.content import ToolCall, text_of
@@ -222,11 +222,11 @@ class Keeper:
         self.visits: list[str] = []
         self._after = after
 
-    async def before(self, call: ToolCall, arguments: dict[str, Any]) -> dict[str, Any]:
-        self.visits.append(f"before {call.name} {arguments}")
-        if call.name == "secret":
+    async def before(self, prepared: PreparedCall) -> None:
+        self.visits.append(f"before {prepared.call.name} {prepared.arguments}")
+        if prepared.call.name == "secret":
             raise ToolFailed("not for you")
-        return {**arguments, "checked": True}
+        await prepared.change({**prepared.arguments, "checked": True})
 
     async def after(self, call: ToolCall, ended: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         self.visits.append(f"after {call.name} {is_error}")
@@ -264,10 +264,9 @@ async def test_a_gate_that_breaks_afterwards_is_the_result() -> None:
 
 async def test_a_gate_that_never_answers_does_not_hold_up_an_abort() -> None:
     class Silent(Keeper):
-        async def before(self, call: ToolCall, arguments: dict[str, Any]) -> dict[str, Any]:
+        async def before(self, prepared: PreparedCall) -> None:
             asyncio.get_running_loop().call_soon(bench.scope.cancel)
             await asyncio.Event().wait()
-            return arguments
 
     bench = Bench(WRITES, gate=Silent())
     assert await bench.run(("write", {}), ("write", {})) == [("Operation aborted", True)] * 2

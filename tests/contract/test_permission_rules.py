@@ -128,6 +128,58 @@ def test_a_denied_file_stays_closed_however_its_name_is_spelled(
     assert 'the rule "read(Anna\u2019s notes.txt)"' in text
 
 
+@proves("permission.subject")
+def test_an_argument_that_a_tool_does_not_know_deceives_nobody(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    (folders.work / "secret").mkdir()
+    (folders.work / "secret" / "key").write_text("hidden")
+    host = start(settings={"permissions": {"deny": ["read(secret/**)"], "ask": ["read(plain)"]}})
+    decoys = {"command": "x", "file": "y"}
+    made = [Call("read", {"path": "secret/key", **decoys}), Call("read", {"path": "plain", **decoys})]
+    begun = calls(host, server, *made)
+    request = question(host, begun)
+    assert request["title"] == "Allow read: plain"
+    host.send({"type": "extension_ui_response", "id": request["id"], "value": "Deny"})
+    assert [failed for failed, _ in results(host, begun)] == [True, True]
+
+
+@proves("permission.subject")
+def test_a_folder_that_is_swapped_for_a_link_while_the_host_thinks_changes_nothing(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    for name in ("open", "secret"):
+        (folders.work / name).mkdir()
+        (folders.work / name / "key").write_text(name)
+    host = start(settings={"permissions": {"deny": ["read(secret/**)"], "ask": ["read", "write"]}})
+    made = [Call("read", {"path": "open/key"}), Call("write", {"path": "open/key", "content": "new"})]
+    begun = calls(host, server, *made)
+    first = question(host, begun)
+    (folders.work / "open").rename(folders.work / "moved")
+    (folders.work / "open").symlink_to("secret")
+    host.send({"type": "extension_ui_response", "id": first["id"], "value": "Allow once"})
+    second = host.wait(lambda record: record.get("method") == "select" and record["id"] != first["id"], begun)
+    assert second["title"] == f"Allow write: {folders.work / 'secret' / 'key'}"
+    host.send({"type": "extension_ui_response", "id": second["id"], "value": "Deny"})
+    assert results(host, begun)[0] == (False, "open")
+    assert (folders.work / "secret" / "key").read_text() == "secret"
+
+
+@proves("permission.subject")
+def test_searching_from_above_does_not_show_what_may_not_be_read(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    (folders.work / "secret").mkdir()
+    (folders.work / "secret" / "key").write_text("needle one")
+    (folders.work / "plain.txt").write_text("needle two")
+    host = start("--tools", "grep,find,ls", settings={"permissions": {"deny": ["read(secret/**)", "read(*.pem)"]}})
+    (folders.work / "a.pem").write_text("needle three")
+    made = [Call("grep", {"pattern": "needle"}), Call("find", {"pattern": "*"}), Call("ls", {})]
+    begun = calls(host, server, *made)
+    texts = [text for _, text in results(host, begun)]
+    assert texts == ["plain.txt:1: needle two", "plain.txt", "plain.txt"]
+
+
 @proves("permission.abort")
 def test_an_abort_ends_a_run_that_waits_for_permission(start: Start, server: ModelServer) -> None:
     host = start(settings=ASK)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fakes.extension_port import Stage
+from fakes.tool_runs import prepared
 from fakes.virtual_time import LoopClock
 from pigeon.extensions.runtime import extension_thread
 from pigeon.session.hooks import PromptInput
@@ -144,7 +145,7 @@ async def gate(event, ctx):
     stage.bind()
     await stage.runner.hooks.input(PromptInput("hold", []))
     with pytest.raises(ToolFailed, match="held up by its own code"):
-        await stage.runner.gate.before(CALL, CALL.arguments)
+        await stage.runner.gate.before(await prepared(CALL.name, CALL.arguments))
     await asyncio.to_thread((tmp_path / "freed").write_text, "")
     await said_again(stage, "back")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fakes.extension_port import Stage
+from fakes.tool_runs import prepared
 from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, PromptInput
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.errors import Refusal, ToolFailed
@@ -32,15 +33,15 @@ async def gate(event, ctx):
     )
     stage.bind()
     with pytest.raises(ToolFailed, match="not that") as blocked:
-        await stage.runner.gate.before(CALL, CALL.arguments)
+        await stage.runner.gate.before(await prepared(CALL.name, CALL.arguments))
     assert blocked.value.terminate is True  # type: ignore[attr-defined]
     other = ToolCall(id="c2", name="read", arguments={"path": "x"})
-    assert await stage.runner.gate.before(other, other.arguments) is other.arguments
+    await stage.runner.gate.before(await prepared(other.name, other.arguments))
     assert stage.errors() == []
 
 
 async def test_changed_arguments_are_checked_again(stage: Stage) -> None:
-    stage.tools.schemas["bash"] = {"type": "object", "properties": {"command": {"type": "string"}}}
+    text = {"type": "string"}
     await stage.load(
         "change",
         """
@@ -52,9 +53,11 @@ def change(event):
 """,
     )
     stage.bind()
-    assert await stage.runner.gate.before(CALL, {"command": "number"}) == {"command": "42"}
+    call = await prepared("bash", {"command": "number"}, command=text)
+    await stage.runner.gate.before(call)
+    assert call.arguments == {"command": "42"}
     with pytest.raises(ToolFailed, match="must be string"):
-        await stage.runner.gate.before(CALL, {"command": "list"})
+        await stage.runner.gate.before(await prepared("bash", {"command": "list"}, command=text))
 
 
 async def test_a_handler_of_tool_call_that_raises_blocks_the_call(stage: Stage) -> None:
@@ -70,7 +73,7 @@ async def gate(event, ctx):
     )
     stage.bind()
     with pytest.raises(ToolFailed, match="out of order"):
-        await stage.runner.gate.before(CALL, CALL.arguments)
+        await stage.runner.gate.before(await prepared(CALL.name, CALL.arguments))
     assert stage.errors() == [("broken.py", "tool_call", "out of order")]
 
 

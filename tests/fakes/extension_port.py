@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from fakes.processes import eventually
-from pigeon.agent.arguments import checked_arguments
 from pigeon.extensions.adapters.session_port import ExecResult, SessionFacts
 from pigeon.extensions.runner import Runner
 from pigeon.extensions.runtime.discovery import Source
@@ -68,7 +67,6 @@ class FakeTools:
     def __init__(self) -> None:
         self.names = ["read", "bash"]
         self.added: dict[str, Any] = {}
-        self.schemas: dict[str, dict[str, Any]] = {}
 
     def active(self) -> list[str]:
         return list(self.names)
@@ -81,9 +79,6 @@ class FakeTools:
 
     def add(self, tool: Any) -> None:
         self.added[tool.spec.name] = tool
-
-    def checked(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        return checked_arguments(tool, self.schemas.get(tool, {}), arguments)
 
 
 class FakeModels:

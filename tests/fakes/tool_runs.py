@@ -6,7 +6,15 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pigeon.agent.arguments import checked_arguments
+from fakes.loop_fakes import AnyTool
+from pigeon.agent.interfaces import (
+    ArgumentSubject,
+    CommandSubject,
+    PathSubject,
+    PreparedCall,
+    Subject,
+    shows_everything,
+)
 from pigeon.agent.scope import Scope
 from pigeon.system.paths import PathResolver
 from pigeon.system.process.start import ProcessOwner
@@ -14,7 +22,7 @@ from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
 from pigeon.tools.base import BaseTool
 from pigeon.tools.searching.ripgrep import Ripgrep
-from pigeon.wire.content import ImageContent, TextContent
+from pigeon.wire.content import ImageContent, TextContent, ToolCall
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 
@@ -26,6 +34,8 @@ class FakeRun:
         self.call_id = "call-1"
         self.scope = Scope()
         self.updates: list[ToolOutcome] = []
+        self.subject: Subject = ArgumentSubject({})
+        self.conceals = shows_everything
         self._on_update = on_update
 
     async def update(self, progress: ToolOutcome) -> None:
@@ -57,10 +67,42 @@ def workplace(
     return Workplace(str(folder), shell, environment, kept, processes)
 
 
+def subject_of(tool: str, arguments: dict[str, Any], paths: PathResolver) -> Subject:
+    """What a call is about, as the tool of that name says."""
+    if tool == "bash":
+        return CommandSubject(arguments["command"])
+    if tool in ("read", "grep", "find", "ls"):
+        return PathSubject(paths.held(arguments.get("path") or "."), "read" if tool == "read" else "search")
+    if tool in ("write", "edit"):
+        return PathSubject(paths.held(arguments["path"], for_reading=False), "write")
+    return ArgumentSubject(arguments)
+
+
+async def prepared(
+    name: str, arguments: dict[str, Any], paths: PathResolver | None = None, **properties: Any
+) -> PreparedCall:
+    """A call as gates see it, of a tool that does nothing; `properties` are those of its schema."""
+    where = paths or paths_in("/nowhere")
+
+    class Idle(AnyTool):
+        def subject(self, arguments: dict[str, Any]) -> Any:
+            return subject_of(name, arguments, where)
+
+    call = PreparedCall(ToolCall(id="c1", name=name, arguments=arguments), Idle(name, **properties), Scope())
+    await call.change(arguments)
+    return call
+
+
 async def call(tool: BaseTool, run: FakeRun | None = None, **arguments: Any) -> ToolOutcome:
-    """What the loop does: older forms rewritten, arguments checked, then executed."""
-    checked = checked_arguments(tool.name, tool.parameters, tool.prepare(arguments))
-    return await tool.execute(checked, run or FakeRun())
+    """What the loop does: older forms rewritten, arguments checked, the subject held while it is executed."""
+    run = run or FakeRun()
+    prepared = PreparedCall(ToolCall(id=run.call_id, name=tool.name, arguments=arguments), tool, run.scope)
+    try:
+        await prepared.change(arguments)
+        run.subject = prepared.subject
+        return await tool.execute(prepared.arguments, run)
+    finally:
+        prepared.close()
 
 
 async def text(tool: BaseTool, run: FakeRun | None = None, **arguments: Any) -> str:

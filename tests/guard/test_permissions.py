@@ -16,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fakes.tool_runs import call, paths_in, text_of
+from fakes.tool_runs import call, paths_in, prepared, subject_of, text_of
+from pigeon.agent.interfaces import PreparedCall
 from pigeon.guard.gate_chain import chain
 from pigeon.guard.permissions import ALWAYS, DENY, ONCE, OPTIONS, PermissionGate
 from pigeon.guard.rules import PermissionRules, rules_of, ruling
@@ -36,11 +37,19 @@ def rules_from(user: Any, project: Any = None) -> tuple[PermissionRules | None, 
     return rules_of(user, project, problems.append), problems
 
 
+def verdict(rules: PermissionRules, tool: str, arguments: dict[str, Any], paths: PathResolver = PATHS) -> str:
+    subject = subject_of(tool, arguments, paths)
+    try:
+        return ruling(rules, tool, subject, paths).verdict
+    finally:
+        subject.close()
+
+
 def said(setting: dict[str, Any], tool: str, **arguments: Any) -> str:
     rules, problems = rules_from(setting)
     assert rules is not None
     assert problems == []
-    return ruling(rules, tool, arguments, PATHS).verdict
+    return verdict(rules, tool, arguments)
 
 
 @pytest.mark.parametrize(
@@ -128,10 +137,10 @@ def test_a_path_is_matched_by_where_it_really_leads(tmp_path: Path) -> None:
     (tmp_path / "open").symlink_to("secret")
     rules, _ = rules_from({"deny": ["read(secret/**)"], "allow": ["read(open/**)"], "default": "ask"})
     assert rules is not None
-    assert ruling(rules, "read", {"path": "open/x"}, paths_in(tmp_path)).verdict == "deny"
+    assert verdict(rules, "read", {"path": "open/x"}, paths_in(tmp_path)) == "deny"
     other, _ = rules_from({"allow": ["read(open/**)"], "default": "ask"})
     assert other is not None
-    assert ruling(other, "read", {"path": "open/x"}, paths_in(tmp_path)).verdict == "ask"
+    assert verdict(other, "read", {"path": "open/x"}, paths_in(tmp_path)) == "ask"
 
 
 ODD_SPACE = st.sampled_from(["\u00a0", "\u2009", "\u202f", "\u3000"])
@@ -164,8 +173,10 @@ def test_a_denied_file_is_denied_in_every_spelling_that_the_tool_opens(
         paths = paths_in(folder, home=folder)
         rules, _ = rules_from({"deny": [f"read({unicodedata.normalize('NFC', name)})"]})
         assert rules is not None
-        if os.path.exists(paths.target(spelled)):
-            assert ruling(rules, "read", {"path": spelled}, paths).verdict == "deny", spelled
+        with paths.held(spelled) as held:
+            found = os.path.exists(held.place)
+        if found:
+            assert verdict(rules, "read", {"path": spelled}, paths) == "deny", spelled
 
 
 @pytest.mark.parametrize(
@@ -190,7 +201,7 @@ async def test_a_denied_file_is_not_read_under_another_spelling(
     assert text_of(await call(ReadTool(paths), path=asked)) == "secret"
     rules, _ = rules_from({"deny": [f"read({rule})"]})
     assert rules is not None
-    assert ruling(rules, "read", {"path": asked}, paths).verdict == "deny"
+    assert verdict(rules, "read", {"path": asked}, paths) == "deny"
 
 
 def test_an_allowance_needs_the_path_as_it_is_written_and_as_it_is_opened(tmp_path: Path) -> None:
@@ -199,7 +210,7 @@ def test_an_allowance_needs_the_path_as_it_is_written_and_as_it_is_opened(tmp_pa
     rules, _ = rules_from({"allow": ["read(Anna's.txt)", "read(plain.txt)"], "default": "ask"})
     assert rules is not None
     asked = ["Anna's.txt", "plain.txt", "@plain.txt"]
-    verdicts = [ruling(rules, "read", {"path": path}, paths_in(tmp_path)).verdict for path in asked]
+    verdicts = [verdict(rules, "read", {"path": path}, paths_in(tmp_path)) for path in asked]
     assert verdicts == ["ask", "allow", "ask"]
 
 
@@ -210,8 +221,8 @@ def test_the_working_directory_itself_can_be_named() -> None:
 
 
 def test_a_path_that_no_file_can_have_is_matched_as_it_is_written() -> None:
-    assert said({"deny": ["read(a*)"]}, "read", path="a\0b") == "deny"
-    assert said({"deny": ["read(b*)"]}, "read", path="a\0b") == "allow"
+    assert said({"deny": ["deploy(a*)"]}, "deploy", path="a\0b") == "deny"
+    assert said({"deny": ["deploy(b*)"]}, "deploy", path="a\0b") == "allow"
 
 
 @pytest.mark.parametrize("rule", ["*rm*-rf*/*", "*a*a*a*a*a*a*a*b", "*" * 50 + "b", "?" * 300 + "*b*b*b"])
@@ -261,7 +272,7 @@ def test_a_setting_that_cannot_be_understood_is_told_and_makes_everything_a_ques
     rules, problems = rules_from(setting)
     assert problems
     assert rules is not None
-    assert ruling(rules, "bash", {"command": "ls"}, PATHS).verdict == "ask"
+    assert verdict(rules, "bash", {"command": "ls"}, PATHS) == "ask"
 
 
 def test_a_project_can_forbid_but_not_allow() -> None:
@@ -271,21 +282,48 @@ def test_a_project_can_forbid_but_not_allow() -> None:
     )
     assert problems == []
     assert rules is not None
-    assert [ruling(rules, "bash", {"command": c}, PATHS).verdict for c in ("rm x", "ls")] == ["deny", "ask"]
-    assert ruling(rules, "write", {"path": "x"}, PATHS).verdict == "deny"
+    assert [verdict(rules, "bash", {"command": c}, PATHS) for c in ("rm x", "ls")] == ["deny", "ask"]
+    assert verdict(rules, "write", {"path": "x"}, PATHS) == "deny"
 
 
 @given(st.text(), st.text(), st.text())
 def test_no_rule_and_no_call_makes_it_fail(rule: str, command: str, path: str) -> None:
     rules, _ = rules_from({"deny": [rule, f"bash({rule})", f"read({rule})"], "allow": [f"bash({rule})"]})
     assert rules is not None
-    ruling(rules, "bash", {"command": command}, PATHS)
-    ruling(rules, "read", {"path": path}, PATHS)
+    verdict(rules, "bash", {"command": command})
+    verdict(rules, "deploy", {"path": path, "command": command})
+
+
+def test_a_foreign_tool_is_matched_by_every_argument_however_deep() -> None:
+    deep = {"options": [{"target": "live"}], "n": 7, "sure": True}
+    assert said({"deny": ["deploy(live)"]}, "deploy", **deep) == "deny"
+    assert said({"deny": ["deploy(7)"]}, "deploy", **deep) == "deny"
+    assert said({"deny": ["deploy(true)"]}, "deploy", **deep) == "deny"
+    assert said({"deny": ["deploy(test)"]}, "deploy", **deep) == "allow"
+    assert said({"deny": ["open(secret/**)"]}, "open", where={"file": "./x/../secret/key"}) == "deny"
+    assert said({"deny": ["run(rm *)"]}, "run", script="ls; rm x") == "deny"
+
+
+def test_an_allowance_of_a_foreign_tool_does_not_reach_above_its_folder() -> None:
+    allowing = {"allow": ["open(file=src/*)", "run(git *)"], "default": "ask"}
+    assert said(allowing, "open", file="src/a") == "allow"
+    assert said(allowing, "open", file="src/../secret") == "ask"
+    assert said(allowing, "run", command="git log") == "allow"
+    assert said(allowing, "run", command="git log; rm x") == "ask"
+
+
+@pytest.mark.parametrize("tool", ["grep", "find", "ls"])
+def test_searching_needs_what_reading_needs(tmp_path: Path, tool: str) -> None:
+    (tmp_path / "secret").mkdir()
+    rules, _ = rules_from({"deny": ["read(secret/**)"], "ask": ["read(draft/**)"]})
+    assert rules is not None
+    assert verdict(rules, tool, {"path": "secret", "pattern": "x"}, paths_in(tmp_path)) == "deny"
+    assert verdict(rules, tool, {"path": "draft", "pattern": "x"}, paths_in(tmp_path)) == "ask"
+    assert verdict(rules, tool, {"path": ".", "pattern": "x"}, paths_in(tmp_path)) == "allow"
 
 
 # --- the gate ---------------------------------------------------------------------------------------------------------
 
-CALL = ToolCall(id="c", name="bash", arguments={"command": "git push"})
 ASKING = PermissionRules(ask=rules_from({"ask": ["bash"]})[0].ask, timeout_ms=50)  # type: ignore[union-attr]
 
 
@@ -306,6 +344,10 @@ def answering(value: object) -> Host:
     return Host(answer)
 
 
+async def push(command: str = "git push") -> PreparedCall:
+    return await prepared("bash", {"command": command}, PATHS)
+
+
 def gate(host: Host, rules: PermissionRules = ASKING) -> PermissionGate:
     return PermissionGate(rules, host, lambda: PATHS)
 
@@ -313,18 +355,18 @@ def gate(host: Host, rules: PermissionRules = ASKING) -> PermissionGate:
 async def test_a_yes_lets_the_call_pass_once() -> None:
     host = answering(ONCE)
     asking = gate(host)
-    assert await asking.before(CALL, CALL.arguments) is CALL.arguments
-    assert await asking.before(CALL, CALL.arguments) is CALL.arguments
+    await asking.before(await push())
+    await asking.before(await push())
     assert host.asked == [("Allow bash: git push", list(OPTIONS), 50)] * 2
 
 
 async def test_a_yes_for_the_session_is_remembered_for_that_call_only() -> None:
     host = answering(ALWAYS)
     asking = gate(host)
-    await asking.before(CALL, CALL.arguments)
-    await asking.before(CALL, CALL.arguments)
+    await asking.before(await push())
+    await asking.before(await push())
     assert len(host.asked) == 1
-    await asking.before(CALL, {"command": "git push --force"})
+    await asking.before(await push("git push --force"))
     assert len(host.asked) == 2
 
 
@@ -345,7 +387,7 @@ async def test_no_more_than_a_thousand_answers_are_remembered() -> None:
 )
 async def test_anything_but_a_clear_yes_is_a_no(value: object) -> None:
     with pytest.raises(ToolFailed, match="Permission denied for bash: git push"):
-        await gate(answering(value)).before(CALL, CALL.arguments)
+        await gate(answering(value)).before(await push())
 
 
 async def test_a_host_that_never_answers_or_cannot_be_asked_is_a_no() -> None:
@@ -358,11 +400,11 @@ async def test_a_host_that_never_answers_or_cannot_be_asked_is_a_no() -> None:
 
     impatient = PermissionRules(ask=ASKING.ask, timeout_ms=1)
     host = Host(never)
-    waiting = asyncio.ensure_future(gate(host, impatient).before(CALL, CALL.arguments))
+    waiting = asyncio.ensure_future(gate(host, impatient).before(await push()))
     with pytest.raises(ToolFailed, match="could not be asked"):
         await asyncio.wait_for(waiting, 10)
     with pytest.raises(ToolFailed, match="ConnectionError"):
-        await gate(Host(broken)).before(CALL, CALL.arguments)
+        await gate(Host(broken)).before(await push())
 
 
 async def test_an_abort_while_asking_is_an_abort() -> None:
@@ -371,7 +413,7 @@ async def test_an_abort_while_asking_is_an_abort() -> None:
         return ONCE
 
     host = Host(never)
-    waiting = asyncio.ensure_future(gate(host, PermissionRules(ask=ASKING.ask)).before(CALL, CALL.arguments))
+    waiting = asyncio.ensure_future(gate(host, PermissionRules(ask=ASKING.ask)).before(await push()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     waiting.cancel()
@@ -384,25 +426,25 @@ async def test_a_denial_names_the_rule_and_asks_nobody() -> None:
     rules, _ = rules_from({"deny": ["bash(git push*)"]})
     assert rules is not None
     with pytest.raises(ToolFailed, match=r'rule "bash\(git push\*\)"'):
-        await gate(host, rules).before(CALL, CALL.arguments)
+        await gate(host, rules).before(await push())
     assert host.asked == []
 
 
 async def test_what_is_shown_cannot_pass_for_something_else() -> None:
     host = answering(ONCE)
-    await gate(host).before(CALL, {"command": "ls\x1b[2K\u202eevil " + "x" * 1000})
+    await gate(host).before(await push("ls\x1b[2K\u202eevil " + "x" * 1000 + "; rm -rf ~"))
     title = host.asked[0][0]
     assert "\x1b" not in title
     assert "\u202e" not in title
-    assert len(title) < 600
+    assert title.endswith("; rm -rf ~")
 
 
 class Changing:
     def __init__(self, arguments: dict[str, Any]) -> None:
         self._arguments = arguments
 
-    async def before(self, call: ToolCall, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._arguments
+    async def before(self, prepared: PreparedCall) -> None:
+        await prepared.change(self._arguments)
 
     async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         return outcome, not is_error
@@ -413,9 +455,33 @@ async def test_a_later_gate_cannot_change_a_call_behind_the_permissions() -> Non
     assert rules is not None
     first = gate(answering(None), rules)
     with pytest.raises(ToolFailed, match="rm x"):
-        await chain([first, Changing({"command": "rm x"})]).before(CALL, CALL.arguments)
+        await chain([first, Changing({"command": "rm x"})]).before(await push())
     both = chain([first, Changing({"command": "ls"})])
-    assert await both.before(CALL, CALL.arguments) == {"command": "ls"}
+    changed = await push()
+    await both.before(changed)
+    assert changed.arguments == {"command": "ls"}
     outcome = ToolOutcome(content=[])
-    assert await both.after(CALL, outcome, False) == (outcome, True)
+    assert await both.after(changed.call, outcome, False) == (outcome, True)
     assert chain([first]) is first
+
+
+async def test_a_search_from_above_conceals_what_may_not_be_read(tmp_path: Path) -> None:
+    rules, _ = rules_from({"deny": ["read(secret/**)"], "ask": ["grep(*.log)", "read(draft/**)"], "default": "ask"})
+    assert rules is not None
+    asking = PermissionGate(rules, answering(ONCE), lambda: paths_in(tmp_path))
+    (tmp_path / "draft").mkdir()
+    for folder, concealed in ((".", ["secret/key", "x.log", "draft/x"]), ("draft", ["secret/key", "x.log"])):
+        call = await prepared("grep", {"path": folder, "pattern": "x"}, paths_in(tmp_path))
+        await asking.before(call)
+        names = ["secret/key", "x.log", "draft/x", "plain.txt"]
+        assert [name for name in names if call.conceals(f"{tmp_path}/{name}")] == concealed
+        call.close()
+
+
+async def test_a_yes_for_the_session_is_for_one_folder(tmp_path: Path) -> None:
+    host = answering(ALWAYS)
+    folders = [paths_in(tmp_path / name) for name in ("one", "one", "two")]
+    asking = PermissionGate(ASKING, host, lambda: folders.pop(0))
+    for _ in range(3):
+        await asking.before(await push())
+    assert len(host.asked) == 2

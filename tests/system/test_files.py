@@ -20,6 +20,7 @@ from pigeon.system.files import (
     swap_file,
     turn_on,
 )
+from pigeon.system.paths import hold
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -85,7 +86,7 @@ def test_a_failed_replacement_leaves_the_old_file_and_no_other(tmp_path: Path, m
     path = tmp_path / "x"
     path.write_text("old")
 
-    def no_space(*_: object) -> None:
+    def no_space(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
     monkeypatch.setattr(os, "replace", no_space)
@@ -247,20 +248,26 @@ def test_errors_are_told_in_the_form_that_hosts_know() -> None:
     assert error_text(error, "access", "/x") == "ENOENT: no such file or directory, access '/x'"
 
 
+def chosen(path: Path) -> str:
+    with hold(str(path)) as held:
+        return held.place
+
+
 async def test_turns_come_in_the_order_of_asking_under_any_name(tmp_path: Path) -> None:
     (tmp_path / "real").touch()
     (tmp_path / "soft").symlink_to("real")
+    places = [chosen(tmp_path / name) for name in ("real", "soft")]
     order: list[str] = []
     inside = 0
 
-    async def visit(name: str, path: Path) -> None:
+    async def visit(name: str, place: str) -> None:
         nonlocal inside
-        async with turn_on(str(path)):
+        async with turn_on(place):
             inside += 1
             assert inside == 1
             order.append(name)
             await asyncio.sleep(0)
             inside -= 1
 
-    await asyncio.gather(*(visit(str(n), tmp_path / ("soft" if n % 2 else "real")) for n in range(10)))
+    await asyncio.gather(*(visit(str(n), places[n % 2]) for n in range(10)))
     assert order == [str(n) for n in range(10)]

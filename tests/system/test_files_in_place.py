@@ -38,7 +38,7 @@ def a_folder_that_takes_no_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> 
     real = os.open
 
     def refused(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
-        if flags & os.O_EXCL and Path(path).parent == file.parent:
+        if flags & os.O_EXCL and "dir_fd" in more and os.path.samestat(os.stat(more["dir_fd"]), os.stat(file.parent)):
             raise PermissionError(errno.EACCES, "Permission denied", path)
         return real(path, flags, mode, **more)
 
@@ -57,7 +57,7 @@ def another_owner(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_mount_point(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise OSError(errno.EBUSY, "Device or resource busy")
 
     monkeypatch.setattr(os, "replace", refused)
@@ -127,7 +127,7 @@ def test_a_file_that_we_may_only_write_is_written(file: Path, monkeypatch: pytes
     real = os.open
 
     def write_only(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
-        if path == str(file) and flags & os.O_RDWR:
+        if path == file.name and flags & os.O_RDWR:
             raise PermissionError(errno.EACCES, "Permission denied", path)
         return real(path, flags, mode, **more)
 
@@ -142,7 +142,7 @@ def test_a_file_that_we_may_only_write_is_written(file: Path, monkeypatch: pytes
 def test_a_failure_that_has_nothing_to_do_with_swapping_is_not_worked_around(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failed(*_: object) -> None:
+    def failed(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "replace", failed)

@@ -66,7 +66,7 @@ def test_a_file_that_may_not_be_written_is_not_swapped_for_one_that_may(
     path = tmp_path / "file"
     path.write_text("old")
     inode = path.stat().st_ino
-    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
     try:
         path.chmod(0o400)
         replace_file(str(path), b"new")

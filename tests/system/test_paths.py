@@ -4,14 +4,23 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fakes.tool_runs import paths_in
-from pigeon.system.paths import absolute, expand_home
+from pigeon.system.files import replace_file
+from pigeon.system.paths import PathResolver, absolute, expand_home
 from pigeon.wire.errors import ToolFailed
 
 
+def chosen(paths: PathResolver, path: str, for_reading: bool = True) -> str:
+    """Where the file is that a tool would open."""
+    with paths.held(path, for_reading) as held:
+        return held.place
+
+
 def for_writing(cwd: Path, path: str) -> str:
-    return paths_in(cwd, home="/home/me").target(path, for_reading=False)
+    return chosen(paths_in(cwd, home="/home/me"), path, for_reading=False)
 
 
 def test_paths_are_relative_to_the_working_directory(tmp_path: Path) -> None:
@@ -67,8 +76,8 @@ def test_odd_spaces_are_spaces_unless_the_file_has_them(tmp_path: Path) -> None:
 )
 def test_other_spellings_are_tried_for_reading(tmp_path: Path, written: str, real: str) -> None:
     (tmp_path / real).touch()
-    assert paths_in(tmp_path).target(written) == f"{tmp_path}/{real}"
-    assert paths_in(tmp_path).target("other") == f"{tmp_path}/other"
+    assert chosen(paths_in(tmp_path), written) == f"{tmp_path}/{real}"
+    assert chosen(paths_in(tmp_path), "other") == f"{tmp_path}/other"
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "\ud800"])
@@ -113,7 +122,7 @@ def test_the_memory_of_a_process_is_no_file_to_open(tmp_path: Path, path: str) -
     (tmp_path / "link").symlink_to("/proc/self/environ")
     with pytest.raises(ToolFailed, match="memory or environment"):
         for_writing(tmp_path, path)
-    assert for_writing(tmp_path, "/proc/self/status") == "/proc/self/status"
+    assert for_writing(tmp_path, "/proc/self/status") == f"/proc/{os.getpid()}/status"
 
 
 def test_a_resolved_path_names_every_place_that_is_meant(tmp_path: Path) -> None:
@@ -121,11 +130,59 @@ def test_a_resolved_path_names_every_place_that_is_meant(tmp_path: Path) -> None
     real.mkdir()
     (tmp_path / "link").symlink_to("real")
     (real / "Anna\u2019s.txt").touch()
-    places = paths_in(tmp_path).resolve("@link/Anna's.txt").places()
-    assert places == [
-        f"{tmp_path}/@link/Anna's.txt",
-        f"{tmp_path}/link/Anna's.txt",
-        f"{tmp_path}/link/Anna\u2019s.txt",
-        f"{real}/Anna's.txt",
-        f"{real}/Anna\u2019s.txt",
-    ]
+    with paths_in(tmp_path).held("@link/Anna's.txt") as held:
+        assert held.names == (
+            f"{tmp_path}/@link/Anna's.txt",
+            f"{tmp_path}/link/Anna's.txt",
+            f"{tmp_path}/link/Anna\u2019s.txt",
+        )
+        assert held.place == f"{real}/Anna\u2019s.txt"
+
+
+def test_what_is_held_is_opened_whatever_takes_its_place_meanwhile(tmp_path: Path) -> None:
+    for name in ("open", "secret"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "key").write_text(name)
+    with paths_in(tmp_path).held("open/key") as held:
+        (tmp_path / "open").rename(tmp_path / "moved")
+        (tmp_path / "open").symlink_to("secret")
+        with open(held.open(os.O_RDONLY)) as file:
+            assert file.read() == "open"
+        replace_file(held, b"changed")
+    assert (tmp_path / "moved" / "key").read_text() == "changed"
+    assert (tmp_path / "secret" / "key").read_text() == "secret"
+
+
+@pytest.mark.parametrize("planted", ["new", "new/deep", "new/deep/file"])
+def test_a_link_that_is_planted_where_something_is_to_be_made_is_not_followed(tmp_path: Path, planted: str) -> None:
+    (tmp_path / "secret").mkdir()
+    with paths_in(tmp_path).held("new/deep/file", for_reading=False) as held:
+        (tmp_path / planted).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / planted).symlink_to(tmp_path / "secret")
+        with pytest.raises(OSError, match=r"Not a|Too many"):
+            replace_file(held, b"x")
+    assert os.listdir(tmp_path / "secret") == []
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(["a", "b", "..", ".", "link", "up", "@a", "~root"]), min_size=1, max_size=6))
+def test_the_place_of_a_path_is_where_the_system_opens_it(tmp_path: Path, parts: list[str]) -> None:
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True, exist_ok=True)
+    if not (tmp_path / "link").is_symlink():
+        (tmp_path / "link").symlink_to("a")
+        (tmp_path / "~root").symlink_to("a/b")
+        (below / "up").symlink_to("../..")
+    with paths_in(tmp_path).held("/".join(parts)) as held:
+        assert held.place == os.path.realpath(held.place)
+        if held.is_folder:
+            assert os.path.samestat(os.stat(held.folder()), os.stat(held.place))
+
+
+def test_a_path_that_is_let_go_opens_nothing(tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    held = paths_in(tmp_path).held("x")
+    held.close()
+    with pytest.raises(OSError, match="Bad file"):
+        held.open(os.O_RDONLY)
+    held.close()

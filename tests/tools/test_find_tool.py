@@ -7,6 +7,7 @@ import pytest
 
 from fakes.project_tree import make_project
 from fakes.tool_runs import call, failure, paths_in, ripgrep, text
+from pigeon.system.paths import hold
 from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.find import FindTool
 from pigeon.tools.searching.ripgrep import Ripgrep, SearchEnd
@@ -95,7 +96,8 @@ async def test_names_that_are_no_text_are_found_with_what_is_below(find: FindToo
 async def test_an_aborted_or_endless_look_for_links_ends(project: Path, processes: ProcessOwner) -> None:
     outcome = await text(FindTool(paths_in(project), ripgrep(processes), time_box=0.0), pattern="*")
     assert outcome.endswith("[Search stopped after 0 seconds. Search a smaller directory for all results]")
-    assert list(ripgrep(processes).unlisted(str(project), set(), lambda _: True, lambda: True)) == []
+    with hold(str(project)) as folder:
+        assert list(ripgrep(processes).unlisted(folder, set(), lambda _: True, lambda: True)) == []
 
 
 async def test_another_directory_can_be_searched(find: FindTool, project: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,16 @@ from hypothesis import strategies as st
 
 from fakes.tool_runs import FakeRun, call, failure, paths_in, text
 from pigeon.system.shell.truncation import MAX_BYTES, size_of
-from pigeon.tools.line_reading import lines_of
+from pigeon.tools.line_reading import Slice, lines_of
 from pigeon.tools.read import ReadTool
 from pigeon.tools.write import WriteTool
 from pigeon.wire.base import ABSENT
 from pigeon.wire.errors import Aborted
+
+
+def lines_in(path: Path, first: int, count: int | None, stopped: Callable[[], bool]) -> Slice:
+    with open(path, "rb", buffering=0) as file:
+        return lines_of(file.fileno(), first, count, stopped)
 
 
 @pytest.fixture
@@ -144,7 +150,7 @@ def test_lines_are_those_between_newlines(
     (tmp_path / "file").write_text(content)
     real = content.removesuffix("\n").split("\n") if content else []
     chosen = real[first - 1 :] if count is None else real[first - 1 : first - 1 + count]
-    found = lines_of(str(tmp_path / "file"), first, count, lambda: False)
+    found = lines_in(tmp_path / "file", first, count, lambda: False)
     assert found.total_lines == len(real)
     assert found.lines == len(chosen)
     assert found.data.decode().removesuffix("\n") == "\n".join(chosen)
@@ -155,12 +161,12 @@ def test_a_big_file_is_read_block_by_block(tmp_path: Path) -> None:
     with open(tmp_path / "big", "wb") as big:
         for _ in range(8):
             big.write(b"0123456\n" * (1 << 17))
-    found = lines_of(str(tmp_path / "big"), 1_000_000, 3, lambda: False)
+    found = lines_in(tmp_path / "big", 1_000_000, 3, lambda: False)
     assert (found.data, found.total_lines, found.lines) == (b"0123456\n" * 3, 1 << 20, 3)
 
 
 def test_counting_stops_when_the_call_must_stop(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x\n" * (1 << 21))
-    found = lines_of(str(tmp_path / "big"), 1, None, lambda: True)
+    found = lines_in(tmp_path / "big", 1, None, lambda: True)
     assert not found.total_exact
     assert found.total_lines < 1 << 21

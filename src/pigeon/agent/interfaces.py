@@ -7,12 +7,15 @@ Other rooms import these instead of stating them again: `providers` and `tools` 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from inspect import isawaitable
 from typing import Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
+from pigeon.agent.arguments import checked_arguments
 from pigeon.agent.inference import Delta, Failure, ModelRequest, ToolSpec
 from pigeon.agent.scope import Scope
+from pigeon.system.paths import HeldPath
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, ToolCall
 from pigeon.wire.events import Outbound, StreamEvent, ToolOutcome
@@ -20,6 +23,7 @@ from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolR
 from pigeon.wire.model import Model
 
 Publish = Callable[[Outbound], Awaitable[None]]
+Access = Literal["read", "search", "write"]
 ToolMode = Literal["ordered", "parallel", "sequential"]
 Spoken = UserMessage | CustomMessage
 Sendable = Spoken | ToolResultMessage
@@ -54,6 +58,93 @@ class ImagePreparer(Protocol):
         ...
 
 
+class CommandSubject(Struct, frozen=True):
+    """A call that is about a shell command."""
+
+    command: str
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class PathSubject(Struct, frozen=True):
+    """A call that is about a file or a folder, which it holds from the decision about the call to its end."""
+
+    path: HeldPath
+    access: Access
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.path.close()
+
+
+class ArgumentSubject(Struct, frozen=True):
+    """A call that is about its arguments, whatever they mean: calls of tools that Pigeon does not know."""
+
+    arguments: dict[str, Json]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+# What a call is about. The permission gate, its question to the host and its memory look at this and nothing else, and
+# the tool acts on it.
+Subject = CommandSubject | PathSubject | ArgumentSubject
+
+
+def shows_everything(place: str) -> bool:
+    """Nothing is concealed where no rule says so."""
+    return False
+
+
+class PreparedCall:
+    """A tool call between its arrival and its run: checked arguments, what it is about, what it must not show.
+
+    Gates look at it and may `change` or `conceal`. `close` lets go of what its subject holds; `agent/tool_calls` calls
+    that when the call has ended, also for one that was refused.
+    """
+
+    def __init__(self, call: ToolCall, tool: Tool, scope: Scope) -> None:
+        self.call = call
+        self.tool = tool
+        self._scope = scope
+        self._arguments: dict[str, Json] = {}
+        self._subject: Subject = ArgumentSubject({})
+        self._conceals: Callable[[str], bool] = shows_everything
+
+    @property
+    def arguments(self) -> dict[str, Json]:
+        """The arguments to run with."""
+        return self._arguments
+
+    @property
+    def subject(self) -> Subject:
+        """What the call is about, as the tool itself says."""
+        return self._subject
+
+    @property
+    def conceals(self) -> Callable[[str], bool]:
+        """Whether what stands at a real path must not be shown by this call."""
+        return self._conceals
+
+    async def change(self, arguments: dict[str, Json]) -> None:
+        """Take these arguments instead, checked anew; raises `ToolFailed`. What concealed before conceals no more."""
+        arguments = checked_arguments(self.call.name, self.tool.spec.parameters, self.tool.prepare(arguments))
+        subject = self.tool.subject(arguments)
+        if isawaitable(subject):
+            subject = await self._scope.wait(subject)
+        self.close()
+        self._arguments, self._subject, self._conceals = arguments, subject, shows_everything
+
+    def conceal(self, conceals: Callable[[str], bool]) -> None:
+        """Do not show what this says of a real path."""
+        self._conceals = conceals
+
+    def close(self) -> None:
+        """Let go of what the subject holds."""
+        self._subject.close()
+
+
 class ToolRun(Protocol):
     """What a tool knows of its own call."""
 
@@ -65,6 +156,16 @@ class ToolRun(Protocol):
     @property
     def scope(self) -> Scope:
         """Cancelled when the call must stop."""
+        ...
+
+    @property
+    def subject(self) -> Subject:
+        """What the call was allowed to be about: the tool acts on this."""
+        ...
+
+    @property
+    def conceals(self) -> Callable[[str], bool]:
+        """Whether what stands at a real path must not be shown."""
         ...
 
     async def update(self, progress: ToolOutcome) -> None:
@@ -86,7 +187,11 @@ class Tool(Protocol):
         ...
 
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """Rewrite old or sloppy argument forms before they are checked."""
+        """Rewrite old or sloppy argument forms before they are checked, and drop what the tool does not know."""
+        ...
+
+    def subject(self, arguments: dict[str, Json]) -> Subject | Awaitable[Subject]:
+        """What a call with these arguments is about, at once unless a disk is asked; raises `ToolFailed`."""
         ...
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
@@ -97,8 +202,8 @@ class Tool(Protocol):
 class Gate(Protocol):
     """Stands before and after each tool: permissions and extensions."""
 
-    async def before(self, call: ToolCall, arguments: dict[str, Json]) -> dict[str, Json]:
-        """The arguments to run with; raising blocks the call with that text."""
+    async def before(self, prepared: PreparedCall) -> None:
+        """Look at a call and change it; raising blocks the call with that text."""
         ...
 
     async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:

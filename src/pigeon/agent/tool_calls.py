@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Set
 
-from pigeon.agent.arguments import checked_arguments
-from pigeon.agent.interfaces import Feed, Gate, Publish, RunOwner, Tool, ToolMode
+from pigeon.agent.interfaces import Feed, Gate, PreparedCall, Publish, RunOwner, Subject, Tool, ToolMode
 from pigeon.agent.scope import Scope
-from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.errors import Aborted, ToolFailed
 from pigeon.wire.events import (
@@ -46,8 +45,9 @@ class CallResult:
 class Progress:
     """What a running tool is given: its id, its scope, and a way to show progress."""
 
-    def __init__(self, call: ToolCall, scope: Scope, publish: Publish) -> None:
-        self._call = call
+    def __init__(self, prepared: PreparedCall, scope: Scope, publish: Publish) -> None:
+        self._call = prepared.call
+        self._prepared = prepared
         self._publish = publish
         self._open = True
         self.scope = scope
@@ -56,6 +56,16 @@ class Progress:
     def call_id(self) -> str:
         """The model's id of this call."""
         return self._call.id
+
+    @property
+    def subject(self) -> Subject:
+        """What the call was allowed to be about."""
+        return self._prepared.subject
+
+    @property
+    def conceals(self) -> Callable[[str], bool]:
+        """Whether what stands at a real path must not be shown."""
+        return self._prepared.conceals
 
     async def update(self, progress: ToolOutcome) -> None:
         """Announce everything so far; ignored once the call has ended."""
@@ -121,22 +131,22 @@ class ToolBatch:
         ended: list[CallResult | None] = [None] * len(group)
         running: list[asyncio.Task[None]] = []
 
-        async def finish(index: int, call: ToolCall, tool: Tool, arguments: dict[str, Json]) -> None:
-            ended[index] = await self._announce_end(call, await self._execute(call, tool, arguments))
+        async def finish(index: int, prepared: PreparedCall) -> None:
+            ended[index] = await self._announce_end(prepared.call, await self._execute(prepared))
 
         for index, call in enumerate(group):
             await self._publish(ToolExecutionStart(tool_call_id=call.id, tool_name=call.name, args=call.arguments))
             try:
                 self._must_not_skip(call, refused)
-                tool, arguments = await self._prepared(call, tools)
+                prepared = await self._prepared(call, tools)
             except Exception as error:
                 ended[index] = await self._announce_end(call, failure_of(error))
                 continue
             # The gate was asked for this call before the next one of the group starts, in call order.
             if len(group) == 1:
-                await finish(index, call, tool, arguments)
+                await finish(index, prepared)
             else:
-                running.append(asyncio.ensure_future(finish(index, call, tool, arguments)))
+                running.append(asyncio.ensure_future(finish(index, prepared)))
         await asyncio.gather(*running)
         return [end for end in ended if end is not None]
 
@@ -147,26 +157,33 @@ class ToolBatch:
         if self._feed.interrupts():
             raise ToolFailed(SKIPPED)
 
-    async def _prepared(self, call: ToolCall, tools: dict[str, Tool]) -> tuple[Tool, dict[str, Json]]:
+    async def _prepared(self, call: ToolCall, tools: dict[str, Tool]) -> PreparedCall:
         tool = tools.get(call.name)
         if tool is None:
             raise ToolFailed(f"Tool {call.name} not found")
-        arguments = checked_arguments(call.name, tool.spec.parameters, tool.prepare(call.arguments))
-        if self._gate is not None:
-            arguments = await self._scope.wait(self._gate.before(call, arguments))
-        self._scope.check()
-        return tool, arguments
-
-    async def _execute(self, call: ToolCall, tool: Tool, arguments: dict[str, Json]) -> CallResult:
-        scope = self._scope.child()
-        progress = Progress(call, scope, self._publish)
+        prepared = PreparedCall(call, tool, self._scope)
         try:
-            ended = CallResult(await scope.run(tool.execute(arguments, progress)), is_error=False)
+            await prepared.change(call.arguments)
+            if self._gate is not None:
+                await self._scope.wait(self._gate.before(prepared))
+            self._scope.check()
+        except BaseException:
+            prepared.close()
+            raise
+        return prepared
+
+    async def _execute(self, prepared: PreparedCall) -> CallResult:
+        call, scope = prepared.call, self._scope.child()
+        progress = Progress(prepared, scope, self._publish)
+        try:
+            work = prepared.tool.execute(prepared.arguments, progress)
+            ended = CallResult(await scope.run(work), is_error=False)
         except Exception as error:
             ended = failure_of(error)
         finally:
             progress.end()
             scope.close()
+            prepared.close()
         if self._gate is not None:
             try:
                 ended = CallResult(*await self._scope.wait(self._gate.after(call, ended.outcome, ended.is_error)))

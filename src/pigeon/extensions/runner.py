@@ -45,7 +45,7 @@ class Runner:
         self._dispatcher = Dispatcher(FailureReports(post))
         self.contributions = Contributions(self._dispatcher, self._binding)
         self.hooks = ExtensionHooks(self._dispatcher)
-        self.gate = ExtensionGate(self._dispatcher, self._binding)
+        self.gate = ExtensionGate(self._dispatcher)
         self._forwarding = EventForwarding(self._dispatcher, self.hooks)
         self._loader = ExtensionLoader(self._dispatcher, self.contributions, self._binding, flags, print_tracebacks)
         self._closed = False

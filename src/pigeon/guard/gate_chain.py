@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pigeon.agent.interfaces import Gate
-from pigeon.wire.base import Json
+from pigeon.agent.interfaces import Gate, PreparedCall
 from pigeon.wire.content import ToolCall
 from pigeon.wire.events import ToolOutcome
 
@@ -17,14 +16,13 @@ class _GateChain:
     def __init__(self, gates: Sequence[Gate]) -> None:
         self._gates = tuple(gates)
 
-    async def before(self, call: ToolCall, arguments: dict[str, Json]) -> dict[str, Json]:
+    async def before(self, prepared: PreparedCall) -> None:
         for index, gate in enumerate(self._gates):
-            passed = await gate.before(call, arguments)
-            if passed != arguments:
+            arguments = prepared.arguments
+            await gate.before(prepared)
+            if prepared.arguments is not arguments:
                 for earlier in self._gates[:index]:
-                    passed = await earlier.before(call, passed)
-            arguments = passed
-        return arguments
+                    await earlier.before(prepared)
 
     async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         for gate in self._gates:

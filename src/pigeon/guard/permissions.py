@@ -8,11 +8,12 @@ that the model reads; nothing hangs.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 
-from pigeon.guard.rules import PermissionRules, ruling, subject
+from pigeon.agent.interfaces import CommandSubject, PathSubject, PreparedCall, Subject
+from pigeon.guard.rules import PermissionRules, concealment, ruling
 from pigeon.system.paths import PathResolver
-from pigeon.wire.base import Json
 from pigeon.wire.content import ToolCall
 from pigeon.wire.errors import Aborted, ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -21,7 +22,6 @@ ONCE = "Allow once"
 ALWAYS = "Allow for this session"
 DENY = "Deny"
 OPTIONS = (ONCE, ALWAYS, DENY)
-LONGEST_SUBJECT = 500
 MOST_REMEMBERED = 1000
 Ask = Callable[[str, list[str], int], Awaitable[object]]
 
@@ -37,63 +37,76 @@ class PermissionGate:
         self._rules = rules
         self._ask = ask
         self._paths = paths
-        self._allowed: set[tuple[str, str]] = set()
+        self._allowed: set[tuple[str, str, str]] = set()
 
-    async def before(self, call: ToolCall, arguments: dict[str, Json]) -> dict[str, Json]:
-        """The arguments, unchanged; raises `ToolFailed` when the call may not run."""
-        said = ruling(self._rules, call.name, arguments, self._paths())
+    async def before(self, prepared: PreparedCall) -> None:
+        """Let it pass; raises `ToolFailed` when the call may not run."""
+        tool, subject, paths = prepared.call.name, prepared.subject, self._paths()
+        said = ruling(self._rules, tool, subject, paths)
+        shown = shown_subject(subject, paths.cwd)
         if said.verdict == "deny":
-            raise ToolFailed(_refusal(call.name, arguments, f"denied by {_by(said.rule)}"))
-        if said.verdict == "ask" and (call.name, _key(arguments)) not in self._allowed:
-            await self._must_allow(call.name, arguments, said.rule)
-        return arguments
+            raise ToolFailed(_refusal(tool, shown, f"denied by {_by(said.rule)}"))
+        key = (paths.cwd, tool, _key(subject))
+        if said.verdict == "ask" and key not in self._allowed:
+            await self._must_allow(key, shown, said.rule)
+        if isinstance(subject, PathSubject) and subject.access == "search":
+            prepared.conceal(concealment(self._rules, tool, said.rule, paths))
 
     async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         """The outcome, unchanged."""
         return outcome, is_error
 
-    async def _must_allow(self, tool: str, arguments: dict[str, Json], rule: str | None) -> None:
+    async def _must_allow(self, key: tuple[str, str, str], shown: str, rule: str | None) -> None:
+        tool = key[1]
         try:
             answer = await asyncio.wait_for(
-                self._ask(_title(tool, arguments), list(OPTIONS), self._rules.timeout_ms),
+                self._ask(
+                    f"Allow {tool}: {shown}" if shown else f"Allow {tool}?", list(OPTIONS), self._rules.timeout_ms
+                ),
                 self._rules.timeout_ms / 1000 + 1,
             )
         except (Aborted, asyncio.CancelledError):
             raise
         except Exception as error:
-            raise ToolFailed(
-                _refusal(tool, arguments, f"the user could not be asked ({type(error).__name__})")
-            ) from error
+            raise ToolFailed(_refusal(tool, shown, f"the user could not be asked ({type(error).__name__})")) from error
         if answer == ALWAYS:
             if len(self._allowed) < MOST_REMEMBERED:
-                self._allowed.add((tool, _key(arguments)))
+                self._allowed.add(key)
         elif answer != ONCE:
             reason = "the user said no" if answer == DENY else "there was no answer"
-            raise ToolFailed(_refusal(tool, arguments, f"{reason}, asked because of {_by(rule)}"))
+            raise ToolFailed(_refusal(tool, shown, f"{reason}, asked because of {_by(rule)}"))
 
 
 def _by(rule: str | None) -> str:
     return f'the rule "{rule}"' if rule else "the default of the permissions"
 
 
-def _title(tool: str, arguments: dict[str, Json]) -> str:
-    shown = _shown(subject(tool, arguments))
-    return f"Allow {tool}: {shown}" if shown else f"Allow {tool}?"
-
-
-def _refusal(tool: str, arguments: dict[str, Json], why: str) -> str:
-    shown = _shown(subject(tool, arguments))
+def _refusal(tool: str, shown: str, why: str) -> str:
     what = f"{tool}: {shown}" if shown else tool
     return f"Permission denied for {what}\n({why}). It was not run. Do not try to get around this; ask the user."
 
 
-def _shown(text: str) -> str:
-    """One line or several, without anything that could pass for something else on a screen."""
-    clean = "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
-    return clean if len(clean) <= LONGEST_SUBJECT else clean[:LONGEST_SUBJECT] + " …"
+def shown_subject(subject: Subject, cwd: str) -> str:
+    """What a person wants to see before saying yes, without anything that could pass for something else on a screen."""
+    if isinstance(subject, CommandSubject):
+        text = subject.command
+    elif isinstance(subject, PathSubject):
+        name, place = subject.path.names[0], subject.path.place
+        text = _from(cwd, name) if os.path.realpath(cwd) + name.removeprefix(cwd) == place or name == place else place
+    else:
+        text = _key(subject) if subject.arguments else ""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
-def _key(arguments: dict[str, Json]) -> str:
+def _from(cwd: str, path: str) -> str:
+    return path.removeprefix(cwd.rstrip("/") + "/") or path
+
+
+def _key(subject: Subject) -> str:
+    if isinstance(subject, CommandSubject):
+        return subject.command
+    if isinstance(subject, PathSubject):
+        return subject.path.place
     from pigeon.wire import codec
 
-    return codec.encode(arguments).decode("utf-8", "replace")
+    return codec.encode(subject.arguments).decode("utf-8", "replace")

@@ -1,9 +1,9 @@
 """Permission rules: `tool` or `tool(pattern)`, in lists that deny, ask and allow.
 
-A rule is read so that doubt works against it being too weak. A shell command is also matched piece by piece. A path is
-matched by every place that the tools' own resolver gives for it and by where links lead from there, and for rules that
-deny or ask also in the form that all spellings of a name have in common. What denies or asks needs one match, what
-allows needs all of them.
+Rules look at the subject of a call and nothing else (`agent/interfaces.Subject`). They are read so that doubt works
+against a rule being too weak: what denies or asks needs one match, what allows needs all of them. A shell command is
+matched as a whole and piece by piece; a path by its names and by its place behind links, for rules that deny or ask
+also in the form that all spellings of a name have in common; other subjects by every text in their arguments.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from pigeon.agent.interfaces import CommandSubject, PathSubject, Subject
 from pigeon.system.globs import rule_matcher, text_matcher
 from pigeon.system.paths import PathResolver, expand_home, folded
 from pigeon.wire.base import Json
@@ -28,6 +29,7 @@ _NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _PIECES = re.compile(r"&&|\|\||[;|&\n(){}`]|\$\(|<\(|>\(")
 _ASSIGNMENT = re.compile(r"^(?:[A-Za-z_]\w*=\S*\s+)+")
 _SHELLS = ("bash",)
+_COMMAND_ARGUMENTS = ("command", "cmd", "script", "code")
 _FILES = ("read", "write", "edit", "grep", "find", "ls")
 
 
@@ -85,25 +87,51 @@ def rules_of(user: Any, project: Any, report: Callable[[str], None]) -> Permissi
     return PermissionRules(tuple(deny), tuple(ask), tuple(allow), default, timeout)
 
 
-def ruling(rules: PermissionRules, tool: str, arguments: dict[str, Json], paths: PathResolver) -> Ruling:
+def ruling(rules: PermissionRules, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
     """What the rules say of a call: deny before ask before allow, else the default."""
-    for verdict, listed in (("deny", rules.deny), ("ask", rules.ask)):
-        for rule in listed:
-            if _matches(rule, tool, arguments, paths, strictly=False):
-                return Ruling(verdict, rule.text)  # type: ignore[arg-type]
+    if isinstance(subject, PathSubject):
+        place = PlacedPath(subject.path.names, subject.path.place)
+        # What is shown by searching is read as well.
+        named = ("read", tool) if subject.access == "search" else (tool,)
+        return _said(
+            rules, lambda rule, strictly: _matches_place(rule, (tool,) if strictly else named, place, paths, strictly)
+        )
+    return _said(rules, lambda rule, strictly: _matches(rule, tool, subject, paths, strictly))
+
+
+class PlacedPath(Struct, frozen=True):
+    """A path by its names, links not followed, and by where it really is."""
+
+    names: tuple[str, ...]
+    place: str
+
+
+def concealment(rules: PermissionRules, tool: str, answered: str | None, paths: PathResolver) -> Callable[[str], bool]:
+    """Whether a search by this tool must not show what stands at a place: what `read` or the tool itself is denied
+    there, or would have to ask for by another rule than the one that was answered already."""
+
+    def conceals_from(name: str, place: PlacedPath) -> bool:
+        said = _said(rules, lambda rule, strictly: _matches_place(rule, (name,), place, paths, strictly))
+        return said.verdict == "deny" or (said.verdict == "ask" and said.rule not in (None, answered))
+
+    def conceals(place: str) -> bool:
+        found = PlacedPath((), place)
+        return conceals_from("read", found) or conceals_from(tool, found)
+
+    return conceals
+
+
+def _said(rules: PermissionRules, matches: Callable[[PermissionRule, bool], bool]) -> Ruling:
+    for rule in rules.deny:
+        if matches(rule, False):
+            return Ruling("deny", rule.text)
+    for rule in rules.ask:
+        if matches(rule, False):
+            return Ruling("ask", rule.text)
     for rule in rules.allow:
-        if _matches(rule, tool, arguments, paths, strictly=True):
+        if matches(rule, True):
             return Ruling("allow", rule.text)
     return Ruling(rules.default)
-
-
-def subject(tool: str, arguments: dict[str, Json]) -> str:
-    """The part of a call that a person wants to see before saying yes."""
-    for name in ("command", "path"):
-        if isinstance(arguments.get(name), str):
-            return str(arguments[name])
-    texts = [value for value in arguments.values() if isinstance(value, str)]
-    return texts[0] if texts else ""
 
 
 def parsed(text: str) -> PermissionRule | None:
@@ -146,18 +174,62 @@ def _listed(section: dict[str, Any], name: str, problems: list[str]) -> list[Per
     return rules
 
 
-def _matches(rule: PermissionRule, tool: str, arguments: dict[str, Json], paths: PathResolver, strictly: bool) -> bool:
-    if not text_matcher(rule.tool, classes=False)(tool):
+def _matches(rule: PermissionRule, tool: str, subject: Subject, paths: PathResolver, strictly: bool) -> bool:
+    if not _means(rule, tool):
         return False
     if rule.pattern is None:
         return True
+    if isinstance(subject, CommandSubject):
+        return _command_matches(rule.pattern, subject.command, strictly)
+    assert not isinstance(subject, PathSubject)
     if rule.argument is not None:
-        return _text_matches(rule.pattern, [str(arguments.get(rule.argument, ""))], strictly)
-    if tool in _SHELLS or "command" in arguments:
-        return _command_matches(rule.pattern, str(arguments.get("command", "")), strictly)
-    if tool in _FILES or "path" in arguments:
-        return _path_matches(rule.pattern, str(arguments.get("path") or "."), paths, strictly)
-    return _text_matches(rule.pattern, [str(value) for value in arguments.values()], strictly)
+        chosen: Json = subject.arguments.get(rule.argument, "")
+    else:
+        chosen = subject.arguments
+    found = [_argument_matches(rule.pattern, name, text, tool, paths, strictly) for name, text in _texts("", chosen)]
+    return bool(found) and (all(found) if strictly else any(found))
+
+
+def _matches_place(
+    rule: PermissionRule, tools: tuple[str, ...], place: PlacedPath, paths: PathResolver, strictly: bool
+) -> bool:
+    if not any(_means(rule, tool) for tool in tools):
+        return False
+    return rule.pattern is None or _path_matches(rule.pattern, place, paths, strictly)
+
+
+def _means(rule: PermissionRule, tool: str) -> bool:
+    return text_matcher(rule.tool, classes=False)(tool)
+
+
+def _texts(name: str, value: Json) -> Iterator[tuple[str, str]]:
+    """Every text, number and truth value in an argument, with the name it stands under."""
+    waiting = [(name, value)]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend(value.items())
+        elif isinstance(value, list):
+            waiting.extend((name, item) for item in value)
+        elif isinstance(value, bool) or value is None:
+            yield name, {True: "true", False: "false", None: "null"}[value]
+        else:
+            yield name, str(value)
+
+
+def _argument_matches(pattern: str, name: str, text: str, tool: str, paths: PathResolver, strictly: bool) -> bool:
+    """What an argument of a foreign tool means is not known: it may be a text, a command or a path."""
+    may_be_command = tool in _SHELLS or name in _COMMAND_ARGUMENTS
+    if strictly:
+        said = _text_matches(pattern, [text, os.path.normpath(text)] if ".." in text.split("/") else [text], True)
+        return said and (not may_be_command or _command_matches(pattern, text, True))
+    if _text_matches(pattern, [text], False) or _command_matches(pattern, text, False):
+        return True
+    try:
+        with paths.held(text) as held:
+            return _path_matches(pattern, PlacedPath(held.names, held.place), paths, False)
+    except ToolFailed:  # no file can have this name
+        return False
 
 
 def _text_matches(pattern: str, texts: list[str], strictly: bool) -> bool:
@@ -176,13 +248,10 @@ def _command_matches(pattern: str, command: str, strictly: bool) -> bool:
     return _text_matches(" ".join(pattern.split()), [whole, *pieces, *bare], strictly)
 
 
-def _path_matches(pattern: str, path: str, paths: PathResolver, strictly: bool) -> bool:
+def _path_matches(pattern: str, path: PlacedPath, paths: PathResolver, strictly: bool) -> bool:
     pattern = expand_home(pattern, paths.home)
     roots = [paths.cwd, os.path.realpath(paths.cwd)]
-    try:
-        places = paths.resolve(path).places()
-    except ToolFailed:  # no file can have this name, but a tool of the host may do something with it
-        places = [path]
+    places = dict.fromkeys((*path.names, path.place))
     composed = unicodedata.normalize("NFC", pattern)
     if strictly:
         return all(_place_matches(composed, place, roots) for place in places)

@@ -17,6 +17,8 @@ import stat
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
+from pigeon.system.paths import HeldPath, hold
+
 _T = TypeVar("_T")
 _BLOCK = 1 << 20
 _LARGEST_TEXT = 1 << 20
@@ -42,6 +44,7 @@ _KINDS = (
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
+    (stat.S_ISLNK, "a link by now"),
 )
 
 
@@ -67,11 +70,12 @@ def notes_of(error: OSError) -> list[str]:
     return getattr(error, "__notes__", [])
 
 
-def open_regular(path: str) -> int:
+def open_regular(path: str | HeldPath) -> int:
     """A descriptor for reading; never waits for a writer, and refuses what is not a regular file."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+    flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+    descriptor = os.open(path, flags) if isinstance(path, str) else path.open(flags)
     try:
-        check_regular(os.fstat(descriptor).st_mode, path)
+        check_regular(os.fstat(descriptor).st_mode, path if isinstance(path, str) else path.place)
     except BaseException:
         os.close(descriptor)
         raise
@@ -87,17 +91,21 @@ def check_regular(mode: int, path: str) -> None:
             raise NotRegular(f"Not a regular file: {path} is {name}")
 
 
-def read_whole(path: str, at_most: int) -> bytes:
+def read_whole(path: str | HeldPath, at_most: int) -> bytes:
     """All bytes of a regular file; `EFBIG` if there are more than `at_most`."""
-    descriptor = open_regular(path)
-    with open(descriptor, "rb", buffering=0) as file:
-        parts: list[bytes] = []
-        size = 0
-        while part := file.read(1 << 20):
-            parts.append(part)
-            size += len(part)
-            if size > at_most:
-                raise OSError(errno.EFBIG, "file too large", path)
+    with open(open_regular(path), "rb", buffering=0) as file:
+        return read_rest(file.fileno(), at_most)
+
+
+def read_rest(descriptor: int, at_most: int) -> bytes:
+    """All bytes from where the descriptor stands; `EFBIG` if there are more than `at_most`."""
+    parts: list[bytes] = []
+    size = 0
+    while part := os.read(descriptor, 1 << 20):
+        parts.append(part)
+        size += len(part)
+        if size > at_most:
+            raise OSError(errno.EFBIG, "file too large")
     return b"".join(parts)
 
 
@@ -119,28 +127,33 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
-def replace_file(path: str, data: bytes, mode: int | None = None) -> None:
+def replace_file(path: str | HeldPath, data: bytes, mode: int | None = None) -> None:
     """Give a file of the user this content; links, mode and owner stay, and folders are made.
 
     A file with several names, or in a folder where nothing can be created, is overwritten in place instead.
     """
-    target = os.path.realpath(path)
+    if isinstance(path, str):
+        with hold(path) as held:
+            replace_file(held, data, mode)
+        return
+    if path.is_folder:
+        check_regular(stat.S_IFDIR, path.place)
+    folder = path.folder(make=True)
     try:
-        before: os.stat_result | None = os.stat(target)
+        before: os.stat_result | None = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         before = None
-        os.makedirs(os.path.dirname(target), exist_ok=True)
     if before is not None:
-        check_regular(before.st_mode, path)
-        if before.st_nlink > 1 or not os.access(target, os.W_OK):
-            _overwrite(target, data)
+        check_regular(before.st_mode, path.place)
+        if before.st_nlink > 1 or not os.access(path.name, os.W_OK, dir_fd=folder):
+            _overwrite(path, data)
             return
     try:
-        _swap(target, data, mode, before)
+        _swap(path.name, data, mode, before, folder=folder)
     except OSError as error:
         if before is None or error.errno not in _NO_SWAP:
             raise
-        _overwrite(target, data)
+        _overwrite(path, data)
 
 
 def swap_file(path: str, data: bytes, mode: int) -> None:
@@ -160,14 +173,20 @@ def sync_folder(folder: str) -> None:
 
 
 def _swap(
-    target: str, data: bytes, mode: int | None, before: os.stat_result | None = None, durable: bool = False
+    target: str,
+    data: bytes,
+    mode: int | None,
+    before: os.stat_result | None = None,
+    durable: bool = False,
+    folder: int | None = None,
 ) -> None:
-    folder, name = os.path.split(target)
+    """Put it at `target`, which is meant from `folder` if that is given."""
+    above, name = os.path.split(target)
     # File systems count the bytes of a name, not its characters.
     start = os.fsencode(name)[:100].decode("utf-8", "ignore")
-    temporary = os.path.join(folder, f".{start}.{os.urandom(6).hex()}.tmp")
+    temporary = os.path.join(above, f".{start}.{os.urandom(6).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, 0o666 if mode is None else mode)
+    descriptor = os.open(temporary, flags, 0o666 if mode is None else mode, dir_fd=folder)
     try:
         with open(descriptor, "wb", buffering=0) as file:
             view = memoryview(data)
@@ -178,10 +197,10 @@ def _swap(
                 os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) if mode is None else mode)
             if durable:
                 os.fsync(file.fileno())
-        os.replace(temporary, target)
+        os.replace(temporary, target, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            os.unlink(temporary, dir_fd=folder)
         raise
 
 
@@ -191,7 +210,7 @@ def _keep_owner(descriptor: int, before: os.stat_result) -> None:
         os.fchown(descriptor, before.st_uid, before.st_gid)
 
 
-def _overwrite(path: str, data: bytes) -> None:
+def _overwrite(path: HeldPath, data: bytes) -> None:
     """Give an existing file this content; the note of an `OSError` tells what became of the old content."""
     descriptor, readable = _opened(path)
     try:
@@ -202,17 +221,17 @@ def _overwrite(path: str, data: bytes) -> None:
             _write(descriptor, data, 0)
             os.ftruncate(descriptor, len(data))
         except BaseException as error:
-            error.add_note(_put_back(descriptor, path, old, size))
+            error.add_note(_put_back(descriptor, path.place, old, size))
             raise
     finally:
         os.close(descriptor)
 
 
-def _opened(path: str) -> tuple[int, bool]:
+def _opened(path: HeldPath) -> tuple[int, bool]:
     try:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC), True
+        return path.open(os.O_RDWR), True
     except PermissionError:
-        return os.open(path, os.O_WRONLY | os.O_CLOEXEC), False
+        return path.open(os.O_WRONLY), False
 
 
 def _reserve(descriptor: int, size: int) -> None:
@@ -298,10 +317,9 @@ _turns: dict[str, _Turn] = {}
 
 
 @contextlib.asynccontextmanager
-async def turn_on(path: str) -> AsyncIterator[None]:
-    """Hold a file for a read-modify-write; others who ask wait in the order of asking, under whatever name."""
-    key = _true_name(path)
-    turn = _turns.setdefault(key, _Turn())
+async def turn_on(place: str) -> AsyncIterator[None]:
+    """Hold a file, by its real path, for a read-modify-write; others who ask wait in the order of asking."""
+    turn = _turns.setdefault(place, _Turn())
     turn.users += 1
     try:
         async with turn.lock:
@@ -309,11 +327,7 @@ async def turn_on(path: str) -> AsyncIterator[None]:
     finally:
         turn.users -= 1
         if not turn.users:
-            del _turns[key]
-
-
-def _true_name(path: str) -> str:
-    return os.path.realpath(path)
+            del _turns[place]
 
 
 async def finished_in_thread(work: Callable[[], _T]) -> _T:

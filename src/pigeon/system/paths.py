@@ -1,15 +1,19 @@
 """Paths as people and models write them: relative to a folder, with a home, a mention sign or odd spellings.
 
-`PathResolver` is the one resolver of what models write. Every tool opens what `target` names, and permission rules are
-held against all that `resolve` gives for the same text, so that a spelling which is added here is known to both.
-`absolute` is for paths in options and settings, which have no spellings.
+`PathResolver` is the one resolver of what models write. It answers with a `HeldPath`: the file that the text meant at
+that moment, held by a descriptor. Permission rules look at its names and its place, and the tool opens it through the
+same object, so that neither a spelling nor a link that is made later can come between the two. `absolute` is for paths
+in options and settings, which have no spellings.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import sys
 import unicodedata
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -19,6 +23,9 @@ from pigeon.wire.errors import ToolFailed
 _ODD_SPACES = "[\u00a0\u2000-\u200a\u202f\u205f\u3000]"
 _BEFORE_MERIDIEM = r"(?i) (AM|PM)\b"
 _CURLY = "\u2019"
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_F_GETPATH = 50
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _PROCESS_MEMORY = r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv)"
 
 
@@ -48,17 +55,89 @@ def _home_of(user: str) -> str | None:
         return None
 
 
-class ResolvedPath(Struct, frozen=True):
-    """One path as absolute paths: read as it is written, with `@` and odd spaces put right, and what a tool opens."""
+class HeldPath:
+    """The file or folder that a path named when it was resolved; `close` lets it go.
 
-    literal: str
-    plain: str
-    target: str
+    `names` are the absolute paths that the text may have meant, links not followed. `place` is where the one that was
+    chosen really is. It is opened from the descriptor of its folder, or of the nearest folder that exists, and no link
+    is followed from there on: what is opened stands at `place`, or the opening fails.
+    """
 
-    def places(self) -> list[str]:
-        """Everything that the path may stand for, and where each of these really leads."""
-        names = dict.fromkeys((self.literal, self.plain, self.target))
-        return list(dict.fromkeys([*names, *(os.path.realpath(name) for name in names)]))
+    def __init__(self, names: tuple[str, ...], folder: int, rest: list[str], place: str) -> None:
+        self.names = names
+        self.place = place
+        self._folder: int | None = folder
+        self._rest = rest
+
+    @property
+    def is_folder(self) -> bool:
+        """True if the path named a folder."""
+        return not self._rest
+
+    @property
+    def name(self) -> str:
+        """Its name in `folder`; `.` for a folder, which is held itself."""
+        return self._rest[-1] if self._rest else "."
+
+    def open(self, flags: int) -> int:
+        """A descriptor of it; raises `OSError`."""
+        return os.open(self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.folder())
+
+    def folder(self, make: bool = False) -> int:
+        """The descriptor of the folder that `name` stands in, which stays ours; folders that are missing can be made.
+
+        Raises `OSError` where there is none, or where a link stands by now.
+        """
+        if self._folder is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.place)
+        while len(self._rest) > 1:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(self._rest[0], dir_fd=self._folder)
+            below = os.open(self._rest[0], _FOLDER | os.O_NOFOLLOW, dir_fd=self._folder)
+            os.close(self._folder)
+            self._folder = below
+            del self._rest[0]
+        return self._folder
+
+    def close(self) -> None:
+        """Let go of it; nothing can be opened through it any more."""
+        if self._folder is not None:
+            os.close(self._folder)
+            self._folder = None
+
+    def __enter__(self) -> HeldPath:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+
+def hold(path: str, names: tuple[str, ...] = ()) -> HeldPath:
+    """What an absolute path names now, behind all links; raises `OSError` if the system has no room for that."""
+    rest: list[str] = []
+    folder = os.path.realpath(path)
+    while True:
+        try:
+            descriptor = os.open(folder, _FOLDER)
+            break
+        except OSError as error:
+            if error.errno in _NO_ROOM or folder == "/":
+                raise
+        folder, name = os.path.split(folder)
+        rest.insert(0, name)
+    # The descriptor says where it really is; a link may have taken the place of a folder since the path was resolved.
+    return HeldPath(names or (path,), descriptor, rest, os.path.join(_path_of(descriptor) or folder, *rest))
+
+
+def _path_of(descriptor: int) -> str | None:
+    with suppress(OSError, ImportError):
+        if sys.platform == "darwin":
+            import fcntl
+
+            return os.fsdecode(fcntl.fcntl(descriptor, _F_GETPATH, bytes(1024)).rstrip(b"\0"))
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    return None
 
 
 class PathResolver(Struct, frozen=True):
@@ -67,10 +146,11 @@ class PathResolver(Struct, frozen=True):
     cwd: str
     home: str
 
-    def resolve(self, path: str, for_reading: bool = True) -> ResolvedPath:
-        """Where a path leads: as written if that exists, else with a leading `@` and odd spaces put right.
+    def held(self, path: str, for_reading: bool = True) -> HeldPath:
+        """What a path names: as written if that exists, else with a leading `@` and odd spaces put right.
 
         For reading, if nothing is there, the spellings that screenshots and other systems give to names are tried.
+        Raises `ToolFailed` for what no tool may open.
         """
         checked(path)
         literal = self._absolute(path)
@@ -78,14 +158,16 @@ class PathResolver(Struct, frozen=True):
         target = plain
         if os.path.lexists(literal) or (not os.path.lexists(plain) and _has_own_folder(path, literal)):
             target = literal
-        return ResolvedPath(literal, plain, _existing_spelling(target) if for_reading else target)
-
-    def target(self, path: str, for_reading: bool = True) -> str:
-        """The absolute path to open; raises `ToolFailed` for what no tool may open."""
-        resolved = self.resolve(path, for_reading)
-        if any(re.fullmatch(_PROCESS_MEMORY, place) for place in resolved.places()):
+        if for_reading:
+            target = _existing_spelling(target)
+        try:
+            held = hold(target, tuple(dict.fromkeys((literal, plain, target))))
+        except OSError as error:
+            raise ToolFailed(f"Cannot look at {path}: {error.strerror or error}") from error
+        if any(re.fullmatch(_PROCESS_MEMORY, place) for place in (*held.names, held.place)):
+            held.close()
             raise ToolFailed(f"{path} shows the memory or environment of a process, which may hold keys.")
-        return resolved.target
+        return held
 
     def _absolute(self, path: str) -> str:
         if path.startswith("file://"):

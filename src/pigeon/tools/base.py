@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+from collections.abc import Awaitable
 from functools import cached_property
 from typing import Any, ClassVar
 
 from pigeon.agent.inference import ToolSpec
-from pigeon.agent.interfaces import ToolRun
+from pigeon.agent.interfaces import Access, ArgumentSubject, PathSubject, Subject, ToolRun
+from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import ToolFailed
@@ -34,12 +37,43 @@ class BaseTool:
         return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
 
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
+        """The arguments that the tool knows, in today's form: gates and the tool see no others."""
+        known = self.parameters["properties"]
+        arguments = self.modern(arguments)
+        if arguments.keys() <= known.keys():
+            return arguments
+        return {name: value for name, value in arguments.items() if name in known}
+
+    def modern(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """Arguments as they are; a tool with older argument forms overrides this."""
         return arguments
+
+    def subject(self, arguments: dict[str, Json]) -> Subject | Awaitable[Subject]:
+        """The arguments; a tool that is about a command or a file overrides this."""
+        return ArgumentSubject(arguments)
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Do it; raise `ToolFailed` to fail with details."""
         raise NotImplementedError
+
+
+async def path_subject(paths: PathResolver, path: str, access: Access) -> PathSubject:
+    """A call about a file or a folder, resolved in a thread because a disk may be slow to answer."""
+    resolving = asyncio.ensure_future(asyncio.to_thread(paths.held, path, for_reading=access != "write"))
+    try:
+        return PathSubject(await asyncio.shield(resolving), access)
+    except asyncio.CancelledError:
+        # The abort does not wait for this longer than a moment (`Scope.wait`), the descriptor is closed all the same.
+        await asyncio.wait({resolving})
+        if resolving.exception() is None:
+            resolving.result().close()
+        raise
+
+
+def held_path(run: ToolRun) -> HeldPath:
+    """The file that the call was allowed to be about; what the arguments say is no longer asked."""
+    assert isinstance(run.subject, PathSubject)
+    return run.subject.path
 
 
 def whole_number(arguments: dict[str, Json], name: str, default: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
-from pigeon.agent.interfaces import ToolRun
+from pigeon.agent.interfaces import CommandSubject, ToolRun
 from pigeon.system.shell.shell import LONGEST_TIMEOUT, ShellMissing, ShellResult, Workplace, run_shell
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, human_size
 from pigeon.tools.base import BaseTool, text_outcome
@@ -41,6 +41,10 @@ class BashTool(BaseTool):
     def __init__(self, place: Workplace) -> None:
         self._place = place
 
+    def subject(self, arguments: dict[str, Json]) -> CommandSubject:
+        """The command."""
+        return CommandSubject(str(arguments["command"]))
+
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Run it; a command that fails, is killed or takes too long is an error with its output."""
         timeout = _checked_timeout(arguments.get("timeout"))
@@ -52,12 +56,16 @@ class BashTool(BaseTool):
             await run.update(ToolOutcome(content=[text], details=_details(shown, capture.full_output_path)))
 
         try:
-            result = await run_shell(
-                str(arguments["command"]), self._place, scope=run.scope, timeout=timeout, on_progress=show
-            )
+            result = await run_shell(_command_of(run), self._place, scope=run.scope, timeout=timeout, on_progress=show)
         except ShellMissing as error:
             raise ToolFailed(str(error)) from error
         return _outcome(result, timeout)
+
+
+def _command_of(run: ToolRun) -> str:
+    """The command that the call was allowed to be about."""
+    assert isinstance(run.subject, CommandSubject)
+    return run.subject.command
 
 
 def _checked_timeout(value: Json) -> float | None:

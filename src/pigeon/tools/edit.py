@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any, ClassVar
 
-from pigeon.agent.interfaces import ToolRun
+from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.system.files import NotRegular, error_code, finished_in_thread, notes_of, read_whole, replace_file, turn_on
 from pigeon.system.paths import PathResolver
-from pigeon.tools.base import BaseTool, text_outcome
+from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import ToolFailed
@@ -60,7 +61,7 @@ class EditTool(BaseTool):
     def __init__(self, paths: PathResolver) -> None:
         self._paths = paths
 
-    def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
+    def modern(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """Accept edits as JSON text or as one object, and one edit given at the top, under any of its usual names."""
         prepared = {_OTHER_NAMES.get(name, name): value for name, value in arguments.items()}
         edits = prepared.get("edits")
@@ -78,20 +79,23 @@ class EditTool(BaseTool):
             prepared["edits"] = edits
         return prepared
 
+    def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
+        """The file."""
+        return path_subject(self._paths, str(arguments["path"]), "write")
+
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Replace; nothing is written unless every edit fits."""
         from pigeon.tools.editing.replacing import edited_file
 
-        path = str(arguments["path"])
-        target = self._paths.target(path, for_reading=False)
+        path, held = str(arguments["path"]), held_path(run)
         edits: list[dict[str, Any]] = arguments["edits"]
-        async with turn_on(target):
+        async with turn_on(held.place):
             run.scope.check()
             try:
-                data = await run.scope.wait(asyncio.to_thread(read_whole, target, BIGGEST_FILE))
+                data = await run.scope.wait(asyncio.to_thread(read_whole, held, BIGGEST_FILE))
                 edited, changes = await run.scope.wait(asyncio.to_thread(edited_file, data, edits, path))
                 run.scope.check()
-                await finished_in_thread(lambda: replace_file(target, edited))
+                await finished_in_thread(lambda: replace_file(held, edited))
             except NotRegular as error:
                 raise ToolFailed(f"Could not edit file: {path}. {error}") from error
             except OSError as error:

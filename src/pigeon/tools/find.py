@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
-from pigeon.agent.interfaces import ToolRun
-from pigeon.system.paths import PathResolver
+from pigeon.agent.interfaces import PathSubject, ToolRun
+from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
-from pigeon.tools.base import BaseTool, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome, whole_number
 from pigeon.tools.searching.ripgrep import TIME_BOX, Ripgrep
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
@@ -48,12 +48,16 @@ class FindTool(BaseTool):
         self._ripgrep = ripgrep
         self._time_box = time_box
 
+    def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
+        """The folder."""
+        return path_subject(self._paths, str(arguments.get("path") or "."), "search")
+
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """List what matches."""
-        folder = self._paths.target(str(arguments.get("path") or "."))
+        folder = held_path(run)
         _check_folder(folder)
         limit = whole_number(arguments, "limit", DEFAULT_LIMIT)
-        paths = _Paths(_test(str(arguments["pattern"]), folder), limit)
+        paths = _Paths(_test(str(arguments["pattern"]), folder.place, run.conceals), limit)
         deadline = time.monotonic() + self._time_box
         ended = await self._ripgrep.search(["--files", "--null"], folder, run.scope, paths.take, self._time_box)
         if ended.code == 2 and ended.complaint and not paths.found:
@@ -68,19 +72,19 @@ class FindTool(BaseTool):
         return _outcome(paths, limit, self._time_box if out_of_time else None)
 
 
-def _check_folder(path: str) -> None:
-    if not os.path.isdir(path):
-        raise ToolFailed(f"{'Not a directory' if os.path.exists(path) else 'Path not found'}: {path}")
+def _check_folder(held: HeldPath) -> None:
+    if not held.is_folder:
+        raise ToolFailed(f"{'Not a directory' if os.path.exists(held.place) else 'Path not found'}: {held.place}")
 
 
-def _test(pattern: str, folder: str) -> Callable[[str], bool]:
+def _test(pattern: str, folder: str, conceals: Callable[[str], bool]) -> Callable[[str], bool]:
     from pigeon.system.globs import find_matcher
 
     matches = find_matcher(pattern)
+    root = folder.rstrip("/")
     if pattern.startswith("/"):
-        root = folder.rstrip("/")
-        return lambda path: matches(f"{root}/{path}")
-    return matches
+        return lambda path: matches(f"{root}/{path}") and not conceals(f"{root}/{path}")
+    return lambda path: matches(path) and not conceals(f"{root}/{path}")
 
 
 class _Paths:
@@ -107,7 +111,7 @@ class _Paths:
                 return True
         return False
 
-    def complete(self, ripgrep: Ripgrep, root: str, stopped: Callable[[], bool]) -> None:
+    def complete(self, ripgrep: Ripgrep, root: HeldPath, stopped: Callable[[], bool]) -> None:
         """Add what is not in a list of files, and put all into one order."""
         for path, is_folder in ripgrep.unlisted(root, self._folders, self._matches, stopped):
             if self._add(path, f"{path}/" if is_folder else path):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
 
-from msgspec import Struct
-
-from pigeon.agent.interfaces import ToolRun
-from pigeon.system.files import error_text, open_regular
-from pigeon.system.paths import PathResolver
+from pigeon.agent.interfaces import PathSubject, ToolRun
+from pigeon.system.files import NotRegular, error_text, open_regular
+from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
-from pigeon.tools.base import BaseTool, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome, whole_number
 from pigeon.tools.searching.ripgrep import TIME_BOX, Ripgrep, SearchEnd
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
@@ -61,50 +59,47 @@ class GrepTool(BaseTool):
         self._ripgrep = ripgrep
         self._time_box = time_box
 
+    def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
+        """The folder or the file."""
+        return path_subject(self._paths, str(arguments.get("path") or "."), "search")
+
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Search; a pattern that ripgrep refuses is an error with its reason."""
         from pigeon.tools.searching.matches import Hits
 
         for name in ("pattern", "glob"):
             _check_text(name, str(arguments.get(name) or ""))
-        target = self._paths.target(str(arguments.get("path") or "."))
-        place = await run.scope.wait(asyncio.to_thread(_place, target))
-        choice, wanted = ([], None) if place.is_file else _chosen_by(str(arguments.get("glob") or ""))
+        held = held_path(run)
+        is_binary = await run.scope.wait(asyncio.to_thread(_is_binary_file, held))
+        choice, chosen = _chosen_by(str(arguments.get("glob") or "")) if held.is_folder else ([], None)
+
+        def wanted(path: str) -> bool:
+            return (chosen is None or chosen(path)) and not run.conceals(os.path.join(folder, path))
+
+        folder = held.place if held.is_folder else os.path.dirname(held.place)
         hits = Hits(whole_number(arguments, "limit", DEFAULT_LIMIT), LINE_WIDTH, 2 * MAX_BYTES, wanted)
-        options = [*_options(arguments), *choice, *(["--text"] if place.is_file else [])]
-        ended = await self._ripgrep.search(
-            [*options, "--", place.name], place.folder, run.scope, hits.take, self._time_box
-        )
+        options = [*_options(arguments), *choice, *([] if held.is_folder else ["--text"])]
+        ended = await self._ripgrep.search([*options, "--", held.name], held, run.scope, hits.take, self._time_box)
         if ended.code == 2 and ended.complaint and not hits.lines:
             raise ToolFailed(_reason(ended.complaint))
-        return _outcome(hits, [*_stops(ended, self._time_box), *_remarks(place, hits)])
+        return _outcome(hits, [*_stops(ended, self._time_box), *_remarks(held.name if is_binary else None, hits)])
 
 
-class _Place(Struct, frozen=True):
-    """Where ripgrep is started, and what it is told to search there."""
-
-    folder: str
-    name: str = "."
-    is_file: bool = False
-    is_binary: bool = False
-
-
-def _place(target: str) -> _Place:
-    if os.path.isdir(target):
-        return _Place(target)
-    if not os.path.lexists(target):
-        raise ToolFailed(f"Path not found: {target}")
-    if not os.path.isfile(target):
-        raise ToolFailed(f"Not a regular file: {target}")
+def _is_binary_file(held: HeldPath) -> bool:
+    """Whether it is a file with a NUL byte near its start; raises `ToolFailed` for what cannot be searched."""
+    if held.is_folder:
+        return False
     try:
-        descriptor = open_regular(target)
-        with open(descriptor, "rb", buffering=0) as file:
+        with open(open_regular(held), "rb", buffering=0) as file:
             start = file.read(_LOOKED_AT) or b""
+    except FileNotFoundError:
+        raise ToolFailed(f"Path not found: {held.place}") from None
+    except NotRegular:
+        raise ToolFailed(f"Not a regular file: {held.place}") from None
     except OSError as error:
-        raise ToolFailed(error_text(error, "open", target)) from error
-    folder, name = os.path.split(target)
+        raise ToolFailed(error_text(error, "open", held.place)) from error
     # Ripgrep reads UTF-16 by its byte order mark.
-    return _Place(folder, name, True, b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")))
+    return b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
 def _check_text(name: str, value: str) -> None:
@@ -163,9 +158,9 @@ def _stops(ended: SearchEnd, time_box: float) -> list[str]:
     return ["Some files or directories could not be read"] if ended.code == 2 else []
 
 
-def _remarks(place: _Place, hits: Hits) -> list[str]:
-    if place.is_binary:
-        return [f"{place.name} is a binary file and was searched as text"]
+def _remarks(binary: str | None, hits: Hits) -> list[str]:
+    if binary is not None:
+        return [f"{binary} is a binary file and was searched as text"]
     if not hits.stopped_in:
         return []
     names = ", ".join(hits.stopped_in[:_NAMED]) + (", ..." if len(hits.stopped_in) > _NAMED else "")

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from pigeon.system.files import open_regular
 from pigeon.system.shell.truncation import LIMITS, OutputLimits
 
 BLOCK = 1 << 20
@@ -84,23 +83,17 @@ class _Scan:
 
 
 def lines_of(
-    path: str, first: int, count: int | None, stopped: Callable[[], bool], limits: OutputLimits = LIMITS
+    descriptor: int, first: int, count: int | None, stopped: Callable[[], bool], limits: OutputLimits = LIMITS
 ) -> Slice:
     """From line `first` on, `count` lines or all; raises `OSError` for what cannot be read."""
     scan = _Scan(first, count, limits)
-    descriptor = open_regular(path)
     seen = 0
-    exact = True
-    try:
-        while block := _block(descriptor):
-            scan.feed(block)
-            seen += len(block)
-            if stopped() or (seen > COUNT_AT_MOST and scan.slice.size):
-                exact = False
-                break
-    finally:
-        os.close(descriptor)
-    return scan.result(exact)
+    while block := _block(descriptor):
+        scan.feed(block)
+        seen += len(block)
+        if stopped() or (seen > COUNT_AT_MOST and scan.slice.size):
+            return scan.result(exact=False)
+    return scan.result(exact=True)
 
 
 def _block(descriptor: int) -> bytes:

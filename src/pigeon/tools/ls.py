@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import ClassVar
 
-from pigeon.agent.interfaces import ToolRun
+from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.system.files import error_text
-from pigeon.system.paths import PathResolver
+from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
-from pigeon.tools.base import BaseTool, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome, whole_number
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -41,11 +44,14 @@ class LsTool(BaseTool):
     def __init__(self, paths: PathResolver) -> None:
         self._paths = paths
 
+    def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
+        """The folder."""
+        return path_subject(self._paths, str(arguments.get("path") or "."), "search")
+
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """List it."""
-        folder = self._paths.target(str(arguments.get("path") or "."))
         limit = whole_number(arguments, "limit", DEFAULT_LIMIT)
-        names, more = await run.scope.wait(asyncio.to_thread(_listed, folder, limit))
+        names, more = await run.scope.wait(asyncio.to_thread(_listed, held_path(run), limit, run.conceals))
         if not names:
             return text_outcome("(empty directory)")
         shown = head_of("\n".join(names), _LIMITS)
@@ -60,21 +66,29 @@ class LsTool(BaseTool):
         return text_outcome(shown.text + (f"\n\n[{'. '.join(notices)}]" if notices else ""), details or ABSENT)
 
 
-def _listed(folder: str, limit: int) -> tuple[list[str], bool]:
+def _listed(held: HeldPath, limit: int, conceals: Callable[[str], bool]) -> tuple[list[str], bool]:
     try:
-        names = sorted(os.listdir(folder), key=lambda name: (name.lower(), name))
+        folder = held.open(os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)
+        try:
+            names = sorted(os.listdir(folder), key=lambda name: (name.lower(), name))
+            return _shown(folder, (name for name in names if not conceals(os.path.join(held.place, name))), limit)
+        finally:
+            os.close(folder)
     except FileNotFoundError:
-        raise ToolFailed(f"Path not found: {folder}") from None
+        raise ToolFailed(f"Path not found: {held.place}") from None
     except NotADirectoryError:
-        raise ToolFailed(f"Not a directory: {folder}") from None
+        raise ToolFailed(f"Not a directory: {held.place}") from None
     except OSError as error:
-        raise ToolFailed(error_text(error, "scandir", folder)) from error
+        raise ToolFailed(error_text(error, "scandir", held.place)) from error
+
+
+def _shown(folder: int, names: Iterable[str], limit: int) -> tuple[list[str], bool]:
     shown: list[str] = []
     for name in names:
         if len(shown) == limit:
             return shown, True
-        path = os.path.join(folder, name)
-        if os.path.exists(path):
+        with suppress(OSError, ValueError):
+            is_folder = stat.S_ISDIR(os.stat(name, dir_fd=folder).st_mode)
             printable = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-            shown.append(f"{printable}/" if os.path.isdir(path) else printable)
+            shown.append(f"{printable}/" if is_folder else printable)
     return shown, False

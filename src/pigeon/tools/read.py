@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
 
-from pigeon.agent.interfaces import ToolRun
-from pigeon.system.files import error_text, open_regular, read_whole
-from pigeon.system.paths import PathResolver
+from pigeon.agent.interfaces import PathSubject, ToolRun
+from pigeon.system.files import error_text, open_regular, read_rest
+from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, head_of, human_size
-from pigeon.tools.base import BaseTool, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome, whole_number
+from pigeon.tools.line_reading import Slice, lines_of
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.errors import ToolFailed
@@ -19,7 +20,6 @@ from pigeon.wire.events import ToolOutcome
 
 if TYPE_CHECKING:
     from pigeon.tools.images.resizing import Fitted
-    from pigeon.tools.line_reading import Slice
 
 BIGGEST_IMAGE = 64 << 20
 
@@ -56,42 +56,48 @@ class ReadTool(BaseTool):
         self._resize_images = resize_images
         self._sees_images = sees_images
 
+    def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
+        """The file."""
+        return path_subject(self._paths, str(arguments["path"]), "read")
+
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Read it; a path that cannot be read is an error with the system's reason."""
-        from pigeon.tools.line_reading import lines_of
-
-        path = str(arguments["path"])
+        path, held = str(arguments["path"]), held_path(run)
         first = whole_number(arguments, "offset", 1) if arguments.get("offset") else 1
         count = None if arguments.get("limit") is None else whole_number(arguments, "limit", 1)
-        target = await run.scope.wait(asyncio.to_thread(self._paths.target, path))
         try:
-            kind = await run.scope.wait(asyncio.to_thread(_sniffed, target))
-            if kind is not None:
-                image = await run.scope.wait(asyncio.to_thread(_image, target, kind, self._resize_images()))
-                return _image_outcome(image, self._sees_images())
-            lines = await run.scope.wait(asyncio.to_thread(lines_of, target, first, count, lambda: run.scope.cancelled))
+            found = await run.scope.wait(
+                asyncio.to_thread(_read, held, first, count, self._resize_images(), lambda: run.scope.cancelled)
+            )
         except OSError as error:
             deed = "read" if isinstance(error, IsADirectoryError) else "access"
-            raise ToolFailed(error_text(error, deed, target)) from error
-        return _outcome(path, first, lines)
+            raise ToolFailed(error_text(error, deed, held.place)) from error
+        if isinstance(found, Slice):
+            return _outcome(path, first, found)
+        return _image_outcome(found, self._sees_images())
 
 
-def _sniffed(path: str) -> str | None:
-    from pigeon.tools.images.resizing import SNIFFED_BYTES, image_type
+def _read(held: HeldPath, first: int, count: int | None, resize: bool, stopped: Callable[[], bool]) -> Fitted | Slice:
+    """An image, or lines; the file is opened once, so that what is shown is what was looked at."""
+    from pigeon.tools.images.resizing import SNIFFED_BYTES, Profile, fitted, image_type
 
-    descriptor = open_regular(path)
+    descriptor = open_regular(held)
     try:
-        return image_type(os.read(descriptor, SNIFFED_BYTES))
-    except BlockingIOError:
-        return None
+        kind = image_type(_start(descriptor, SNIFFED_BYTES))
+        if kind is None:
+            return lines_of(descriptor, first, count, stopped)
+        return fitted(read_rest(descriptor, BIGGEST_IMAGE), kind, Profile() if resize else None)
     finally:
         os.close(descriptor)
 
 
-def _image(path: str, kind: str, resize: bool) -> Fitted:
-    from pigeon.tools.images.resizing import Profile, fitted
-
-    return fitted(read_whole(path, BIGGEST_IMAGE), kind, Profile() if resize else None)
+def _start(descriptor: int, size: int) -> bytes:
+    try:
+        start = os.read(descriptor, size)
+    except BlockingIOError:
+        return b""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return start
 
 
 def _image_outcome(image: Fitted, seen: bool) -> ToolOutcome:

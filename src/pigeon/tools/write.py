@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import ClassVar
 
-from pigeon.agent.interfaces import ToolRun
+from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.system.files import error_text, finished_in_thread, replace_file, turn_on
 from pigeon.system.paths import PathResolver
-from pigeon.tools.base import BaseTool, text_outcome
+from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome
 from pigeon.wire.base import Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -36,19 +37,22 @@ class WriteTool(BaseTool):
     def __init__(self, paths: PathResolver) -> None:
         self._paths = paths
 
+    def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
+        """The file, which need not exist."""
+        return path_subject(self._paths, str(arguments["path"]), "write")
+
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Write it; a write that has begun is finished even if the run is aborted."""
-        path = str(arguments["path"])
-        target = self._paths.target(path, for_reading=False)
+        held = held_path(run)
         data = encoded(str(arguments["content"]))
-        async with turn_on(target):
+        async with turn_on(held.place):
             run.scope.check()
             try:
-                await finished_in_thread(lambda: replace_file(target, data))
+                await finished_in_thread(lambda: replace_file(held, data))
             except OSError as error:
-                raise ToolFailed(error_text(error, "open", target)) from error
+                raise ToolFailed(error_text(error, "open", held.place)) from error
             run.scope.check()
-        return text_outcome(f"Successfully wrote to {path}")
+        return text_outcome(f"Successfully wrote to {arguments['path']}")
 
 
 def encoded(text: str) -> bytes:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from pigeon.agent.interfaces import PreparedCall
 from pigeon.extensions.public.events import ToolCall, ToolResult
 from pigeon.extensions.public.results import Block, Override, checked, plain
 from pigeon.extensions.runtime.dispatcher import Answer, Dispatcher
-from pigeon.extensions.runtime.session_access import SessionBinding
 from pigeon.wire import content as wire
-from pigeon.wire.base import Absent, Json
+from pigeon.wire.base import Absent
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 
@@ -26,15 +26,14 @@ class Blocked(ToolFailed):
 class ExtensionGate:
     """Asks the handlers of `tool_call` and `tool_result`."""
 
-    def __init__(self, dispatcher: Dispatcher, binding: SessionBinding) -> None:
+    def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._binding = binding
 
-    async def before(self, call: wire.ToolCall, arguments: dict[str, Json]) -> dict[str, Json]:
-        """The arguments as the handlers left them, checked again; raises `Blocked`."""
+    async def before(self, prepared: PreparedCall) -> None:
+        """Let the handlers change the arguments; raises `Blocked`."""
         if not self._dispatcher.listens(ToolCall):
-            return arguments
-        current = arguments
+            return
+        call, current = prepared.call, prepared.arguments
         stopped: list[Blocked] = []
 
         def take(answer: Answer) -> bool:
@@ -54,10 +53,8 @@ class ExtensionGate:
         await self._dispatcher.ask(ToolCall, lambda: ToolCall(call.name, call.id, copy.deepcopy(current)), take)
         if stopped:
             raise stopped[0]
-        if current == arguments:
-            return arguments
-        assert self._binding.port is not None  # tools run in a session
-        return self._binding.port.tools.checked(call.name, current)
+        if current != prepared.arguments:
+            await prepared.change(current)
 
     async def after(self, call: wire.ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         """The outcome as the handlers left it."""

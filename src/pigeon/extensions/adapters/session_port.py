@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from pigeon.agent.arguments import checked_arguments
 from pigeon.agent.interfaces import ModelProvider, Tool
 from pigeon.session.history.views import clean_name, context_usage, name_of
 from pigeon.system import clock
@@ -21,7 +20,7 @@ from pigeon.wire.answers import ContextUsage, SlashCommand
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent, UserBlock
 from pigeon.wire.entries import CustomEntry, LabelEntry, SessionInfo
-from pigeon.wire.errors import Refusal, ToolFailed
+from pigeon.wire.errors import Refusal
 from pigeon.wire.events import EntryAppended, SessionInfoChanged
 from pigeon.wire.messages import CustomMessage, Message, UserMessage
 from pigeon.wire.model import Model, ThinkingLevel
@@ -133,13 +132,6 @@ class ToolsPort:
         """Register a tool and make it active, as far as the command line allows; replaces a built-in one."""
         self._toolset.replace({tool.spec.name: tool})
         self._toolset.offer(tool.spec.name)
-
-    def checked(self, tool: str, arguments: dict[str, Json]) -> dict[str, Json]:
-        """The arguments checked against the tool's schema; raises `ToolFailed`."""
-        found = self._toolset.tool(tool)
-        if found is None:
-            raise ToolFailed(f"Tool {tool} not found")
-        return checked_arguments(tool, found.spec.parameters, arguments)
 
 
 class ModelsPort:

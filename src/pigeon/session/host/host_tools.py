@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from pigeon.agent.inference import ToolSpec
-from pigeon.agent.interfaces import Tool, ToolRun
+from pigeon.agent.interfaces import ArgumentSubject, Tool, ToolRun
 from pigeon.session.toolset import Toolset
 from pigeon.system import ids
 from pigeon.wire import codec
@@ -162,6 +162,10 @@ class _HostTool:
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """As they are."""
         return arguments
+
+    def subject(self, arguments: dict[str, Json]) -> ArgumentSubject:
+        """All of the arguments: what they mean is not known here."""
+        return ArgumentSubject(arguments)
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """The host does it."""

@@ -32,6 +32,7 @@ parent is gone it becomes a child of the reaper, which therefore sees when the l
 
 A request is a marshalled `program, argv, cwd, environment, count`, in packets `+part` and a last one `=part` that
 carries `count` descriptors: output; output and errors; or output, errors and input. No environment means the last one.
+No cwd means that one more descriptor, the last one, is that of the folder to start in.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 MSG_CMSG_CLOEXEC = 0x40000000
 FD_SIZE = 4
-MOST_DESCRIPTORS = 3
+MOST_DESCRIPTORS = 4
 LONGEST_PACKET = 32 * 1024
 GIVE_UP_AFTER = 30.0
 FIRST_PAUSE_MS = 5
@@ -67,7 +68,7 @@ IGNORED = (
 DEFAULT_IN_COMMANDS = (*IGNORED, signal.SIGXFSZ)
 
 _libc = ctypes.CDLL(None, use_errno=True)
-Request = tuple[bytes, list[bytes], bytes, dict[bytes, bytes]]
+Request = tuple[bytes, list[bytes], bytes | int, dict[bytes, bytes]]
 
 
 def main(control_descriptor: int) -> None:
@@ -224,7 +225,8 @@ class ReaperLoop:
         try:
             if len(descriptors) < count:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            self._command = spawn((program, argv, cwd, self._environment), descriptors)
+            folder = cwd if cwd is not None else descriptors[-1]
+            self._command = spawn((program, argv, folder, self._environment), descriptors[: None if cwd else -1])
         except (OSError, ValueError) as error:
             self._send(b"e%d" % (getattr(error, "errno", None) or errno.EINVAL))
             return
@@ -280,11 +282,11 @@ class ReaperLoop:
 
 def spawn(request: Request, descriptors: list[int]) -> int:
     """Run it in a session of its own, with only descriptors 0, 1 and 2; `OSError` if that fails."""
-    program, argv, cwd, environment = request
+    program, argv, folder, environment = request
     output = descriptors[0]
     errors = descriptors[1] if len(descriptors) > 1 else output
     given = descriptors[2] if len(descriptors) > 2 else None
-    os.chdir(cwd)
+    os.chdir(folder)
     try:
         return os.posix_spawn(
             program,

@@ -62,12 +62,17 @@ class ProcessOwner:
         program: str | None = None,
         separate_errors: bool = False,
         stdin: bytes | None = None,
+        folder: int | None = None,
     ) -> Process:
-        """Run `program` (an absolute path; the first argument unless given) in `cwd` with exactly `environment`."""
+        """Run `program` (an absolute path; the first argument unless given) in `cwd` with exactly `environment`.
+
+        `folder` is an open descriptor of `cwd`: given, the program starts there even if another folder has taken that
+        path meanwhile, where a reaper starts it. The caller keeps it open until the process has ended.
+        """
         program = program or argv[0]
         process = None
         if sys.platform.startswith("linux"):
-            process = self._start_supervised(program, argv, cwd, environment, separate_errors, stdin)
+            process = self._start_supervised(program, argv, cwd, environment, separate_errors, stdin, folder)
         if process is None:
             from pigeon.system.process.unsupervised import start_unsupervised
 
@@ -91,17 +96,18 @@ class ProcessOwner:
         environment: Mapping[str, str],
         separate_errors: bool,
         stdin: bytes | None,
+        folder: int | None,
     ) -> Process | None:
         from pigeon.system.process.pool import current_pool
         from pigeon.system.process.supervised import SupervisedProcess, program_request
 
         pool = current_pool()
-        command = program_request(program, argv, cwd, pool.encoded(environment))
+        command = program_request(program, argv, cwd if folder is None else None, pool.encoded(environment))
         pool.join(self)
         if not pool.open():
             return None
         process = SupervisedProcess(
-            pool, command, self._processes.discard, separate_errors=separate_errors, stdin=stdin
+            pool, command, self._processes.discard, separate_errors=separate_errors, stdin=stdin, folder=folder
         )
         self._processes.add(process)
         pool.start(process)

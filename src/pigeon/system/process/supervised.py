@@ -28,15 +28,17 @@ class ProgramRequest(NamedTuple):
 
     program: bytes
     argv: list[bytes]
-    cwd: bytes
+    cwd: bytes | None
     environment: dict[bytes, bytes]
 
 
-def program_request(program: str, argv: Sequence[str], cwd: str, environment: dict[bytes, bytes]) -> ProgramRequest:
+def program_request(
+    program: str, argv: Sequence[str], cwd: str | None, environment: dict[bytes, bytes]
+) -> ProgramRequest:
     """The request in bytes; `ValueError` for a NUL character, `OSError` for an argument that no system takes."""
     arguments = [encode(argument) for argument in argv]
-    request = ProgramRequest(encode(program), arguments, encode(cwd), environment)
-    if b"\0" in b"".join([*arguments, request.program, request.cwd]):
+    request = ProgramRequest(encode(program), arguments, None if cwd is None else encode(cwd), environment)
+    if b"\0" in b"".join([*arguments, request.program, request.cwd or b""]):
         raise ValueError("a command cannot contain a NUL character")
     if any(len(argument) >= LONGEST_ARGUMENT for argument in arguments):
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
@@ -150,8 +152,10 @@ class SupervisedProcess:
         *,
         separate_errors: bool,
         stdin: bytes | None,
+        folder: int | None,
     ) -> None:
         self.command = command
+        self._folder = folder
         self._pool = pool
         self._on_gone = on_gone
         self._reaper: ReaperConnection | None = None
@@ -164,9 +168,10 @@ class SupervisedProcess:
 
     @property
     def descriptors(self) -> list[int]:
-        """What the command gets as output, errors (if separate) and input (if given)."""
+        """What the command gets as output, errors (if separate) and input (if given); last the folder it starts in."""
         ends = [pipe.write_end for pipe in self._pipes]
-        return ends if self._input is None else [ends[0], ends[-1], self._input]
+        given = ends if self._input is None else [ends[0], ends[-1], self._input]
+        return given if self._folder is None else [*given, self._folder]
 
     async def read(self, timeout: float | None = None) -> bytes | None:
         """More output; `b""` at its end, `None` when the time is over."""

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from pigeon.agent.scope import Scope
 from pigeon.system.ignore_files import Ignored, in_repository, user_ignore_file
+from pigeon.system.paths import HeldPath
 from pigeon.system.process.start import Process, ProcessOwner
 from pigeon.wire.errors import ToolFailed
 
@@ -54,20 +55,24 @@ class Ripgrep:
     async def search(
         self,
         arguments: list[str],
-        cwd: str,
+        folder: HeldPath,
         scope: Scope,
         consume: Callable[[bytearray], bool],
         time_box: float = TIME_BOX,
     ) -> SearchEnd:
-        """Run a search; `consume` takes what it understands off the buffer and answers true when it has enough."""
+        """Run a search in a folder, or in that of a file.
+
+        `consume` takes what it understands off the buffer and answers true when it has enough.
+        """
         scope.check()
         variables = self._environment()
         program = self.program()
         passed_on = {name: variables[name] for name in _PASSED_ON if name in variables}
         # In a repository the rules of the folders around it do not count; outside, every folder's rules do.
+        cwd = folder.place if folder.is_folder else os.path.dirname(folder.place)
         rules = () if in_repository(cwd) else ("--no-require-git",)
         argv = [program, *_COMMON, *rules, *arguments]
-        process = await self._processes.start(argv, cwd=cwd, environment=passed_on)
+        process = await self._processes.start(argv, cwd=cwd, environment=passed_on, folder=folder.folder())
         forget = scope.on_cancel(process.kill)
         try:
             stopped, out_of_time, rest = await _pumped(process, consume, time.monotonic() + time_box)
@@ -86,12 +91,13 @@ class Ripgrep:
         return SearchEnd(0 if stopped or out_of_time else code, rest.decode("utf-8", "replace").strip(), out_of_time)
 
     def unlisted(
-        self, root: str, folders: set[str], matches: Callable[[str], bool], stopped: Callable[[], bool]
+        self, held: HeldPath, folders: set[str], matches: Callable[[str], bool], stopped: Callable[[], bool]
     ) -> Iterator[tuple[str, bool]]:
-        """Paths below `root` that match, are not ignored and are no regular files, each with whether it is a directory.
+        """Paths below a folder that match, are not ignored and are no regular files; each with whether it is a folder.
 
         `folders` are the directories that lead to listed files, so no rule ignores them. Links are not followed.
         """
+        root = held.place
         ignored = Ignored(root, user_ignore_file(self._environment(), self._home))
         waiting = [""]
         while waiting and not stopped():
