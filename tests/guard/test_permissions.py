@@ -375,10 +375,10 @@ async def test_no_more_than_a_thousand_answers_are_remembered() -> None:
     asking = gate(host)
     calls = [{"command": f"git push {number}"} for number in range(1001)]
     for arguments in calls:
-        await asking.before(CALL, arguments)
+        await asking.before(await push(arguments["command"]))
     host.asked.clear()
     for arguments in (calls[0], calls[999], calls[1000]):
-        await asking.before(CALL, arguments)
+        await asking.before(await push(arguments["command"]))
     assert [title for title, _, _ in host.asked] == ["Allow bash: git push 1000"]
 
 
