@@ -159,11 +159,11 @@ def test_a_file_that_may_not_be_written_is_not_swapped_for_one_that_may(
     real = os.open
 
     def read_only(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
-        if path == str(file) and flags & (os.O_WRONLY | os.O_RDWR):
+        if path == file.name and flags & (os.O_WRONLY | os.O_RDWR):
             raise PermissionError(errno.EACCES, "Permission denied", path)
         return real(path, flags, mode, **more)
 
-    monkeypatch.setattr(os, "access", lambda path, mode: not (path == str(file) and mode & os.W_OK))
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: not (path == file.name and mode & os.W_OK))
     monkeypatch.setattr(os, "open", read_only)
     with pytest.raises(PermissionError):
         replace_file(str(file), NEW)
