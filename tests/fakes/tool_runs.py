@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from fakes.loop_fakes import AnyTool
@@ -95,14 +95,23 @@ async def prepared(
 
 async def call(tool: BaseTool, run: FakeRun | None = None, **arguments: Any) -> ToolOutcome:
     """What the loop does: older forms rewritten, arguments checked, the subject held while it is executed."""
+    return await (await begun(tool, run, **arguments))
+
+
+async def begun(tool: BaseTool, run: FakeRun | None = None, **arguments: Any) -> Coroutine[Any, Any, ToolOutcome]:
+    """The same up to the point where calls of one answer may run side by side."""
     run = run or FakeRun()
     prepared = PreparedCall(ToolCall(id=run.call_id, name=tool.name, arguments=arguments), tool, run.scope)
-    try:
-        await prepared.change(arguments)
-        run.subject = prepared.subject
-        return await tool.execute(prepared.arguments, run)
-    finally:
-        prepared.close()
+    await prepared.change(arguments)
+    run.subject = prepared.subject
+
+    async def executed() -> ToolOutcome:
+        try:
+            return await tool.execute(prepared.arguments, run)
+        finally:
+            prepared.close()
+
+    return executed()
 
 
 async def text(tool: BaseTool, run: FakeRun | None = None, **arguments: Any) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.tool_runs import FakeRun, call, failure, paths_in, text
+from fakes.tool_runs import FakeRun, begun, call, failure, paths_in, text
 from pigeon.tools.edit import EditTool
 from pigeon.tools.write import WriteTool
 from pigeon.wire.base import ABSENT
@@ -55,7 +55,7 @@ async def test_an_aborted_write_writes_nothing(write: WriteTool, tmp_path: Path)
 
 async def test_writers_of_one_file_never_interleave(write: WriteTool, tmp_path: Path) -> None:
     contents = [str(n) * 200_000 for n in range(8)]
-    await asyncio.gather(*(call(write, path="same", content=content) for content in contents))
+    await asyncio.gather(*[await begun(write, path="same", content=content) for content in contents])
     assert (tmp_path / "same").read_text() == contents[-1]
     assert os.listdir(tmp_path) == ["same"]
 
