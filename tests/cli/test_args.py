@@ -11,7 +11,8 @@ from pigeon.cli.args import MODES, CommandLine, parse, parser
 from pigeon.wire.errors import StartupError
 
 WITH_VALUE = [
-    "--provider", "--model", "--models", "--api-key", "--thinking", "--dialect", "--session", "--session-id",
+    "--provider", "--model", "--models", "--api-key", "--api-key-file", "--thinking", "--dialect", "--session",
+    "--session-id",
     "--session-dir", "--fork", "--name", "-n", "--system-prompt", "--cwd", "--record-cap", "--provider-session-id",
     "--approval-mode", "--tools", "-t", "--exclude-tools", "-xt", "--resume", "-r", "--list-models",
 ]  # fmt: skip

@@ -76,13 +76,13 @@ def test_a_new_session_keeps_any_parent_and_an_empty_one_is_none(start: Start, s
         assert Path(file).parent == Path(first).parent
 
 
-@proves("switch_session.missing", "switch_session.persists", "switch_session.empty")
+@proves("switch_session.missing", "switch_session.persists", "switch_session.empty", "switch_session.makes_nothing")
 def test_a_path_without_a_session_becomes_a_new_one(start: Start, server: ModelServer, tmp_path: Path) -> None:
     agent = start()
     assert "sessionFile" not in agent.ask("get_state")
     target = tmp_path / "deep" / "er" / "new.jsonl"
     assert agent.ask("switch_session", sessionPath=str(target)) == {"cancelled": False}
-    assert target.parent.is_dir()
+    assert not (tmp_path / "deep").exists()
     assert agent.ask("get_state")["sessionFile"] == str(target)
     assert talk(agent, server, "one") == str(target)
     assert len(lines_of(target)) > 2

@@ -233,11 +233,48 @@ def test_a_folder_in_the_place_of_the_page_is_a_refusal(tmp_path: Path) -> None:
         write_page(str(tmp_path), "x")
 
 
-def test_the_session_itself_is_never_overwritten(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["link.html", "hard.html", "session.jsonl", "sub/../session.jsonl", "around/hard.html"])
+def test_the_session_itself_is_never_overwritten(tmp_path: Path, way: str) -> None:
     session = tmp_path / "session.jsonl"
     session.write_text("precious")
-    link = tmp_path / "link.html"
-    link.symlink_to(session)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "around").symlink_to(".")
+    (tmp_path / "link.html").symlink_to(session)
+    (tmp_path / "hard.html").hardlink_to(session)
     with pytest.raises(Refusal, match="session itself"):
-        write_page(str(link), "x", protected=str(session))
+        write_page(str(tmp_path / way), "x", protected=str(session))
     assert session.read_text() == "precious"
+
+
+@pytest.mark.parametrize("target", ["there", "nowhere"])
+def test_a_link_at_the_name_of_the_page_is_not_followed(tmp_path: Path, target: str) -> None:
+    (tmp_path / "there").write_text("precious")
+    (tmp_path / "page.html").symlink_to(tmp_path / target)
+    with pytest.raises(Refusal, match=r"Not a regular file: .*page\.html is a link"):
+        write_page(str(tmp_path / "page.html"), "x")
+    assert (tmp_path / "there").read_text() == "precious"
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_other_names_of_an_older_page_keep_their_content(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "page.html").hardlink_to(tmp_path / "mine")
+    write_page(str(tmp_path / "page.html"), "new")
+    assert ((tmp_path / "mine").read_text(), (tmp_path / "page.html").read_text()) == ("precious", "new")
+
+
+def test_a_relative_path_does_not_leave_its_folder_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "work" / "docs").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refusal, match="a link leads out of"):
+        write_page(str(tmp_path / "work" / "docs" / "page.html"), "x", called="docs/page.html")
+    assert os.listdir(tmp_path / "elsewhere") == []
+    write_page(str(tmp_path / "work" / "docs" / "page.html"), "x", called=str(tmp_path / "work" / "docs" / "page.html"))
+    assert os.listdir(tmp_path / "elsewhere") == ["page.html"]
+
+
+def test_a_pipe_in_the_place_of_the_page_is_a_refusal(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "page.html")
+    with pytest.raises(Refusal, match="a named pipe"):
+        write_page(str(tmp_path / "page.html"), "x")

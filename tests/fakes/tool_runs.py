@@ -13,7 +13,6 @@ from pigeon.agent.interfaces import (
     PathSubject,
     PreparedCall,
     Subject,
-    shows_everything,
 )
 from pigeon.agent.scope import Scope
 from pigeon.system.paths import PathResolver
@@ -35,7 +34,7 @@ class FakeRun:
         self.scope = Scope()
         self.updates: list[ToolOutcome] = []
         self.subject: Subject = ArgumentSubject({})
-        self.conceals = shows_everything
+        self.conceals: Callable[[str], bool] = lambda place: False
         self._on_update = on_update
 
     async def update(self, progress: ToolOutcome) -> None:

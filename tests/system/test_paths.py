@@ -117,10 +117,27 @@ def test_a_file_url_with_a_mention_sign_is_a_path_too(tmp_path: Path) -> None:
         for_writing(tmp_path, "file:///a%00b")
 
 
-@pytest.mark.parametrize("path", ["/proc/self/environ", "/proc/1/mem", "/proc/thread-self/auxv", "link", "@link"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/proc/self/environ",
+        "/proc/self/cmdline",
+        "/proc/1/mem",
+        "/proc/1/maps",
+        "/proc/self/root/proc/self/cmdline",
+        "/proc/self/task/1/environ",
+        "/proc/self/fd/0",
+        "/proc/kcore",
+        "/proc/thread-self/auxv",
+        "/proc//self/./cmdline",
+        "file:///proc/self/cmdline",
+        "link",
+        "@link",
+    ],
+)
 def test_the_memory_of_a_process_is_no_file_to_open(tmp_path: Path, path: str) -> None:
     (tmp_path / "link").symlink_to("/proc/self/environ")
-    with pytest.raises(ToolFailed, match="memory or environment"):
+    with pytest.raises(ToolFailed, match="memory, arguments or environment"):
         for_writing(tmp_path, path)
     assert for_writing(tmp_path, "/proc/self/status") == f"/proc/{os.getpid()}/status"
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from pigeon.agent.arguments import checked_arguments
 from pigeon.agent.inference import Delta, Failure, ModelRequest, ToolSpec
 from pigeon.agent.scope import Scope
-from pigeon.system.paths import HeldPath
+from pigeon.system.paths import HeldPath, shows_process_memory
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, ToolCall
 from pigeon.wire.events import Outbound, StreamEvent, ToolOutcome
@@ -92,11 +92,6 @@ class ArgumentSubject(Struct, frozen=True):
 Subject = CommandSubject | PathSubject | ArgumentSubject
 
 
-def shows_everything(place: str) -> bool:
-    """Nothing is concealed where no rule says so."""
-    return False
-
-
 class PreparedCall:
     """A tool call between its arrival and its run: checked arguments, what it is about, what it must not show.
 
@@ -110,7 +105,7 @@ class PreparedCall:
         self._scope = scope
         self._arguments: dict[str, Json] = {}
         self._subject: Subject = ArgumentSubject({})
-        self._conceals: Callable[[str], bool] = shows_everything
+        self._conceals: Callable[[str], bool] = shows_process_memory
 
     @property
     def arguments(self) -> dict[str, Json]:
@@ -128,17 +123,17 @@ class PreparedCall:
         return self._conceals
 
     async def change(self, arguments: dict[str, Json]) -> None:
-        """Take these arguments instead, checked anew; raises `ToolFailed`. What concealed before conceals no more."""
+        """Take these arguments instead, checked anew; raises `ToolFailed`. What a gate concealed before is shown."""
         arguments = checked_arguments(self.call.name, self.tool.spec.parameters, self.tool.prepare(arguments))
         subject = self.tool.subject(arguments)
         if isawaitable(subject):
             subject = await self._scope.wait(subject)
         self.close()
-        self._arguments, self._subject, self._conceals = arguments, subject, shows_everything
+        self._arguments, self._subject, self._conceals = arguments, subject, shows_process_memory
 
     def conceal(self, conceals: Callable[[str], bool]) -> None:
-        """Do not show what this says of a real path."""
-        self._conceals = conceals
+        """Do not show what this says of a real path, nor, as ever, what shows the memory of a process."""
+        self._conceals = lambda place: shows_process_memory(place) or conceals(place)
 
     def close(self) -> None:
         """Let go of what the subject holds."""

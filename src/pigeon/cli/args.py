@@ -42,7 +42,8 @@ GROUPS: dict[str, list[Row]] = {
         ("--provider", "NAME", "provider of the model"),
         ("--models", "LIST", "models to cycle through: comma-separated patterns, globs allowed"),
         ("--thinking", "LEVEL", "off, minimal, low, medium, high, xhigh or max"),
-        ("--api-key", "KEY", "key for the model's provider, for this process only"),
+        ("--api-key", "KEY", "key for the model's provider, for this process only; seen in the list of processes"),
+        ("--api-key-file", "FILE", "the same from the first line of a file or pipe; - is the first line of stdin"),
     ],
     "session": [
         ("--continue -c", "", "continue the newest session of this directory"),
@@ -130,6 +131,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
     program: str
     arguments: tuple[str, ...]
     agent: AgentOptions
+    api_key_file: str | None
     mode: str | None
     messages: tuple[str, ...]
     dialect: str | None
@@ -153,6 +155,7 @@ def parse(arguments: Sequence[str], program: str = "pigeon") -> CommandLine:
         program=program,
         arguments=tuple(arguments),
         agent=_agent_options(found, _flags(options, known)),
+        api_key_file=found.api_key_file,
         mode=found.mode,
         messages=(*found.messages, *words, *messages),
         dialect=found.dialect,

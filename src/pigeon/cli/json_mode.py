@@ -12,7 +12,7 @@ import sys
 from pigeon.app.build import BuiltAgent
 from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine
-from pigeon.cli.starting import Descriptors, run_agent, spoken_dialect
+from pigeon.cli.starting import Descriptors, run_agent, spoken_dialect, with_key
 from pigeon.dialects.base import Dialect
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.shutdown import Shutdown
@@ -28,6 +28,7 @@ FLUSH_SECONDS = 10.0
 def run_json(line: CommandLine, environment: Environment) -> int:
     """Run the prompts; returns the exit code."""
     dialect = spoken_dialect(line, environment)
+    line = with_key(line, environment)
     prompts = _prompts(line)
 
     async def play(agent: BuiltAgent, descriptors: Descriptors) -> int:

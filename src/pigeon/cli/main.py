@@ -12,6 +12,7 @@ from pigeon import __version__
 from pigeon.transport import exit_codes
 
 SPOKEN_PI_VERSION = "0.87.1"
+PR_SET_DUMPABLE = 4
 NO_MODE = "Choose a mode: --mode rpc to serve a host program, --mode json to run one prompt (see pigeon --help)"
 
 
@@ -19,6 +20,7 @@ def main() -> NoReturn:
     """Run the program and leave with its exit code."""
     # Nothing that a start makes is garbage: looking for some costs time. A mode that serves switches it on again.
     gc.disable()
+    _hide_from_other_processes()
     program, *arguments = sys.argv
     if arguments in (["--version"], ["-v"]):
         _leave(_print_version(program))
@@ -35,6 +37,20 @@ def main() -> NoReturn:
         print(f"Error: {error}", file=sys.stderr)  # noqa: T201
         code = exit_codes.FAILED
     _leave(code)
+
+
+def _hide_from_other_processes() -> None:
+    """Keep processes of the same user, which commands are, from reading our environment and memory in /proc.
+
+    Before anything is read: there is no moment in which a key could be seen. `ctypes` would cost four times as much, so
+    its core is called; where that is different, nothing is hidden before the first command (`system/process/pool`).
+    """
+    if sys.platform.startswith("linux"):
+        with suppress(ImportError, AttributeError, OSError, TypeError, ValueError):
+            import _ctypes
+
+            prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
+            _ctypes.call_function(prctl, (PR_SET_DUMPABLE, 0, 0, 0, 0))
 
 
 def _import_msgspec() -> None:

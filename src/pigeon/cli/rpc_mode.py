@@ -8,7 +8,7 @@ import signal
 from pigeon.app.build import BuiltAgent
 from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine
-from pigeon.cli.starting import Descriptors, run_agent, spoken_dialect
+from pigeon.cli.starting import Descriptors, run_agent, spoken_dialect, with_key
 from pigeon.rpc.host import Host
 from pigeon.transport import exit_codes
 from pigeon.transport.reader import DEFAULT_CAP
@@ -20,6 +20,7 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
     if any(message.startswith("@") for message in line.messages):
         raise StartupError("@file arguments are not supported in RPC mode")
     dialect = spoken_dialect(line, environment)
+    line = with_key(line, environment)
     cap = _record_cap(line.record_cap)
 
     async def serve(agent: BuiltAgent, descriptors: Descriptors) -> int:

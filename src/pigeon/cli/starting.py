@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import stat
 import sys
 from collections.abc import Awaitable, Callable
 
@@ -16,7 +18,10 @@ from pigeon.cli.args import CommandLine
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.transport import stdio
+from pigeon.wire.errors import StartupError
 
+LONGEST_KEY = 64 * 1024
+KEY_SECONDS = 10.0
 Descriptors = tuple[int, int]
 
 
@@ -24,6 +29,57 @@ def spoken_dialect(line: CommandLine, environment: Environment) -> Dialect:
     """The dialect of this call; raises `StartupError` for an unknown name."""
     variables = environment.variables
     return dialect_named(chosen_name(line.dialect, line.program, line.arguments, variables), __version__, variables)
+
+
+def with_key(line: CommandLine, environment: Environment) -> CommandLine:
+    """The call with the key that `--api-key-file` names among its options; raises `StartupError`.
+
+    Of stdin exactly the first line is read, so that the protocol, or a piped prompt, may follow it.
+    """
+    file = line.api_key_file
+    if file is None:
+        return line
+    if line.agent.api_key:
+        raise StartupError("--api-key-file cannot be combined with --api-key")
+    try:
+        text = _first_line(0) if file == "-" else _first_line_of(environment.absolute(file))
+    except OSError as error:
+        raise StartupError(f"--api-key-file {file}: {error.strerror or error}") from None
+    key = text.decode("utf-8", "replace").strip()
+    if not key:
+        raise StartupError(f"--api-key-file {file}: there is no key in the first line")
+    if key.startswith("{"):
+        raise StartupError(f"--api-key-file {file}: the first line must be the key, and this is JSON")
+    return structs.replace(line, agent=structs.replace(line.agent, api_key=key))
+
+
+def _first_line_of(path: str) -> bytes:
+    """Of a file, or of a pipe whose writer has a few seconds to come."""
+    import select
+
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise IsADirectoryError(21, "it is a directory")
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            waiting = select.poll()
+            waiting.register(descriptor, select.POLLIN)
+            if not waiting.poll(KEY_SECONDS * 1000):
+                raise TimeoutError(110, f"nothing was written to it within {KEY_SECONDS:g} s")
+        os.set_blocking(descriptor, True)
+        return _first_line(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _first_line(descriptor: int) -> bytes:
+    """Byte by byte: what follows belongs to another reader."""
+    line = bytearray()
+    while (byte := os.read(descriptor, 1)) and byte != b"\n":
+        line += byte
+        if len(line) > LONGEST_KEY:
+            raise OSError(27, f"the first line is longer than {LONGEST_KEY} bytes")
+    return bytes(line)
 
 
 def run_agent(

@@ -99,17 +99,29 @@ def page(header: Mapping[str, Any], items: Sequence[Item], stats: SessionStats, 
 def write_page(path: str, text: str, protected: str | None = None, called: str | None = None) -> None:
     """Put the page into a file, whole or not at all; its folder must exist, and `protected` is never overwritten.
 
-    Errors name the path as `called`: the host's way to write it.
+    Errors name the path as `called`: the host's way to write it. No link is followed at the name of the page, and a
+    relative `called` does not leave the folder that it begins in by a link: a project may have planted either.
     """
     called = called or path
-    if protected is not None and os.path.realpath(path) == os.path.realpath(protected):
+    if protected is not None and _is_same_file(path, protected):
         raise Refusal(f"The page cannot be written over the session itself: {called}")
+    asked = os.path.normpath(called)
+    if not os.path.isabs(asked) and not asked.startswith(".."):
+        start = os.path.realpath(path.removesuffix(asked))
+        if os.path.commonpath([start, os.path.realpath(os.path.dirname(path))]) != start:
+            raise Refusal(f"The page cannot be written to {called}: a link leads out of {start}. Give an absolute path")
     try:
-        if not os.path.isdir(os.path.dirname(path)):
-            raise FileNotFoundError(2, "", path)
-        files.replace_file(path, text.encode("utf-8", "replace"), PRIVATE if not os.path.exists(path) else None)
+        files.put_file(path, text.encode("utf-8", "replace"), PRIVATE)
     except OSError as error:
         raise Refusal(files.error_text(error, "open", called)) from None
+
+
+def _is_same_file(path: str, other: str) -> bool:
+    """True for every spelling of a file, for links to it and for its other names."""
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return os.path.realpath(path) == os.path.realpath(other)
 
 
 def _policy() -> str:

@@ -44,7 +44,7 @@ _KINDS = (
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
-    (stat.S_ISLNK, "a link by now"),
+    (stat.S_ISLNK, "a link"),
 )
 
 
@@ -154,6 +154,26 @@ def replace_file(path: str | HeldPath, data: bytes, mode: int | None = None) -> 
         if before is None or error.errno not in _NO_SWAP:
             raise
         _overwrite(path, data)
+
+
+def put_file(path: str, data: bytes, mode: int) -> None:
+    """Put a new file at a name in a folder that exists, in the place of a regular file if there is one.
+
+    A link at that name is refused, one that is planted meanwhile is replaced and not followed, and what other names
+    (hard links) the older file has keeps its content.
+    """
+    folder, name = os.path.split(path)
+    descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            before: os.stat_result | None = os.stat(name or ".", dir_fd=descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            before = None
+        if before is not None:
+            check_regular(before.st_mode, path)
+        _swap(name, data, mode if before is None else None, before, folder=descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def swap_file(path: str, data: bytes, mode: int) -> None:

@@ -26,7 +26,12 @@ _CURLY = "\u2019"
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _F_GETPATH = 50
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-_PROCESS_MEMORY = r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv)"
+# Of every procfs, wherever it is mounted: what shows the start, the memory or the state of a process.
+_PROCESS_MEMORY = (
+    r"(.*)/proc/(?:\d+|self|thread-self)/(?:task/[^/]+/)?"
+    r"(?:environ|cmdline|auxv|mem|maps|smaps|smaps_rollup|numa_maps|pagemap|stack|syscall|(?:fd|map_files)/.*)"
+    r"|(.*)/proc/(?:kcore|vmcore|kmsg)"
+)
 
 
 def absolute(path: str, base: str, home: str) -> str:
@@ -164,9 +169,9 @@ class PathResolver(Struct, frozen=True):
             held = hold(target, tuple(dict.fromkeys((literal, plain, target))))
         except OSError as error:
             raise ToolFailed(f"Cannot look at {path}: {error.strerror or error}") from error
-        if any(re.fullmatch(_PROCESS_MEMORY, place) for place in (*held.names, held.place)):
+        if any(map(shows_process_memory, (*held.names, held.place))):
             held.close()
-            raise ToolFailed(f"{path} shows the memory or environment of a process, which may hold keys.")
+            raise ToolFailed(f"{path} shows the memory, arguments or environment of a process, which may hold keys.")
         return held
 
     def _absolute(self, path: str) -> str:
@@ -175,6 +180,20 @@ class PathResolver(Struct, frozen=True):
         if path == "~" or path.startswith("~/"):
             path = expand_home(path, self.home)
         return os.path.normpath(os.path.join(self.cwd, path))
+
+
+def shows_process_memory(place: str) -> bool:
+    """True for the files of the system that show what a process holds: its environment, arguments, memory or files."""
+    found = re.fullmatch(_PROCESS_MEMORY, place, re.DOTALL) if "/proc/" in place else None
+    if found is None:
+        return False
+    if not (found[1] or found[2]):
+        return True
+    # Elsewhere it may be a copy, made as data for tests. Files of the system itself have no size.
+    try:
+        return os.stat(place).st_size == 0
+    except OSError:
+        return True
 
 
 def checked(path: str) -> str:

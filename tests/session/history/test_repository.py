@@ -67,8 +67,9 @@ def test_a_path_without_a_session_is_bound_to_a_new_one(tmp_path: Path, content:
     repository = DiskRepository(tmp_path)
     journal = repository.open(str(path), "/work")
     assert (journal.file, journal.cwd, journal.lines, journal.saved) == (str(path), "/work", [], False)
-    assert (path.parent.stat().st_mode & 0o777 == 0o700) == (content is None)
+    assert (tmp_path / "deep").exists() == (content is not None), "nothing is made before there is something to keep"
     journal.append_message(user("hello"))
+    assert (path.parent.stat().st_mode & 0o777 == 0o700) == (content is None)
     journal.close()
     loaded = load_session(str(path))
     assert loaded is not None
@@ -79,7 +80,7 @@ def test_a_path_without_a_session_is_bound_to_a_new_one(tmp_path: Path, content:
 def test_a_folder_that_cannot_be_made_is_a_refusal(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("nowhere/at/all")
     repository = DiskRepository(tmp_path)
-    with pytest.raises(Refusal, match=f"Session folder cannot be made: {tmp_path}/link/below: No such file"):
+    with pytest.raises(Refusal, match=f"Session folder cannot be made: {tmp_path}/link/below: {tmp_path}/link is not"):
         repository.open(str(tmp_path / "link" / "below" / "new.jsonl"), "/")
     assert repository.folder == str(tmp_path), "nothing has changed"
 

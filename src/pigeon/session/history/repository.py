@@ -15,7 +15,6 @@ from pigeon.session.history.listing import all_folders
 from pigeon.session.history.reading import InvalidSession, LoadedSession, header_in, load_session
 from pigeon.session.history.session_file import SessionFile
 from pigeon.system import clock, ids
-from pigeon.system.append_file import make_private_folder
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.entries import ContextEdit
@@ -171,11 +170,14 @@ class SessionRepository:
         return journal
 
     def _bound(self, path: str, cwd: str) -> Journal:
-        folder = os.path.dirname(path)
-        try:
-            make_private_folder(folder)
-        except OSError as error:
-            raise Refusal(f"Session folder cannot be made: {folder}: {error.strerror}") from None
+        """Nothing is made on disk before there is a message to keep; but that must be possible."""
+        folder = above = os.path.dirname(path)
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        if not os.path.isdir(above):
+            raise Refusal(f"Session folder cannot be made: {folder}: {above} is not a folder")
+        if not os.access(above, os.W_OK | os.X_OK):
+            raise Refusal(f"Session folder cannot be written: {folder}: permission denied")
         now = self._now()
         name = ids.session_id(now)
         self._keep_beside(path)
