@@ -116,11 +116,11 @@ async def test_what_is_wrong_with_options_and_files_is_listed_once(one: InProces
     for number, part in enumerate(
         [
             f"{one.agent_dir}/settings.json: steeringMode is ignored",
-            f"{one.work}/.pigeon/settings.json must hold a JSON object",
             '"nothing"',
             'unknown thinking level "hard" is ignored',
             f"{one.agent_dir}/models.json: not valid JSON",
             '--tools: there is no tool "raed"',
+            f"{one.work}/.pigeon/settings.json must hold a JSON object",
             "permissions.deny",
         ]
     ):

@@ -57,7 +57,7 @@ def test_a_file_that_did_not_change_is_read_once(tmp_path: Path, monkeypatch: py
     path.chmod(0o600)
     auth = AuthFile(str(path))
     auth.get("x")
-    monkeypatch.setattr("pigeon.config.credentials.read_json_with_comments", None)
+    monkeypatch.setattr("pigeon.config.credentials.read_json", None)
     assert auth.get("x") == KEY
 
 

@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
+from pigeon.config.known_keys import hides_permissions, unknown_keys
 from pigeon.config.layers import USERS_ONLY, Layers
-from pigeon.config.settings import Settings
+from pigeon.config.settings import Settings, keys_of
 from pigeon.wire.base import ABSENT
 
 
@@ -106,8 +109,9 @@ def test_permissions_of_one_project_file_stand_alone(files: Files, place: str) -
 def test_a_file_that_holds_no_object_is_told_once_and_left_alone(files: Files, text: str) -> None:
     layers = files.layers(text, {"steeringMode": "all"})
     path = files.user / "settings.json"
-    assert len(files.problems) == 1
-    assert str(path) in files.problems[0]
+    assert files.problems == []
+    assert len(layers.doubts) == 1
+    assert str(path) in layers.doubts[0]
     assert layers.settings.steering_mode == "all"
     assert path.read_text() == text
 
@@ -143,11 +147,76 @@ def test_a_wrong_value_of_the_project_leaves_the_users_in_force(files: Files) ->
 
 def test_broken_permissions_do_not_replace_good_ones(files: Files) -> None:
     layers = files.layers({}, {"permissions": {"deny": ["a"]}}, {"permissions": "none"})
-    assert layers.project_permissions != "none"
+    assert layers.project_permissions == {"deny": ["a"]}
+    layers = files.layers({}, {"permissions": {"deny": ["a"]}}, {"permissions": {"deny": {"b": 1}}})
+    assert layers.project_permissions == {"deny": [{"b": 1}, "a"]}
 
 
 def test_a_folder_that_cannot_be_read_is_told(files: Files) -> None:
     (files.user / "settings.json").mkdir()
     layers = files.layers()
-    assert "cannot be read" in files.problems[0]
+    assert "cannot be read" in layers.doubts[0]
     assert layers.settings.session_dir is ABSENT
+
+
+@pytest.mark.parametrize("value", [None, [], "x", 3, True, ["deny"]])
+@pytest.mark.parametrize("place", ["user", "one", "two"])
+def test_permissions_that_are_no_object_are_a_doubt_and_no_rules(files: Files, place: str, value: Any) -> None:
+    layers = files.layers(**{"user": {}, "one": {}, "two": {}, place: {"permissions": value}})
+    assert len(layers.doubts) == 1
+    assert (layers.user_permissions, layers.project_permissions) == (None, None)
+
+
+@pytest.mark.parametrize("place", ["user", "one", "two"])
+def test_a_file_that_cannot_be_used_is_a_doubt(files: Files, place: str) -> None:
+    layers = files.layers(**{"user": {}, "one": {}, "two": {}, place: "{"})
+    assert [str(getattr(files, place)) in doubt for doubt in layers.doubts] == [True]
+
+
+def test_the_doubts_of_a_project_go_with_it(files: Files) -> None:
+    layers = files.layers({}, {"permissions": None, "steeringMode": "all"})
+    layers.add_project([])
+    assert (layers.doubts, layers.settings.steering_mode) == ([], "one-at-a-time")
+
+
+def test_a_folder_that_is_a_link_to_nowhere_is_a_doubt_and_one_that_is_not_there_is_none(tmp_path: Path) -> None:
+    assert Layers(str(tmp_path / "none" / "agent"), print).doubts == []
+    (tmp_path / "link").symlink_to(tmp_path / "unmounted")
+    assert len(Layers(str(tmp_path / "link" / "agent"), print).doubts) == 1
+    (tmp_path / "there").symlink_to(tmp_path)
+    assert Layers(str(tmp_path / "there" / "agent"), print).doubts == []
+
+
+def misspelt(word: str) -> st.SearchStrategy[str]:
+    """The word with one letter left out, doubled, replaced or swapped with the next."""
+
+    def changed(place: int, kind: str, letter: str) -> str:
+        before, at, after = word[:place], word[place], word[place + 1 :]
+        return {
+            "left out": before + after,
+            "doubled": before + at * 2 + after,
+            "replaced": before + letter + after,
+            "swapped": before + after[:1] + at + after[1:],
+            "raised": before + at.upper() + after,
+        }[kind]
+
+    kinds = st.sampled_from(["left out", "doubled", "replaced", "swapped", "raised"])
+    return st.builds(changed, st.integers(0, len(word) - 1), kinds, st.characters(codec="utf-8"))
+
+
+@given(misspelt("permissions"))
+def test_a_slip_in_the_name_of_the_permissions_is_never_a_way_around_them(key: str) -> None:
+    assume(key != "permissions")
+    assert hides_permissions({key: {"deny": ["read"]}}, keys_of(Settings)) == key
+
+
+@given(st.sampled_from(keys_of(Settings)).flatmap(lambda key: misspelt(key).map(lambda wrong: (key, wrong))))
+def test_a_slip_in_any_key_is_reported(slip: tuple[str, str]) -> None:
+    key, wrong = slip
+    assume(wrong not in keys_of(Settings) and wrong != "themes")
+    [problem] = unknown_keys([wrong], keys_of(Settings))
+    assert len(key) < 8 or f'did you mean "{key}"' in problem
+
+
+def test_keys_of_our_own_hide_no_permissions() -> None:
+    assert hides_permissions({key: {"permissions": 1} for key in keys_of(Settings)}, keys_of(Settings)) is None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.odd_files import ODD
 from pigeon.config.trust_file import remember, saved_decision
 from pigeon.guard.trust import RESOURCES, guarded, is_trusted, skill_folders
 
@@ -114,3 +115,46 @@ def test_a_decision_made_under_a_link_is_one_about_the_folder_behind_it(tmp_path
     link.symlink_to("other")
     decisions = [saved_decision(str(tmp_path / "agent"), str(tmp_path / name)) for name in ("project", "link")]
     assert decisions == [(True, None), (None, None)]
+
+
+def test_a_file_with_comments_is_understood_and_not_overwritten(tmp_path: Path) -> None:
+    text = '{\n  // my own\n  "/work": true,\n}\n'
+    (tmp_path / "trust.json").write_text(text)
+    assert saved_decision(str(tmp_path), "/work") == (True, None)
+    problem = remember(str(tmp_path), "/other", True)
+    assert "comments" in str(problem)
+    assert '"/other": true' in str(problem)
+    assert (tmp_path / "trust.json").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("entries", "trusted"),
+    [
+        ({"/code": True, "/code/evil/": False}, False),
+        ({"/code": True, "/code/./evil": False, "/code/evil": True}, False),
+        ({"/code": True, "/code/evil": "no"}, False),
+        ({"/code": True, "/code/evil": 0}, False),
+        ({"/code": True, "/code/evil": None}, True),
+        ({"/code/": True}, True),
+        ({"code": True, ".": True, "": True}, None),
+    ],
+)
+def test_a_no_is_a_no_however_it_is_written(tmp_path: Path, entries: dict[str, object], trusted: bool | None) -> None:
+    (tmp_path / "trust.json").write_text(json.dumps(entries))
+    assert saved_decision(str(tmp_path), "/code/evil")[0] is trusted
+
+
+def test_a_no_for_a_link_is_a_no_for_the_folder_behind_it(tmp_path: Path) -> None:
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "link").symlink_to("evil")
+    real = os.path.realpath(tmp_path)
+    (tmp_path / "trust.json").write_text(json.dumps({real: True, f"{real}/link": False}))
+    assert saved_decision(str(tmp_path), str(tmp_path / "evil"))[0] is False
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_what_is_no_file_trusts_nobody_and_stays(tmp_path: Path, kind: str) -> None:
+    ODD[kind](tmp_path / "trust.json")
+    trusted, problem = saved_decision(str(tmp_path), "/work")
+    assert trusted is False
+    assert str(tmp_path / "trust.json") in str(problem)

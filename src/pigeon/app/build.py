@@ -159,22 +159,21 @@ class _Builder:
             system_prompt=lambda cwd: resources.system_prompt(cwd, *tools.toolset.described()),
             rules=lambda cwd: self._rules(cwd, trusts(cwd)),
             hooks=hooks,
-            gate=self._gate(extensions, conversation),
+            gate=self._gate(extensions, conversation, tools),
             run_started=tools.warm_up,
             write_page=PageWriter(self._environment).write,
             now=self._environment.now,
             report=self._reports.notify,
         )
 
-    def _gate(self, extensions: LoadedExtensions, conversation: Conversation) -> Gate | None:
+    def _gate(self, extensions: LoadedExtensions, conversation: Conversation, tools: ToolSetup) -> Gate | None:
         """The user's permission rules first, then the extensions; none if there is neither."""
-        layers = self._layers
         permissions = permission_gate(
-            layers.user_permissions,
-            layers.project_permissions if extensions.trusted else None,
+            self._layers,
             self._dialogs,
             lambda: PathResolver(conversation.journal.cwd, self._environment.home),
-            self._reports.at_start,
+            [tool.spec.name for tool in tools.toolset.every()],
+            self._reports,
         )
         extending = extensions.runner.gate if extensions.runner else None
         gates = [gate for gate in (permissions, extending) if gate is not None]

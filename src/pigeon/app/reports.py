@@ -1,8 +1,8 @@
 """What is wrong with options, files and extensions: the one collector of an agent, given to its parts as `report`.
 
 There are two ways to the host. What `build` finds in options and settings is listed in `startup`, and the door prints
-it (on stderr) before it serves. Everything else is a record on the wire: a notice, or an `extension_error`. Records
-wait until `connect` says where they go.
+it (on stderr) before it serves. Everything else is a record on the wire: a notice, or an `extension_error`. What makes
+the guard stricter than the user may expect goes both ways. Records wait until `connect` says where they go.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ class Reports:
     def notify(self, text: str) -> None:
         """Show a warning."""
         self.post(NotifyRequest(id=ids.dialog_id(), message=text, notify_type="warning"))
+
+    def closed(self, text: str) -> None:
+        """A problem for which the guard fails closed."""
+        if text not in self.startup:
+            self.at_start(text)
+            self.notify(text)
 
     def skill_failed(self, path: str, why: str) -> None:
         """A skill that was asked for cannot be read."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from pigeon.agent.interfaces import Gate, Tool
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
+from pigeon.app.reports import Reports
+from pigeon.config.layers import Layers
 from pigeon.config.settings import Settings
 from pigeon.guard.environment import tool_environment
 from pigeon.providers.catalog.built_in import key_variables
@@ -146,17 +147,26 @@ def _active(options: AgentOptions, settings: Settings, known: list[str]) -> list
 
 
 def permission_gate(
-    user: Any, project: Any, dialogs: Dialogs, paths: Callable[[], PathResolver], report: Callable[[str], None]
+    layers: Layers,
+    dialogs: Dialogs,
+    paths: Callable[[], PathResolver],
+    known: Iterable[str],
+    reports: Reports,
 ) -> Gate | None:
-    """The permission rules of the settings as a gate before every tool, or none where there are no rules."""
-    if user is None and project is None:
+    """The permission rules of the settings as a gate before every tool, or none where there are no rules.
+
+    `known` are the tools that there are now; rules for others are reported.
+    """
+    if layers.user_permissions is None and layers.project_permissions is None and not layers.doubts:
         return None
     from pigeon.guard.permissions import PermissionGate
-    from pigeon.guard.rules import rules_of
+    from pigeon.guard.rules import rules_of, unknown_tools
 
-    rules = rules_of(user, project, report)
+    rules = rules_of(layers.user_permissions, layers.project_permissions, reports.closed, layers.doubts)
     if rules is None:
         return None
+    for problem in unknown_tools(rules, known):
+        reports.at_start(problem)
 
     async def ask(title: str, options: list[str], timeout_ms: int) -> object:
         answer = await dialogs.ask(

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pigeon.config.json_file import read_json_with_comments
+from pigeon.config.json_file import read_json
 from pigeon.system.clock import monotonic_ms
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.errors import BadRecord
@@ -76,7 +76,7 @@ class AuthFile:
 
 
 def _read(path: str) -> dict[str, Any]:
-    value = read_json_with_comments(path)
+    value = read_json(path, may_be_blank=True)
     if not isinstance(value, dict):
         raise BadRecord("must be an object of providers")
     return value

@@ -1,12 +1,13 @@
 """Reading the JSON files of the user's and the project's folders, the one way for all of them.
 
-A byte order mark is tolerated, a pipe or a device is refused instead of waited for, and a file has a size that a person
-could have written. `settings.json` and `trust.json` are plain JSON; `models.json` and `auth.json` may have comments and
-trailing commas, because pi's may.
+Comments and trailing commas are accepted, a byte order mark is tolerated, a pipe or a device is refused instead of
+waited for, and a file has a size that a person could have written. Before such a file is written again, `has_comments`
+says whether that would lose comments.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -14,35 +15,55 @@ from pigeon.system.files import read_whole
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
-LARGEST = 64 << 20
+LARGEST = 8 << 20
 # Nothing that was matched is given back, so that no row of comments can be read in more than one way.
 _REMARK = rb"//[^\n\r]*+|(?>/\*.*?\*/)"
 _COMMENT = rb'(?s)"(?:[^"\\]|\\.)*+"|%b|,(?=\s*+(?:(?:%b)\s*+)*+[}\]])' % (_REMARK, _REMARK)
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_json(path: str) -> Any:
+def read_json(path: str, *, may_be_blank: bool = False) -> Any:
     """The value in a file; raises `OSError` and `BadRecord`."""
-    return codec.decode(read_whole(path, LARGEST).removeprefix(_BOM))
+    return decode_with_comments(read_whole(path, LARGEST), may_be_blank=may_be_blank)
 
 
-def read_json_with_comments(path: str) -> Any:
-    """The same for JSON that people write by hand; a file with nothing in it is an empty object."""
-    return decode_with_comments(read_whole(path, LARGEST))
+def decode_with_comments(data: bytes, *, may_be_blank: bool = False) -> Any:
+    """A value from JSON with comments and trailing commas; an empty object from nothing, if that is allowed.
 
-
-def decode_with_comments(data: bytes) -> Any:
-    """A value from JSON with comments and trailing commas; raises `BadRecord`."""
+    Raises `BadRecord`.
+    """
     data = data.removeprefix(_BOM)
     if not data.strip():
-        return {}
+        if may_be_blank:
+            return {}
+        raise BadRecord("the file is empty")
     try:
         return codec.decode(data)
     except BadRecord as error:
-        plain = re.sub(_COMMENT, lambda found: found[0] if found[0][:1] == b'"' else b" ", data)
+        plain = _without_comments(data)
         if plain == data:
             raise BadRecord(f"not valid JSON: {error}") from None
     try:
         return codec.decode(plain)
     except BadRecord as error:
         raise BadRecord(f"not valid JSON: {error}") from None
+
+
+def has_comments(path: str) -> bool:
+    """Whether a file that can be read has more in it than JSON: comments, or trailing commas."""
+    data = read_whole(path, LARGEST)
+    return _without_comments(data) != data
+
+
+def leads_nowhere(path: str) -> bool:
+    """Whether a path that does not exist does so because of a link: the file is meant to be there, and is not."""
+    while not os.path.lexists(path):
+        above = os.path.dirname(path)
+        if above == path:
+            return False
+        path = above
+    return not os.path.exists(path)
+
+
+def _without_comments(data: bytes) -> bytes:
+    return re.sub(_COMMENT, lambda found: found[0] if found[0][:1] == b'"' else b" ", data)

@@ -1,6 +1,10 @@
 """Settings in two layers: the user's, and over it the project's if the project is trusted.
 
 Objects merge key by key, everything else is replaced. Keys that decide about trust or the network are the user's alone.
+
+Permission rules fail closed. `doubts` has what may have kept rules from being seen: a file that is there and cannot be
+used, permissions that are no object, a key that looks like `permissions` and is not. While there is one, the guard asks
+about everything that is not denied.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pigeon.config.settings import Settings, fitting, read_settings_file
+from pigeon.config.settings import Settings, fitting, keys_of, read_settings_file
 from pigeon.wire import codec
 from pigeon.wire.base import merged
 
@@ -17,32 +21,57 @@ USERS_ONLY = ("defaultProjectTrust", "httpProxy", "keepProviderKeys", "permissio
 
 
 class Layers:
-    """The user's settings at once; the project's when it is trusted. `report` gets what is wrong with a file, once."""
+    """The user's settings at once; the project's when it is trusted.
+
+    `report` gets what is wrong with a file, once; what is in `doubts` is left to the guard to report.
+    """
 
     def __init__(self, agent_dir: str, report: Callable[[str], None]) -> None:
         self._report = report
         self._reported: set[str] = set()
         self._path = os.path.join(agent_dir, "settings.json")
-        self._user = read_settings_file(self._path, report)
+        self._user_doubts: list[str] = []
+        self._user = self._read(self._path, self._user_doubts)
+        self.doubts = list(self._user_doubts)
         self.project_permissions: Any = None
         self.settings = self._checked([(self._path, self._user)])
 
     @property
     def user_permissions(self) -> Any:
-        """The permission rules of the user, as they stand in the file."""
-        return self._user.get("permissions")
+        """The permission rules of the user, as they stand in the file; none where they are no object."""
+        return _rules_in(self._user)
 
     def add_project(self, folders: Sequence[str]) -> Settings:
-        """Read the project's settings too, the first folder's on top; only for a project that is trusted."""
+        """Read the project's settings too, the first folder's on top; only for a project that is trusted.
+
+        Those of another project, read before, are dropped; no folders drop them without more.
+        """
         layers = [(self._path, self._user)]
+        self.doubts = list(self._user_doubts)
+        self.project_permissions = None
         for folder in reversed(folders):
             path = os.path.join(folder, "settings.json")
-            raw = read_settings_file(path, self._report)
+            raw = self._read(path, self.doubts)
             if raw:
-                self.project_permissions = _joined(self.project_permissions, raw.get("permissions"))
+                self.project_permissions = _joined(self.project_permissions, _rules_in(raw))
                 layers.append((path, {key: value for key, value in raw.items() if key not in USERS_ONLY}))
         self.settings = self._checked(layers)
         return self.settings
+
+    def _read(self, path: str, doubts: list[str]) -> dict[str, Any]:
+        raw = read_settings_file(path, doubts.append)
+        if raw is None:
+            return {}
+        if "permissions" in raw and not isinstance(raw["permissions"], dict):
+            doubts.append(f"{path}: permissions must be an object with the lists deny, ask and allow")
+        known = keys_of(Settings)
+        if not raw.keys() <= set(known):
+            from pigeon.config.known_keys import hides_permissions
+
+            hiding = hides_permissions(raw, known)
+            if hiding is not None:
+                doubts.append(f'{path}: the rules under {hiding[:80]!r} are not seen; the key is called "permissions"')
+        return raw
 
     def _checked(self, layers: list[tuple[str, dict[str, Any]]]) -> Settings:
         together: dict[str, Any] = {}
@@ -60,10 +89,17 @@ def _joined(one: Any, other: Any) -> Any:
     """Permission rules of two files together: lists are put behind each other, so that no rule gets lost."""
     if one is None or other is None:
         return one if other is None else other
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return one if isinstance(one, dict) else other
     joined = dict(one)
     for key, value in other.items():
-        both = isinstance(joined.get(key), list) and isinstance(value, list)
-        joined[key] = [*joined[key], *value] if both else value
+        some = isinstance(joined.get(key), list) or isinstance(value, list)
+        joined[key] = [*_items(joined.get(key, [])), *_items(value)] if some else value
     return joined
+
+
+def _rules_in(raw: dict[str, Any]) -> Any:
+    rules = raw.get("permissions")
+    return rules if isinstance(rules, dict) else None
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

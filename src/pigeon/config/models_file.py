@@ -82,7 +82,7 @@ def read_models_file(path: str) -> ModelsFile:
 def parse_models_file(data: bytes, path: str = "models.json") -> ModelsFile:
     """The same, from bytes; the path is only for the message."""
     try:
-        return ModelsFile(providers=_checked(decode_with_comments(data)))
+        return ModelsFile(providers=_checked(decode_with_comments(data, may_be_blank=True)))
     except BadRecord as error:
         return ModelsFile(problem=f"{path}: {error}; its models are left out until this is corrected")
 

@@ -1,18 +1,18 @@
 """`settings.json`: the keys that Pigeon reads, with pi's names and defaults.
 
 A file that cannot be read, or a value of the wrong type, is reported and left out; it never stops the start and is
-never written back.
+never written back. Keys that no agent of the family knows are reported, too. What all of this means for the permission
+rules is decided in `layers.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from pigeon.config.json_file import read_json
+from pigeon.config.json_file import leads_nowhere, read_json
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.commands import InterruptMode, QueueMode
@@ -95,48 +95,62 @@ class Settings(Record, kw_only=True):
     http_proxy: str | Absent = ABSENT
 
 
-def read_settings_file(path: str, report: Callable[[str], None]) -> dict[str, Any]:
-    """The object in a settings file, as it stands there; empty where the file is missing or cannot be used."""
+def read_settings_file(path: str, report: Callable[[str], None]) -> dict[str, Any] | None:
+    """The object in a settings file, as it stands there: empty where there is no file, none if it cannot be used."""
     try:
         value = read_json(path)
-    except FileNotFoundError:
-        return {}
+    except FileNotFoundError as error:
+        if not leads_nowhere(path):
+            return {}
+        report(f"{path} cannot be read: {error.strerror}, a link leads nowhere")
+        return None
     except OSError as error:
         report(f"{path} cannot be read: {error.strerror or error}")
-        return {}
+        return None
     except BadRecord as error:
-        report(f"{path} is not valid JSON and is ignored: {error}")
-        return {}
+        report(f"{path} is ignored: {error}")
+        return None
     if not isinstance(value, dict):
         report(f"{path} must hold a JSON object and is ignored")
-        return {}
+        return None
     return value
 
 
-def fitting(raw: dict[str, Any], report: Callable[[str], None], kind: type[Struct] = Settings) -> dict[str, Any]:
+def fitting(
+    raw: dict[str, Any], report: Callable[[str], None], kind: type[Struct] = Settings, where: str = ""
+) -> dict[str, Any]:
     """The part of an object that fits, key by key; the rest is reported."""
     kept: dict[str, Any] = {}
     for key, item in raw.items():
-        group = _GROUPS.get(key) if kind is Settings else None
+        name = f"{where}.{key}" if where else key
+        group = _GROUPS.get(name)
         if group is not None and isinstance(item, dict):
-            kept[key] = fitting(item, partial(_within, key, report), group)
+            kept[key] = fitting(item, report, group, name)
             continue
         try:
             codec.convert({key: item}, kind)
         except BadRecord as error:
-            report(f"{key} is ignored: {error}")
+            report(f"{name} is ignored: {error}")
         else:
             kept[key] = item
+    known = keys_of(kind)
+    if not raw.keys() <= set(known):
+        from pigeon.config.known_keys import unknown_keys
+
+        for problem in unknown_keys(list(raw), known, where):
+            report(problem)
     return kept
 
 
-def _within(key: str, report: Callable[[str], None], problem: str) -> None:
-    report(f"{key}.{problem}")
+def keys_of(kind: type[Struct]) -> tuple[str, ...]:
+    """The keys that are read, as they are written."""
+    return kind.__struct_encode_fields__
 
 
 _GROUPS: dict[str, type[Group]] = {
     "compaction": CompactionSettings,
     "retry": RetrySettings,
+    "retry.provider": ProviderRetrySettings,
     "images": ImageSettings,
     "tasks": TaskSettings,
 }

@@ -1,6 +1,7 @@
 """`trust.json` in the user's folder: which project folders are trusted, by their real path.
 
-The nearest folder above counts. With a file that cannot be read no project is trusted, and it is never overwritten.
+The nearest folder above counts. With a file that cannot be used no project is trusted. A file that cannot be read, or
+that has comments in it, is never overwritten: a decision is then not kept, and the caller is told why.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pigeon.config.json_file import read_json
+from pigeon.config.json_file import has_comments, leads_nowhere, read_json
 from pigeon.system.files import replace_file
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
@@ -20,15 +21,20 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
     """What was decided for this folder or the nearest one above, and what is wrong with the file."""
     path = os.path.join(agent_dir, NAME)
     try:
-        entries = _read(path)
-    except FileNotFoundError:
-        return None, None
+        entries = _decisions(_read(path))
+    except FileNotFoundError as error:
+        if not leads_nowhere(path):
+            return None, None
+        return False, f"{path}: {error.strerror}; no project is trusted until this is corrected"
     except (OSError, BadRecord) as error:
         return False, f"{path}: {error}; no project is trusted until this is corrected"
     folder = os.path.realpath(cwd)
     while True:
-        if isinstance(entries.get(folder), bool):
-            return entries[folder], None
+        if folder in entries:
+            decision = entries[folder]
+            if isinstance(decision, bool):
+                return decision, None
+            return False, f"{path}: {folder} must be true or false; it is not trusted until this is corrected"
         above = os.path.dirname(folder)
         if above == folder:
             return None, None
@@ -38,13 +44,18 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
 def remember(agent_dir: str, cwd: str, trusted: bool) -> str | None:
     """Keep a decision for this folder; returns what went wrong."""
     path = os.path.join(agent_dir, NAME)
+    folder = os.path.realpath(cwd)
     try:
         entries = _read(path)
+        if has_comments(path):
+            line = f"{codec.encode(folder).decode()}: {codec.encode(trusted).decode()}"
+            return f"{path} has comments, which would be lost; the decision was not kept, add {line} yourself"
     except FileNotFoundError:
         entries = {}
     except (OSError, BadRecord) as error:
         return f"{path}: {error}; the decision was not kept"
-    entries[os.path.realpath(cwd)] = trusted
+    entries = {name: value for name, value in entries.items() if os.path.normpath(name) != folder}
+    entries[folder] = trusted
     try:
         os.makedirs(agent_dir, mode=0o700, exist_ok=True)
         replace_file(path, codec.pretty(entries).encode() + b"\n", mode=0o600)
@@ -58,3 +69,19 @@ def _read(path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadRecord("it must hold a JSON object")
     return value
+
+
+def _decisions(entries: dict[str, Any]) -> dict[str, Any]:
+    """By the path that a folder has, however it is spelled; of two spellings that disagree the no counts.
+
+    What is not trusted is meant by its real path, too, so that no link leads around it. `null` is no decision.
+    """
+    found: dict[str, Any] = {}
+    for name, decision in entries.items():
+        if decision is None:
+            continue
+        plain = os.path.normpath(name)
+        for place in {plain} if decision is True else {plain, os.path.realpath(plain)}:
+            if found.get(place, True) is True:
+                found[place] = decision
+    return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -59,14 +59,17 @@ class Ruling(Struct, frozen=True):
     rule: str | None = None
 
 
-def rules_of(user: Any, project: Any, report: Callable[[str], None]) -> PermissionRules | None:
+def rules_of(
+    user: Any, project: Any, report: Callable[[str], None], doubts: Sequence[str] = ()
+) -> PermissionRules | None:
     """The rules of the settings, none where there are none. A project can only add what denies and asks.
 
-    What cannot be understood is reported, and then everything that is not denied is asked about.
+    What cannot be understood is reported, and so are `doubts`: what else may have kept rules from being seen. With
+    either, everything that is not denied is asked about, also what a rule allows: another rule may be missing.
     """
-    if user is None and project is None:
+    if user is None and project is None and not doubts:
         return None
-    problems: list[str] = []
+    problems: list[str] = list(doubts)
     own = _section(user, problems)
     other = _section(project, problems)
     default = own.get("default", "allow")
@@ -80,10 +83,11 @@ def rules_of(user: Any, project: Any, report: Callable[[str], None]) -> Permissi
     deny = _listed(own, "deny", problems) + _listed(other, "deny", problems)
     ask = _listed(own, "ask", problems) + _listed(other, "ask", problems)
     allow = _listed(own, "allow", problems)
-    if problems and default == "allow":
-        default = "ask"
+    if problems:
+        allow = []
+        default = "ask" if default == "allow" else default
     for problem in problems:
-        report(problem)
+        report(f"{problem}; until this is corrected, every tool call that is not denied is asked about")
     return PermissionRules(tuple(deny), tuple(ask), tuple(allow), default, timeout)
 
 
@@ -134,12 +138,26 @@ def _said(rules: PermissionRules, matches: Callable[[PermissionRule, bool], bool
     return Ruling(rules.default)
 
 
+def unknown_tools(rules: PermissionRules, known: Iterable[str]) -> Iterator[str]:
+    """A sentence for each rule for a tool that does not exist now; a host or an extension may bring it later."""
+    names = sorted(known)
+    for rule in (*rules.deny, *rules.ask, *rules.allow):
+        if not any(sign in rule.tool for sign in "*?") and not any(_means(rule, name, False) for name in names):
+            from difflib import get_close_matches
+
+            near = get_close_matches(rule.tool.lower(), names, 1)
+            meant = f', did you mean "{near[0]}"?' if near else ""
+            yield f'permissions: there is no tool "{rule.tool}" now (rule "{rule.text}"{meant})'
+
+
 def parsed(text: str) -> PermissionRule | None:
-    """A rule from its text; none if it is no rule."""
+    """A rule from its text; none if it is no rule. A built-in tool may be written in any case."""
     found = _RULE.fullmatch(text)
     if found is None:
         return None
     tool, inner = found[1], found[2]
+    if tool.lower() in (*_SHELLS, *_FILES):
+        tool = tool.lower()
     if inner is None or inner.strip() in ("", "*", "**"):
         return PermissionRule(text, tool, None, None)
     named = _NAMED.fullmatch(inner.strip())
@@ -175,7 +193,7 @@ def _listed(section: dict[str, Any], name: str, problems: list[str]) -> list[Per
 
 
 def _matches(rule: PermissionRule, tool: str, subject: Subject, paths: PathResolver, strictly: bool) -> bool:
-    if not _means(rule, tool):
+    if not _means(rule, tool, strictly):
         return False
     if rule.pattern is None:
         return True
@@ -193,13 +211,16 @@ def _matches(rule: PermissionRule, tool: str, subject: Subject, paths: PathResol
 def _matches_place(
     rule: PermissionRule, tools: tuple[str, ...], place: PlacedPath, paths: PathResolver, strictly: bool
 ) -> bool:
-    if not any(_means(rule, tool) for tool in tools):
+    if not any(_means(rule, tool, strictly) for tool in tools):
         return False
     return rule.pattern is None or _path_matches(rule.pattern, place, paths, strictly)
 
 
-def _means(rule: PermissionRule, tool: str) -> bool:
-    return text_matcher(rule.tool, classes=False)(tool)
+def _means(rule: PermissionRule, tool: str, strictly: bool) -> bool:
+    """Whether a rule is for a tool; what denies or asks is so in any case of the name."""
+    if strictly:
+        return text_matcher(rule.tool, classes=False)(tool)
+    return text_matcher(rule.tool.lower(), classes=False)(tool.lower())
 
 
 def _texts(name: str, value: Json) -> Iterator[tuple[str, str]]:

@@ -94,6 +94,8 @@ def check_regular(mode: int, path: str) -> None:
 def read_whole(path: str | HeldPath, at_most: int) -> bytes:
     """All bytes of a regular file; `EFBIG` if there are more than `at_most`."""
     with open(open_regular(path), "rb", buffering=0) as file:
+        if os.fstat(file.fileno()).st_size > at_most:
+            raise OSError(errno.EFBIG, "file too large")
         return read_rest(file.fileno(), at_most)
 
 

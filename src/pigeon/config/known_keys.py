@@ -1,0 +1,99 @@
+"""Keys of a settings file that Pigeon does not read: which are mistakes, and what was probably meant.
+
+Settings files are shared with other agents of the family, so their keys are no mistakes. Everything else is reported
+with the nearest key that there is. `hides_permissions` is for the mistake that must not pass: permission rules that
+stand under another name, and so would not be seen. Only imported for a file with a key that `settings.py` does not
+declare.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+# What other agents of the family read: at the top of their settings, and in the groups that Pigeon reads as well.
+_AT_THE_TOP = """
+    $schema ask astEdit astGrep async autoResume autocompleteMaxVisible bash bashInterceptor branchSummary browser
+    cacheWarming calc checkpoint clearOnShrink codemode collapseChangelog colorBlindMode commands commit completion
+    contextPromotion cycleOrder debug dev deviceId disabledExtensions disabledProviders display doubleEscapeAction edit
+    editorPaddingX enableAnalytics enableInstallTelemetry enableSkillCommands env exa extensionChangelogVersions
+    externalEditor fetch find fullscreenCopyOnSelect fullscreenExitOutput fullscreenScrollbar
+    fullscreenWheelScrollLines git github grep hideThinkingBlock inspect_image keybindings lastChangelogVersion lsp
+    markdown marketplace mcp memories minP modelProviderOrder modelRoles modelTags notebook notifications npmCommand
+    outputPad packages presencePenalty providers python queueMode quietStartup read readHashLines readLineNumbers
+    renderMermaid repeatToolDescriptions repetitionPenalty secrets selfUpdateCommand serviceTier
+    sessionShareDestination showCacheMissNotices showHardwareCursor ssh startup statusLine stt symbolPreset task
+    temperature terminal theme themes todo todoCompletion tools topK topP trackingId transport treeFilterMode ttsr tui
+    tuiMode voice warnings web_search websocketConnectTimeoutMs websockets
+"""
+_IN_COMPACTION = """
+    autoContinue handoffSaveToDisk idleEnabled idleThresholdTokens idleTimeoutSeconds remoteEnabled remoteEndpoint
+    strategy thresholdPercent thresholdTokens
+"""
+_IN_RETRY = "fallbackChains fallbackRevertPolicy maxDelayMs"
+_OF_OTHERS = {
+    "": frozenset(_AT_THE_TOP.split()),
+    "compaction": frozenset(_IN_COMPACTION.split()),
+    "retry": frozenset(_IN_RETRY.split()),
+}
+PERMISSIONS = "permissions"
+_LISTS = ("deny", "ask", "allow")
+_NEAR = 0.75
+_MOST_REPORTED = 20
+_LONGEST_KEY = 80
+
+
+def unknown_keys(keys: Sequence[str], known: Sequence[str], group: str = "") -> list[str]:
+    """A sentence for each key that no agent of the family knows, with the nearest that Pigeon does."""
+    others = _OF_OTHERS.get(group, frozenset())
+    unknown = [key for key in keys if key not in known and key not in others]
+    said = [_sentence(f"{group}.{key}" if group else key, _nearest(key, known), group) for key in unknown]
+    if len(said) > _MOST_REPORTED:
+        said[_MOST_REPORTED:] = [f"{len(said) - _MOST_REPORTED} more keys are unknown"]
+    return said
+
+
+def hides_permissions(raw: Mapping[str, Any], known: Sequence[str]) -> str | None:
+    """A key that is no key of ours but looks as if permission rules stand under it; none if there is none."""
+    return next((name for name, value in _unread(raw, known) if _means_permissions(name, value)), None)
+
+
+def _unread(raw: Mapping[str, Any], known: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """What is not read at the top of a file, and what stands directly inside of it."""
+    for key, value in raw.items():
+        if key in known or (key in _OF_OTHERS[""] and not isinstance(value, list)):
+            continue
+        yield key, value
+        if isinstance(value, dict):
+            yield from value.items()
+
+
+def _means_permissions(key: str, value: Any) -> bool:
+    plain = _letters(key)
+    if plain in _LISTS:
+        return isinstance(value, (list, str))
+    return "permission" in plain or _likeness(plain, PERMISSIONS) >= _NEAR
+
+
+def _nearest(key: str, known: Sequence[str]) -> str | None:
+    plain = _letters(key)
+    best = max(known, key=lambda one: _likeness(plain, one.lower()), default=None)
+    return best if best is not None and _likeness(plain, best.lower()) >= _NEAR else None
+
+
+def _likeness(one: str, other: str) -> float:
+    from difflib import SequenceMatcher
+
+    return SequenceMatcher(None, one[:_LONGEST_KEY], other, autojunk=False).ratio()
+
+
+def _letters(key: str) -> str:
+    return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", key[:_LONGEST_KEY])).lower()
+
+
+def _sentence(key: str, near: str | None, group: str) -> str:
+    shown = key if len(key) <= _LONGEST_KEY else key[:_LONGEST_KEY] + "…"
+    meant = f'; did you mean "{group}.{near}"?' if group and near else f'; did you mean "{near}"?' if near else ""
+    return f"unknown key {shown!r} is ignored{meant}"
