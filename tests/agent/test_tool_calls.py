@@ -35,7 +35,7 @@ class Bench:
         self.heard = EventLog()
         self.scope = Scope()
         self.queues = Queues(steering, interrupts=interrupts)
-        self.batch = ToolBatch(Owner(*tools), self.queues, gate, self.heard, lambda: 1, self.scope, mode)
+        self.batch = ToolBatch(Owner(*tools), self.queues, lambda: gate, self.heard, lambda: 1, self.scope, mode)
 
     async def run(self, *named: tuple[str, dict[str, Any]], **more: Any) -> list[tuple[str, bool]]:
         return [(text_of(result.content), result.is_error) for result in await self.results(called(*named, **more))]

@@ -14,7 +14,7 @@ WITH_VALUE = [
     "--provider", "--model", "--models", "--api-key", "--api-key-file", "--thinking", "--dialect", "--session",
     "--session-id",
     "--session-dir", "--fork", "--name", "-n", "--system-prompt", "--cwd", "--record-cap", "--provider-session-id",
-    "--approval-mode", "--tools", "-t", "--exclude-tools", "-xt", "--resume", "-r", "--list-models",
+    "--approval-mode", "--permissions", "--tools", "-t", "--exclude-tools", "-xt", "--resume", "-r", "--list-models",
 ]  # fmt: skip
 REPEATABLE = ["--append-system-prompt", "--extension", "-e", "--skill", "--prompt-template", "--theme"]
 SWITCHES = [
@@ -33,10 +33,11 @@ LONG = {
 
 # Accepted because hosts pass them; nothing reads them.
 WITHOUT_EFFECT = [
-    "--provider-session-id", "--approval-mode", "--theme", "--offline", "--print", "-p", "--verbose", "--no-themes",
+    "--provider-session-id", "--theme", "--offline", "--print", "-p", "--verbose", "--no-themes",
     "--no-title", "--no-lsp", "--no-pty",
 ]  # fmt: skip
 RENAMED = {"continue": "continue_newest", "extension": "extensions", "skill": "skills"}
+VALUES = {"--approval-mode": "write"}
 LISTS = ["models", "tools", "exclude_tools"]
 
 
@@ -49,11 +50,12 @@ def value_of(line: CommandLine, option: str) -> Any:
 
 @pytest.mark.parametrize("option", WITH_VALUE)
 def test_an_option_takes_its_value(option: str) -> None:
-    line = parse(["--mode", "rpc", option, "value"])
+    value = VALUES.get(option, "value")
+    line = parse(["--mode", "rpc", option, value])
     assert (line.unknown, line.messages, line.mode) == ((), (), "rpc")
     if option not in WITHOUT_EFFECT:
         in_list = LONG.get(option, option)[2:].replace("-", "_") in LISTS
-        assert value_of(line, option) == (("value",) if in_list else "value")
+        assert value_of(line, option) == ((value,) if in_list else value)
 
 
 @pytest.mark.parametrize("option", REPEATABLE)

@@ -39,6 +39,6 @@ def test_the_rules_of_the_permissions_page_are_understood() -> None:
     page = (ROOT / "docs" / "permissions.md").read_text("utf-8")
     (block,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     problems: list[str] = []
-    rules = rules_of(json.loads(block)["permissions"], None, problems.append)
+    rules = rules_of(json.loads(block)["permissions"], None, "yolo", problems.append)
     assert problems == []
     assert rules is not None

@@ -29,7 +29,7 @@ from pigeon.system import ids
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
-from pigeon.wire.answers import SlashCommand
+from pigeon.wire.answers import Permissions, SlashCommand
 from pigeon.wire.content import ImageContent, text_of
 from pigeon.wire.events import AgentSettled, MessageEnd
 from pigeon.wire.model import Model
@@ -70,6 +70,16 @@ class UnchangedImages:
 
     def fitted(self, image: ImageContent) -> PreparedImage:
         return PreparedImage(image)
+
+
+class NoPermissions:
+    """Knows no permission rules."""
+
+    def set_host_rules(self, rules: Any) -> None:
+        raise NotImplementedError
+
+    def in_force(self) -> Permissions:
+        raise NotImplementedError
 
 
 class SessionSetup:
@@ -119,7 +129,8 @@ class SessionSetup:
                 system_prompt=lambda cwd: "Be brief.",
                 rules=lambda cwd: [],
                 hooks=hooks,
-                gate=None,
+                permissions=NoPermissions(),
+                gate=lambda: None,
                 run_started=lambda: None,
                 write_page=lambda *given: "",
                 now=lambda: NOW,

@@ -20,7 +20,7 @@ from fakes.tool_runs import call, paths_in, prepared, subject_of, text_of
 from pigeon.agent.interfaces import PreparedCall
 from pigeon.guard.gate_chain import chain
 from pigeon.guard.permissions import ALWAYS, DENY, ONCE, OPTIONS, PermissionGate
-from pigeon.guard.rules import PermissionRules, rules_of, ruling
+from pigeon.guard.rules import PermissionLayers, rules_of, ruling
 from pigeon.system.paths import PathResolver
 from pigeon.tools.read import ReadTool
 from pigeon.wire.content import ToolCall
@@ -31,13 +31,13 @@ CWD = "/work/project"
 PATHS = PathResolver(CWD, "/home/me")
 
 
-def rules_from(user: Any, project: Any = None) -> tuple[PermissionRules | None, list[str]]:
+def rules_from(user: Any, project: Any = None) -> tuple[PermissionLayers, list[str]]:
     """The rules, and what was reported."""
     problems: list[str] = []
-    return rules_of(user, project, problems.append), problems
+    return rules_of(user, project, "yolo", problems.append), problems
 
 
-def verdict(rules: PermissionRules, tool: str, arguments: dict[str, Any], paths: PathResolver = PATHS) -> str:
+def verdict(rules: PermissionLayers, tool: str, arguments: dict[str, Any], paths: PathResolver = PATHS) -> str:
     subject = subject_of(tool, arguments, paths)
     try:
         return ruling(rules, tool, subject, paths).verdict
@@ -47,7 +47,6 @@ def verdict(rules: PermissionRules, tool: str, arguments: dict[str, Any], paths:
 
 def said(setting: dict[str, Any], tool: str, **arguments: Any) -> str:
     rules, problems = rules_from(setting)
-    assert rules is not None
     assert problems == []
     return verdict(rules, tool, arguments)
 
@@ -136,10 +135,8 @@ def test_a_path_is_matched_by_where_it_really_leads(tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "open").symlink_to("secret")
     rules, _ = rules_from({"deny": ["read(secret/**)"], "allow": ["read(open/**)"], "default": "ask"})
-    assert rules is not None
     assert verdict(rules, "read", {"path": "open/x"}, paths_in(tmp_path)) == "deny"
     other, _ = rules_from({"allow": ["read(open/**)"], "default": "ask"})
-    assert other is not None
     assert verdict(other, "read", {"path": "open/x"}, paths_in(tmp_path)) == "ask"
 
 
@@ -172,7 +169,6 @@ def test_a_denied_file_is_denied_in_every_spelling_that_the_tool_opens(
         spelled = data.draw(spellings(name)).replace("ROOT", folder)
         paths = paths_in(folder, home=folder)
         rules, _ = rules_from({"deny": [f"read({unicodedata.normalize('NFC', name)})"]})
-        assert rules is not None
         with paths.held(spelled) as held:
             found = os.path.exists(held.place)
         if found:
@@ -200,7 +196,6 @@ async def test_a_denied_file_is_not_read_under_another_spelling(
     asked, rule = asked.replace("HERE", str(tmp_path)), rule.replace("HERE", str(tmp_path))
     assert text_of(await call(ReadTool(paths), path=asked)) == "secret"
     rules, _ = rules_from({"deny": [f"read({rule})"]})
-    assert rules is not None
     assert verdict(rules, "read", {"path": asked}, paths) == "deny"
 
 
@@ -208,7 +203,6 @@ def test_an_allowance_needs_the_path_as_it_is_written_and_as_it_is_opened(tmp_pa
     (tmp_path / "Anna\u2019s.txt").touch()
     (tmp_path / "plain.txt").touch()
     rules, _ = rules_from({"allow": ["read(Anna's.txt)", "read(plain.txt)"], "default": "ask"})
-    assert rules is not None
     asked = ["Anna's.txt", "plain.txt", "@plain.txt"]
     verdicts = [verdict(rules, "read", {"path": path}, paths_in(tmp_path)) for path in asked]
     assert verdicts == ["ask", "allow", "ask"]
@@ -259,7 +253,7 @@ def test_deny_is_stronger_than_ask_and_ask_than_allow() -> None:
 
 
 def test_without_the_setting_there_are_no_rules() -> None:
-    assert rules_from(None) == (None, [])
+    assert rules_from(None) == (PermissionLayers(), [])
     assert said({}, "bash", command="rm -rf /") == "allow"
 
 
@@ -271,7 +265,6 @@ def test_without_the_setting_there_are_no_rules() -> None:
 def test_a_setting_that_cannot_be_understood_is_told_and_makes_everything_a_question(setting: Any) -> None:
     rules, problems = rules_from(setting)
     assert problems
-    assert rules is not None
     assert verdict(rules, "bash", {"command": "ls"}, PATHS) == "ask"
 
 
@@ -281,7 +274,6 @@ def test_a_project_can_forbid_but_not_allow() -> None:
         {"allow": ["bash"], "deny": ["write"], "ask": [], "default": "allow"},
     )
     assert problems == []
-    assert rules is not None
     assert [verdict(rules, "bash", {"command": c}, PATHS) for c in ("rm x", "ls")] == ["deny", "ask"]
     assert verdict(rules, "write", {"path": "x"}, PATHS) == "deny"
 
@@ -289,7 +281,6 @@ def test_a_project_can_forbid_but_not_allow() -> None:
 @given(st.text(), st.text(), st.text())
 def test_no_rule_and_no_call_makes_it_fail(rule: str, command: str, path: str) -> None:
     rules, _ = rules_from({"deny": [rule, f"bash({rule})", f"read({rule})"], "allow": [f"bash({rule})"]})
-    assert rules is not None
     verdict(rules, "bash", {"command": command})
     verdict(rules, "deploy", {"path": path, "command": command})
 
@@ -316,7 +307,6 @@ def test_an_allowance_of_a_foreign_tool_does_not_reach_above_its_folder() -> Non
 def test_searching_needs_what_reading_needs(tmp_path: Path, tool: str) -> None:
     (tmp_path / "secret").mkdir()
     rules, _ = rules_from({"deny": ["read(secret/**)"], "ask": ["read(draft/**)"]})
-    assert rules is not None
     assert verdict(rules, tool, {"path": "secret", "pattern": "x"}, paths_in(tmp_path)) == "deny"
     assert verdict(rules, tool, {"path": "draft", "pattern": "x"}, paths_in(tmp_path)) == "ask"
     assert verdict(rules, tool, {"path": ".", "pattern": "x"}, paths_in(tmp_path)) == "allow"
@@ -324,7 +314,7 @@ def test_searching_needs_what_reading_needs(tmp_path: Path, tool: str) -> None:
 
 # --- the gate ---------------------------------------------------------------------------------------------------------
 
-ASKING = PermissionRules(ask=rules_from({"ask": ["bash"]})[0].ask, timeout_ms=50)  # type: ignore[union-attr]
+ASKING = rules_from({"ask": ["bash"], "timeoutMs": 50})[0]
 
 
 class Host:
@@ -348,8 +338,8 @@ async def push(command: str = "git push") -> PreparedCall:
     return await prepared("bash", {"command": command}, PATHS)
 
 
-def gate(host: Host, rules: PermissionRules = ASKING) -> PermissionGate:
-    return PermissionGate(rules, host, lambda: PATHS)
+def gate(host: Host, rules: PermissionLayers = ASKING) -> PermissionGate:
+    return PermissionGate(rules, host, lambda: PATHS, lambda: "one")
 
 
 async def test_a_yes_lets_the_call_pass_once() -> None:
@@ -398,7 +388,7 @@ async def test_a_host_that_never_answers_or_cannot_be_asked_is_a_no() -> None:
     async def broken() -> object:
         raise ConnectionError("gone")
 
-    impatient = PermissionRules(ask=ASKING.ask, timeout_ms=1)
+    impatient = rules_from({"ask": ["bash"], "timeoutMs": 1})[0]
     host = Host(never)
     waiting = asyncio.ensure_future(gate(host, impatient).before(await push()))
     with pytest.raises(ToolFailed, match="could not be asked"):
@@ -413,7 +403,7 @@ async def test_an_abort_while_asking_is_an_abort() -> None:
         return ONCE
 
     host = Host(never)
-    waiting = asyncio.ensure_future(gate(host, PermissionRules(ask=ASKING.ask)).before(await push()))
+    waiting = asyncio.ensure_future(gate(host, rules_from({"ask": ["bash"]})[0]).before(await push()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     waiting.cancel()
@@ -424,7 +414,6 @@ async def test_an_abort_while_asking_is_an_abort() -> None:
 async def test_a_denial_names_the_rule_and_asks_nobody() -> None:
     host = answering(ONCE)
     rules, _ = rules_from({"deny": ["bash(git push*)"]})
-    assert rules is not None
     with pytest.raises(ToolFailed, match=r'rule "bash\(git push\*\)"'):
         await gate(host, rules).before(await push())
     assert host.asked == []
@@ -452,7 +441,6 @@ class Changing:
 
 async def test_a_later_gate_cannot_change_a_call_behind_the_permissions() -> None:
     rules, _ = rules_from({"deny": ["bash(rm *)"]})
-    assert rules is not None
     first = gate(answering(None), rules)
     with pytest.raises(ToolFailed, match="rm x"):
         await chain([first, Changing({"command": "rm x"})]).before(await push())
@@ -467,8 +455,7 @@ async def test_a_later_gate_cannot_change_a_call_behind_the_permissions() -> Non
 
 async def test_a_search_from_above_conceals_what_may_not_be_read(tmp_path: Path) -> None:
     rules, _ = rules_from({"deny": ["read(secret/**)"], "ask": ["grep(*.log)", "read(draft/**)"], "default": "ask"})
-    assert rules is not None
-    asking = PermissionGate(rules, answering(ONCE), lambda: paths_in(tmp_path))
+    asking = PermissionGate(rules, answering(ONCE), lambda: paths_in(tmp_path), lambda: "one")
     (tmp_path / "draft").mkdir()
     for folder, concealed in ((".", ["secret/key", "x.log", "draft/x"]), ("draft", ["secret/key", "x.log"])):
         call = await prepared("grep", {"path": folder, "pattern": "x"}, paths_in(tmp_path))
@@ -481,7 +468,7 @@ async def test_a_search_from_above_conceals_what_may_not_be_read(tmp_path: Path)
 async def test_a_yes_for_the_session_is_for_one_folder(tmp_path: Path) -> None:
     host = answering(ALWAYS)
     folders = [paths_in(tmp_path / name) for name in ("one", "one", "two")]
-    asking = PermissionGate(ASKING, host, lambda: folders.pop(0))
+    asking = PermissionGate(ASKING, host, lambda: folders.pop(0), lambda: "one")
     for _ in range(3):
         await asking.before(await push())
     assert len(host.asked) == 2

@@ -66,7 +66,7 @@ class Run:
         publish: Publish,
         scope: Scope,
         now: Callable[[], int],
-        gate: Gate | None = None,
+        gate: Callable[[], Gate | None] = lambda: None,
         tool_mode: ToolMode = "ordered",
     ) -> None:
         self._provider = provider

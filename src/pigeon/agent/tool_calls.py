@@ -91,7 +91,7 @@ class ToolBatch:
         self,
         owner: RunOwner,
         feed: Feed,
-        gate: Gate | None,
+        gate: Callable[[], Gate | None],
         publish: Publish,
         now: Callable[[], int],
         scope: Scope,
@@ -164,8 +164,9 @@ class ToolBatch:
         prepared = PreparedCall(call, tool, self._scope)
         try:
             await prepared.change(call.arguments)
-            if self._gate is not None:
-                await self._scope.wait(self._gate.before(prepared))
+            gate = self._gate()
+            if gate is not None:
+                await self._scope.wait(gate.before(prepared))
             self._scope.check()
         except BaseException:
             prepared.close()
@@ -184,9 +185,10 @@ class ToolBatch:
             progress.end()
             scope.close()
             prepared.close()
-        if self._gate is not None:
+        gate = self._gate()
+        if gate is not None:
             try:
-                ended = CallResult(*await self._scope.wait(self._gate.after(call, ended.outcome, ended.is_error)))
+                ended = CallResult(*await self._scope.wait(gate.after(call, ended.outcome, ended.is_error)))
             except Aborted:
                 return ended
             except Exception as error:

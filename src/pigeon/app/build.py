@@ -11,16 +11,16 @@ import os
 
 from msgspec import Struct
 
-from pigeon.agent.interfaces import Gate
 from pigeon.app.environment import Environment
 from pigeon.app.export_page import PageWriter
 from pigeon.app.extensions import ExtensionProviders, ExtensionSetup, LoadedExtensions
 from pigeon.app.lifecycle import Lifecycle
 from pigeon.app.models import gateway_of, model_options, registry_of
 from pigeon.app.options import AgentOptions
+from pigeon.app.permissions import PermissionSetup
 from pigeon.app.reports import Reports
 from pigeon.app.sessions import journal_of, repository_of
-from pigeon.app.tools import ToolSetup, permission_gate
+from pigeon.app.tools import ToolSetup
 from pigeon.config.layers import Layers
 from pigeon.config.paths import agent_dir
 from pigeon.config.settings import Settings
@@ -37,7 +37,6 @@ from pigeon.session.model_choice import ModelChoice
 from pigeon.session.session import Session
 from pigeon.session.settings import CompactionPolicy, RetryPolicy, SessionSettings
 from pigeon.system import ids
-from pigeon.system.paths import PathResolver
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.base import or_else
@@ -141,6 +140,7 @@ class _Builder:
             resources.move_to(cwd, trusts(cwd))
             return tools.move_to(cwd)
 
+        permissions = self._permissions(extensions, conversation, tools)
         return Dependencies(
             settings=_session_settings(self._layers.settings, self._options),
             bus=self._bus,
@@ -159,29 +159,22 @@ class _Builder:
             system_prompt=lambda cwd: resources.system_prompt(cwd, *tools.toolset.described()),
             rules=lambda cwd: self._rules(cwd, trusts(cwd)),
             hooks=hooks,
-            gate=self._gate(extensions, conversation, tools),
+            permissions=permissions,
+            gate=permissions.gate,
             run_started=tools.warm_up,
             write_page=PageWriter(self._environment).write,
             now=self._environment.now,
             report=self._reports.notify,
         )
 
-    def _gate(self, extensions: LoadedExtensions, conversation: Conversation, tools: ToolSetup) -> Gate | None:
-        """The user's permission rules first, then the extensions; none if there is neither."""
-        permissions = permission_gate(
-            self._layers,
-            self._dialogs,
-            lambda: PathResolver(conversation.journal.cwd, self._environment.home),
-            [tool.spec.name for tool in tools.toolset.every()],
-            self._reports,
-        )
+    def _permissions(
+        self, extensions: LoadedExtensions, conversation: Conversation, tools: ToolSetup
+    ) -> PermissionSetup:
+        """The permission rules first, then the extensions."""
         extending = extensions.runner.gate if extensions.runner else None
-        gates = [gate for gate in (permissions, extending) if gate is not None]
-        if not gates:
-            return None
-        from pigeon.guard.gate_chain import chain
-
-        return chain(gates)
+        permissions = PermissionSetup(self._options, self._environment, conversation, self._dialogs, extending)
+        permissions.read(self._layers, [tool.spec.name for tool in tools.toolset.every()], self._reports)
+        return permissions
 
     def _rules(self, cwd: str, trusted: bool) -> list[Rule]:
         if self._options.no_rules:

@@ -7,9 +7,11 @@ are meant from the `Environment` that is given to `build` with the options.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
+from pigeon.wire.answers import ApprovalMode
 from pigeon.wire.commands import InterruptMode
 
 
@@ -60,6 +62,10 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
 
     # Whether the project's own files may be used: yes, no, or (`None`) as the user decided earlier.
     trust_project: bool | None = None
+
+    # What the host wants asked or denied: rules as JSON, as a path of a file or as they are, and an approval mode.
+    permissions: str | Mapping[str, Any] | None = None
+    approval_mode: ApprovalMode = "yolo"
 
     # Whether a run is finished when the host goes away.
     drain: bool = False

@@ -1,25 +1,21 @@
-"""The tools of an agent: which it has, by options and settings, where they work, and what must be allowed first."""
+"""The tools of an agent: which it has, by options and settings, and where they work."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from pigeon.agent.interfaces import Gate, Tool
+from pigeon.agent.interfaces import Tool
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
-from pigeon.app.reports import Reports
-from pigeon.config.layers import Layers
 from pigeon.config.settings import Settings
 from pigeon.guard.environment import tool_environment
 from pigeon.providers.catalog.built_in import key_variables
 from pigeon.session.context.conversation import Conversation
 from pigeon.session.history.repository import artifact_folder
-from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
-from pigeon.system.paths import PathResolver
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Workplace, find_shell
@@ -27,7 +23,6 @@ from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools
 from pigeon.tools.images.prompt_images import PromptImages
 from pigeon.tools.todo import TodoTool
 from pigeon.wire.base import Absent, or_else
-from pigeon.wire.dialogs import SelectRequest
 from pigeon.wire.events import Outbound
 
 
@@ -144,34 +139,3 @@ def _active(options: AgentOptions, settings: Settings, known: list[str]) -> list
     elif not isinstance(settings.default_tools, Absent):
         wanted = settings.default_tools
     return [name for name in wanted if name in known and name not in options.exclude_tools]
-
-
-def permission_gate(
-    layers: Layers,
-    dialogs: Dialogs,
-    paths: Callable[[], PathResolver],
-    known: Iterable[str],
-    reports: Reports,
-) -> Gate | None:
-    """The permission rules of the settings as a gate before every tool, or none where there are no rules.
-
-    `known` are the tools that there are now; rules for others are reported.
-    """
-    if layers.user_permissions is None and layers.project_permissions is None and not layers.doubts:
-        return None
-    from pigeon.guard.permissions import PermissionGate
-    from pigeon.guard.rules import rules_of, unknown_tools
-
-    rules = rules_of(layers.user_permissions, layers.project_permissions, reports.closed, layers.doubts)
-    if rules is None:
-        return None
-    for problem in unknown_tools(rules, known):
-        reports.at_start(problem)
-
-    async def ask(title: str, options: list[str], timeout_ms: int) -> object:
-        answer = await dialogs.ask(
-            lambda id: SelectRequest(id=id, title=title, options=options, timeout=timeout_ms), timeout_ms
-        )
-        return None if answer is None else answer.value
-
-    return PermissionGate(rules, ask, paths)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from msgspec import Struct
 
 from pigeon.app.options import AgentOptions
+from pigeon.wire.answers import ApprovalMode
 from pigeon.wire.errors import StartupError
 
 HELP_WIDTH = 100
 MODES = ("text", "json", "rpc", "rpc-ui", "acp")
+APPROVAL_MODES: tuple[str, ...] = get_args(ApprovalMode)
 USAGE = """
   pigeon --mode rpc [options]               serve a host program: JSON lines on stdin and stdout
   pigeon --mode json [options] PROMPT ...   run prompts and print their events as JSON lines
@@ -62,6 +64,8 @@ GROUPS: dict[str, list[Row]] = {
         ("--no-builtin-tools -nbt", "", "use only tools of extensions and of the host"),
         ("--extension -e", "PATH...", "load an extension"),
         ("--no-extensions -ne", "", "load only extensions named with --extension"),
+        ("--permissions", "FILE|JSON", "rules that tighten those of the user, in the form of the setting"),
+        ("--approval-mode", "MODE", "ask before tools: always-ask, write (not for files) or yolo (not at all)"),
         ("--approve -a", "", "trust this project's files, for this process only"),
         ("--no-approve -na", "", "do not trust this project's files"),
     ],
@@ -78,7 +82,6 @@ GROUPS: dict[str, list[Row]] = {
     "accepted without effect": [
         ("--theme", "PATH...", ""),
         ("--provider-session-id", "ID", ""),
-        ("--approval-mode", "MODE", ""),
         ("--offline", "", ""),
         ("--print -p", "", ""),
         ("--verbose", "", ""),
@@ -149,6 +152,8 @@ def parse(arguments: Sequence[str], program: str = "pigeon") -> CommandLine:
     found, unknown = parser().parse_known_args(known)
     if found.mode is not None and found.mode not in MODES:
         raise StartupError(f'Invalid mode "{found.mode}". Valid values: text, json, rpc')
+    if found.approval_mode is not None and found.approval_mode not in APPROVAL_MODES:
+        raise StartupError(f'Invalid approval mode "{found.approval_mode}". Valid values: {", ".join(APPROVAL_MODES)}')
     words = [word for word in unknown if not word.startswith("-")]
     options = [word for word in unknown if word.startswith("-")]
     return CommandLine(
@@ -221,6 +226,8 @@ def _agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> A
         system_prompt=found.system_prompt,
         append_system_prompt=tuple(found.append_system_prompt),
         trust_project=False if found.no_approve else True if found.approve else None,
+        permissions=found.permissions,
+        approval_mode=found.approval_mode or "yolo",
         drain=found.drain,
     )
 

@@ -32,11 +32,16 @@ _IN_COMPACTION = """
     autoContinue handoffSaveToDisk idleEnabled idleThresholdTokens idleTimeoutSeconds remoteEnabled remoteEndpoint
     strategy thresholdPercent thresholdTokens
 """
+_IN_TOOLS = """
+    approval artifactHeadBytes artifactSpillThreshold artifactTailBytes artifactTailLines discoveryMode
+    essentialOverride intentTracing maxTimeout outputMaxColumns
+"""
 _IN_RETRY = "fallbackChains fallbackRevertPolicy maxDelayMs"
 _OF_OTHERS = {
     "": frozenset(_AT_THE_TOP.split()),
     "compaction": frozenset(_IN_COMPACTION.split()),
     "retry": frozenset(_IN_RETRY.split()),
+    "tools": frozenset(_IN_TOOLS.split()),
 }
 PERMISSIONS = "permissions"
 _LISTS = ("deny", "ask", "allow")

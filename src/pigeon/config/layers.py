@@ -17,7 +17,7 @@ from pigeon.config.settings import Settings, fitting, keys_of, read_settings_fil
 from pigeon.wire import codec
 from pigeon.wire.base import merged
 
-USERS_ONLY = ("defaultProjectTrust", "httpProxy", "keepProviderKeys", "permissions")
+USERS_ONLY = ("defaultProjectTrust", "httpProxy", "keepProviderKeys", "permissions", "tools")
 
 
 class Layers:

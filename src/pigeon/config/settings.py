@@ -64,6 +64,12 @@ class TaskSettings(Group, kw_only=True, frozen=True):
     todo_clear_delay: float = 60
 
 
+class ToolSettings(Group, kw_only=True, frozen=True):
+    """What is asked before tools run. Any value is kept: one that is unknown must not be taken for none."""
+
+    approval_mode: Json = "yolo"
+
+
 class Settings(Record, kw_only=True):
     """All keys that Pigeon reads."""
 
@@ -91,6 +97,7 @@ class Settings(Record, kw_only=True):
     prompts: list[str] | Absent = ABSENT
     default_project_trust: Literal["ask", "always", "never"] = "ask"
     permissions: Json | Absent = ABSENT
+    tools: ToolSettings = ToolSettings()
     http_idle_timeout_ms: int = 300000
     http_proxy: str | Absent = ABSENT
 
@@ -153,4 +160,5 @@ _GROUPS: dict[str, type[Group]] = {
     "retry.provider": ProviderRetrySettings,
     "images": ImageSettings,
     "tasks": TaskSettings,
+    "tools": ToolSettings,
 }

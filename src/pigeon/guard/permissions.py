@@ -11,9 +11,12 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 
+from msgspec import Struct
+
 from pigeon.agent.interfaces import CommandSubject, PathSubject, PreparedCall, Subject
-from pigeon.guard.rules import PermissionRules, concealment, ruling
+from pigeon.guard.rules import PermissionLayers, concealment, ruling, strictest, strictest_mode
 from pigeon.system.paths import PathResolver
+from pigeon.wire.answers import Permissions, SessionAllowance, SourceRules
 from pigeon.wire.content import ToolCall
 from pigeon.wire.errors import Aborted, ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -26,18 +29,44 @@ MOST_REMEMBERED = 1000
 Ask = Callable[[str, list[str], int], Awaitable[object]]
 
 
+class AllowedCall(Struct, frozen=True):
+    """A call that was allowed for a session."""
+
+    session: str
+    cwd: str
+    tool: str
+    subject: str
+
+
 class PermissionGate:
     """Asks the rules, and the host where the rules say so.
 
-    `ask` gets a title, options and a time in ms. `paths` gives the resolver that the tools use now: the working
-    directory of a session can change.
+    `ask` gets a title, options and a time in ms. `paths` gives the resolver that the tools use now, `session` the id of
+    the session that is open now: both can change, and what was allowed for one session and its folder holds there.
     """
 
-    def __init__(self, rules: PermissionRules, ask: Ask, paths: Callable[[], PathResolver]) -> None:
+    def __init__(
+        self, rules: PermissionLayers, ask: Ask, paths: Callable[[], PathResolver], session: Callable[[], str]
+    ) -> None:
         self._rules = rules
         self._ask = ask
         self._paths = paths
-        self._allowed: set[tuple[str, str, str]] = set()
+        self._session = session
+        # In the order in which they were allowed.
+        self._allowed: dict[AllowedCall, None] = {}
+
+    def use(self, rules: PermissionLayers) -> None:
+        """Ask these rules from the next call on; what was allowed for a session stays so, unless they deny it."""
+        self._rules = rules
+
+    def allowed(self) -> list[SessionAllowance]:
+        """What was allowed for the session that is open."""
+        session = self._session()
+        return [
+            SessionAllowance(tool_name=call.tool, subject=call.subject, cwd=call.cwd)
+            for call in self._allowed
+            if call.session == session
+        ]
 
     async def before(self, prepared: PreparedCall) -> None:
         """Let it pass; raises `ToolFailed` when the call may not run."""
@@ -46,18 +75,18 @@ class PermissionGate:
         shown = shown_subject(subject, paths.cwd)
         if said.verdict == "deny":
             raise ToolFailed(_refusal(tool, shown, f"denied by {_by(said.rule)}"))
-        key = (paths.cwd, tool, _key(subject))
+        key = AllowedCall(self._session(), paths.cwd, tool, _key(subject))
         if said.verdict == "ask" and key not in self._allowed:
             await self._must_allow(key, shown, said.rule)
         if isinstance(subject, PathSubject) and subject.access == "search":
-            prepared.conceal(concealment(self._rules, tool, said.rule, paths))
+            prepared.conceal(concealment(self._rules, tool, said.asking, paths))
 
     async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         """The outcome, unchanged."""
         return outcome, is_error
 
-    async def _must_allow(self, key: tuple[str, str, str], shown: str, rule: str | None) -> None:
-        tool = key[1]
+    async def _must_allow(self, key: AllowedCall, shown: str, rule: str | None) -> None:
+        tool = key.tool
         try:
             answer = await asyncio.wait_for(
                 self._ask(
@@ -71,10 +100,33 @@ class PermissionGate:
             raise ToolFailed(_refusal(tool, shown, f"the user could not be asked ({type(error).__name__})")) from error
         if answer == ALWAYS:
             if len(self._allowed) < MOST_REMEMBERED:
-                self._allowed.add(key)
+                self._allowed[key] = None
         elif answer != ONCE:
             reason = "the user said no" if answer == DENY else "there was no answer"
             raise ToolFailed(_refusal(tool, shown, f"{reason}, asked because of {_by(rule)}"))
+
+
+def described(rules: PermissionLayers, allowed: list[SessionAllowance]) -> Permissions:
+    """The rules as the host sees them."""
+    user, project, host = (
+        SourceRules(
+            deny=[rule.text for rule in source.deny],
+            ask=[rule.text for rule in source.ask],
+            allow=[rule.text for rule in source.allow],
+            default=source.default,
+            approval_mode=source.mode,
+        )
+        for source in rules.every
+    )
+    return Permissions(
+        default=strictest(source.default for source in rules.every),
+        approval_mode=strictest_mode(source.mode for source in rules.every),
+        timeout_ms=rules.timeout_ms,
+        user=user,
+        project=project,
+        host=host,
+        allowed=allowed,
+    )
 
 
 def _by(rule: str | None) -> str:

@@ -11,19 +11,23 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Any, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pigeon.agent.interfaces import CommandSubject, PathSubject, Subject
 from pigeon.system.globs import rule_matcher, text_matcher
 from pigeon.system.paths import PathResolver, expand_home, folded
+from pigeon.wire.answers import ApprovalMode, Verdict
 from pigeon.wire.base import Json
-from pigeon.wire.errors import ToolFailed
+from pigeon.wire.errors import Refusal, ToolFailed
 
-Verdict = Literal["allow", "ask", "deny"]
 ASK_MS = 120_000
+# The strictest first.
+APPROVAL_MODES: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
+_STRICTNESS: tuple[Verdict, ...] = ("allow", "ask", "deny")
 _RULE = re.compile(r"\s*([A-Za-z0-9_.*?:-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _PIECES = re.compile(r"&&|\|\||[;|&\n(){}`]|\$\(|<\(|>\(")
@@ -31,6 +35,10 @@ _ASSIGNMENT = re.compile(r"^(?:[A-Za-z_]\w*=\S*\s+)+")
 _SHELLS = ("bash",)
 _COMMAND_ARGUMENTS = ("command", "cmd", "script", "code")
 _FILES = ("read", "write", "edit", "grep", "find", "ls")
+_NO_SECTION = "permissions must be an object with the lists deny, ask and allow"
+_READING = frozenset(("read", "grep", "find", "ls", "todo"))
+# The tools that an approval mode does not ask about; a mode that is not here asks about none.
+_UNASKED = {"always-ask": _READING, "write": _READING | {"write", "edit"}}
 
 
 class PermissionRule(Struct, frozen=True):
@@ -42,65 +50,135 @@ class PermissionRule(Struct, frozen=True):
     pattern: str | None
 
 
+def strictest(verdicts: Iterable[Verdict]) -> Verdict:
+    """The one of them that allows least."""
+    return max(verdicts, key=_STRICTNESS.index)
+
+
+def strictest_mode(modes: Iterable[ApprovalMode]) -> ApprovalMode:
+    """The one of them that asks most."""
+    return min(modes, key=APPROVAL_MODES.index)
+
+
 class PermissionRules(Struct, frozen=True):
-    """All rules; what no rule speaks of gets the default."""
+    """The rules of one source; what none of them speaks of gets the default, or what the approval mode says of the
+    tool if that is stricter."""
 
     deny: tuple[PermissionRule, ...] = ()
     ask: tuple[PermissionRule, ...] = ()
     allow: tuple[PermissionRule, ...] = ()
     default: Verdict = "allow"
-    timeout_ms: int = ASK_MS
+    timeout_ms: int | None = None
+    mode: ApprovalMode = "yolo"
+
+    @property
+    def in_force(self) -> bool:
+        """True if the rules say anything at all."""
+        return bool(self.deny or self.ask or self.allow) or self.default != "allow" or self.mode != "yolo"
+
+    def otherwise(self, tool: str) -> Verdict:
+        """What a call gets that no rule speaks of."""
+        unasked = _UNASKED.get(self.mode)
+        by_mode: Verdict = "allow" if unasked is None or tool in unasked else "ask"
+        return strictest((self.default, by_mode))
+
+
+class PermissionLayers(Struct, frozen=True):
+    """The rules by their source. Each source rules for itself, and the strictest ruling counts: so none of them can
+    allow what another one denies or asks about."""
+
+    user: PermissionRules = PermissionRules()
+    project: PermissionRules = PermissionRules()
+    host: PermissionRules = PermissionRules()
+
+    @property
+    def every(self) -> tuple[PermissionRules, ...]:
+        """All of them, the user's first."""
+        return self.user, self.project, self.host
+
+    @property
+    def in_force(self) -> bool:
+        """True if any of the rules says anything."""
+        return any(rules.in_force for rules in self.every)
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long an answer is waited for: the shortest time that a source gives."""
+        return min((rules.timeout_ms for rules in self.every if rules.timeout_ms is not None), default=ASK_MS)
 
 
 class Ruling(Struct, frozen=True):
-    """What the rules say of one call, and which rule said it."""
+    """What the rules say of one call, which rule said it, and all rules that ask."""
 
     verdict: Verdict
     rule: str | None = None
+    asking: tuple[str, ...] = ()
 
 
 def rules_of(
-    user: Any, project: Any, report: Callable[[str], None], doubts: Sequence[str] = ()
-) -> PermissionRules | None:
-    """The rules of the settings, none where there are none. A project can only add what denies and asks.
+    user: Any, project: Any, mode: Any, report: Callable[[str], None], doubts: Sequence[str] = ()
+) -> PermissionLayers:
+    """The rules of the settings. A project can only add what denies and asks.
 
     What cannot be understood is reported, and so are `doubts`: what else may have kept rules from being seen. With
     either, everything that is not denied is asked about, also what a rule allows: another rule may be missing.
     """
-    if user is None and project is None and not doubts:
-        return None
     problems: list[str] = list(doubts)
-    own = _section(user, problems)
-    other = _section(project, problems)
-    default = own.get("default", "allow")
-    if default not in ("allow", "ask", "deny"):
+    own = parsed_rules(user, mode, problems)
+    if problems:
+        own = replace(own, allow=(), default=strictest((own.default, "ask")))
+    wrong: list[str] = []
+    added = parsed_rules(project, "yolo", wrong)
+    for problem in (*problems, *wrong):
+        report(f"{problem}; until this is corrected, every tool call that is not denied is asked about")
+    return PermissionLayers(own, PermissionRules(added.deny, added.ask, default="ask" if wrong else "allow"))
+
+
+def host_rules(value: Any, mode: ApprovalMode) -> PermissionRules:
+    """The rules of the host; raises `Refusal` for what cannot be understood."""
+    problems: list[str] = [] if isinstance(value, dict) else [_NO_SECTION]
+    rules = parsed_rules(value, mode, problems)
+    if problems:
+        raise Refusal("; ".join(problems))
+    return rules
+
+
+def parsed_rules(value: Any, mode: Any, problems: list[str]) -> PermissionRules:
+    """The rules of one source, and its approval mode; `problems` gets what cannot be understood."""
+    section = _section(value, problems)
+    default = section.get("default", "allow")
+    if default not in _STRICTNESS:
         problems.append('permissions.default must be "allow", "ask" or "deny"')
         default = "ask"
-    timeout = own.get("timeoutMs", ASK_MS)
-    if not isinstance(timeout, int) or isinstance(timeout, bool) or timeout <= 0:
+    timeout = section.get("timeoutMs")
+    if timeout is not None and (not isinstance(timeout, int) or isinstance(timeout, bool) or timeout <= 0):
         problems.append("permissions.timeoutMs must be a positive number of milliseconds")
-        timeout = ASK_MS
-    deny = _listed(own, "deny", problems) + _listed(other, "deny", problems)
-    ask = _listed(own, "ask", problems) + _listed(other, "ask", problems)
-    allow = _listed(own, "allow", problems)
-    if problems:
-        allow = []
-        default = "ask" if default == "allow" else default
-    for problem in problems:
-        report(f"{problem}; until this is corrected, every tool call that is not denied is asked about")
-    return PermissionRules(tuple(deny), tuple(ask), tuple(allow), default, timeout)
+        timeout = None
+    if mode not in APPROVAL_MODES:
+        problems.append(f"the approval mode must be one of {', '.join(APPROVAL_MODES)}")
+        mode = "always-ask"
+    return PermissionRules(
+        tuple(_listed(section, "deny", problems)),
+        tuple(_listed(section, "ask", problems)),
+        tuple(_listed(section, "allow", problems)),
+        default,
+        timeout,
+        mode,
+    )
 
 
-def ruling(rules: PermissionRules, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
+def ruling(rules: PermissionLayers, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
     """What the rules say of a call: deny before ask before allow, else the default."""
     if isinstance(subject, PathSubject):
         place = PlacedPath(subject.path.names, subject.path.place)
         # What is shown by searching is read as well.
         named = ("read", tool) if subject.access == "search" else (tool,)
         return _said(
-            rules, lambda rule, strictly: _matches_place(rule, (tool,) if strictly else named, place, paths, strictly)
+            rules,
+            tool,
+            lambda rule, strictly: _matches_place(rule, (tool,) if strictly else named, place, paths, strictly),
         )
-    return _said(rules, lambda rule, strictly: _matches(rule, tool, subject, paths, strictly))
+    return _said(rules, tool, lambda rule, strictly: _matches(rule, tool, subject, paths, strictly))
 
 
 class PlacedPath(Struct, frozen=True):
@@ -110,13 +188,15 @@ class PlacedPath(Struct, frozen=True):
     place: str
 
 
-def concealment(rules: PermissionRules, tool: str, answered: str | None, paths: PathResolver) -> Callable[[str], bool]:
+def concealment(
+    rules: PermissionLayers, tool: str, answered: Container[str], paths: PathResolver
+) -> Callable[[str], bool]:
     """Whether a search by this tool must not show what stands at a place: what `read` or the tool itself is denied
-    there, or would have to ask for by another rule than the one that was answered already."""
+    there, or would have to ask for by another rule than those that were answered already."""
 
     def conceals_from(name: str, place: PlacedPath) -> bool:
-        said = _said(rules, lambda rule, strictly: _matches_place(rule, (name,), place, paths, strictly))
-        return said.verdict == "deny" or (said.verdict == "ask" and said.rule not in (None, answered))
+        said = _said(rules, name, lambda rule, strictly: _matches_place(rule, (name,), place, paths, strictly))
+        return said.verdict == "deny" or any(rule not in answered for rule in said.asking)
 
     def conceals(place: str) -> bool:
         found = PlacedPath((), place)
@@ -125,7 +205,14 @@ def concealment(rules: PermissionRules, tool: str, answered: str | None, paths: 
     return conceals
 
 
-def _said(rules: PermissionRules, matches: Callable[[PermissionRule, bool], bool]) -> Ruling:
+def _said(layers: PermissionLayers, tool: str, matches: Callable[[PermissionRule, bool], bool]) -> Ruling:
+    rulings = [_said_by(rules, tool, matches) for rules in layers.every]
+    strictest = max(rulings, key=lambda ruling: _STRICTNESS.index(ruling.verdict))
+    asking = tuple(ruling.rule for ruling in rulings if ruling.verdict == "ask" and ruling.rule is not None)
+    return Ruling(strictest.verdict, strictest.rule, asking)
+
+
+def _said_by(rules: PermissionRules, tool: str, matches: Callable[[PermissionRule, bool], bool]) -> Ruling:
     for rule in rules.deny:
         if matches(rule, False):
             return Ruling("deny", rule.text)
@@ -135,13 +222,13 @@ def _said(rules: PermissionRules, matches: Callable[[PermissionRule, bool], bool
     for rule in rules.allow:
         if matches(rule, True):
             return Ruling("allow", rule.text)
-    return Ruling(rules.default)
+    return Ruling(rules.otherwise(tool))
 
 
-def unknown_tools(rules: PermissionRules, known: Iterable[str]) -> Iterator[str]:
+def unknown_tools(layers: PermissionLayers, known: Iterable[str]) -> Iterator[str]:
     """A sentence for each rule for a tool that does not exist now; a host or an extension may bring it later."""
     names = sorted(known)
-    for rule in (*rules.deny, *rules.ask, *rules.allow):
+    for rule in (rule for rules in layers.every for rule in (*rules.deny, *rules.ask, *rules.allow)):
         if not any(sign in rule.tool for sign in "*?") and not any(_means(rule, name, False) for name in names):
             from difflib import get_close_matches
 
@@ -170,7 +257,7 @@ def _section(value: Any, problems: list[str]) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        problems.append("permissions must be an object with the lists deny, ask and allow")
+        problems.append(_NO_SECTION)
         return {}
     unknown = set(value) - {"deny", "ask", "allow", "default", "timeoutMs"}
     problems.extend(f"permissions.{key} is unknown" for key in sorted(unknown))

@@ -1,6 +1,7 @@
 """Everything a session is built from. `app` makes it; the classes of this room take it, or the parts they need of it.
 
-The protocol here is what the session needs of a room that it must not import: `resources` expands prompts.
+The protocols here are what the session needs of rooms that it must not import: `resources` expands prompts, `guard`
+knows the permission rules.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from pigeon.session.settings import SessionSettings
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
 from pigeon.system.shell.shell import Workplace
-from pigeon.wire.answers import SlashCommand
+from pigeon.wire.answers import Permissions, SlashCommand
+from pigeon.wire.base import Json
 from pigeon.wire.steering import Rule
 
 
@@ -34,6 +36,18 @@ class PromptExpander(Protocol):
 
     def commands(self) -> list[SlashCommand]:
         """What can be expanded."""
+        ...
+
+
+class PermissionControl(Protocol):
+    """What the host may see and do of permission rules."""
+
+    def set_host_rules(self, rules: Json) -> None:
+        """Replace the rules of the host; raises `Refusal`."""
+        ...
+
+    def in_force(self) -> Permissions:
+        """What is in force."""
         ...
 
 
@@ -57,7 +71,8 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     system_prompt: Callable[[str], str]
     rules: Callable[[str], list[Rule]]
     hooks: Hooks
-    gate: Gate | None
+    permissions: PermissionControl
+    gate: Callable[[], Gate | None]  # what stands before the next tool call
     run_started: Callable[[], None]  # called beside each run's first request, to warm up what tools will need
     write_page: Callable[[str, str, list[bytes], list[bytes]], str]
     now: Callable[[], int]

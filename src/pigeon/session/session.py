@@ -31,6 +31,7 @@ class Session:
         self.todos = dependencies.todos
         self.write_page = dependencies.write_page
         self.dialogs = dependencies.dialogs
+        self.permissions = dependencies.permissions
         self.queue = MessageQueue(bus.post, dependencies.settings)
         self.host_tools = HostTools(dependencies.toolset, bus.post)
         self.models = dependencies.models

@@ -281,6 +281,43 @@ class ToolNames(Record, kw_only=True):
     tool_names: list[str]
 
 
+Verdict = Literal["allow", "ask", "deny"]
+ApprovalMode = Literal["always-ask", "write", "yolo"]
+
+
+class SourceRules(Record, kw_only=True):
+    """The permission rules of one source, as they were written."""
+
+    deny: list[str]
+    ask: list[str]
+    allow: list[str]
+    default: Verdict
+    approval_mode: ApprovalMode
+
+
+class SessionAllowance(Record, kw_only=True):
+    """A call that is allowed for the session: it is not asked about again in this folder."""
+
+    tool_name: str
+    subject: str
+    cwd: str
+
+
+class Permissions(Record, kw_only=True):
+    """Answer of `get_permissions` and `set_permissions`: what is in force, over all sources and source by source.
+
+    `default` and `approvalMode` are the strictest of all sources.
+    """
+
+    default: Verdict
+    approval_mode: ApprovalMode
+    timeout_ms: int
+    user: SourceRules
+    project: SourceRules
+    host: SourceRules
+    allowed: list[SessionAllowance]
+
+
 class Response(Record, kw_only=True):
     """`data` on success (absent where the command has none), `error` on failure."""
 

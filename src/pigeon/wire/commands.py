@@ -391,6 +391,24 @@ class SetTodos(Command, tag="set_todos", kw_only=True):
     phases: list[TodoPhaseGiven]
 
 
+class SetPermissions(Command, tag="set_permissions", kw_only=True):
+    """Replace the host's own permission rules, from the next tool call on; they can only tighten those of the user.
+
+    `permissions` has the form of the setting; rules that cannot be understood are refused and change nothing.
+    """
+
+    lane = "control"
+    answer = answers.Permissions
+    permissions: dict[str, Json]
+
+
+class GetPermissions(Command, tag="get_permissions", kw_only=True):
+    """The permission rules in force, and what was allowed for this session."""
+
+    lane = "control"
+    answer = answers.Permissions
+
+
 class HostTool(Record, kw_only=True):
     """A tool as the host offers it; `parameters` is a JSON Schema object.
 
@@ -456,7 +474,7 @@ ALL: tuple[type[Command], ...] = (
     Bash, AbortBash,
     NewSession, SwitchSession, Fork, Branch, Clone, GetForkMessages, GetBranchMessages, GetEntries, GetTree,
     NavigateTree, ListSessions, SetSessionName, ExportHtml,
-    SetTodos, SetHostTools, HostToolUpdate, HostToolResult, ExtensionUiResponse,
+    SetPermissions, GetPermissions, SetTodos, SetHostTools, HostToolUpdate, HostToolResult, ExtensionUiResponse,
 )  # fmt: skip
 OLD_NAMES = {"queue_message": "steer", "reset": "new_session", "set_queue_mode": "set_steering_mode"}
 NAMES: dict[type[Command], str] = {command: str(command.__struct_config__.tag) for command in ALL}

@@ -10,6 +10,7 @@ from pigeon.rpc.handlers import (
     host_tools,
     models,
     modes,
+    permissions,
     prompting,
     sessions,
     shell,
@@ -21,6 +22,6 @@ from pigeon.rpc.router import registered
 HANDLERS = registered()
 
 __all__ = [
-    "HANDLERS", "dialogs", "export", "forks", "hello", "host_tools", "models", "modes", "prompting", "sessions",
-    "shell", "state", "todos",
+    "HANDLERS", "dialogs", "export", "forks", "hello", "host_tools", "models", "modes", "permissions", "prompting",
+    "sessions", "shell", "state", "todos",
 ]  # fmt: skip

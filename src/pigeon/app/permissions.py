@@ -1,0 +1,141 @@
+"""The permission rules of an agent: those of the settings and of the host, and the gate that they make.
+
+As long as no rule says anything there is no gate, and nothing of `guard/rules` is imported; `set_permissions` can make
+one at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from pigeon.agent.interfaces import Gate
+from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
+from pigeon.app.reports import Reports
+from pigeon.config.json_file import decode_with_comments, read_json
+from pigeon.config.layers import Layers
+from pigeon.session.context.conversation import Conversation
+from pigeon.session.host.dialogs import Dialogs
+from pigeon.system.paths import PathResolver
+from pigeon.wire.answers import Permissions
+from pigeon.wire.base import Json
+from pigeon.wire.dialogs import SelectRequest
+from pigeon.wire.errors import BadRecord, Refusal, StartupError
+
+if TYPE_CHECKING:
+    from pigeon.guard.permissions import PermissionGate
+    from pigeon.guard.rules import PermissionLayers, PermissionRules
+
+
+class PermissionSetup:
+    """What stands before the tool calls of one agent; `gate` is asked anew for each call.
+
+    `extending` is the gate of extensions, which is asked after the rules.
+    """
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        environment: Environment,
+        conversation: Conversation,
+        dialogs: Dialogs,
+        extending: Gate | None,
+    ) -> None:
+        self._options = options
+        self._environment = environment
+        self._conversation = conversation
+        self._dialogs = dialogs
+        self._extending = extending
+        self._layers: PermissionLayers | None = None
+        self._asking: PermissionGate | None = None
+        self._gate = extending
+
+    def gate(self) -> Gate | None:
+        """What stands before the next tool call; none if there are neither rules nor extensions."""
+        return self._gate
+
+    def read(self, settings: Layers, known: Iterable[str], reports: Reports) -> None:
+        """Take the rules of the settings, again if they have changed, and the first time those of the options.
+
+        What is wrong in settings is reported, and so are rules for tools that are not `known` now. Options that cannot
+        be followed raise `StartupError`.
+        """
+        options, mode = self._options, settings.settings.tools.approval_mode
+        given = (settings.user_permissions, settings.project_permissions, options.permissions)
+        silent = mode == options.approval_mode == "yolo" and given == (None, None, None) and not settings.doubts
+        if silent and self._layers is None:
+            return
+        from pigeon.guard.rules import rules_of, unknown_tools
+
+        layers = rules_of(given[0], given[1], mode, reports.closed, settings.doubts)
+        layers = replace(layers, host=self._host_rules() if self._layers is None else self._layers.host)
+        for problem in unknown_tools(layers, known):
+            reports.at_start(problem)
+        self._use(layers)
+
+    def _host_rules(self) -> PermissionRules:
+        from pigeon.guard.rules import host_rules
+
+        given = self._options.permissions
+        try:
+            value = {} if given is None else _host_value(given, self._environment)
+            return host_rules(value, self._options.approval_mode)
+        except Refusal as problem:
+            raise StartupError(f"--permissions: {problem}") from problem
+
+    def set_host_rules(self, rules: Json) -> None:
+        """Replace the rules of the host, from the next call on; raises `Refusal`. The approval mode stays."""
+        from pigeon.guard.rules import PermissionLayers, host_rules
+
+        host = host_rules(rules, self._options.approval_mode)
+        self._use(replace(self._layers or PermissionLayers(), host=host))
+
+    def in_force(self) -> Permissions:
+        """What is in force, source by source, and what was allowed for the session."""
+        from pigeon.guard.permissions import described
+        from pigeon.guard.rules import PermissionLayers
+
+        return described(self._layers or PermissionLayers(), self._asking.allowed() if self._asking else [])
+
+    def _use(self, layers: PermissionLayers) -> None:
+        self._layers = layers
+        if not layers.in_force:
+            self._gate = self._extending
+            return
+        if self._asking is None:
+            from pigeon.guard.permissions import PermissionGate
+
+            self._asking = PermissionGate(layers, self._ask, self._paths, self._session_id)
+        self._asking.use(layers)
+        from pigeon.guard.gate_chain import chain
+
+        self._gate = chain([gate for gate in (self._asking, self._extending) if gate is not None])
+
+    async def _ask(self, title: str, options: list[str], timeout_ms: int) -> object:
+        answer = await self._dialogs.ask(
+            lambda id: SelectRequest(id=id, title=title, options=options, timeout=timeout_ms), timeout_ms
+        )
+        return None if answer is None else answer.value
+
+    def _paths(self) -> PathResolver:
+        return PathResolver(self._conversation.journal.cwd, self._environment.home)
+
+    def _session_id(self) -> str:
+        return self._conversation.journal.session_id
+
+
+def _host_value(given: str | Mapping[str, Any], environment: Environment) -> Any:
+    """The rules as an option gives them: as JSON, or in a file; raises `Refusal`."""
+    if not isinstance(given, str):
+        return dict(given)
+    if given.lstrip()[:1] in ("{", "[", '"'):
+        return decode_with_comments(given.encode("utf-8", "replace"))
+    try:
+        return read_json(environment.absolute(given))
+    except OSError as error:
+        raise Refusal(f"{given} cannot be read: {error.strerror or error}") from error
+    except BadRecord as error:
+        raise Refusal(f"{given} cannot be used: {error}") from error

@@ -1,0 +1,21 @@
+"""Handlers: the permission rules of the host."""
+
+from __future__ import annotations
+
+from pigeon.rpc.router import handles
+from pigeon.session.session import Session
+from pigeon.wire.answers import Permissions
+from pigeon.wire.commands import GetPermissions, SetPermissions
+
+
+@handles(SetPermissions)
+def set_permissions(cmd: SetPermissions, s: Session) -> Permissions:
+    """In force at the next tool call; a refusal leaves everything as it was."""
+    s.permissions.set_host_rules(cmd.permissions)
+    return s.permissions.in_force()
+
+
+@handles(GetPermissions)
+def get_permissions(cmd: GetPermissions, s: Session) -> Permissions:
+    """All sources, and what was allowed for the session."""
+    return s.permissions.in_force()
