@@ -45,6 +45,15 @@ def test_the_package_can_be_run_as_a_program(folders: AgentFolders) -> None:
     assert agent.stderr == ""
 
 
+def test_modules_in_the_working_directory_are_not_run_as_libraries(folders: AgentFolders) -> None:
+    for name in ("asyncio", "msgspec", "argparse", "json", "gc", "typing"):
+        (folders.work / f"{name}.py").write_text("open('planted', 'w').close()\nraise SystemExit('planted')")
+    ran = run(folders, "--mode", "rpc", "--model", "demo", "--no-session", given='{"type": "get_state"}\n')
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert json.loads(ran.stdout.splitlines()[0])["success"] is True
+    assert not (folders.work / "planted").exists()
+
+
 @pytest.mark.parametrize("arguments", [["--version"], ["-v"], ["--version", "--mode", "rpc"]])
 def test_the_version_is_printed(folders: AgentFolders, arguments: list[str]) -> None:
     ran = run(folders, *arguments)
