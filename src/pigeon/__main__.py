@@ -4,7 +4,7 @@ import os
 import sys
 from contextlib import suppress
 
-# `-m` puts the working directory in front of every library: a project could bring an `asyncio.py` of its own.
+# `-m` puts the working directory in front of every library: a project could bring a module `asyncio` of its own.
 with suppress(OSError):
     sys.path[:] = [folder for folder in sys.path if folder not in ("", os.getcwd())]
 
