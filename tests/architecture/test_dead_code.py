@@ -15,6 +15,7 @@ NAMES: dict[str, str] = {
     "pigeon.system.process.helper_main.main": "the helper process starts there",
 }
 METHODS: dict[str, str] = {
+    "pigeon.extensions.runtime.loading._BoundedLoader.get_data": "the import system calls it",
     "pigeon.providers.http.network.Network.connect_tcp": "the HTTP client calls it",
     "pigeon.providers.http.network._ReceiveBuffer.data_received": _ASYNCIO,
     "pigeon.providers.http.network._ReceiveBuffer.eof_received": _ASYNCIO,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from fakes.agent_folders import AgentFolders
 from fakes.contract_manifest import proves
 from fakes.extension_files import extension
 from fakes.model_server import Call, Gate, ModelServer, Text, said_in
+from fakes.odd_files import ODD
 from fakes.record_outline import ended, outline, text_of, tool_texts
 from fakes.rpc_process import RpcProcess, Start
 
@@ -299,6 +301,54 @@ def test_an_extension_that_is_not_there_ends_the_start(start: Start) -> None:
     host = start("--extension", "/nowhere/x.py")
     assert host.wait_exit() == 1
     assert 'Failed to load extension "/nowhere/x.py"' in host.stderr
+
+
+@proves("extension.named")
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("def broken(:", "invalid syntax"),
+        ("raise ValueError('no key')", "no key"),
+        ("import sys\nsys.exit(0)", "tried to end the process"),
+        ("import nothing_of_that_name", "nothing_of_that_name"),
+        ("x = 1", "neither an Extension"),
+        (None, "no extension in this folder"),
+    ],
+)
+def test_an_extension_that_is_named_and_does_not_load_ends_the_start(
+    start: Start, folders: AgentFolders, text: str | None, why: str
+) -> None:
+    path = folders.temp / "gate.py"
+    path.mkdir() if text is None else path.write_text(text)
+    host = start("--extension", str(path))
+    assert host.wait_exit() == 1
+    assert f'Failed to load extension "{path}"' in host.stderr
+    assert why in host.stderr
+    assert host.records == []
+
+
+@proves("extension.named")
+@pytest.mark.parametrize("kind", [kind for kind in ODD if kind != "folder"])
+def test_an_extension_that_is_no_file_ends_the_start_at_once(start: Start, folders: AgentFolders, kind: str) -> None:
+    path = folders.temp / "gate.py"
+    ODD[kind](path)
+    host = start("--extension", str(path))
+    assert host.wait_exit() == 1
+    assert f'Failed to load extension "{path}"' in host.stderr
+
+
+@proves("extension.named")
+def test_an_extension_that_is_found_and_does_not_load_is_reported_and_left_out(
+    start: Start, folders: AgentFolders
+) -> None:
+    (folders.agent / "extensions").mkdir()
+    (folders.agent / "extensions" / "broken.py").write_text("raise ValueError('no key')")
+    os.mkfifo(folders.agent / "extensions" / "pipe.py")
+    host = start()
+    host.ask("get_state")
+    first, second = host.wait_count("extension_error", 2)
+    assert (first["event"], "no key" in first["error"]) == ("load", True)
+    assert (second["event"], "named pipe" in second["error"]) == ("load", True)
 
 
 @proves("extension.life")

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.agent_folders import AgentFolders, providers
 from fakes.contract_manifest import proves
-from fakes.extension_files import extension
+from fakes.extension_files import HEAD, extension
 from fakes.model_server import Call, ModelServer
 from fakes.record_outline import answers, text_of, tool_texts
 from fakes.rpc_process import RpcProcess, Start
@@ -32,9 +32,12 @@ AT_IMPORT = {
 def test_an_extension_that_fails_while_it_is_loaded_is_told_of_and_left_out(
     start: Start, folders: AgentFolders, server: ModelServer, deed: str
 ) -> None:
-    host = start(*extension(folders, AT_IMPORT[deed]))
+    path = folders.agent / "extensions" / "found.py"
+    path.parent.mkdir()
+    path.write_text(HEAD + AT_IMPORT[deed])
+    host = start()
     error = host.wait_event("extension_error")
-    assert (error["extensionPath"], error["event"]) == (str(folders.temp / "test_extension.py"), "load")
+    assert (error["extensionPath"], error["event"]) == (str(path), "load")
     server.answers("fine")
     assert text_of(answers(host.run("x"))[0]) == "fine"
 

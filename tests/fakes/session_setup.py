@@ -29,7 +29,7 @@ from pigeon.system import ids
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
-from pigeon.wire.answers import Permissions, SlashCommand
+from pigeon.wire.answers import Permissions, SlashCommand, TrustChange, TrustState
 from pigeon.wire.content import ImageContent, text_of
 from pigeon.wire.events import AgentSettled, MessageEnd
 from pigeon.wire.model import Model
@@ -50,6 +50,24 @@ class KnownModels:
 
     def find(self, provider: str, model_id: str) -> Model | None:
         return next((one for one in self._models if (one.provider, one.id) == (provider, model_id)), None)
+
+
+class Untrusted:
+    """Trusts no project, and tells nobody."""
+
+    announces = False
+
+    async def enter(self, cwd: str) -> None:
+        pass
+
+    def state(self) -> TrustState:
+        return TrustState(cwd="/", trusted=False, decided_by=None, waiting=[])
+
+    def decide(self, trusted: bool, keep: bool) -> TrustChange:
+        raise NotImplementedError
+
+    def announce(self, wanted: bool) -> None:
+        pass
 
 
 class Unexpanded:
@@ -115,6 +133,7 @@ class SessionSetup:
                 settings=settings or SessionSettings(),
                 bus=bus,
                 repository=self.repository,
+                trust=Untrusted(),
                 conversation=conversation,
                 dialogs=Dialogs(bus.post, ids.dialog_id),
                 workplace=workplace,

@@ -11,7 +11,7 @@ import pytest
 
 from fakes.odd_files import ODD
 from pigeon.config.trust_file import remember, saved_decision
-from pigeon.guard.trust import RESOURCES, guarded, is_trusted, skill_folders
+from pigeon.guard.trust import RESOURCES, Decision, decided, guarded, skill_folders
 
 
 def folders(project: Path) -> list[str]:
@@ -65,9 +65,11 @@ def test_looking_opens_nothing_of_the_project(tmp_path: Path) -> None:
 def test_the_decision_follows_the_order_of_who_may_decide() -> None:
     answers = (None, True, False)
     for option, vote, saved, default in product(answers, answers, answers, ("ask", "always", "never")):
-        by = {"ask": False, "always": True, "never": False}[default]
-        first = next(answer for answer in (option, vote, saved, by) if answer is not None)
-        assert is_trusted(option=option, vote=vote, saved=saved, default=default) is first  # type: ignore[arg-type]
+        by = {"ask": None, "always": True, "never": False}[default]
+        said = {"option": option, "extension": vote, "saved": saved, "setting": by}
+        name, first = next(((name, answer) for name, answer in said.items() if answer is not None), (None, None))
+        found = decided(option=option, vote=vote, saved=saved, default=default)  # type: ignore[arg-type]
+        assert found == Decision(first, name)  # type: ignore[arg-type]
 
 
 def test_the_nearest_saved_decision_counts(tmp_path: Path) -> None:

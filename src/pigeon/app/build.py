@@ -1,8 +1,9 @@
 """The composition root: `build` makes an agent from its options, its environment and the files that they name.
 
 The only module that knows all rooms. Objects are made in the order in which they need each other, so that each gets
-finished ones by its constructor: folders and settings, extensions and trust, models, the conversation, tools and
-resources, the session, and last the lifecycle that starts and ends all of it.
+finished ones by its constructor: folders and settings, the user's extensions, the conversation, trust in its folder,
+the project's settings and extensions, models, tools and resources, the session, and last the lifecycle that starts and
+ends all of it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 from pigeon.app.environment import Environment
 from pigeon.app.export_page import PageWriter
-from pigeon.app.extensions import ExtensionProviders, ExtensionSetup, LoadedExtensions
+from pigeon.app.extensions import ExtensionProviders, ExtensionSetup
 from pigeon.app.lifecycle import Lifecycle
 from pigeon.app.models import gateway_of, model_options, registry_of
 from pigeon.app.options import AgentOptions
@@ -21,8 +22,9 @@ from pigeon.app.permissions import PermissionSetup
 from pigeon.app.reports import Reports
 from pigeon.app.sessions import journal_of, repository_of
 from pigeon.app.tools import ToolSetup
+from pigeon.app.trust import ProjectDecisions, TrustControl
 from pigeon.config.layers import Layers
-from pigeon.config.paths import agent_dir
+from pigeon.config.paths import agent_dir, project_dirs
 from pigeon.config.settings import Settings
 from pigeon.providers.gateway import Gateway
 from pigeon.resources.resources import ResourceOptions, Resources
@@ -72,26 +74,66 @@ class _Builder:
         self._cwd = _working_directory(options, environment)
         self._reports = Reports()
         self._layers = Layers(self._agent_dir, self._reports.at_start)
+        self._extensions = ExtensionSetup(options, environment, self._agent_dir, self._cwd, self._reports)
         self._processes = ProcessOwner()
         self._bus = Bus()
         self._dialogs = Dialogs(self._bus.post, ids.dialog_id)
 
     async def build(self) -> BuiltAgent:
-        extensions = await ExtensionSetup(
-            self._options, self._environment, self._layers, self._agent_dir, self._cwd, self._reports
-        ).load()
+        extensions = self._extensions
         try:
-            return self._assemble(extensions)
+            await extensions.load_users(or_else(self._layers.settings.extensions, []))
+            decisions = ProjectDecisions(
+                self._options,
+                self._cwd,
+                self._agent_dir,
+                self._environment.home,
+                self._layers.settings.default_project_trust,
+                extensions.vote,
+                self._reports.at_start,
+            )
+            repository, conversation = await self._conversation(decisions)
+            try:
+                await extensions.load_project(self._trusted_folders(decisions, conversation.journal.cwd))
+                return self._assemble(decisions, repository, conversation)
+            except BaseException:
+                conversation.journal.close()
+                raise
         except BaseException:
-            # Extensions run in threads of their own, which must not outlive a start that failed.
-            if extensions.runner is not None:
-                await extensions.runner.close()
+            await extensions.close()
             raise
 
-    def _assemble(self, extensions: LoadedExtensions) -> BuiltAgent:
+    async def _conversation(self, decisions: ProjectDecisions) -> tuple[SessionRepository, Conversation]:
+        """The conversation to begin with; the settings are those for its folder from here on.
+
+        A trusted project may say where its sessions are kept, so the folder that the agent was started for counts
+        until the conversation is known. Its folder may be another one, with a decision of its own.
+        """
+        await decisions.decide(self._cwd)
+        self._layers.add_project(self._trusted_folders(decisions, self._cwd))
+        options, environment = self._options, self._environment
+        repository = repository_of(
+            options, environment, self._layers.settings, self._agent_dir, self._cwd, self._reports.notify
+        )
+        conversation = Conversation(journal_of(options, environment, repository, self._cwd))
+        cwd = conversation.journal.cwd
+        if cwd != self._cwd:
+            await decisions.decide(cwd)
+            self._layers.add_project(self._trusted_folders(decisions, cwd))
+        return repository, conversation
+
+    def _trusted_folders(self, decisions: ProjectDecisions, cwd: str) -> list[str]:
+        return project_dirs(cwd) if decisions.trusts(cwd) else []
+
+    def _hooks(self) -> Hooks:
+        return self._extensions.runner.hooks if self._extensions.runner else NoHooks()
+
+    def _assemble(
+        self, decisions: ProjectDecisions, repository: SessionRepository, conversation: Conversation
+    ) -> BuiltAgent:
         options, environment, reports = self._options, self._environment, self._reports
-        settings, runner = self._layers.settings, extensions.runner
-        hooks = runner.hooks if runner else NoHooks()
+        settings = self._layers.settings
+        hooks, runner = self._hooks(), self._extensions.runner
         registry = registry_of(self._agent_dir, environment.variables, self._cwd, self._processes)
         gateway = gateway_of(registry, settings, environment, hooks)
         providers = ExtensionProviders(registry, gateway)
@@ -100,15 +142,16 @@ class _Builder:
         chosen = model_options(options, environment, settings, registry, reports.at_start)
         for problem in registry.problems():
             reports.at_start(problem)
-        repository = repository_of(options, environment, settings, self._agent_dir, self._cwd, reports.notify)
-        conversation = Conversation(journal_of(options, environment, repository, self._cwd))
         models = ModelChoice(chosen, conversation, hooks, self._bus.post)
-        resources = self._resources(conversation.journal.cwd, extensions.trusted)
+        resources = self._resources(conversation.journal.cwd)
         tools = ToolSetup(options, environment, settings, self._processes, conversation, models, self._bus.post)
         tools.add({tool.spec.name: tool for tool in runner.contributions.tools()} if runner else {})
         tools.report_unknown(reports.at_start)
+        extending = runner.gate if runner else None
+        permissions = PermissionSetup(options, environment, conversation, self._dialogs, extending)
+        trust = self._trust(decisions, conversation, resources, permissions, tools)
         session = Session(
-            self._dependencies(repository, conversation, gateway, models, tools, resources, extensions, hooks)
+            self._dependencies(repository, conversation, gateway, models, tools, resources, trust, permissions)
         )
         if options.name and options.name.strip():
             session.journal.append(SessionInfo, name=clean_name(options.name))
@@ -129,22 +172,18 @@ class _Builder:
         models: ModelChoice,
         tools: ToolSetup,
         resources: Resources,
-        extensions: LoadedExtensions,
-        hooks: Hooks,
+        trust: TrustControl,
+        permissions: PermissionSetup,
     ) -> Dependencies:
-        def trusts(cwd: str) -> bool:
-            """The decision holds for the folder it was made for; another folder is not trusted."""
-            return extensions.trusted and cwd == self._cwd
-
         def move_to(cwd: str) -> Workplace:
-            resources.move_to(cwd, trusts(cwd))
+            trust.use(cwd)
             return tools.move_to(cwd)
 
-        permissions = self._permissions(extensions, conversation, tools)
         return Dependencies(
             settings=_session_settings(self._layers.settings, self._options),
             bus=self._bus,
             repository=repository,
+            trust=trust,
             conversation=conversation,
             dialogs=self._dialogs,
             workplace=tools.workplace,
@@ -157,8 +196,8 @@ class _Builder:
             images=tools.images,
             expander=resources,
             system_prompt=lambda cwd: resources.system_prompt(cwd, *tools.toolset.described()),
-            rules=lambda cwd: self._rules(cwd, trusts(cwd)),
-            hooks=hooks,
+            rules=lambda cwd: self._rules(cwd, trust.trusts(cwd)),
+            hooks=self._hooks(),
             permissions=permissions,
             gate=permissions.gate,
             run_started=tools.warm_up,
@@ -167,14 +206,29 @@ class _Builder:
             report=self._reports.notify,
         )
 
-    def _permissions(
-        self, extensions: LoadedExtensions, conversation: Conversation, tools: ToolSetup
-    ) -> PermissionSetup:
-        """The permission rules first, then the extensions."""
-        extending = extensions.runner.gate if extensions.runner else None
-        permissions = PermissionSetup(self._options, self._environment, conversation, self._dialogs, extending)
-        permissions.read(self._layers, [tool.spec.name for tool in tools.toolset.every()], self._reports)
-        return permissions
+    def _trust(
+        self,
+        decisions: ProjectDecisions,
+        conversation: Conversation,
+        resources: Resources,
+        permissions: PermissionSetup,
+        tools: ToolSetup,
+    ) -> TrustControl:
+        """Trust in the folder of the conversation; resources, permissions and extensions follow each decision."""
+
+        def apply(cwd: str) -> None:
+            decision = decisions.of(cwd)
+            resources.move_to(cwd, decision.trusted is True, decision.trusted is None and decision.harmless)
+            permissions.read(self._layers, [tool.spec.name for tool in tools.toolset.every()], self._reports)
+            if self._extensions.runner is not None:
+                self._extensions.runner.trust(decision.trusted is True)
+
+        def use(cwd: str) -> None:
+            self._layers.add_project(self._trusted_folders(decisions, cwd))
+            apply(cwd)
+
+        apply(conversation.journal.cwd)
+        return TrustControl(decisions, lambda: conversation.journal.cwd, use, self._bus)
 
     def _rules(self, cwd: str, trusted: bool) -> list[Rule]:
         if self._options.no_rules:
@@ -183,7 +237,7 @@ class _Builder:
 
         return read_rules(rule_folders(self._agent_dir, cwd, trusted), self._reports.notify)
 
-    def _resources(self, cwd: str, trusted: bool) -> Resources:
+    def _resources(self, cwd: str) -> Resources:
         options, settings = self._options, self._layers.settings
         chosen = ResourceOptions(
             skills=options.skills,
@@ -199,7 +253,7 @@ class _Builder:
         return Resources(
             self._agent_dir,
             cwd,
-            trusted,
+            False,
             chosen,
             home=self._environment.home,
             base=self._environment.cwd,

@@ -1,112 +1,89 @@
-"""Extensions and trust: the user's extensions are loaded, the project is trusted or not, then its own are loaded."""
+"""Extensions of an agent: those of the user are loaded first and may vote on trust, then those of a trusted project."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
 
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.app.reports import Reports
-from pigeon.config.layers import Layers
-from pigeon.config.paths import project_dirs
-from pigeon.config.trust_file import remember, saved_decision
 from pigeon.extensions.runtime.discovery import Source, named, project_sources, user_sources
-from pigeon.guard.trust import guarded, is_trusted
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.registry import ModelRegistry
-from pigeon.wire.base import or_else
+from pigeon.wire.errors import StartupError
 
 if TYPE_CHECKING:
     from pigeon.agent.interfaces import ModelProvider
+    from pigeon.extensions.public.results import Trust
     from pigeon.extensions.runner import Runner
 
+OF_OTHER_AGENTS = (".ts", ".tsx", ".mts", ".cts", ".js", ".mjs", ".cjs")
 DEBUG = "PIGEON_DEBUG_EXTENSIONS"
 
 
-class LoadedExtensions(Struct, frozen=True):
-    """What was loaded, and whether the project may be read."""
-
-    runner: Runner | None
-    trusted: bool
-
-
 class ExtensionSetup:
-    """Loads extensions in the two steps that trust asks for."""
+    """Loads extensions in the two steps that trust asks for; `runner` is none as long as there is nothing to load."""
 
     def __init__(
         self,
         options: AgentOptions,
         environment: Environment,
-        layers: Layers,
         agent_dir: str,
         cwd: str,
         reports: Reports,
     ) -> None:
         self._options = options
         self._environment = environment
-        self._layers = layers
         self._agent_dir = agent_dir
         self._cwd = cwd
         self._reports = reports
-        self._runner: Runner | None = None
+        self.runner: Runner | None = None
 
-    async def load(self) -> LoadedExtensions:
-        """The user's extensions first, then the decision, then the project's."""
+    async def load_users(self, listed: Sequence[str]) -> None:
+        """Those named on the command line, those in the user's folder, and those that the user's settings list.
+
+        Raises `StartupError` if one of the first does not load: what was asked for may be what guards the agent. Those
+        in the language of other agents are only reported, because clients of those agents bring them along.
+        """
         home = self._environment.home
-        sources = named(self._options.extensions, self._cwd, home)
+        asked = named(self._options.extensions, self._cwd, home)
+        failed = await self._load(asked)
+        own = {path: why for path, why in failed.items() if not path.endswith(OF_OTHER_AGENTS)}
+        if own:
+            raise StartupError("\n".join(f'Failed to load extension "{path}": {why}' for path, why in own.items()))
         if not self._options.no_extensions:
-            sources += user_sources(self._agent_dir, or_else(self._layers.settings.extensions, []), home)
-        await self._load(sources)
-        trusted = await self._trusted()
-        if trusted:
-            folders = project_dirs(self._cwd)
-            self._layers.add_project(folders)
-            if not self._options.no_extensions:
-                await self._load(project_sources(folders))
-        if self._runner is not None:
-            self._runner.trust(trusted)
-        return LoadedExtensions(self._runner, trusted)
+            await self._load(user_sources(self._agent_dir, listed, home))
 
-    async def _load(self, sources: list[Source]) -> None:
+    async def load_project(self, folders: Sequence[str]) -> None:
+        """Those of a project, from its folders; only for one that is trusted."""
+        if not self._options.no_extensions:
+            await self._load(project_sources(folders))
+
+    async def vote(self, cwd: str) -> Trust | None:
+        """What the extensions that are loaded say of the trust in a folder."""
+        return None if self.runner is None else await self.runner.project_trust(cwd)
+
+    async def close(self) -> None:
+        """Extensions run in threads of their own, which must not outlive a start that failed."""
+        if self.runner is not None:
+            await self.runner.close()
+
+    async def _load(self, sources: list[Source]) -> dict[str, str]:
+        """Load these; those that failed, with the reason."""
         if not sources:
-            return
-        if self._runner is None:
+            return {}
+        if self.runner is None:
             from pigeon.extensions.runner import Runner
 
-            self._runner = Runner(
+            self.runner = Runner(
                 cwd=self._cwd,
                 mode="rpc",
                 flags=self._options.flags,
                 post=self._reports.post,
                 print_tracebacks=bool(self._environment.variables.get(DEBUG)),
             )
-        await self._runner.load(sources)
-
-    def _needs_trust(self) -> bool:
-        folders = [*project_dirs(self._cwd), os.path.join(self._cwd, ".omp")]
-        return bool(guarded(self._cwd, folders, self._environment.home))
-
-    async def _trusted(self) -> bool:
-        option = self._options.trust_project
-        if not self._needs_trust():
-            return option is not False
-        vote = await self._runner.project_trust(self._cwd) if self._runner is not None else None
-        saved, problem = saved_decision(self._agent_dir, self._cwd)
-        trusted = is_trusted(
-            option=option,
-            vote=None if vote is None else bool(vote.trusted),
-            saved=saved,
-            default=self._layers.settings.default_project_trust,
-        )
-        if vote is not None and vote.remember:
-            problem = remember(self._agent_dir, self._cwd, bool(vote.trusted)) or problem
-        if problem:
-            self._reports.at_start(problem)
-        return trusted
+        return await self.runner.load(sources)
 
 
 class ExtensionProviders:

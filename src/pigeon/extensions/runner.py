@@ -50,9 +50,9 @@ class Runner:
         self._loader = ExtensionLoader(self._dispatcher, self.contributions, self._binding, flags, print_tracebacks)
         self._closed = False
 
-    async def load(self, sources: Sequence[Source]) -> None:
-        """Load extensions; one that fails is reported and left out."""
-        await self._loader.load(sources)
+    async def load(self, sources: Sequence[Source]) -> dict[str, str]:
+        """Load extensions; one that fails is reported, left out and returned by its path with the reason."""
+        return await self._loader.load(sources)
 
     async def project_trust(self, cwd: str) -> Trust | None:
         """The first answer of an extension from outside the project; asked before anything of the project is read."""

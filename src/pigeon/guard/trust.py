@@ -1,7 +1,7 @@
 """Whether a project's own files may be used: those that run code, redirect requests or speak to the model in our name.
 
-Finding out what there is looks at names only: nothing of the project is opened before the decision. `app/extensions`
-asks for the decision between loading the extensions of the user and those of the project.
+Finding out what there is looks at names only: nothing of the project is opened before the decision. `app/trust` keeps
+the decisions of an agent, one for each folder that its conversations are in.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from typing import Literal
+
+from msgspec import Struct
+
+from pigeon.wire.answers import DecidedBy
 
 # Everything in a project's folder of ours that is more than a note to read.
 RESOURCES = (
@@ -49,17 +53,35 @@ def skill_folders(cwd: str, home: str) -> list[str]:
         folder = above
 
 
-def is_trusted(
+class Decision(Struct, frozen=True):
+    """Whether a project is trusted, and what said so; none for a project that nothing has decided about.
+
+    `harmless` is set where there was nothing to decide about at that time. Such a project is not trusted either: what
+    appears in it later waits for a decision.
+    """
+
+    trusted: bool | None
+    by: DecidedBy | None
+    harmless: bool = False
+
+
+def decided(
     *,
     option: bool | None = None,
     vote: bool | None = None,
     saved: bool | None = None,
     default: Default = "ask",
-) -> bool:
-    """The decision for a project that needs trust.
+    harmless: bool = False,
+) -> Decision:
+    """The decision about a project before a host makes one.
 
     `option` is `--approve` or `--no-approve`, `vote` what an extension said, `saved` what was decided earlier. There is
-    no person to ask yet, so a setting that says "ask" is a no.
+    no person to ask yet, so a setting that says "ask" decides nothing.
     """
-    first = next((answer for answer in (option, vote, saved) if answer is not None), None)
-    return default == "always" if first is None else first
+    if option is not None:
+        return Decision(option, "option", harmless)
+    if vote is not None:
+        return Decision(vote, "extension", harmless)
+    if saved is not None:
+        return Decision(saved, "saved", harmless)
+    return Decision(None, None, harmless) if default == "ask" else Decision(default == "always", "setting", harmless)

@@ -70,10 +70,14 @@ class Resources:
         self._added: tuple[list[str], list[str]] = ([], [])
         self.move_to(cwd, trusted)
 
-    def move_to(self, cwd: str, trusted: bool) -> None:
-        """Work in this folder from here on; what was read for another one is forgotten."""
+    def move_to(self, cwd: str, trusted: bool, harmless: bool = False) -> None:
+        """Work in this folder from here on; what was read for another one is forgotten.
+
+        In a `harmless` folder nothing asked for trust: its context files count as approved, nothing else is used.
+        """
         self._cwd = cwd
         self._trusted = trusted
+        self._approved = trusted or harmless
         self.reload()
 
     def reload(self) -> None:
@@ -129,7 +133,7 @@ class Resources:
         if not appended and (own := self._found("APPEND_SYSTEM.md")):
             appended = [own]
         files = [] if options.no_context_files else context_files(self._agent_dir, self._cwd, self._report)
-        return _Texts(custom or None, appended, context_section(files, self._trusted))
+        return _Texts(custom or None, appended, context_section(files, self._approved))
 
     def _found(self, name: str) -> str | None:
         """The project's file before the user's; the two are never mixed."""

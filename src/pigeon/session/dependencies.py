@@ -22,7 +22,7 @@ from pigeon.session.settings import SessionSettings
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
 from pigeon.system.shell.shell import Workplace
-from pigeon.wire.answers import Permissions, SlashCommand
+from pigeon.wire.answers import Permissions, SlashCommand, TrustChange, TrustState
 from pigeon.wire.base import Json
 from pigeon.wire.steering import Rule
 
@@ -51,12 +51,38 @@ class PermissionControl(Protocol):
         ...
 
 
+class FolderTrust(Protocol):
+    """Whether the files of the project that the conversation is in may be used."""
+
+    @property
+    def announces(self) -> bool:
+        """True if the host hears of projects that wait for a decision."""
+        ...
+
+    async def enter(self, cwd: str) -> None:
+        """Decide about a folder before the conversation moves there."""
+        ...
+
+    def state(self) -> TrustState:
+        """The decision, and what waits for one."""
+        ...
+
+    def decide(self, trusted: bool, keep: bool) -> TrustChange:
+        """Take the host's decision."""
+        ...
+
+    def announce(self, wanted: bool) -> None:
+        """Whether the host shall hear of projects that wait."""
+        ...
+
+
 class Dependencies(Struct, frozen=True, kw_only=True):
     """Everything from outside that a session needs."""
 
     settings: SessionSettings
     bus: Bus
     repository: SessionRepository
+    trust: FolderTrust
     conversation: Conversation
     dialogs: Dialogs
     workplace: Workplace

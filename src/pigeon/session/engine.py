@@ -115,6 +115,10 @@ class Engine:
         self._todos.enter(branch)
         self._rules.enter(branch)
 
+    def reload_rules(self) -> None:
+        """Read the stream rules again when they are next needed."""
+        self._rules.reload()
+
     def set_locale(self, locale: str) -> None:
         """The language of the user, from the next request on; empty for none."""
         self._locale = locale.strip()

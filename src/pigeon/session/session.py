@@ -27,6 +27,7 @@ class Session:
         self._move_to = dependencies.move_to
         self.bus = bus
         self.repository = dependencies.repository
+        self.trust = dependencies.trust
         self.toolset = dependencies.toolset
         self.todos = dependencies.todos
         self.write_page = dependencies.write_page
@@ -40,7 +41,12 @@ class Session:
         self.prompting = Prompting(dependencies, self.engine, self.queue)
         self.shell = HostShell(dependencies.workplace, bus, self._conversation, self.activity, dependencies.hooks)
         self.switching = Switching(
-            dependencies.repository, dependencies.hooks, self._conversation, self.engine.settle, self._enter
+            dependencies.repository,
+            dependencies.hooks,
+            self._conversation,
+            self.engine.settle,
+            dependencies.trust.enter,
+            self._enter,
         )
         self._entered(restore=bool(self.journal.lines))
 

@@ -22,7 +22,10 @@ Reason = Literal["new", "resume", "fork"]
 
 
 class Switching:
-    """Moves the session from one journal to another; `enter` is called once the old work has ended."""
+    """Moves the session from one journal to another.
+
+    `trust` decides about the folder of the other conversation, and `enter` is called once the old work has ended.
+    """
 
     def __init__(
         self,
@@ -30,12 +33,14 @@ class Switching:
         hooks: Hooks,
         conversation: Conversation,
         settle: Callable[[], Awaitable[None]],
+        trust: Callable[[str], Awaitable[None]],
         enter: Callable[[Journal, Reason], None],
     ) -> None:
         self._repository = repository
         self._hooks = hooks
         self._conversation = conversation
         self._settle = settle
+        self._trust = trust
         self._enter = enter
 
     async def new(self, parent: str | Absent = ABSENT) -> bool:
@@ -81,6 +86,8 @@ class Switching:
 
     async def _change(self, journal: Journal, reason: Reason) -> None:
         previous = self._conversation.journal.file
+        if journal.cwd != self._conversation.journal.cwd:
+            await self._trust(journal.cwd)
         await result_of(self._hooks.session_ending(reason, journal.file))
         self._enter(journal, reason)
         await result_of(self._hooks.session_started(reason, previous))

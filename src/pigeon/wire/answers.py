@@ -318,6 +318,33 @@ class Permissions(Record, kw_only=True):
     allowed: list[SessionAllowance]
 
 
+DecidedBy = Literal["option", "extension", "saved", "setting", "host"]
+
+
+class TrustState(Record, kw_only=True):
+    """Answer of `get_trust`: whether the project of the conversation is trusted, and what waits for that.
+
+    `decidedBy` is null as long as nothing was decided; then nothing of `waiting` is used.
+    """
+
+    cwd: str
+    trusted: bool
+    decided_by: DecidedBy | None
+    waiting: list[str]
+
+
+class TrustChange(TrustState, kw_only=True):
+    """Answer of `set_trust`: the decision, what it changed at once, and what it changes when Pigeon is started again.
+
+    `remembered` says whether the decision was saved, `problem` why it was not although that was asked for.
+    """
+
+    applied: list[str]
+    needs_restart: list[str]
+    remembered: bool
+    problem: str | Absent = ABSENT
+
+
 class Response(Record, kw_only=True):
     """`data` on success (absent where the command has none), `error` on failure."""
 

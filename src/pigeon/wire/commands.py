@@ -35,7 +35,7 @@ class Command(Record, tag_field="type", kw_only=True):
 
 
 DialectName = Literal["pi", "pi-latest", "omp", "xcsh", "companion"]
-Feature = Literal["deltas", "seq"]
+Feature = Literal["deltas", "seq", "trust"]
 
 
 class Limits(Record, kw_only=True):
@@ -56,7 +56,8 @@ class Welcome(Record, kw_only=True):
 
 
 class Hello(Command, tag="hello", kw_only=True):
-    """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events).
+    """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
+    `trust` (`trust_required` when a project waits for a decision).
 
     What is not named stays as it is; features that are not known are left out of the answer.
     """
@@ -465,6 +466,27 @@ class ExtensionUiResponse(Command, tag="extension_ui_response", kw_only=True):
     timed_out: Json | Absent = ABSENT
 
 
+# --- trust -------------------------------------------------------------------------------------------------------
+
+
+class GetTrust(Command, tag="get_trust", kw_only=True):
+    """Whether the project of the conversation is trusted, and which of its files wait for that."""
+
+    lane = "control"
+    answer = answers.TrustState
+
+
+class SetTrust(Command, tag="set_trust", kw_only=True):
+    """Decide whether the files of the conversation's project are used.
+
+    The decision holds for this process, with `remember` also for later ones (in `trust.json`).
+    """
+
+    answer = answers.TrustChange
+    trusted: bool
+    remember: bool = False
+
+
 ALL: tuple[type[Command], ...] = (
     Prompt, Steer, FollowUp, AbortAndPrompt, Abort, ClearQueue,
     Hello, GetState, GetMessages, GetLastAssistantText, GetSessionStats, GetCommands, GetIntegrations,
@@ -474,7 +496,8 @@ ALL: tuple[type[Command], ...] = (
     Bash, AbortBash,
     NewSession, SwitchSession, Fork, Branch, Clone, GetForkMessages, GetBranchMessages, GetEntries, GetTree,
     NavigateTree, ListSessions, SetSessionName, ExportHtml,
-    SetPermissions, GetPermissions, SetTodos, SetHostTools, HostToolUpdate, HostToolResult, ExtensionUiResponse,
+    SetPermissions, GetPermissions, GetTrust, SetTrust,
+    SetTodos, SetHostTools, HostToolUpdate, HostToolResult, ExtensionUiResponse,
 )  # fmt: skip
 OLD_NAMES = {"queue_message": "steer", "reset": "new_session", "set_queue_mode": "set_steering_mode"}
 NAMES: dict[type[Command], str] = {command: str(command.__struct_config__.tag) for command in ALL}

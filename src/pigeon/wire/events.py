@@ -324,6 +324,16 @@ class ExtensionError(Event, tag="extension_error", kw_only=True):
     error: str
 
 
+class TrustRequired(Event, tag="trust_required", kw_only=True):
+    """The project has files that are not used before it is trusted; only for hosts with the feature `trust`.
+
+    Comes after `hello`, when the conversation moves to such a folder, and when more such files appear.
+    """
+
+    cwd: str
+    waiting: list[str]
+
+
 class ErrorEvent(Event, tag="error", kw_only=True):
     """A failure, in the dialect that has no responses."""
 
@@ -342,7 +352,7 @@ ALL: tuple[type[Record], ...] = (
     CompactionStart, CompactionEnd, AutoCompactionStart, AutoCompactionEnd, AutoRetryStart, AutoRetryEnd,
     SummarizationRetryScheduled, SummarizationRetryAttemptStart, SummarizationRetryFinished,
     SessionInfoChanged, ThinkingLevelChanged, EntryAppended, BashExecutionUpdate,
-    TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, ErrorEvent, Ready,
+    TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, TrustRequired, ErrorEvent, Ready,
     HostToolCall, HostToolCancel,
 )  # fmt: skip
 Outbound = Event | HostToolCall | HostToolCancel | DialogRequest

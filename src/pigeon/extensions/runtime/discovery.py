@@ -32,13 +32,16 @@ class Source(Struct, frozen=True):
 
 
 def named(paths: Iterable[str], cwd: str, home: str) -> list[Source]:
-    """Those named on the command line; raises `StartupError` for a path that does not exist."""
+    """Those named on the command line; raises `StartupError` for a path that leads to none."""
     found: list[Source] = []
     for path in paths:
         target = absolute(path, cwd, home)
         if not os.path.exists(target):
             raise StartupError(f'Failed to load extension "{path}": there is no such file')
-        found += _at(target, "temporary", "cli")
+        here = _at(target, "temporary", "cli")
+        if not here:
+            raise StartupError(f'Failed to load extension "{path}": there is no extension in this folder')
+        found += here
     return _once(found)
 
 

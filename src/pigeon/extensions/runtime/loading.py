@@ -12,6 +12,7 @@ import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import Any
 
@@ -24,8 +25,10 @@ from pigeon.extensions.runtime.extension_thread import ExtensionThread
 from pigeon.extensions.runtime.loaded_extension import LoadedExtension
 from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
 from pigeon.extensions.runtime.session_access import SessionAccess, SessionBinding
+from pigeon.system.files import read_whole
 
 LOAD_SECONDS = 15.0
+LARGEST = 16 << 20
 NOT_PYTHON = "Pigeon's extensions are written in Python: name a .py file or a package with an __init__.py"
 _numbers = itertools.count(1)
 
@@ -49,11 +52,14 @@ class ExtensionLoader:
         self._seen: set[str] = set()
         self._modules: list[str] = []
 
-    async def load(self, sources: Sequence[Source]) -> None:
-        """Load these; one that fails is reported and left out."""
+    async def load(self, sources: Sequence[Source]) -> dict[str, str]:
+        """Load these; one that fails is reported, left out and returned by its path with the reason."""
+        failed: dict[str, str] = {}
         for source in sources:
-            if self._is_new(source):
-                await self._load_one(source)
+            problem = await self._load_one(source) if self._is_new(source) else None
+            if problem is not None:
+                failed[source.path] = problem
+        return failed
 
     def close(self) -> None:
         """Forget the modules of the extensions."""
@@ -66,7 +72,7 @@ class ExtensionLoader:
         self._seen.add(real)
         return new
 
-    async def _load_one(self, source: Source) -> None:
+    async def _load_one(self, source: Source) -> str | None:
         reports = self._dispatcher.reports
         bridge = self._binding.bridge
 
@@ -84,9 +90,10 @@ class ExtensionLoader:
             thread.close()
             _forget(module)
             reports(source.path, "load", str(error))
-        else:
-            self._modules.append(module)
-            self._dispatcher.add(loaded)
+            return str(error)
+        self._modules.append(module)
+        self._dispatcher.add(loaded)
+        return None
 
 
 async def _imported(source: Source, module: str, thread: ExtensionThread) -> Extension:
@@ -101,6 +108,14 @@ async def _imported(source: Source, module: str, thread: ExtensionThread) -> Ext
     return result
 
 
+class _BoundedLoader(SourceFileLoader):
+    """Reads regular files of a sensible size only: a pipe would be waited for, and a device never ends."""
+
+    def get_data(self, path: str) -> bytes:
+        """The bytes of a source or compiled file; called by the import system."""
+        return read_whole(path, LARGEST)
+
+
 def _module_name(source: Source) -> str:
     clean = "".join(char if char.isalnum() else "_" for char in _name_of(source))
     return f"pigeon_extension_{next(_numbers)}_{clean}"
@@ -110,7 +125,8 @@ def _module(path: str, name: str) -> ModuleType:
     if not path.endswith(".py"):
         raise ExtensionFailed(NOT_PYTHON)
     folder = [os.path.dirname(path)] if os.path.basename(path) == "__init__.py" else None
-    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folder)
+    loader = _BoundedLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader, submodule_search_locations=folder)
     if spec is None or spec.loader is None:
         raise ExtensionFailed(NOT_PYTHON)
     module = importlib.util.module_from_spec(spec)

@@ -16,6 +16,7 @@ from pigeon.rpc.handlers import (
     shell,
     state,
     todos,
+    trust,
 )
 from pigeon.rpc.router import registered
 
@@ -23,5 +24,5 @@ HANDLERS = registered()
 
 __all__ = [
     "HANDLERS", "dialogs", "export", "forks", "hello", "host_tools", "models", "modes", "permissions", "prompting",
-    "sessions", "shell", "state", "todos",
+    "sessions", "shell", "state", "todos", "trust",
 ]  # fmt: skip

@@ -19,8 +19,7 @@ def hello(cmd: Hello, connection: HostConnection) -> Welcome:
     """In force from the answer on."""
     outbox, session = connection.outbox, connection.session
     before = outbox.dialect
-    in_force: list[str] = [*(["deltas"] if before.deltas else []), *(["seq"] if outbox.numbers else [])]
-    wanted = or_else(cmd.features, in_force)
+    wanted = or_else(cmd.features, [str(feature) for feature in _in_force(connection)])
     after = changed_dialect(before, or_else(cmd.dialect, before.name), "deltas" in wanted)
     if session.activity.in_run:
         raise Refusal(BUSY)
@@ -28,10 +27,17 @@ def hello(cmd: Hello, connection: HostConnection) -> Welcome:
     if session.queue.interrupt_mode == before.default_interrupt_mode:
         session.queue.set_interrupt_mode(after.default_interrupt_mode)
     session.engine.set_keep_unreadable_images(after.keeps_unreadable_images)
-    features: list[Feature] = []
-    if after.deltas:
-        features.append("deltas")
-    if outbox.numbers:
-        features.append("seq")
+    session.trust.announce("trust" in wanted)
     limits = Limits(record_bytes=connection.record_cap, commands_in_flight=MOST_IN_FLIGHT)
-    return Welcome(name=NAME, version=after.version, dialect=after.name, features=features, limits=limits)
+    return Welcome(name=NAME, version=after.version, dialect=after.name, features=_in_force(connection), limits=limits)
+
+
+def _in_force(connection: HostConnection) -> list[Feature]:
+    features: list[Feature] = []
+    if connection.outbox.dialect.deltas:
+        features.append("deltas")
+    if connection.outbox.numbers:
+        features.append("seq")
+    if connection.session.trust.announces:
+        features.append("trust")
+    return features

@@ -220,7 +220,7 @@ class StreamRules:
 
     def enter(self, branch: Iterable[EntryLine]) -> None:
         """Another conversation: remember what it was given; the files are read again when they are needed."""
-        self._rules = None
+        self.reload()
         self._given = {}
         self._messages = self._cuts = 0
         for line in branch:
@@ -228,6 +228,10 @@ class StreamRules:
             entry = line.entry if line.type == "custom_message" else None
             if isinstance(entry, CustomMessageEntry) and entry.custom_type == CUSTOM_TYPE:
                 self._given.update(dict.fromkeys(_names(entry), self._messages))
+
+    def reload(self) -> None:
+        """Read the files again when they are next needed."""
+        self._rules = None
 
     def notes(self, event: Outbound) -> None:
         """Count the messages of the conversation, and the cuts since the user's last one."""

@@ -1,0 +1,22 @@
+"""Handlers: trust in the project of the conversation."""
+
+from __future__ import annotations
+
+from pigeon.rpc.router import handles
+from pigeon.session.session import Session
+from pigeon.wire.answers import TrustChange, TrustState
+from pigeon.wire.commands import GetTrust, SetTrust
+
+
+@handles(GetTrust)
+def get_trust(cmd: GetTrust, s: Session) -> TrustState:
+    """For the folder that the conversation is in now."""
+    return s.trust.state()
+
+
+@handles(SetTrust)
+def set_trust(cmd: SetTrust, s: Session) -> TrustChange:
+    """In force from the next request on; a run that is under way keeps what it began with."""
+    change = s.trust.decide(cmd.trusted, cmd.remember)
+    s.engine.reload_rules()
+    return change
