@@ -20,6 +20,7 @@ from fakes.tool_runs import call, paths_in, prepared, subject_of, text_of
 from pigeon.agent.interfaces import PreparedCall
 from pigeon.guard.gate_chain import chain
 from pigeon.guard.permissions import ALWAYS, DENY, ONCE, OPTIONS, PermissionGate
+from pigeon.guard.protected import ProtectedPlaces
 from pigeon.guard.rules import PermissionLayers, rules_of, ruling
 from pigeon.system.paths import PathResolver
 from pigeon.tools.read import ReadTool
@@ -29,6 +30,7 @@ from pigeon.wire.events import ToolOutcome
 
 CWD = "/work/project"
 PATHS = PathResolver(CWD, "/home/me")
+NOTHING = ProtectedPlaces([], ["/home/me"], {})
 
 
 def rules_from(user: Any, project: Any = None) -> tuple[PermissionLayers, list[str]]:
@@ -339,7 +341,7 @@ async def push(command: str = "git push") -> PreparedCall:
 
 
 def gate(host: Host, rules: PermissionLayers = ASKING) -> PermissionGate:
-    return PermissionGate(rules, host, lambda: PATHS, lambda: "one")
+    return PermissionGate(rules, NOTHING, host, lambda: PATHS, lambda: "one")
 
 
 async def test_a_yes_lets_the_call_pass_once() -> None:
@@ -455,7 +457,7 @@ async def test_a_later_gate_cannot_change_a_call_behind_the_permissions() -> Non
 
 async def test_a_search_from_above_conceals_what_may_not_be_read(tmp_path: Path) -> None:
     rules, _ = rules_from({"deny": ["read(secret/**)"], "ask": ["grep(*.log)", "read(draft/**)"], "default": "ask"})
-    asking = PermissionGate(rules, answering(ONCE), lambda: paths_in(tmp_path), lambda: "one")
+    asking = PermissionGate(rules, NOTHING, answering(ONCE), lambda: paths_in(tmp_path), lambda: "one")
     (tmp_path / "draft").mkdir()
     for folder, concealed in ((".", ["secret/key", "x.log", "draft/x"]), ("draft", ["secret/key", "x.log"])):
         call = await prepared("grep", {"path": folder, "pattern": "x"}, paths_in(tmp_path))
@@ -468,7 +470,7 @@ async def test_a_search_from_above_conceals_what_may_not_be_read(tmp_path: Path)
 async def test_a_yes_for_the_session_is_for_one_folder(tmp_path: Path) -> None:
     host = answering(ALWAYS)
     folders = [paths_in(tmp_path / name) for name in ("one", "one", "two")]
-    asking = PermissionGate(ASKING, host, lambda: folders.pop(0), lambda: "one")
+    asking = PermissionGate(ASKING, NOTHING, host, lambda: folders.pop(0), lambda: "one")
     for _ in range(3):
         await asking.before(await push())
     assert len(host.asked) == 2

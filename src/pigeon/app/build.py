@@ -39,6 +39,7 @@ from pigeon.session.model_choice import ModelChoice
 from pigeon.session.session import Session
 from pigeon.session.settings import CompactionPolicy, RetryPolicy, SessionSettings
 from pigeon.system import ids
+from pigeon.system.paths import absolute
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.base import or_else
@@ -148,7 +149,8 @@ class _Builder:
         tools.add({tool.spec.name: tool for tool in runner.contributions.tools()} if runner else {})
         tools.report_unknown(reports.at_start)
         extending = runner.gate if runner else None
-        permissions = PermissionSetup(options, environment, conversation, self._dialogs, extending)
+        own = [self._agent_dir, *self._extension_files()]
+        permissions = PermissionSetup(options, environment, own, conversation, self._dialogs, extending)
         trust = self._trust(decisions, conversation, resources, permissions, tools)
         session = Session(
             self._dependencies(repository, conversation, gateway, models, tools, resources, trust, permissions)
@@ -229,6 +231,12 @@ class _Builder:
 
         apply(conversation.journal.cwd)
         return TrustControl(decisions, lambda: conversation.journal.cwd, use, self._bus)
+
+    def _extension_files(self) -> list[str]:
+        """Where the extensions are that options and settings name."""
+        home, listed = self._environment.home, or_else(self._layers.settings.extensions, [])
+        named = [absolute(path, self._cwd, home) for path in self._options.extensions]
+        return [*named, *(absolute(path, self._agent_dir, home) for path in listed)]
 
     def _rules(self, cwd: str, trusted: bool) -> list[Rule]:
         if self._options.no_rules:

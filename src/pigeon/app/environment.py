@@ -40,6 +40,16 @@ class Environment(Struct, frozen=True, kw_only=True):
         """The folder for temporary files."""
         return next((self.variables[name] for name in ("TMPDIR", "TEMP", "TMP") if self.variables.get(name)), "/tmp")
 
+    @property
+    def homes(self) -> tuple[str, ...]:
+        """The home that `~` means, and the one that the system has for the user."""
+        import pwd
+
+        try:
+            return self.home, pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:
+            return (self.home,)
+
     def absolute(self, path: str) -> str:
         """Where a path of the options leads."""
         return absolute(path, self.cwd, self.home)

@@ -6,7 +6,7 @@ one at any time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -27,25 +27,29 @@ from pigeon.wire.errors import BadRecord, Refusal, StartupError
 
 if TYPE_CHECKING:
     from pigeon.guard.permissions import PermissionGate
+    from pigeon.guard.protected import ProtectedPlaces
     from pigeon.guard.rules import PermissionLayers, PermissionRules
 
 
 class PermissionSetup:
     """What stands before the tool calls of one agent; `gate` is asked anew for each call.
 
-    `extending` is the gate of extensions, which is asked after the rules.
+    `own` are the absolute paths of the agent's folder and of its extensions, which a model must not write unless a rule
+    names them. `extending` is the gate of extensions, which is asked after the rules.
     """
 
     def __init__(
         self,
         options: AgentOptions,
         environment: Environment,
+        own: Sequence[str],
         conversation: Conversation,
         dialogs: Dialogs,
         extending: Gate | None,
     ) -> None:
         self._options = options
         self._environment = environment
+        self._own = own
         self._conversation = conversation
         self._dialogs = dialogs
         self._extending = extending
@@ -108,7 +112,7 @@ class PermissionSetup:
         if self._asking is None:
             from pigeon.guard.permissions import PermissionGate
 
-            self._asking = PermissionGate(layers, self._ask, self._paths, self._session_id)
+            self._asking = PermissionGate(layers, self._protected_places(), self._ask, self._paths, self._session_id)
         self._asking.use(layers)
         from pigeon.guard.gate_chain import chain
 
@@ -120,6 +124,15 @@ class PermissionSetup:
         )
         return None if answer is None else answer.value
 
+    def _protected_places(self) -> ProtectedPlaces:
+        from pigeon.guard.protected import ProtectedPlaces
+
+        environment, rules = self._environment, self._options.permissions
+        own = list(self._own)
+        if isinstance(rules, str) and not _is_json(rules):
+            own.append(environment.absolute(rules))
+        return ProtectedPlaces(own, environment.homes, environment.variables)
+
     def _paths(self) -> PathResolver:
         return PathResolver(self._conversation.journal.cwd, self._environment.home)
 
@@ -127,11 +140,15 @@ class PermissionSetup:
         return self._conversation.journal.session_id
 
 
+def _is_json(given: str) -> bool:
+    return given.lstrip()[:1] in ("{", "[", '"')
+
+
 def _host_value(given: str | Mapping[str, Any], environment: Environment) -> Any:
     """The rules as an option gives them: as JSON, or in a file; raises `Refusal`."""
     if not isinstance(given, str):
         return dict(given)
-    if given.lstrip()[:1] in ("{", "[", '"'):
+    if _is_json(given):
         return decode_with_comments(given.encode("utf-8", "replace"))
     try:
         return read_json(environment.absolute(given))

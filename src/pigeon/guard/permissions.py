@@ -14,7 +14,9 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from pigeon.agent.interfaces import CommandSubject, PathSubject, PreparedCall, Subject
-from pigeon.guard.rules import PermissionLayers, concealment, ruling, strictest, strictest_mode
+from pigeon.guard.protected import ProtectedPlaces, naming_ruling
+from pigeon.guard.rules import PermissionLayers, PlacedPath, Ruling, concealment, ruling, strictest, strictest_mode
+from pigeon.system.files import finished_in_thread
 from pigeon.system.paths import PathResolver
 from pigeon.wire.answers import Permissions, SessionAllowance, SourceRules
 from pigeon.wire.content import ToolCall
@@ -46,9 +48,15 @@ class PermissionGate:
     """
 
     def __init__(
-        self, rules: PermissionLayers, ask: Ask, paths: Callable[[], PathResolver], session: Callable[[], str]
+        self,
+        rules: PermissionLayers,
+        protected: ProtectedPlaces,
+        ask: Ask,
+        paths: Callable[[], PathResolver],
+        session: Callable[[], str],
     ) -> None:
         self._rules = rules
+        self._protected = protected
         self._ask = ask
         self._paths = paths
         self._session = session
@@ -75,6 +83,8 @@ class PermissionGate:
         shown = shown_subject(subject, paths.cwd)
         if said.verdict == "deny":
             raise ToolFailed(_refusal(tool, shown, f"denied by {_by(said.rule)}"))
+        if isinstance(subject, PathSubject) and subject.access == "write":
+            said = await self._of_protected(tool, subject, paths, said)
         key = AllowedCall(self._session(), paths.cwd, tool, _key(subject))
         if said.verdict == "ask" and key not in self._allowed:
             await self._must_allow(key, shown, said.rule)
@@ -84,6 +94,26 @@ class PermissionGate:
     async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         """The outcome, unchanged."""
         return outcome, is_error
+
+    async def _of_protected(self, tool: str, subject: PathSubject, paths: PathResolver, said: Ruling) -> Ruling:
+        """What is to be done about a file that is written: as `said`, if no part of its path is protected."""
+        place = PlacedPath(subject.path.names, subject.path.place)
+        parts = await finished_in_thread(lambda: self._protected.parts((*place.names, place.place), paths.cwd))
+        if not parts:
+            return said
+        naming = naming_ruling(self._rules, tool, place, parts, paths)
+        if naming.verdict == "deny":
+            short = _from(paths.cwd, place.place)
+            pattern = short if all(part.named_by(short) for part in parts) else place.place
+            raise ToolFailed(
+                _refusal(
+                    tool,
+                    shown_subject(subject, paths.cwd),
+                    f"{parts[-1].name} is protected while permission rules are in force, and no rule names it. The "
+                    f'user can add one to permissions.allow or permissions.ask: "{tool}({pattern})"',
+                )
+            )
+        return naming if said.verdict == "allow" else said
 
     async def _must_allow(self, key: AllowedCall, shown: str, rule: str | None) -> None:
         tool = key.tool

@@ -176,7 +176,7 @@ def ruling(rules: PermissionLayers, tool: str, subject: Subject, paths: PathReso
         return _said(
             rules,
             tool,
-            lambda rule, strictly: _matches_place(rule, (tool,) if strictly else named, place, paths, strictly),
+            lambda rule, strictly: matches_place(rule, (tool,) if strictly else named, place, paths, strictly),
         )
     return _said(rules, tool, lambda rule, strictly: _matches(rule, tool, subject, paths, strictly))
 
@@ -195,7 +195,7 @@ def concealment(
     there, or would have to ask for by another rule than those that were answered already."""
 
     def conceals_from(name: str, place: PlacedPath) -> bool:
-        said = _said(rules, name, lambda rule, strictly: _matches_place(rule, (name,), place, paths, strictly))
+        said = _said(rules, name, lambda rule, strictly: matches_place(rule, (name,), place, paths, strictly))
         return said.verdict == "deny" or any(rule not in answered for rule in said.asking)
 
     def conceals(place: str) -> bool:
@@ -295,9 +295,10 @@ def _matches(rule: PermissionRule, tool: str, subject: Subject, paths: PathResol
     return bool(found) and (all(found) if strictly else any(found))
 
 
-def _matches_place(
+def matches_place(
     rule: PermissionRule, tools: tuple[str, ...], place: PlacedPath, paths: PathResolver, strictly: bool
 ) -> bool:
+    """Whether a rule is for one of these tools and matches a place; `strictly` is for a rule that allows."""
     if not any(_means(rule, tool, strictly) for tool in tools):
         return False
     return rule.pattern is None or _path_matches(rule.pattern, place, paths, strictly)
