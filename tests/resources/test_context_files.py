@@ -6,7 +6,9 @@ import os
 
 import pytest
 
+from fakes.odd_files import ODD
 from pigeon.resources.context_files import LARGEST_FILE, NAMES, context_files
+from pigeon.system.paths import HeldPath, hold
 
 
 @pytest.fixture
@@ -59,10 +61,10 @@ def test_a_file_that_cannot_be_read_is_reported(folders, found, monkeypatch: pyt
     path = folders.put(folders.project / "AGENTS.md", "x")
     folders.put(folders.project.parent / "AGENTS.md", "above")
 
-    def locked(asked: str) -> int:
-        if asked == path:
-            raise PermissionError(13, "Permission denied", asked)
-        return os.open(asked, os.O_RDONLY)
+    def locked(asked: HeldPath) -> int:
+        if asked.place == os.path.realpath(path):
+            raise PermissionError(13, "Permission denied", asked.place)
+        return asked.open(os.O_RDONLY)
 
     monkeypatch.setattr("pigeon.system.files.open_regular", locked)
     assert found() == ["work/AGENTS.md=above"]
@@ -73,6 +75,77 @@ def test_a_folder_or_a_pipe_of_that_name_is_no_context_file(folders, found) -> N
     (folders.project / "AGENTS.md").mkdir()
     os.mkfifo(folders.project / "CLAUDE.md")
     assert found() == []
+    assert [str(folders.project / name) in said for name, said in zip(NAMES[1::2], folders.reported, strict=True)]
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("place", ["agent", "project"])
+def test_what_is_no_file_is_reported_and_the_next_name_counts(folders, found, kind: str, place: str) -> None:
+    folder = getattr(folders, place)
+    ODD[kind](folder / "AGENTS.md")
+    folders.put(folder / "CLAUDE.md", "text")
+    if kind == "huge":  # a beginning is read of any file
+        assert len(found()) == 1
+    else:
+        assert found() == [f"{os.path.relpath(folder, folders.home.parent)}/CLAUDE.md=text"]
+    assert str(folder / "AGENTS.md") in folders.reported[0]
+
+
+@pytest.mark.parametrize(
+    "target", ["/etc/passwd", "/proc/self/environ", "/proc/self/cmdline", "/dev/null", "/sys/kernel/notes", "SECRET"]
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_link_out_of_the_repository_is_not_read(folders, found, name: str, target: str) -> None:
+    (folders.project / ".git").mkdir()
+    secret = folders.put(folders.project.parent / "id_rsa", "secret")
+    (folders.project / name).symlink_to(target.replace("SECRET", secret))
+    assert found() == []
+    assert str(folders.project / name) in folders.reported[0]
+
+
+def test_a_link_by_way_of_a_folder_leads_out_as_well(folders, found) -> None:
+    (folders.project / ".git").mkdir()
+    folders.put(folders.project.parent / "outside" / "AGENTS.md", "secret")
+    (folders.project / "docs").symlink_to(folders.project.parent / "outside")
+    (folders.project / "AGENTS.md").symlink_to("docs/AGENTS.md")
+    assert found() == []
+
+
+def test_links_within_a_repository_are_followed(folders, found) -> None:
+    (folders.project.parent / ".git").mkdir()
+    folders.put(folders.project.parent / "docs" / "agents.md", "how")
+    (folders.project / "AGENTS.md").symlink_to("../docs/agents.md")
+    folders.put(folders.project.parent / "CLAUDE.md", "top")
+    (folders.project.parent / "AGENTS.md").symlink_to("CLAUDE.md")
+    assert found() == ["work/AGENTS.md=top", "work/project/AGENTS.md=how"]
+    assert folders.reported == []
+
+
+def test_a_repository_behind_a_link_is_still_one(folders, found, tmp_path) -> None:
+    (folders.project / ".git").mkdir()
+    folders.put(folders.project / "AGENTS.md", "text")
+    (tmp_path / "link").symlink_to(folders.project)
+    assert [file.text for file in context_files(str(folders.agent), str(tmp_path / "link"), print)] == ["text"]
+
+
+def test_the_users_own_file_may_be_a_link(folders, found) -> None:
+    mine = folders.put(folders.project.parent / "dotfiles", "mine")
+    (folders.agent / "AGENTS.md").symlink_to(mine)
+    assert found() == ["home/.pigeon/agent/AGENTS.md=mine"]
+
+
+def test_a_file_that_is_swapped_for_a_link_is_not_read(folders, found, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folders.put(folders.project / "AGENTS.md", "text")
+    secret = folders.put(folders.project.parent / "id_rsa", "secret")
+
+    def swapped(asked: str) -> HeldPath:
+        os.unlink(path)
+        os.symlink(secret, path)
+        return hold(asked)
+
+    monkeypatch.setattr("pigeon.resources.context_files.hold", swapped)
+    assert found() == []
+    assert "leads out of" in folders.reported[0]
 
 
 def test_a_file_that_two_folders_share_is_told_once(folders, found) -> None:

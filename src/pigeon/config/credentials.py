@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Mapping
 from typing import Any
 
 from pigeon.config.json_file import read_json
 from pigeon.system.clock import monotonic_ms
+from pigeon.system.paths import absolute_entries
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.errors import BadRecord
 
@@ -47,8 +49,10 @@ class AuthFile:
         """All credentials; empty, with `problem` set, when the file is unusable."""
         try:
             state = os.stat(self.path)
-        except OSError:
+        except OSError as error:
             self._revision, self._entries, self._problem = None, {}, None
+            if not isinstance(error, FileNotFoundError) or os.path.lexists(self.path):
+                self._problem = f"{self.path}: {error.strerror}; no stored credential is used until this is corrected"
             return self._entries
         revision = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
         if revision != self._revision:
@@ -58,7 +62,7 @@ class AuthFile:
         return self._entries
 
     def _tighten(self, mode: int) -> None:
-        if mode & 0o077:
+        if mode & 0o077 and stat.S_ISREG(mode):
             try:
                 os.chmod(self.path, 0o600)
             except OSError:
@@ -129,7 +133,10 @@ class Values:
         kept = self._kept.get(command)
         if kept and monotonic_ms() - kept[0] < self._keep_ms:
             return kept[1]
-        printed = await self._printed(command, {**self._environ, **(own or {})})
+        variables = {**self._environ, **(own or {})}
+        # A key is asked for in the folder of a project, which must not answer in place of the program that was meant.
+        variables["PATH"] = absolute_entries(variables.get("PATH"))
+        printed = await self._printed(command, variables)
         if printed:
             self._kept[command] = (monotonic_ms(), printed)
         return printed or None

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from pigeon.config.json_file import LARGEST, decode_with_comments
+from pigeon.config.json_file import LARGEST, decode_with_comments, leads_nowhere
 from pigeon.system.files import read_whole
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Record
@@ -72,9 +72,9 @@ def read_models_file(path: str) -> ModelsFile:
     """The file at this path; a file that does not exist is empty."""
     try:
         data = read_whole(path, LARGEST)
-    except FileNotFoundError:
-        return ModelsFile()
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not leads_nowhere(path):
+            return ModelsFile()
         return ModelsFile(problem=f"{path}: cannot be read ({error.strerror or error}); its models are left out")
     return parse_models_file(data, path)
 

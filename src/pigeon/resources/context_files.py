@@ -1,6 +1,8 @@
 """Context files: what the user and the project want an agent to know, one file per folder.
 
 They are plain text for the model, so they are read whether or not the project is trusted; the prompt says if it is not.
+For the same reason a link out of the repository is not followed: it would show the model a file that is not the
+project's.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from pigeon.resources.roots import ancestors
-from pigeon.system.files import error_text, read_beginning
+from pigeon.system.files import check_regular, error_text, read_beginning
+from pigeon.system.paths import hold
 
 NAMES = ("AGENTS.override.md", "AGENTS.md", "AGENTS.MD", "CLAUDE.md", "CLAUDE.MD")
 LARGEST_FILE = 65_536
 LARGEST_ALL = 262_144
+_SPECIAL = ("/proc", "/dev", "/sys")
 
 
 class ContextFile(Struct, frozen=True):
@@ -32,8 +36,9 @@ def context_files(agent_dir: str, cwd: str, report: Callable[[str], None]) -> li
     skipped = _repository_of_worktree(cwd)
     paths: dict[str, str] = {}
     for folder in folders:
-        path = _file_in(folder)
-        if path is not None and not (skipped and folder == skipped[0] and _file_in(skipped[1])):
+        within = None if folder == agent_dir else _root_of(folder)
+        path = _file_in(folder, within, report)
+        if path is not None and not (skipped and folder == skipped[0] and _file_in(skipped[1], skipped[1], report)):
             paths.setdefault(os.path.realpath(path), path)
     found: list[ContextFile] = []
     room = LARGEST_ALL
@@ -46,8 +51,39 @@ def context_files(agent_dir: str, cwd: str, report: Callable[[str], None]) -> li
     return found
 
 
-def _file_in(folder: str) -> str | None:
-    return next((path for name in NAMES if os.path.isfile(path := os.path.join(folder, name))), None)
+def _file_in(folder: str, within: str | None, report: Callable[[str], None]) -> str | None:
+    """The first file of those names that may be read; the others are reported."""
+    for path in (os.path.join(folder, name) for name in NAMES):
+        if not os.path.lexists(path):
+            continue
+        problem = _problem_of(path, os.path.realpath(path), within)
+        if problem is None:
+            return path
+        report(f"context file not loaded: {problem}")
+    return None
+
+
+def _problem_of(path: str, place: str, within: str | None) -> str | None:
+    """Why a file is not read: a repository may show its own files to the model, and no others through links."""
+    if _is_below(place, _SPECIAL):
+        return f"{path} leads to {place}, which is no file of a project"
+    if within is not None and not _is_below(place, (within,)):
+        return f"{path} is a link that leads out of {within}"
+    try:
+        check_regular(os.stat(place, follow_symlinks=False).st_mode, path)
+    except OSError as error:
+        return error_text(error, "read", path)
+    return None
+
+
+def _is_below(place: str, folders: tuple[str, ...]) -> bool:
+    return any(place == folder or place.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def _root_of(folder: str) -> str:
+    """The real path of the repository that a folder is in; outside of one, that of the folder itself."""
+    real = os.path.realpath(folder)
+    return next((above for above in ancestors(real) if os.path.lexists(os.path.join(above, ".git"))), real)
 
 
 def _read(path: str, room: int, of_user: bool, report: Callable[[str], None]) -> ContextFile | None:
@@ -55,12 +91,18 @@ def _read(path: str, room: int, of_user: bool, report: Callable[[str], None]) ->
         report(f"{path} is left out: the context files together are larger than {LARGEST_ALL} bytes")
         return None
     try:
-        text, cut = read_beginning(path, room)
+        # Held, so that what was looked at is what is read: a link may have taken the place of the file since then.
+        with hold(path) as held:
+            problem = _problem_of(path, held.place, None if of_user else _root_of(os.path.dirname(path)))
+            if problem is not None:
+                report(f"context file not loaded: {problem}")
+                return None
+            text, cut = read_beginning(held, room)
+            size = os.stat(held.name, dir_fd=held.folder(), follow_symlinks=False).st_size if cut else 0
     except OSError as error:
         report(f"context file not loaded: {error_text(error, 'read', path)}")
         return None
     if cut:
-        size = os.path.getsize(path)
         report(f"{path} has {size} bytes: only the first {room} are given to the model")
         text += f"\n\n[shortened: {room} of {size} bytes; read the file for the rest]"
     return ContextFile(path, text, of_user) if text.strip() else None

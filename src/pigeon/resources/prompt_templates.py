@@ -65,7 +65,7 @@ class Templates:
     def _load(self) -> dict[str, PromptTemplate]:
         templates: dict[str, PromptTemplate] = {}
         for root in self._roots():
-            for path in _files(root):
+            for path in _files(root, self._report):
                 template = _read(path, root, self._report) if root.takes(path) else None
                 if template is None:
                     continue
@@ -75,15 +75,16 @@ class Templates:
         return templates
 
 
-def _files(root: ResourceRoot) -> list[str]:
-    if os.path.isfile(root.path):
-        return [root.path]
+def _files(root: ResourceRoot, report: Callable[[str], None]) -> list[str]:
     try:
         names = sorted(os.listdir(root.path))
-    except OSError:
+    except NotADirectoryError:
+        return [root.path]
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError) or os.path.lexists(root.path):
+            report(f"templates not loaded: {error_text(error, 'scandir', root.path)}")
         return []
-    paths = (os.path.join(root.path, name) for name in names if name.endswith(".md"))
-    return [path for path in paths if not os.path.isdir(path)]
+    return [os.path.join(root.path, name) for name in names if name.endswith(".md")]
 
 
 def _read(path: str, root: ResourceRoot, report: Callable[[str], None]) -> PromptTemplate | None:

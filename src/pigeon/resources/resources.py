@@ -141,13 +141,13 @@ class Resources:
 
         folders = [*(project_dirs(self._cwd) if self._trusted else ()), self._agent_dir]
         for path in (os.path.join(folder, name) for folder in folders):
-            if os.path.isfile(path) and (text := self._read(path)) is not None:
+            if os.path.lexists(path) and (text := self._read(path)) is not None:
                 return text
         return None
 
     def _text_or_file(self, value: str) -> str:
         path = absolute(value, self._base, self._home) if "\n" not in value and "\0" not in value else ""
-        if not value or not os.path.isfile(path):
+        if not value or not os.path.exists(path) or os.path.isdir(path):
             return value
         text = self._read(path)
         return value if text is None else text

@@ -35,17 +35,19 @@ def read_rules(folders: Sequence[tuple[str, RuleLevel]], report: Report) -> list
     """All rules that watch the stream; of two with one name the first counts."""
     found: dict[str, Rule] = {}
     for folder, level in folders:
-        for path in _files(folder):
+        for path in _files(folder, report):
             rule = _read(path, level, report)
             if rule is not None and rule.condition:
                 found.setdefault(rule.name, rule)
     return list(found.values())
 
 
-def _files(folder: str) -> list[str]:
+def _files(folder: str, report: Report) -> list[str]:
     try:
         names = sorted(os.listdir(folder))
-    except OSError:
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError) or os.path.lexists(folder):
+            report(f"The rules in {folder} cannot be read: {error.strerror}")
         return []
     return [os.path.join(folder, name) for name in names if name.endswith(ENDINGS) and not name.startswith(".")]
 

@@ -63,7 +63,7 @@ class _SkillSearch:
             return
         self._seen.add(true_name)
         own = os.path.join(folder, FILE)
-        if os.path.isfile(own):
+        if os.path.lexists(own):
             self._files.append(own)
             return
         try:

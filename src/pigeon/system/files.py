@@ -116,7 +116,7 @@ def read_text(path: str, at_most: int = _LARGEST_TEXT) -> str:
     return _decoded(read_whole(path, at_most))
 
 
-def read_beginning(path: str, at_most: int) -> tuple[str, bool]:
+def read_beginning(path: str | HeldPath, at_most: int) -> tuple[str, bool]:
     """Up to so many bytes of a text file, and whether there was more."""
     with open(open_regular(path), "rb") as file:
         data = file.read(at_most + 1)

@@ -42,6 +42,16 @@ def absolute(path: str, base: str, home: str) -> str:
     return os.path.normpath(os.path.join(base, expand_home(path, home)))
 
 
+def absolute_entries(search_path: str | None) -> str:
+    """The entries of a PATH that mean the same in every folder; `os.defpath` where there is no PATH.
+
+    An empty or relative entry would run what lies in the working directory, which may be anything. For the programs
+    that Pigeon itself looks for; the user's own commands keep the PATH that the user gave them.
+    """
+    entries = (os.defpath if search_path is None else search_path).split(os.pathsep)
+    return os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
+
+
 def expand_home(path: str, home: str) -> str:
     """The path with its leading `~` or `~name` filled in; a name that no user has stays as it is."""
     if not path.startswith("~"):

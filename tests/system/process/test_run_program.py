@@ -158,7 +158,9 @@ def test_a_name_is_searched_on_the_given_path_and_a_path_from_the_folder(tmp_pat
     (second / "tool").chmod(0o755)
     environment = {"PATH": f"{first}:{second}"}
     assert find_program("tool", "/", environment) == str(second / "tool")
-    assert find_program("tool", str(tmp_path), {"PATH": "second"}) == str(second / "tool")
+    for relative in ("second", "./second", "", ".", "second:.:", "~/second"):
+        with pytest.raises(FileNotFoundError):
+            find_program("tool", str(tmp_path), {"PATH": relative})
     assert find_program("second/tool", str(tmp_path), {}) == str(second / "tool")
     with pytest.raises(PermissionError):
         find_program("tool", "/", {"PATH": str(first)})

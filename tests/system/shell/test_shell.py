@@ -237,6 +237,8 @@ def test_the_configured_shell_comes_first() -> None:
     assert find_shell("/opt/fish", "/home/me", "").path == "/opt/fish"
     assert find_shell("~/bin/zsh", "/home/me", "", "set -e") == Shell("/home/me/bin/zsh", "set -e")
     assert os.path.exists(find_shell(None, "/", "").path)
+    assert find_shell("sh", "/", ".::bin:/nowhere:/bin").path == "/bin/sh"
+    assert find_shell("fish-of-nobody", "/", ".").path == "/bin/fish-of-nobody"
 
 
 def test_without_bash_in_its_usual_place_the_given_path_is_searched(

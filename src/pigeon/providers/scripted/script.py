@@ -7,11 +7,11 @@ The format is described for hosts in `docs/scripted-models.md`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
+from pigeon.system.files import read_whole
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord, PigeonError
@@ -20,6 +20,7 @@ NotNegative = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 ChunkSize = Positive | list[Positive]  # not a pair type: msgspec crashes on a bounded number beside a fixed tuple
 Locate = Callable[[str], str]  # where a path of the options leads
+LARGEST = 256 << 20
 ScriptedStop = Literal["stop", "length", "toolUse"]
 
 
@@ -167,7 +168,7 @@ def as_reply(reply: str | ScriptedReply) -> ScriptedReply:
 def read_script(path: str, absolute: Locate) -> Script:
     """The script in a file; raises `ScriptError`, which names the path as it was given, and nothing else."""
     try:
-        raw = Path(absolute(path)).read_bytes()
+        raw = read_whole(absolute(path), LARGEST)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ScriptError(f"Cannot read the model script {path}: {reason}. Name a JSON file: scripted/<file>") from None

@@ -12,6 +12,7 @@ from typing import Any
 from pigeon.session.context.conversation import message_of
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.system import clock
+from pigeon.system.files import open_regular
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import ABSENT
@@ -27,7 +28,7 @@ PREVIEW = 200
 def header_of(path: str) -> dict[str, Any] | None:
     """The header of a session file; none if it is no session."""
     try:
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
             line = file.readline(1024 * 1024)
         header = codec.decode(line)
     except (OSError, BadRecord):
@@ -144,7 +145,7 @@ def _said(line: EntryLine) -> str:
 
 def _peek(path: str) -> tuple[list[EntryLine], list[EntryLine]]:
     """The whole lines in the first and in the last part of a file."""
-    with open(path, "rb") as file:
+    with open(open_regular(path), "rb") as file:
         head = file.read(PEEK)
         size = os.fstat(file.fileno()).st_size
         file.seek(max(len(head), size - PEEK))

@@ -6,9 +6,9 @@ and the file is written anew with its next entry.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.system import ids
+from pigeon.system.files import NotRegular, open_regular
 from pigeon.wire import codec
 from pigeon.wire.entries import SESSION_VERSION
 from pigeon.wire.errors import BadRecord, Refusal
@@ -24,6 +25,7 @@ from pigeon.wire.errors import BadRecord, Refusal
 OLD_ROLE = "hookMessage"
 BEGINNING = b'{"type":"session"'
 LONGEST_HEADER = 1024 * 1024
+LARGEST = 512 << 20
 
 
 def migrated(header: dict[str, Any], lines: list[EntryLine]) -> tuple[dict[str, Any], list[EntryLine]]:
@@ -126,12 +128,14 @@ def is_unfinished(raw: bytes) -> bool:
 
 def _read(path: str, most: int = -1) -> bytes | None:
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise Refusal(f"Session file cannot be read: {path}: it is not a file")
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
+            if most < 0 and os.fstat(file.fileno()).st_size > LARGEST:
+                raise OSError(errno.EFBIG, f"it is larger than {LARGEST >> 20} MB")
             return file.read(most)
     except FileNotFoundError:
         return None
+    except (NotRegular, IsADirectoryError):
+        raise Refusal(f"Session file cannot be read: {path}: it is not a file") from None
     except OSError as error:
         raise Refusal(f"Session file cannot be read: {path}: {error.strerror}") from None
 

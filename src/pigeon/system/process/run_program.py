@@ -14,6 +14,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from pigeon.system.paths import absolute_entries
 from pigeon.system.process.start import Process, ProcessOwner
 
 MOST_OUTPUT = 64 * 1024 * 1024
@@ -108,12 +109,15 @@ async def _end(process: Process, term_grace: float, keep_helper: bool) -> None:
 
 
 def find_program(name: str, cwd: str, environment: Mapping[str, str]) -> str:
-    """The file of a program: searched on the PATH of `environment`, or relative to `cwd` if the name has a slash."""
+    """The file of a program: relative to `cwd` if the name has a slash, else searched on the PATH of `environment`.
+
+    Relative and empty entries of that PATH are passed over.
+    """
     if not name or os.path.dirname(name):
         return os.path.join(cwd, name)
     error = errno.ENOENT
-    for folder in environment.get("PATH", os.defpath).split(os.pathsep):
-        candidate = os.path.join(cwd, folder, name)
+    for folder in filter(None, absolute_entries(environment.get("PATH")).split(os.pathsep)):
+        candidate = os.path.join(folder, name)
         if os.path.isfile(candidate):
             if os.access(candidate, os.X_OK):
                 return candidate

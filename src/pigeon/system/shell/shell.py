@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from pigeon.system.paths import expand_home
+from pigeon.system.paths import absolute_entries, expand_home
 from pigeon.system.process.start import Process, ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown
@@ -84,15 +84,21 @@ class Workplace(Struct, frozen=True):
 
 
 def find_shell(configured: str | None, home: str, search_path: str, prefix: str = "") -> Shell:
-    """The configured shell, where `~` is `home`; else bash, else sh, as the PATH-like `search_path` has them."""
-    if configured:
-        return Shell(expand_home(configured, home), prefix)
-    if os.path.exists("/bin/bash"):
+    """The configured shell, where `~` is `home`; else bash, else sh, as the PATH-like `search_path` has them.
+
+    A configured name without a slash is searched there, too. Relative and empty entries are passed over.
+    """
+    configured = expand_home(configured, home) if configured else None
+    if configured and "/" in configured:
+        return Shell(configured, prefix)
+    if not configured and os.path.exists("/bin/bash"):
         return Shell("/bin/bash", prefix)
     import shutil
 
-    found = shutil.which("bash", path=search_path) or shutil.which("sh", path=search_path)
-    return Shell(found or "/bin/sh", prefix)
+    entries = absolute_entries(search_path)
+    if configured:
+        return Shell(shutil.which(configured, path=entries) or f"/bin/{configured}", prefix)
+    return Shell(shutil.which("bash", path=entries) or shutil.which("sh", path=entries) or "/bin/sh", prefix)
 
 
 async def run_shell(

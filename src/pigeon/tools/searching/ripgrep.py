@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from pigeon.agent.scope import Scope
 from pigeon.system.ignore_files import Ignored, in_repository, user_ignore_file
-from pigeon.system.paths import HeldPath
+from pigeon.system.paths import HeldPath, absolute_entries
 from pigeon.system.process.start import Process, ProcessOwner
 from pigeon.wire.errors import ToolFailed
 
@@ -32,7 +32,7 @@ _COMMON = (
     "--sort=path",
     "--glob=!.git",
 )
-_PASSED_ON = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "SYSTEMROOT")
+_PASSED_ON = ("HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "SYSTEMROOT")
 
 
 class SearchEnd(Struct, frozen=True):
@@ -68,6 +68,7 @@ class Ripgrep:
         variables = self._environment()
         program = self.program()
         passed_on = {name: variables[name] for name in _PASSED_ON if name in variables}
+        passed_on["PATH"] = absolute_entries(variables.get("PATH"))
         # In a repository the rules of the folders around it do not count; outside, every folder's rules do.
         cwd = folder.place if folder.is_folder else os.path.dirname(folder.place)
         rules = () if in_repository(cwd) else ("--no-require-git",)
@@ -163,7 +164,7 @@ def _candidates(path_variable: str | None) -> Iterator[str]:
     from importlib import metadata
 
     name = "rg.exe" if sys.platform == "win32" else "rg"
-    yield shutil.which("rg", path=path_variable or os.defpath) or ""
+    yield shutil.which("rg", path=absolute_entries(path_variable)) or ""
     yield os.path.join(os.path.dirname(sys.executable or ""), name)
     yield os.path.join(sysconfig.get_path("scripts"), name)
     try:
