@@ -17,7 +17,7 @@ from pigeon.agent.inference import (
     ModelRequest,
     ToolSpec,
 )
-from pigeon.agent.interfaces import ArgumentSubject, SendableT, Spoken, Tool, ToolRun, Watch
+from pigeon.agent.interfaces import ArgumentSubject, SendableT, Spoken, Subject, Tool, ToolRun, Watch
 from pigeon.agent.scope import Scope
 from pigeon.wire import codec
 from pigeon.wire.content import TextContent, ToolCall, text_of
@@ -90,6 +90,9 @@ class AnyTool:
 
     def subject(self, arguments: dict[str, Any]) -> ArgumentSubject:
         return ArgumentSubject(arguments)
+
+    async def preview(self, arguments: dict[str, Any], subject: Subject) -> str | None:
+        return None
 
     async def execute(self, arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
         self.seen.append(arguments)

@@ -93,6 +93,11 @@ class UnchangedImages:
 class NoPermissions:
     """Knows no permission rules."""
 
+    announces = False
+
+    def announce(self, wanted: bool) -> None:
+        pass
+
     def set_host_rules(self, rules: Any) -> None:
         raise NotImplementedError
 

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from fakes.tool_runs import call, paths_in, prepared, subject_of, text_of
 from pigeon.agent.interfaces import PreparedCall
 from pigeon.guard.gate_chain import chain
-from pigeon.guard.permissions import ALWAYS, DENY, ONCE, OPTIONS, PermissionGate
+from pigeon.guard.permissions import ALWAYS, DENY, ONCE, PermissionGate, PermissionQuestion, outcome_of, visible
 from pigeon.guard.protected import ProtectedPlaces
 from pigeon.guard.rules import PermissionLayers, rules_of, ruling
 from pigeon.system.paths import PathResolver
 from pigeon.tools.read import ReadTool
 from pigeon.wire.content import ToolCall
 from pigeon.wire.errors import ToolFailed
-from pigeon.wire.events import ToolOutcome
+from pigeon.wire.events import PermissionOutcome, ToolOutcome
 
 CWD = "/work/project"
 PATHS = PathResolver(CWD, "/home/me")
@@ -322,11 +322,11 @@ ASKING = rules_from({"ask": ["bash"], "timeoutMs": 50})[0]
 class Host:
     def __init__(self, answer: Callable[[], Awaitable[object]]) -> None:
         self._answer = answer
-        self.asked: list[tuple[str, list[str], int]] = []
+        self.asked: list[tuple[str, int]] = []
 
-    async def __call__(self, title: str, options: list[str], timeout_ms: int) -> object:
-        self.asked.append((title, options, timeout_ms))
-        return await self._answer()
+    async def __call__(self, question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
+        self.asked.append((question.title, timeout_ms))
+        return outcome_of(await self._answer())
 
 
 def answering(value: object) -> Host:
@@ -349,7 +349,7 @@ async def test_a_yes_lets_the_call_pass_once() -> None:
     asking = gate(host)
     await asking.before(await push())
     await asking.before(await push())
-    assert host.asked == [("Allow bash: git push", list(OPTIONS), 50)] * 2
+    assert host.asked == [("Allow bash: git push", 50)] * 2
 
 
 async def test_a_yes_for_the_session_is_remembered_for_that_call_only() -> None:
@@ -371,7 +371,7 @@ async def test_no_more_than_a_thousand_answers_are_remembered() -> None:
     host.asked.clear()
     for arguments in (calls[0], calls[999], calls[1000]):
         await asking.before(await push(arguments["command"]))
-    assert [title for title, _, _ in host.asked] == ["Allow bash: git push 1000"]
+    assert [title for title, _ in host.asked] == ["Allow bash: git push 1000"]
 
 
 @pytest.mark.parametrize(
@@ -428,6 +428,50 @@ async def test_what_is_shown_cannot_pass_for_something_else() -> None:
     assert "\x1b" not in title
     assert "\u202e" not in title
     assert title.endswith("; rm -rf ~")
+
+
+@pytest.mark.parametrize(
+    ("hidden", "shown"),
+    [
+        (" " * 312, "[312 spaces]"),
+        ("\t" * 30, "[240 spaces]"),
+        (" \t" * 40, "[320 spaces]"),
+        ("\n" * 80, "[79 blank lines]"),
+        (" \n\t\n" * 40, "[79 blank lines]"),
+        ("\u200b" * 500, "[500 unprintable characters]"),
+        ("\u3164" * 500, "[500 unprintable characters]"),
+        ("\u2800" * 500, "[500 unprintable characters]"),
+        ("\u0301" * 500, "[492 unprintable characters]"),
+        ("\r", "\ufffd"),
+        ("\u2028", "\ufffd"),
+        ("\u2067", "\ufffd"),
+        ("\ud800", "\ufffd"),
+        ("\U000e0041", "\ufffd"),
+    ],
+)
+def test_nothing_pushes_the_end_of_a_text_out_of_sight(hidden: str, shown: str) -> None:
+    said = visible(f"echo hi{hidden}; rm -rf ~")
+    assert shown in said
+    assert said.endswith("; rm -rf ~")
+    assert len(said) < 100
+
+
+def test_ordinary_text_is_shown_as_it_is() -> None:
+    code = "cat > x.py <<'E'\ndef f():\n        return 1\n\n\n\ndef grün() -> str:\n\t\treturn '❤️ 漢字'\nE"
+    assert visible(code) == code
+
+
+@given(st.text(st.sampled_from(" \t\n\r\0a;\u200b\u3164\u0301\u202e\ufe0fX")), st.text())
+def test_every_visible_character_of_a_text_is_shown_and_no_other(filler: str, end: str) -> None:
+    said = visible(filler + end + "; rm -rf ~")
+    assert said.endswith("; rm -rf ~")
+    kept = [char for char in filler + end if char.isascii() and char.isprintable() and char != " "]
+    at = 0
+    for char in kept:
+        at = said.index(char, at) + 1
+    assert not [char for char in said if not char.isprintable() and char not in "\n\t"]
+    assert " " * 41 not in said
+    assert "\n" * 6 not in said
 
 
 class Changing:

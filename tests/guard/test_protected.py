@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fakes.tool_runs import prepared
-from pigeon.guard.permissions import ALWAYS, PermissionGate
+from pigeon.guard.permissions import PermissionGate, PermissionQuestion
 from pigeon.guard.protected import ProtectedPlaces
 from pigeon.guard.rules import PermissionLayers, host_rules, rules_of
 from pigeon.system.paths import PathResolver
 from pigeon.wire.errors import ToolFailed
+from pigeon.wire.events import PermissionOutcome
 
 Rules = dict[str, Any]
 
@@ -39,9 +40,9 @@ class House:
         """Whether a call passes; the host says yes to everything that it is asked."""
         layers = rules if isinstance(rules, PermissionLayers) else rules_of(rules, None, "yolo", pytest.fail)
 
-        async def ask(title: str, options: list[str], timeout_ms: int) -> object:
-            self.asked.append(title)
-            return ALWAYS
+        async def ask(question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
+            self.asked.append(question.title)
+            return "session"
 
         gate = PermissionGate(layers, self.places, ask, lambda: self.paths, lambda: "one")
         call = await prepared(tool, {"path": str(path)}, self.paths)
@@ -199,6 +200,10 @@ async def test_what_variables_and_options_name_is_protected(tmp_path: Path) -> N
     for path in ("env.sh", "z/.zshrc", house.root / "c" / "fish" / "config.fish", "gate.py"):
         assert not await house.writes(ANY, path), path
     assert await house.writes(ANY, "z/other")
+
+
+async def unasked(question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
+    pytest.fail(question.title)
 
 
 async def test_a_refusal_names_a_rule_that_opens_the_place(tmp_path: Path) -> None:

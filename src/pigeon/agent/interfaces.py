@@ -131,6 +131,10 @@ class PreparedCall:
         self.close()
         self._arguments, self._subject, self._conceals = arguments, subject, shows_process_memory
 
+    async def preview(self) -> str | None:
+        """What the call would change, as the tool itself says; none if there is nothing to show."""
+        return await self._scope.wait(self.tool.preview(self._arguments, self._subject))
+
     def conceal(self, conceals: Callable[[str], bool]) -> None:
         """Do not show what this says of a real path, nor, as ever, what shows the memory of a process."""
         self._conceals = lambda place: shows_process_memory(place) or conceals(place)
@@ -187,6 +191,10 @@ class Tool(Protocol):
 
     def subject(self, arguments: dict[str, Json]) -> Subject | Awaitable[Subject]:
         """What a call with these arguments is about, at once unless a disk is asked; raises `ToolFailed`."""
+        ...
+
+    async def preview(self, arguments: dict[str, Json], subject: Subject) -> str | None:
+        """What a run would change, for a person who is asked before; none if there is nothing to show."""
         ...
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:

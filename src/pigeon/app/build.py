@@ -150,7 +150,7 @@ class _Builder:
         tools.report_unknown(reports.at_start)
         extending = runner.gate if runner else None
         own = [self._agent_dir, *self._extension_files()]
-        permissions = PermissionSetup(options, environment, own, conversation, self._dialogs, extending)
+        permissions = PermissionSetup(options, environment, own, conversation, self._dialogs, self._bus.post, extending)
         trust = self._trust(decisions, conversation, resources, permissions, tools)
         session = Session(
             self._dependencies(repository, conversation, gateway, models, tools, resources, trust, permissions)

@@ -6,7 +6,7 @@ one at any time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -21,12 +21,13 @@ from pigeon.session.context.conversation import Conversation
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.system.paths import PathResolver
 from pigeon.wire.answers import Permissions
-from pigeon.wire.base import Json
+from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.dialogs import SelectRequest
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
+from pigeon.wire.events import Outbound, PermissionOutcome, PermissionResolved
 
 if TYPE_CHECKING:
-    from pigeon.guard.permissions import PermissionGate
+    from pigeon.guard.permissions import PermissionGate, PermissionQuestion
     from pigeon.guard.protected import ProtectedPlaces
     from pigeon.guard.rules import PermissionLayers, PermissionRules
 
@@ -45,6 +46,7 @@ class PermissionSetup:
         own: Sequence[str],
         conversation: Conversation,
         dialogs: Dialogs,
+        post: Callable[[Outbound], None],
         extending: Gate | None,
     ) -> None:
         self._options = options
@@ -52,10 +54,21 @@ class PermissionSetup:
         self._own = own
         self._conversation = conversation
         self._dialogs = dialogs
+        self._post = post
+        self._announces = False
         self._extending = extending
         self._layers: PermissionLayers | None = None
         self._asking: PermissionGate | None = None
         self._gate = extending
+
+    @property
+    def announces(self) -> bool:
+        """True if the host is told how a question ended."""
+        return self._announces
+
+    def announce(self, wanted: bool) -> None:
+        """Tell the host how questions end, or do not."""
+        self._announces = wanted
 
     def gate(self) -> Gate | None:
         """What stands before the next tool call; none if there are neither rules nor extensions."""
@@ -118,11 +131,39 @@ class PermissionSetup:
 
         self._gate = chain([gate for gate in (self._asking, self._extending) if gate is not None])
 
-    async def _ask(self, title: str, options: list[str], timeout_ms: int) -> object:
-        answer = await self._dialogs.ask(
-            lambda id: SelectRequest(id=id, title=title, options=options, timeout=timeout_ms), timeout_ms
-        )
-        return None if answer is None else answer.value
+    async def _ask(self, question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
+        from pigeon.guard.permissions import OPTIONS, outcome_of
+
+        call = question.call
+        asked: list[str] = []
+
+        def request(id: str) -> SelectRequest:
+            asked.append(id)
+            return SelectRequest(
+                id=id,
+                title=question.title,
+                options=list(OPTIONS),
+                timeout=timeout_ms,
+                tool_call_id=call.id,
+                tool_name=call.name,
+                args=question.arguments,
+                diff=ABSENT if question.diff is None else question.diff,
+            )
+
+        outcome: PermissionOutcome = "aborted"
+        try:
+            end = await self._dialogs.asked(request, timeout_ms)
+            if end.reason != "answered" or end.answer is None:
+                outcome = "disconnected" if end.reason == "answered" else end.reason
+            elif end.answer.cancelled:
+                outcome = "denied"
+            else:
+                outcome = outcome_of(end.answer.value)
+            return outcome
+        finally:
+            if self._announces:
+                for id in asked:
+                    self._post(PermissionResolved(id=id, tool_call_id=call.id, outcome=outcome))
 
     def _protected_places(self) -> ProtectedPlaces:
         from pigeon.guard.protected import ProtectedPlaces

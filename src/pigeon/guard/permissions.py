@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+import re
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import groupby
 
 from msgspec import Struct
 
@@ -19,16 +22,45 @@ from pigeon.guard.rules import PermissionLayers, PlacedPath, Ruling, concealment
 from pigeon.system.files import finished_in_thread
 from pigeon.system.paths import PathResolver
 from pigeon.wire.answers import Permissions, SessionAllowance, SourceRules
+from pigeon.wire.base import Json
 from pigeon.wire.content import ToolCall
 from pigeon.wire.errors import Aborted, ToolFailed
-from pigeon.wire.events import ToolOutcome
+from pigeon.wire.events import PermissionOutcome, ToolOutcome
 
 ONCE = "Allow once"
 ALWAYS = "Allow for this session"
 DENY = "Deny"
 OPTIONS = (ONCE, ALWAYS, DENY)
 MOST_REMEMBERED = 1000
-Ask = Callable[[str, list[str], int], Awaitable[object]]
+_REASONS: dict[PermissionOutcome, str] = {
+    "denied": "the user said no",
+    "timeout": "there was no answer",
+    "aborted": "the question was taken back",
+    "disconnected": "there is no host to ask",
+}
+# Letters that a screen shows as nothing.
+_BLANKS = "[\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u034f\u180b-\u180f\U000e0100-\U000e01ef]"
+_WIDEST_GAP, _TALLEST_GAP, _MOST_MARKS, _TAB = 40, 4, 8, 8
+
+
+class PermissionQuestion(Struct, frozen=True):
+    """What the host is asked: a text with everything in it that a person needs, and the call as programs need it."""
+
+    title: str
+    call: ToolCall
+    arguments: dict[str, Json]
+    diff: str | None
+
+
+# Asks the host within a time in ms, and says how that ended.
+Ask = Callable[[PermissionQuestion, int], Awaitable[PermissionOutcome]]
+
+
+def outcome_of(value: object) -> PermissionOutcome:
+    """What an answer means: anything but one of the two options that allow is a no."""
+    if not isinstance(value, str):
+        return "denied"
+    return {ONCE: "once", ALWAYS: "session"}.get(value, "denied")  # type: ignore[return-value]
 
 
 class AllowedCall(Struct, frozen=True):
@@ -43,7 +75,7 @@ class AllowedCall(Struct, frozen=True):
 class PermissionGate:
     """Asks the rules, and the host where the rules say so.
 
-    `ask` gets a title, options and a time in ms. `paths` gives the resolver that the tools use now, `session` the id of
+    `paths` gives the resolver that the tools use now, `session` the id of
     the session that is open now: both can change, and what was allowed for one session and its folder holds there.
     """
 
@@ -87,7 +119,7 @@ class PermissionGate:
             said = await self._of_protected(tool, subject, paths, said)
         key = AllowedCall(self._session(), paths.cwd, tool, _key(subject))
         if said.verdict == "ask" and key not in self._allowed:
-            await self._must_allow(key, shown, said.rule)
+            await self._must_allow(prepared, key, shown, said.rule)
         if isinstance(subject, PathSubject) and subject.access == "search":
             prepared.conceal(concealment(self._rules, tool, said.asking, paths))
 
@@ -115,24 +147,26 @@ class PermissionGate:
             )
         return naming if said.verdict == "allow" else said
 
-    async def _must_allow(self, key: AllowedCall, shown: str, rule: str | None) -> None:
-        tool = key.tool
+    async def _must_allow(self, prepared: PreparedCall, key: AllowedCall, shown: str, rule: str | None) -> None:
+        tool, timeout_ms = key.tool, self._rules.timeout_ms
         try:
-            answer = await asyncio.wait_for(
-                self._ask(
-                    f"Allow {tool}: {shown}" if shown else f"Allow {tool}?", list(OPTIONS), self._rules.timeout_ms
-                ),
-                self._rules.timeout_ms / 1000 + 1,
+            diff = await prepared.preview()
+            question = PermissionQuestion(
+                title=f"Allow {visible(tool)}: {shown}" if shown else f"Allow {visible(tool)}?",
+                call=prepared.call,
+                arguments=prepared.arguments,
+                diff=None if diff is None else visible(diff),
             )
+            outcome = await asyncio.wait_for(self._ask(question, timeout_ms), timeout_ms / 1000 + 1)
         except (Aborted, asyncio.CancelledError):
             raise
         except Exception as error:
             raise ToolFailed(_refusal(tool, shown, f"the user could not be asked ({type(error).__name__})")) from error
-        if answer == ALWAYS:
+        if outcome == "session":
             if len(self._allowed) < MOST_REMEMBERED:
                 self._allowed[key] = None
-        elif answer != ONCE:
-            reason = "the user said no" if answer == DENY else "there was no answer"
+        elif outcome != "once":
+            reason = _REASONS.get(outcome, _REASONS["denied"])
             raise ToolFailed(_refusal(tool, shown, f"{reason}, asked because of {_by(rule)}"))
 
 
@@ -177,7 +211,34 @@ def shown_subject(subject: Subject, cwd: str) -> str:
         text = _from(cwd, name) if os.path.realpath(cwd) + name.removeprefix(cwd) == place or name == place else place
     else:
         text = _key(subject) if subject.arguments else ""
-    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
+    return visible(text)
+
+
+def visible(text: str) -> str:
+    """A text of which nothing is hidden on a screen: all of it, with what a screen does not show replaced, and gaps
+    that could push its end out of sight told by their size."""
+    plain = re.sub(_BLANKS, "\ufffd", "".join(_printed(text)))
+    plain = re.sub(rf"\ufffd{{{_MOST_MARKS + 1},}}", lambda gap: f"[{len(gap[0])} unprintable characters]", plain)
+    plain = re.sub(rf"[ \t]{{{_WIDEST_GAP // _TAB},}}", _told_width, plain)
+    lines = plain.split("\n")
+    shown: list[str] = []
+    for blank, group in groupby(lines, key=lambda line: not line.strip()):
+        same = list(group)
+        shown += [f"[{len(same)} blank lines]"] if blank and len(same) > _TALLEST_GAP else same
+    return "\n".join(shown)
+
+
+def _printed(text: str) -> Iterator[str]:
+    """Its characters; what cannot be printed is replaced, and so are marks that pile up on a letter."""
+    marks = 0
+    for char in text:
+        marks = marks + 1 if unicodedata.combining(char) else 0
+        yield char if marks <= _MOST_MARKS and (char.isprintable() or char in "\n\t") else "\ufffd"
+
+
+def _told_width(gap: re.Match[str]) -> str:
+    width = len(gap[0].expandtabs(_TAB))
+    return gap[0] if width <= _WIDEST_GAP else f"[{width} spaces]"
 
 
 def _from(cwd: str, path: str) -> str:

@@ -46,6 +46,8 @@ _FOLDERS = {
     "ZDOTDIR": (".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout"),
 }
 _LONGEST_FILE = 64 * 1024
+_LONGEST_PATH = 4096
+_MOST_HOOKS = 10
 
 
 class ProtectedPart(Struct, frozen=True):
@@ -157,9 +159,10 @@ def _repository(place: str, home: str) -> Iterator[Root]:
         part = ProtectedPart(path, _words(os.path.basename(path)))
         for name in ("", "hooks", "config"):
             yield from _rooted(os.path.join(path, name).rstrip("/"), part)
-    for line in _text(os.path.join(data[-1], "config")).splitlines():
-        key, _, value = line.partition("=")
-        if key.strip().lower().endswith("hookspath") and (hooks := value.strip().strip('"')):
+    settings = (line.partition("=") for line in _text(os.path.join(data[-1], "config")).splitlines())
+    named = [value.strip().strip('"') for key, _, value in settings if key.strip().lower().endswith("hookspath")]
+    for hooks in named[-_MOST_HOOKS:]:
+        if hooks:
             yield from _rooted(absolute(hooks, folder, home), ProtectedPart(hooks, _words(expand_home(hooks, home))))
 
 
@@ -172,7 +175,9 @@ def _text(path: str) -> str:
 
 
 def _rooted(path: str, part: ProtectedPart) -> Iterator[Root]:
-    """A file or folder by its names, as they are written and behind links."""
+    """A file or folder by its names, as they are written and behind links; none for what no system would open."""
+    if len(path) > _LONGEST_PATH:
+        return
     yield _words(path), part
     # A path that a repository gives may have a NUL in it.
     with suppress(ValueError):

@@ -42,6 +42,15 @@ class PromptExpander(Protocol):
 class PermissionControl(Protocol):
     """What the host may see and do of permission rules."""
 
+    @property
+    def announces(self) -> bool:
+        """True if the host is told how a question ended."""
+        ...
+
+    def announce(self, wanted: bool) -> None:
+        """Tell the host how questions end, or do not."""
+        ...
+
     def set_host_rules(self, rules: Json) -> None:
         """Replace the rules of the host; raises `Refusal`."""
         ...

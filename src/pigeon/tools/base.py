@@ -52,6 +52,10 @@ class BaseTool:
         """The arguments; a tool that is about a command or a file overrides this."""
         return ArgumentSubject(arguments)
 
+    async def preview(self, arguments: dict[str, Json], subject: Subject) -> str | None:
+        """Nothing; a tool that changes files overrides this."""
+        return None
+
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Do it; raise `ToolFailed` to fail with details."""
         raise NotImplementedError

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, ClassVar
 
-from pigeon.agent.interfaces import PathSubject, ToolRun
+from pigeon.agent.interfaces import PathSubject, Subject, ToolRun
 from pigeon.system.files import NotRegular, error_code, finished_in_thread, notes_of, read_whole, replace_file, turn_on
 from pigeon.system.paths import PathResolver
 from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome
@@ -82,6 +82,14 @@ class EditTool(BaseTool):
     def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         """The file."""
         return path_subject(self._paths, str(arguments["path"]), "write")
+
+    async def preview(self, arguments: dict[str, Json], subject: Subject) -> str | None:
+        """The lines that would change, or why the edit cannot be made."""
+        from pigeon.tools.editing.preview import changes_shown
+        from pigeon.tools.editing.replacing import edited_file
+
+        path, edits = str(arguments["path"]), arguments["edits"]
+        return await changes_shown(subject, codec.encode(edits), lambda old: edited_file(old, edits, path)[1])
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Replace; nothing is written unless every edit fits."""

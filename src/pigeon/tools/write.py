@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import ClassVar
 
-from pigeon.agent.interfaces import PathSubject, ToolRun
+from pigeon.agent.interfaces import PathSubject, Subject, ToolRun
 from pigeon.system.files import error_text, finished_in_thread, replace_file, turn_on
 from pigeon.system.paths import PathResolver
 from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome
@@ -41,6 +41,14 @@ class WriteTool(BaseTool):
         """The file, which need not exist."""
         return path_subject(self._paths, str(arguments["path"]), "write")
 
+    async def preview(self, arguments: dict[str, Json], subject: Subject) -> str | None:
+        """The lines that would change."""
+        from pigeon.tools.editing.diff import difference
+        from pigeon.tools.editing.preview import changes_shown
+
+        path, content = str(arguments["path"]), encoded(str(arguments["content"]))
+        return await changes_shown(subject, content, lambda old: difference(_text(old), _text(content), path))
+
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Write it; a write that has begun is finished even if the run is aborted."""
         held = held_path(run)
@@ -53,6 +61,10 @@ class WriteTool(BaseTool):
                 raise ToolFailed(error_text(error, "open", held.place)) from error
             run.scope.check()
         return text_outcome(f"Successfully wrote to {arguments['path']}")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def encoded(text: str) -> bytes:

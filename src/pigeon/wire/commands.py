@@ -35,7 +35,7 @@ class Command(Record, tag_field="type", kw_only=True):
 
 
 DialectName = Literal["pi", "pi-latest", "omp", "xcsh", "companion"]
-Feature = Literal["deltas", "seq", "trust"]
+Feature = Literal["deltas", "seq", "trust", "permissions"]
 
 
 class Limits(Record, kw_only=True):
@@ -57,7 +57,8 @@ class Welcome(Record, kw_only=True):
 
 class Hello(Command, tag="hello", kw_only=True):
     """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
-    `trust` (`trust_required` when a project waits for a decision).
+    `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved` when a
+    question about permission has ended).
 
     What is not named stays as it is; features that are not known are left out of the answer.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pigeon.wire.base import ABSENT, Absent, Record
+from pigeon.wire.base import ABSENT, Absent, Json, Record
 
 REQUEST: Literal["extension_ui_request"] = "extension_ui_request"
 
@@ -15,11 +15,19 @@ class _Request(Record, tag_field="method", kw_only=True):
 
 
 class SelectRequest(_Request, tag="select", kw_only=True):
-    """Choose one of the options; answered with `value`."""
+    """Choose one of the options; answered with `value`.
+
+    A question about permission also says which tool call it is about: `toolCallId`, `toolName`, the arguments it would
+    run with, and for a call that changes a file what would change.
+    """
 
     title: str
     options: list[str]
     timeout: int | Absent = ABSENT
+    tool_call_id: str | Absent = ABSENT
+    tool_name: str | Absent = ABSENT
+    args: dict[str, Json] | Absent = ABSENT
+    diff: str | Absent = ABSENT
 
 
 class ConfirmRequest(_Request, tag="confirm", kw_only=True):

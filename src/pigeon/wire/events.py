@@ -298,6 +298,21 @@ class HostToolCancel(Record, tag_field="type", tag="host_tool_cancel", kw_only=T
     target_id: str
 
 
+PermissionOutcome = Literal["once", "session", "denied", "timeout", "aborted", "disconnected"]
+
+
+class PermissionResolved(Event, tag="permission_resolved", kw_only=True):
+    """The question about permission with this id has ended, once each; only for hosts with the feature `permissions`.
+
+    It was answered with a yes for `once` or the `session`, or with anything else (`denied`); or there was no answer in
+    time (`timeout`), the run was `aborted`, or the host has `disconnected`.
+    """
+
+    id: str
+    tool_call_id: str
+    outcome: PermissionOutcome
+
+
 class TtsrTriggered(Event, tag="ttsr_triggered", kw_only=True):
     """A stream rule matched: the stream is cut and resumes with the rule."""
 
@@ -353,6 +368,6 @@ ALL: tuple[type[Record], ...] = (
     SummarizationRetryScheduled, SummarizationRetryAttemptStart, SummarizationRetryFinished,
     SessionInfoChanged, ThinkingLevelChanged, EntryAppended, BashExecutionUpdate,
     TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, TrustRequired, ErrorEvent, Ready,
-    HostToolCall, HostToolCancel,
+    HostToolCall, HostToolCancel, PermissionResolved,
 )  # fmt: skip
 Outbound = Event | HostToolCall | HostToolCancel | DialogRequest

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pigeon.agent.inference import ToolSpec
-from pigeon.agent.interfaces import ArgumentSubject
+from pigeon.agent.interfaces import ArgumentSubject, Subject
 from pigeon.extensions.public.context import outcome_of
 from pigeon.extensions.public.failures import ExtensionFailed, text_of_error
 from pigeon.extensions.public.provider import ExtensionProvider, ProviderDef
@@ -54,6 +54,9 @@ class ExtensionTool:
     def subject(self, arguments: dict[str, Json]) -> ArgumentSubject:
         """All of the arguments: what they mean is not known here."""
         return ArgumentSubject(arguments)
+
+    async def preview(self, arguments: dict[str, Json], subject: Subject) -> None:
+        """What it would change is not known here."""
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Do it; whatever the extension raises becomes the text of the failure."""

@@ -28,6 +28,7 @@ def hello(cmd: Hello, connection: HostConnection) -> Welcome:
         session.queue.set_interrupt_mode(after.default_interrupt_mode)
     session.engine.set_keep_unreadable_images(after.keeps_unreadable_images)
     session.trust.announce("trust" in wanted)
+    session.permissions.announce("permissions" in wanted)
     limits = Limits(record_bytes=connection.record_cap, commands_in_flight=MOST_IN_FLIGHT)
     return Welcome(name=NAME, version=after.version, dialect=after.name, features=_in_force(connection), limits=limits)
 
@@ -40,4 +41,6 @@ def _in_force(connection: HostConnection) -> list[Feature]:
         features.append("seq")
     if connection.session.trust.announces:
         features.append("trust")
+    if connection.session.permissions.announces:
+        features.append("permissions")
     return features

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Literal
+
+from msgspec import Struct
 
 from pigeon.agent.scope import Scope
 from pigeon.wire.commands import ExtensionUiResponse
 from pigeon.wire.dialogs import CancelRequest, DialogRequest, EditorRequest
 from pigeon.wire.errors import Aborted
 from pigeon.wire.events import Outbound
+
+DialogReason = Literal["answered", "timeout", "aborted", "disconnected"]
+
+
+class DialogEnd(Struct, frozen=True):
+    """How a question ended; `answer` is there if it was answered."""
+
+    reason: DialogReason
+    answer: ExtensionUiResponse | None = None
 
 
 class Dialogs:
@@ -25,8 +37,15 @@ class Dialogs:
         self, make: Callable[[str], DialogRequest], timeout_ms: int | None = None, scope: Scope | None = None
     ) -> ExtensionUiResponse | None:
         """Send a question and wait; none when it was cancelled, timed out, or its scope ended."""
+        answer = (await self.asked(make, timeout_ms, scope)).answer
+        return None if answer is None or answer.cancelled else answer
+
+    async def asked(
+        self, make: Callable[[str], DialogRequest], timeout_ms: int | None = None, scope: Scope | None = None
+    ) -> DialogEnd:
+        """The same, with how it ended. Nothing is sent once the host is gone."""
         if self._closed or (scope is not None and scope.cancelled):
-            return None
+            return DialogEnd("disconnected" if self._closed else "aborted")
         id = self._new_id()
         request = make(id)
         answer: asyncio.Future[ExtensionUiResponse | None] = asyncio.get_running_loop().create_future()
@@ -38,10 +57,10 @@ class Dialogs:
         except (TimeoutError, Aborted) as reason:
             if isinstance(reason, Aborted) and isinstance(request, EditorRequest):
                 self.tell(lambda new: CancelRequest(id=new, target_id=id))
-            return None
+            return DialogEnd("aborted" if isinstance(reason, Aborted) else "timeout")
         finally:
             self._open.pop(id, None)
-        return None if given is None or given.cancelled else given
+        return DialogEnd("disconnected" if given is None else "answered", given)
 
     def tell(self, make: Callable[[str], DialogRequest]) -> None:
         """Send a notice that needs no answer."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from pigeon.agent.inference import ToolSpec
-from pigeon.agent.interfaces import ArgumentSubject, Tool, ToolRun
+from pigeon.agent.interfaces import ArgumentSubject, Subject, Tool, ToolRun
 from pigeon.session.toolset import Toolset
 from pigeon.system import ids
 from pigeon.wire import codec
@@ -166,6 +166,9 @@ class _HostTool:
     def subject(self, arguments: dict[str, Json]) -> ArgumentSubject:
         """All of the arguments: what they mean is not known here."""
         return ArgumentSubject(arguments)
+
+    async def preview(self, arguments: dict[str, Json], subject: Subject) -> None:
+        """What it would change is not known here."""
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """The host does it."""

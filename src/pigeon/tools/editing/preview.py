@@ -1,0 +1,46 @@
+"""What a call would change in a file, shown to a person before the call is allowed.
+
+Computed from the file that the call holds, in a thread, with a limit on what is read, compared and shown; where the
+limit is passed, or the change cannot be made, the text says so instead. `write` and `edit` use it.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from pigeon.agent.interfaces import PathSubject, Subject
+from pigeon.system.files import finished_in_thread, read_whole
+from pigeon.system.paths import HeldPath
+from pigeon.tools.editing.diff import Difference
+from pigeon.wire.errors import ToolFailed
+
+LARGEST = 1 << 20
+_TOO_LARGE = f"[too large to show: more than {LARGEST >> 20} MB; look at the arguments and the file]"
+
+
+async def changes_shown(subject: Subject, given: bytes, compare: Callable[[bytes], Difference]) -> str | None:
+    """The listing of `compare(old)`, or a note in brackets; `given` is what the call brings, for its size."""
+    if not isinstance(subject, PathSubject):
+        return None
+    if len(given) > LARGEST:
+        return _TOO_LARGE
+    held = subject.path
+    return await finished_in_thread(lambda: _shown(held, compare))
+
+
+def _shown(held: HeldPath, compare: Callable[[bytes], Difference]) -> str:
+    note = ""
+    try:
+        old = read_whole(held, LARGEST)
+    except FileNotFoundError:
+        old, note = b"", "[a new file]\n"
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            return _TOO_LARGE
+        return f"[the file cannot be read: {error.strerror or error}]"
+    try:
+        listing = compare(old).listing
+    except ToolFailed as failure:
+        return f"[the call would fail: {failure}]"
+    return note + (listing or "[no line changes]")
