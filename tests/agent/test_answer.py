@@ -31,6 +31,7 @@ from pigeon.wire.events import (
     ToolcallStart,
 )
 from pigeon.wire.model import Cost, ModelCost, Usage
+from pigeon.wire.partial_json import INCOMPLETE
 
 JSON_OBJECTS = st.dictionaries(st.text(max_size=4), st.none() | st.integers() | st.text(max_size=8), max_size=3)
 TEXTS = st.lists(st.text(max_size=8), max_size=5)
@@ -189,7 +190,7 @@ def test_calls_whose_arguments_were_cut_off_are_named() -> None:
         fold.take(BlockGrew(index=at, text=arguments))
     fold.take(BlockClosed(index=0))
     fold.close_open()
-    assert fold.incomplete == {"c1"}
+    assert fold.problems == {"c1": INCOMPLETE}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Finished
 from pigeon.agent.interfaces import ToolRun
 from pigeon.agent.run import Run, RunResult
 from pigeon.agent.scope import Scope
-from pigeon.agent.tool_calls import INCOMPLETE
+from pigeon.agent.tool_calls import UNREADABLE
 from pigeon.wire.content import text_of
 from pigeon.wire.events import (
     AgentEnd,
@@ -29,6 +29,7 @@ from pigeon.wire.events import (
     TurnEnd,
 )
 from pigeon.wire.messages import AssistantMessage, UserMessage
+from pigeon.wire.partial_json import INCOMPLETE
 
 TOOL_TURN = calls(("tool", {}))
 
@@ -306,7 +307,7 @@ async def test_half_a_json_as_arguments_is_not_run(half: str) -> None:
     await stage.run("go")
     assert tool.seen == [{"path": "a"}]
     first, second = [event for event in stage.heard.of(ToolExecutionEnd)]
-    assert (first.is_error, text_of(first.result.content)) == (True, INCOMPLETE.format(name="tool"))
+    assert (first.is_error, text_of(first.result.content)) == (True, UNREADABLE.format(name="tool", problem=INCOMPLETE))
     assert not second.is_error
     assert stage.spoken()[-1] == "assistant: ready"
 

@@ -4,7 +4,9 @@ message, which `Fold` puts together from the deltas with constant work for each.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+from msgspec import Struct
 
 from pigeon.agent.inference import (
     BlockClosed,
@@ -41,8 +43,24 @@ from pigeon.wire.messages import AssistantMessage, Message, StopReason
 from pigeon.wire.model import Model, Usage, priced, zero_usage
 
 NEARLY_ALL = 0.99
+LONGEST_NAME = 4096
+LONGEST_ERROR = 20_000
 ABORT_TEXT = "Request was aborted"
 CUT_TEXT = "The answer was stopped by a rule"
+
+
+class AnswerLimits(Struct, frozen=True):
+    """The most that one answer may be: characters of all its blocks together, and blocks.
+
+    Far above what models can say (128,000 tokens are half a million characters); what goes beyond is no answer.
+    """
+
+    characters: int = 4_000_000
+    blocks: int = 1000
+
+
+class AnswerTooLong(Exception):
+    """The answer has reached a limit; the text says which."""
 
 
 class _OpenBlock:
@@ -56,18 +74,24 @@ class _OpenBlock:
 
 
 class Fold:
-    """One answer as it grows; `incomplete` names the calls whose arguments were cut off."""
+    """One answer as it grows; `problems` says of calls why their arguments cannot be used."""
 
-    def __init__(self, model: Model, timestamp: int) -> None:
+    def __init__(self, model: Model, timestamp: int, limits: AnswerLimits | None = None) -> None:
         self._model = model
         self._timestamp = timestamp
+        self._limits = limits or AnswerLimits()
+        self._size = 0
         self._blocks: list[_OpenBlock] = []
+        self._call_ids: set[str] = set()
         self._name = Named()
         self.usage: Usage = zero_usage()
-        self.incomplete: set[str] = set()
+        self.problems: dict[str, str] = {}
 
     def take(self, delta: Delta) -> StreamEvent | None:
-        """Take in one delta; returns the event that announces it, none if it is no news of a block."""
+        """Take in one delta; returns the event that announces it, none if it is no news of a block.
+
+        Raises `AnswerTooLong` for a delta that would pass a limit; what came before it stays.
+        """
         if isinstance(delta, BlockGrew):
             return self._grew(delta)
         if isinstance(delta, BlockOpened):
@@ -77,13 +101,19 @@ class Fold:
         if isinstance(delta, Metered):
             self.usage = priced(delta.usage, self._model.cost, delta.rate)
         elif isinstance(delta, Named):
+            self._count(len(delta.response_id or "") + len(delta.response_model or ""))
             self._name = delta
         return None
 
     def _opened(self, delta: BlockOpened) -> StreamEvent:
         if delta.index != len(self._blocks):
             raise ValueError(f"block {delta.index} opened out of order")
+        if delta.index >= self._limits.blocks:
+            raise AnswerTooLong(f"it has more than {self._limits.blocks} blocks")
+        self._count(len(delta.call_id) + len(delta.name))
         if delta.kind == "toolCall":
+            if max(len(delta.call_id), len(delta.name)) > LONGEST_NAME:
+                raise AnswerTooLong(f"the name or id of a tool call has more than {LONGEST_NAME} characters")
             delta = BlockOpened(delta.index, delta.kind, self._own_id(delta.call_id), delta.name)
         self._blocks.append(_OpenBlock(delta))
         if delta.kind == "text":
@@ -94,16 +124,22 @@ class Fold:
 
     def _own_id(self, call_id: str) -> str:
         """The call's id, with a number behind it if an earlier call of the same answer has it too."""
-        taken = {block.opened.call_id for block in self._blocks if block.kind == "toolCall"}
         wanted, number = call_id or "call", 2
         unique = wanted
-        while unique in taken:
+        while unique in self._call_ids:
             unique = f"{wanted}_{number}"
             number += 1
+        self._call_ids.add(unique)
         return unique
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > self._limits.characters:
+            raise AnswerTooLong(f"it has more than {self._limits.characters} characters")
 
     def _grew(self, delta: BlockGrew) -> StreamEvent:
         block = self._blocks[delta.index]
+        self._count(len(delta.text))
         block.parts.append(delta.text)
         if block.kind == "text":
             return TextDelta(content_index=delta.index, delta=delta.text)
@@ -113,7 +149,10 @@ class Fold:
 
     def _closed(self, delta: BlockClosed) -> StreamEvent:
         block = self._blocks[delta.index]
+        if isinstance(delta.signature, str):
+            self._count(len(delta.signature))
         text = "".join(block.parts)
+        block.parts = [text]
         if block.kind == "text":
             block.done = TextContent(text=text, text_signature=delta.signature)
             return TextEnd(content_index=delta.index, content=text)
@@ -123,9 +162,9 @@ class Fold:
             return ThinkingEnd(content_index=delta.index, content=text)
         from pigeon.wire.partial_json import parse_arguments
 
-        arguments, complete = parse_arguments(text)
-        if not complete:
-            self.incomplete.add(block.opened.call_id)
+        arguments, problem = parse_arguments(text)
+        if problem is not None:
+            self.problems[block.opened.call_id] = problem
         call = ToolCall(
             id=block.opened.call_id,
             name=block.opened.name,
@@ -177,8 +216,9 @@ class AnswerStream:
         now: Callable[[], int],
         finalize: Callable[[Message], Awaitable[Message]],
         watch: Watch | None = None,
+        limits: AnswerLimits | None = None,
     ) -> None:
-        self._fold = Fold(request.model, now())
+        self._fold = Fold(request.model, now(), limits)
         self._request = request
         self._publish = publish
         self._finalize = finalize
@@ -190,9 +230,9 @@ class AnswerStream:
         self.cut = False
 
     @property
-    def incomplete(self) -> set[str]:
-        """Calls whose arguments were cut off."""
-        return self._fold.incomplete
+    def problems(self) -> Mapping[str, str]:
+        """Why the arguments of calls cannot be used, by the calls' ids."""
+        return self._fold.problems
 
     async def stream(self, provider: ModelProvider, scope: Scope) -> AssistantMessage:
         """Run the request to its end. Never raises for a failing provider."""
@@ -209,6 +249,8 @@ class AnswerStream:
             finished = Finished(stop="aborted", failure=Failure(message=ABORT_TEXT))
         except CutByWatch:
             finished = Finished(stop="aborted", failure=Failure(message=CUT_TEXT))
+        except AnswerTooLong as error:
+            finished = Finished(stop="error", failure=_too_long(error))
         except Exception as error:
             finished = Finished(stop="error", failure=_unexpected(error))
         if finished is None:
@@ -263,7 +305,7 @@ class AnswerStream:
         for event in self._fold.close_open():
             await self._announce(event)
         self.failure = finished.failure
-        error = finished.failure.message if finished.failure else None
+        error = finished.failure.message[:LONGEST_ERROR] if finished.failure else None
         message = self._fold.message(finished.stop, finished, error)
         # An answer without a single block is announced all the same: each `message_end` has its `message_start`.
         if not self._started:
@@ -283,6 +325,10 @@ async def close_stream(deltas: AsyncIterator[Delta]) -> None:
 
 def _unexpected(error: Exception) -> Failure:
     return Failure(message=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+
+def _too_long(error: AnswerTooLong) -> Failure:
+    return Failure(message=f"The answer was broken off: {error}", code="answer_too_long")
 
 
 def _no_room() -> Failure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping
 
 from pigeon.agent.interfaces import Feed, Gate, PreparedCall, Publish, RunOwner, Subject, Tool, ToolMode
 from pigeon.agent.scope import Scope
@@ -26,10 +26,8 @@ CUT_OFF = (
     "truncated. Re-issue the tool call with complete arguments."
 )
 
-INCOMPLETE = (
-    'Tool call "{name}" was not executed: its arguments are not complete JSON, so part of them may be missing. '
-    "Re-issue the tool call with complete arguments."
-)
+UNREADABLE = 'Tool call "{name}" was not executed: {problem}. Re-issue the tool call with complete arguments.'
+NO_PROBLEMS: Mapping[str, str] = {}
 
 
 class CallResult:
@@ -106,15 +104,20 @@ class ToolBatch:
         self._mode = mode
         self._terminated: list[bool] = []
 
-    async def run(self, answer: AssistantMessage, incomplete: Set[str] = frozenset()) -> list[ToolResultMessage]:
-        """All results, in the order of the calls; calls in `incomplete` are refused, not run on what was salvaged."""
+    async def run(self, answer: AssistantMessage, problems: Mapping[str, str] = NO_PROBLEMS) -> list[ToolResultMessage]:
+        """All results, in the order of the calls; calls with `problems` are refused, not run on what was salvaged."""
         calls = [block for block in answer.content if isinstance(block, ToolCall)]
         results: list[ToolResultMessage] = []
         tools = self._owner.tools()
         for group in grouped(calls, tools, self._mode):
             # An answer that hit the token limit is not acted on at all: its calls may not be all that it wanted.
-            refused = {call.id: CUT_OFF for call in group if answer.stop_reason == "length"}
-            refused.update({call.id: INCOMPLETE for call in group if call.id in incomplete and call.id not in refused})
+            refused = {
+                call.id: UNREADABLE.format(name=call.name, problem=problems[call.id])
+                for call in group
+                if call.id in problems
+            }
+            if answer.stop_reason == "length":
+                refused = {call.id: CUT_OFF.format(name=call.name) for call in group}
             ended = await self._run_group(group, tools, refused)
             for call, end in zip(group, ended, strict=True):
                 results.append(await self._report(call, end))
@@ -153,7 +156,7 @@ class ToolBatch:
     def _must_not_skip(self, call: ToolCall, refused: dict[str, str]) -> None:
         self._scope.check()
         if call.id in refused:
-            raise ToolFailed(refused[call.id].format(name=call.name))
+            raise ToolFailed(refused[call.id])
         if self._feed.interrupts():
             raise ToolFailed(SKIPPED)
 

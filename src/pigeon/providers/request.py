@@ -33,11 +33,15 @@ THINKING_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
 
 
 class RequestPolicy(Struct, frozen=True):
-    """How long to wait and how often to ask again before the stream begins; 0 means no limit, or never."""
+    """How long to wait and how often to ask again before the stream begins; 0 means no limit, or never.
+
+    `most_empty_bytes` may come in a row without any content: pings, comments, token counts.
+    """
 
     idle_ms: int = IDLE_MS
     max_retries: int = 0
     max_retry_delay_ms: int = 60_000
+    most_empty_bytes: int = 32 * 1024 * 1024
 
 
 class Access(Struct, frozen=True):

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.agent.inference import BlockKind, BlockOpened, Delta, Failure, Finished, Metered, Named
-from pigeon.providers.errors import malformed
+from pigeon.providers.errors import StreamBroken, malformed
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.errors import BadRecord
@@ -24,16 +24,21 @@ from pigeon.wire.messages import StopReason
 from pigeon.wire.model import Cost, Usage
 
 _T = TypeVar("_T")
+MOST_HELD = 4_000_000
+LONGEST_STOP = 200
 _UNREADABLE = object()
 
 
 class StreamTranslator(ABC):
     """Turns the events of one answer into deltas; an API subclasses it, `http/exchange` drives it.
 
-    `done` means that the stream needs no further event. `raw_stop` is the stop reason as the provider sent it.
+    `done` means that the stream needs no further event. `raw_stop` is the stop reason as the provider sent it. What a
+    translation keeps for later (signatures, calls without a name) it counts with `hold`, since no delta shows it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_held: int = MOST_HELD) -> None:
+        self._most_held = most_held
+        self._held = 0
         self.done = False
         self.raw_stop: str | Absent = ABSENT
         self._name = Named()
@@ -67,9 +72,17 @@ class StreamTranslator(ABC):
         out.append(BlockOpened(index, kind, call_id, name))
         return index
 
+    def hold(self, size: int) -> None:
+        """Count characters that are kept for later; raises `StreamBroken` when they are too many."""
+        self._held += size
+        if self._held > self._most_held:
+            text = f"The answer was broken off: it has more than {self._most_held} characters of data beside its text"
+            raise StreamBroken(Failure(message=text, code="answer_too_long"))
+
     def ended(self, stop: StopReason, failure: Failure | None = None) -> Finished:
         """The last delta."""
-        return Finished(stop, failure, self.raw_stop)
+        raw = self.raw_stop[:LONGEST_STOP] if isinstance(self.raw_stop, str) else self.raw_stop
+        return Finished(stop, failure, raw)
 
 
 def metered(
@@ -97,6 +110,10 @@ def decoded(decoder: msgspec.json.Decoder[_T], kind: Any, data: bytes, what: str
 
     `what` is the subject of an error: a text, or the name of the event as it came.
     """
+    # Short events cannot be nested deeply.
+    problem = codec.shape_error(data) if len(data) > codec.MOST_LEVELS else None
+    if problem is not None:
+        raise malformed(_called(what), f"the JSON {problem}")
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -111,7 +128,7 @@ def decoded(decoder: msgspec.json.Decoder[_T], kind: Any, data: bytes, what: str
 
 
 def _called(what: str | bytes) -> str:
-    return what if isinstance(what, str) else f"The event {what.decode('utf-8', 'replace') or '(unnamed)'}"
+    return what if isinstance(what, str) else f"The event {what[:80].decode('utf-8', 'replace') or '(unnamed)'}"
 
 
 def _record(kind: Any, value: Any) -> Any:

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 MAX_FLOAT_AS_INT = 2**53
+# What JSON from outside may be: everything behind copies, checks and prints it, some of it by recursion.
+MOST_LEVELS = 200
+MOST_VALUES = 100_000
 _INFINITE = (float("inf"), float("-inf"))
+_STRING = re.compile(rb'"[^"]*"?')
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def _float(text: str) -> int | float:
@@ -58,6 +63,32 @@ def decode(data: bytes | str) -> Any:
         raise BadRecord("the JSON is nested too deeply") from None
     except (msgspec.DecodeError, ValueError) as error:
         return _decode_tolerantly(data, str(error))
+
+
+def shape_error(data: bytes | str, levels: int = MOST_LEVELS, values: int = MOST_VALUES) -> str | None:
+    """Why JSON is too large a structure to be decoded, as the end of a sentence; None if it is not.
+
+    Linear, and nearly free for ordinary texts: they have fewer brackets than levels are allowed. A small text of
+    empty lists decodes into twenty times its size, so the number of values is limited too.
+    """
+    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    opened = raw.count(b"[") + raw.count(b"{")
+    if opened <= levels and opened + raw.count(b",") <= values:
+        return None
+    many = f"has more than {values} values"
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # A value has at most two strings, its key and itself, of two quotes each.
+    if plain.count(b'"') > 4 * values:
+        return many
+    bare = _STRING.sub(b"", plain)
+    if bare.count(b"[") + bare.count(b"{") + bare.count(b",") > values:
+        return many
+    level = 0
+    for sign in bare.translate(None, _NOT_BRACKETS):
+        level += 1 if sign in b"[{" else -1
+        if level > levels:
+            return f"is nested more than {levels} levels deep"
+    return None
 
 
 def _decode_tolerantly(data: bytes | str, reason: str) -> Any:

@@ -1,4 +1,4 @@
-"""JSON that is still arriving: tool arguments, character by character, in linear time.
+"""JSON that is still arriving: tool arguments, character by character, in linear time, to a limited depth.
 
 `GrowingJson` keeps the longest prefix that can be closed into valid JSON together with what closes it, so that a
 snapshot (`dialects/snapshots.py`) costs no parsing. `parse_arguments` reads the finished text, repairing what models
@@ -13,13 +13,20 @@ from typing import Any
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
-_PLAIN = re.compile(r'[^"\\\x00-\x1f\u2028\u2029]+')
+# Whole escapes belong to a run of plain text; possessive, since a run that may be given back again costs memory.
+_PLAIN = re.compile(
+    r'(?:[^"\\\x00-\x1f\u2028\u2029]++|\\["\\/bfnrt]'
+    r"|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})++"
+)
+_RAW = re.compile(r"[\x00-\x1f\u2028\u2029]+")
 _SPACE = " \t\r\n"
+_SPACES = re.compile(r"[ \t\r\n]+")
 _LITERAL = re.compile(r"[-+.0-9A-Za-z]+")
 _VALID_LITERAL = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB]")
 _CLOSERS = {"{": b"}", "[": b"]"}
 _ESCAPES = set('"\\/bfnrt')
+LONGEST_LITERAL = 400  # the longest number that still has a value has less
 
 
 # The states of the automaton, one method `_in_<state>` each. "Done" is `comma` inside a container, `end` outside.
@@ -41,7 +48,8 @@ _ESCAPES = set('"\\/bfnrt')
 #   literal  a character that ends it       done, if it is a valid literal
 #   end      white space                    end
 #
-# Any other character makes the text `broken`: the prefix stays as it is. What has been read goes to `pending` first and
+# Any other character makes the text `broken`: the prefix stays as it is. So does a level too many, or a literal that does
+# not end. What has been read goes to `pending` first and
 # becomes part of the prefix (`_commit`) only at places where the prefix can be closed: a key without its value, a
 # literal that may grow and half a surrogate pair wait there.
 
@@ -51,7 +59,7 @@ class GrowingJson:
 
     def __init__(self) -> None:
         self._safe = bytearray()
-        self._closers = b""
+        self._in_open_string = False
         self._pending: list[str] = []
         self._stack: list[str] = []
         self._expect = "value"
@@ -69,7 +77,7 @@ class GrowingJson:
         """Valid JSON for everything that can be shown so far; `{}` before anything can."""
         if not self._safe:
             return b"{}"
-        return bytes(self._safe) + self._closers
+        return bytes(self._safe) + self.suffix
 
     @property
     def complete(self) -> bool:
@@ -84,15 +92,21 @@ class GrowingJson:
     @property
     def suffix(self) -> bytes:
         """What closes the prefix."""
-        return self._closers if self._safe else b"{}"
+        if not self._safe:
+            return b"{}"
+        closers = b"".join(_CLOSERS[opener] for opener in reversed(self._stack))
+        return b'"' + closers if self._in_open_string else closers
 
     # Each `_in_x` consumes text from `at` and returns where it stopped.
 
     def _in_value(self, text: str, at: int) -> int:
         char = text[at]
         if char in _SPACE:
-            return at + 1
+            return _end_of_spaces(text, at)
         if char in "{[":
+            if len(self._stack) >= codec.MOST_LEVELS:
+                self._broken = True
+                return at + 1
             self._stack.append(char)
             self._pending.append(char)
             self._expect = "key" if char == "{" else "value"
@@ -118,7 +132,7 @@ class GrowingJson:
     def _in_key(self, text: str, at: int) -> int:
         char = text[at]
         if char in _SPACE:
-            return at + 1
+            return _end_of_spaces(text, at)
         if char == '"':
             self._pending.append(char)
             self._string_is_key = True
@@ -134,14 +148,16 @@ class GrowingJson:
         if char == ":":
             self._pending.append(char)
             self._expect = "value"
-        elif char not in _SPACE:
+        elif char in _SPACE:
+            return _end_of_spaces(text, at)
+        else:
             self._broken = True
         return at + 1
 
     def _in_comma(self, text: str, at: int) -> int:
         char = text[at]
         if char in _SPACE:
-            return at + 1
+            return _end_of_spaces(text, at)
         if char == "," and self._stack:
             self._pending.append(char)
             self._expect = "key" if self._stack[-1] == "{" else "value"
@@ -167,7 +183,10 @@ class GrowingJson:
             self._token = char
             self._expect = "escape"
         else:
-            self._grow(f"\\u{ord(char):04x}")
+            raw = _RAW.match(text, at)
+            assert raw is not None
+            self._grow("".join(f"\\u{ord(one):04x}" for one in raw[0]))
+            return raw.end()
         return at + 1
 
     def _in_escape(self, text: str, at: int) -> int:
@@ -194,6 +213,7 @@ class GrowingJson:
         run = _LITERAL.match(text, at)
         if run:
             self._token += run[0]
+            self._broken = len(self._token) > LONGEST_LITERAL
             return run.end()
         if _VALID_LITERAL.fullmatch(self._token):
             self._pending.append(self._token)
@@ -217,21 +237,36 @@ class GrowingJson:
         self._commit()
 
     def _in_end(self, text: str, at: int) -> int:
-        if text[at] not in _SPACE:
-            self._broken = True
+        if text[at] in _SPACE:
+            return _end_of_spaces(text, at)
+        self._broken = True
         return at + 1
 
     def _commit(self) -> None:
         self._safe += "".join(self._pending).encode("utf-8", "replace")
         self._pending.clear()
-        closers = b"".join(_CLOSERS[opener] for opener in reversed(self._stack))
-        self._closers = b'"' + closers if self._expect == "string" else closers
+        # The stack changes only where the prefix grows, so what closes the prefix can be made when it is asked for.
+        self._in_open_string = self._expect == "string"
 
 
-def parse_arguments(text: str) -> tuple[dict[str, Any], bool]:
-    """The arguments of a finished tool call, and whether the text was complete; `{}` when nothing can be saved."""
+def _end_of_spaces(text: str, at: int) -> int:
+    found = _SPACES.match(text, at)
+    return at if found is None else found.end()
+
+
+INCOMPLETE = "its arguments are not complete JSON, so part of them may be missing"
+
+
+def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
+    """The arguments of a finished tool call, and why the call must not be run on them, if it must not.
+
+    `{}` when nothing can be saved.
+    """
     if not text.strip():
-        return {}, True
+        return {}, None
+    problem = codec.shape_error(text)
+    if problem is not None:
+        return {}, f"the JSON of its arguments {problem}"
     complete = True
     try:
         value = codec.decode(text)
@@ -242,5 +277,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], bool]:
         try:
             value = codec.decode(growing.closed())
         except BadRecord:
-            return {}, False
-    return (value, complete) if isinstance(value, dict) else ({}, False)
+            return {}, INCOMPLETE
+    if not isinstance(value, dict):
+        return {}, INCOMPLETE
+    return value, None if complete else INCOMPLETE

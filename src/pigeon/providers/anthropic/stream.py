@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import msgspec
@@ -88,16 +89,21 @@ _whole = msgspec.json.Decoder(_WholeMessage)
 class _StartedBlock:
     """A content block while it arrives; `whole` are arguments that came with its start."""
 
-    __slots__ = ("index", "redacted", "signature", "whole")
+    __slots__ = ("_signature", "index", "redacted", "whole")
 
     def __init__(self, index: int, signature: str = "", redacted: bool = False, whole: Any = None) -> None:
         self.index = index
-        self.signature = signature
+        self._signature = [signature]
         self.redacted = redacted
         self.whole = whole
 
-    def grow(self, change: _BlockDelta, out: list[Delta]) -> None:
-        """Append what a delta adds to the block."""
+    @property
+    def signature(self) -> str:
+        """What must be sent back with the block."""
+        return "".join(self._signature)
+
+    def grow(self, change: _BlockDelta, out: list[Delta], hold: Callable[[int], None]) -> None:
+        """Append what a delta adds to the block, or hold it."""
         kind = change.type
         if kind == "text_delta":
             text = change.text
@@ -108,7 +114,8 @@ class _StartedBlock:
         elif kind == "thinking_delta":
             text = change.thinking
         elif kind == "signature_delta":
-            self.signature += change.signature
+            hold(len(change.signature))
+            self._signature.append(change.signature)
             return
         else:
             return
@@ -136,7 +143,7 @@ class AnthropicStream(StreamTranslator):
         if kind == "content_block_delta":
             block = self._open.get(event.index) or self._unplaced(event.index)
             if block is not None and event.delta is not None:
-                block.grow(event.delta, out)
+                block.grow(event.delta, out, self.hold)
         elif kind == "content_block_start":
             if event.content_block is not None:
                 self._start(event.index, event.content_block, out)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pigeon.agent.inference import Delta, Failure, ProviderHooks
+from pigeon.agent.inference import Delta, Failure, Metered, Named, ProviderHooks
 from pigeon.providers.errors import ErrorStyle, StreamBroken, from_exception, from_response, no_events
 from pigeon.providers.http.client import HttpRequest, HttpResponse
 from pigeon.providers.request import Connection
@@ -22,7 +22,7 @@ from pigeon.providers.stream_translator import StreamTranslator
 from pigeon.wire import codec
 
 HEAD_BYTES = 400
-MAX_EVENT_BYTES = 64 * 1024 * 1024
+MAX_EVENT_BYTES = 16 * 1024 * 1024
 SseEvent = tuple[bytes, bytes]  # its name, which may be empty, and its data
 _BOM = b"\xef\xbb\xbf"
 _T = TypeVar("_T")
@@ -37,8 +37,10 @@ async def exchange(
     try:
         try:
             response = await _opened(connection, request, watchdog, style)
-            reader = _DeltaReader(response, watchdog, translator)
-            while (batch := await reader.batch()) is not None:
+            reader = _DeltaReader(response, translator, connection.policy.most_empty_bytes)
+            while (batch := await watchdog.wait(reader.batch())) is not None:
+                if reader.gave_content:
+                    watchdog.fed()
                 for delta in batch:
                     yield delta
             rest: list[Delta] = []
@@ -63,15 +65,20 @@ async def exchange(
 
 
 class _DeltaReader:
-    """The body as batches of deltas, one batch for each piece that the network gave."""
+    """The body as batches of deltas, one batch for each piece that the network gave.
 
-    def __init__(self, response: HttpResponse, watchdog: Watchdog, translator: StreamTranslator) -> None:
+    `gave_content` tells of the last batch whether something was said in it: pings, token counts and names are not that.
+    """
+
+    def __init__(self, response: HttpResponse, translator: StreamTranslator, most_empty: int) -> None:
+        self._most_empty = most_empty
         self._response = response
-        self._watchdog = watchdog
         self._translator = translator
         self._parser = SseParser()
         self._head = b""
         self._events = 0
+        self._empty = 0
+        self.gave_content = False
         self._failed: StreamBroken | None = None
 
     async def batch(self) -> list[Delta] | None:
@@ -79,22 +86,34 @@ class _DeltaReader:
         if self._response.content_type == "application/json" and not self._translator.done:
             return await self._whole()
         while self._failed is None and not self._translator.done:
-            chunk = await self._watchdog.wait(self._response.chunk())
+            chunk = await self._response.chunk()
             if chunk is None:
                 return self._last_batch()
             if not self._events and len(self._head) < HEAD_BYTES:
                 self._head += chunk[:HEAD_BYTES]
             batch = self._translated(self._parser.feed(chunk))
+            self.gave_content = any(map(_is_content, batch))
+            if self.gave_content:
+                self._empty = 0
+            else:
+                await self._count_empty(len(chunk))
             if batch:
-                self._watchdog.fed()
                 return batch
         if self._failed is not None:
             raise self._failed
         return None
 
+    async def _count_empty(self, size: int) -> None:
+        """Pings may come without end, and faster than they can be read: then nothing else would get its turn."""
+        self._empty += size
+        if self._empty > self._most_empty:
+            text = f"The provider sent {self._empty} bytes without any content; the request was given up"
+            raise StreamBroken(Failure(message=text, code="no_content"))
+        await asyncio.sleep(0)
+
     async def _whole(self) -> list[Delta]:
         """Some servers do not stream although they were asked to: the answer is one JSON object."""
-        data = await self._watchdog.wait(self._response.text(MAX_EVENT_BYTES))
+        data = await self._response.text(MAX_EVENT_BYTES)
         out: list[Delta] = []
         try:
             self._translator.take_whole(data, out)
@@ -126,6 +145,10 @@ class _DeltaReader:
         except StreamBroken as broken:
             self._failed = broken
         return out
+
+
+def _is_content(delta: Delta) -> bool:
+    return not isinstance(delta, Metered | Named)
 
 
 async def _hooked(hooks: ProviderHooks, request: HttpRequest) -> HttpRequest:
@@ -230,7 +253,8 @@ class SseParser:
         del buffer[: end + 2]
         events: list[SseEvent] = []
         for block in complete.split(b"\n\n"):
-            _parse(block, events)
+            if block:
+                _parse(block, events)
         return events
 
     def finish(self) -> list[SseEvent]:

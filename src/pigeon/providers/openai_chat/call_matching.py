@@ -23,11 +23,15 @@ the piece begins the next one. `ChatStream` feeds the matcher and announces a ca
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from msgspec import Struct
 
 from pigeon.system.ids import request_id
+
+MOST_IDS = 1000
+CALL_SIZE = 1000
 
 
 class CallFunction(Struct):
@@ -100,9 +104,10 @@ class PendingCall:
 
 
 class CallMatcher:
-    """The calls of one answer, in the order in which they began."""
+    """The calls of one answer, in the order in which they began; `hold` counts what is kept of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, hold: Callable[[int], None]) -> None:
+        self._hold = hold
         self.all: list[PendingCall] = []
 
     def of(self, piece: CallPiece, place: int | None = None, taken: list[PendingCall] | None = None) -> PendingCall:
@@ -115,13 +120,17 @@ class CallMatcher:
         if call is None:
             used = piece.id and any(piece.id in one.ids for one in self.all)
             call = PendingCall(slot, piece.id if piece.id and not used else f"call_{request_id()}")
+            self._hold(CALL_SIZE + len(call.call_id))
             self.all.append(call)
         elif not piece.id or piece.id in call.ids:
             return call
         else:
             call.identified(piece.id)
         if piece.id and (not call.ids or (piece.function is not None and piece.function.arguments)):
-            call.ids.add(piece.id)
+            self._hold(len(piece.id))
+            # Servers that make up an id for each piece never come back to an old one.
+            if len(call.ids) < MOST_IDS:
+                call.ids.add(piece.id)
         return call
 
     def _known(self, piece: CallPiece, slot: int | None, taken: list[PendingCall]) -> PendingCall | None:

@@ -84,8 +84,8 @@ class ChatStream(StreamTranslator):
         self._text = -1
         self._thinking = -1
         self._field = ""
-        self._details: list[dict[str, Any]] = []
-        self._calls = CallMatcher()
+        self._details: list[_Detail] = []
+        self._calls = CallMatcher(self.hold)
         self._reason: str | None = None
 
     def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
@@ -115,7 +115,8 @@ class ChatStream(StreamTranslator):
         if self._reason is None and self._needs_finish:
             raise truncated("a finish reason")
         if self._thinking >= 0:
-            signature = codec.encode(self._details).decode() if self._details else self._field
+            details = [detail.whole() for detail in self._details]
+            signature = codec.encode(details).decode() if details else self._field
             out.append(BlockClosed(self._thinking, signature or ABSENT))
         if self._text >= 0:
             out.append(BlockClosed(self._text))
@@ -186,6 +187,7 @@ class ChatStream(StreamTranslator):
         if not text:
             text, name = change.reasoning_text, "reasoning_text"
         for detail in change.reasoning_details or ():
+            self.hold(len(codec.encode(detail)))
             _merge(self._details, detail)
         if not text:
             text, name = _text_in(change.reasoning_details or []), "reasoning_details"
@@ -205,6 +207,8 @@ class ChatStream(StreamTranslator):
             text = arguments if type(arguments) is str else codec.encode(arguments).decode()
             if call.grew(text):
                 out.append(BlockGrew(call.index, text))
+            else:
+                self.hold(len(text))
 
     def _announce(self, call: PendingCall, name: str, out: list[Delta]) -> None:
         held = call.announced(name, self.open(out, "toolCall", call.call_id, name))
@@ -234,17 +238,32 @@ def _text_in(parts: Any) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _merge(details: list[dict[str, Any]], detail: dict[str, Any]) -> None:
-    """Pieces of one reasoning detail become one again; they are replayed as they came."""
-    last = details[-1] if details else None
-    if last is None or any(last.get(key) != detail.get(key) for key in ("type", "index")):
-        details.append(dict(detail))
-        return
-    for key, value in detail.items():
-        if key in ("text", "summary", "data") and isinstance(value, str):
-            last[key] = (last.get(key) or "") + value
-        elif value is not None:
-            last[key] = value
+class _Detail:
+    """One reasoning detail, put together from its pieces; it is replayed as it came."""
+
+    def __init__(self, first: dict[str, Any]) -> None:
+        self._fields = dict(first)
+        self._more: dict[str, list[str]] = {}
+
+    def takes(self, piece: dict[str, Any]) -> bool:
+        """Add a piece; false if it belongs to another detail."""
+        if any(self._fields.get(key) != piece.get(key) for key in ("type", "index")):
+            return False
+        for key, value in piece.items():
+            if key in ("text", "summary", "data") and isinstance(value, str):
+                self._more.setdefault(key, [self._fields.get(key) or ""]).append(value)
+            elif value is not None:
+                self._fields[key] = value
+        return True
+
+    def whole(self) -> dict[str, Any]:
+        """The detail with all that its pieces added."""
+        return {**self._fields, **{key: "".join(parts) for key, parts in self._more.items()}}
+
+
+def _merge(details: list[_Detail], piece: dict[str, Any]) -> None:
+    if not details or not details[-1].takes(piece):
+        details.append(_Detail(piece))
 
 
 def _error(error: Any, data: bytes) -> Failure:

@@ -14,6 +14,7 @@ from pigeon.system.ids import request_id
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
 
+PLACE_SIZE = 100
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 _THOUGHT = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _ARGUMENTS = ("response.function_call_arguments.delta",)
@@ -103,6 +104,7 @@ class ResponsesStream(StreamTranslator):
         self._model = model_id
         self._items: dict[int, _OpenItem] = {}
         self._places: set[int] = set()
+        self._last_place = -1
         self._kinds: set[str] = set()
         self._unsealed: list[tuple[_OpenItem, dict[str, Any]]] = []
         self._last: _ResponseObject | None = None
@@ -177,8 +179,11 @@ class ResponsesStream(StreamTranslator):
         return opened
 
     def _placed(self, place: int) -> int:
-        taken = place if place >= 0 else max(self._places, default=-1) + 1
-        self._places.add(taken)
+        taken = place if place >= 0 else self._last_place + 1
+        if taken not in self._places:
+            self.hold(PLACE_SIZE)
+            self._places.add(taken)
+            self._last_place = max(self._last_place, taken)
         return taken
 
     def _opened(self, item: dict[str, Any], out: list[Delta], implied: bool = False) -> _OpenItem | None:
@@ -229,6 +234,7 @@ class ResponsesStream(StreamTranslator):
                 out.append(BlockGrew(item.index, text))
         if item.kind == "reasoning" and not done.get("encrypted_content") and done.get("id"):
             # Azure gives the encrypted content only with the completed response.
+            self.hold(len(codec.encode(done)))
             self._unsealed.append((item, done))
             return
         out.append(BlockClosed(item.index, _signature(item.kind, done)))

@@ -1,0 +1,93 @@
+"""An answer that goes beyond what models say is broken off, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from fakes.model_requests import a_model, a_request
+from pigeon.agent.answer import AnswerLimits, AnswerStream, AnswerTooLong, Fold
+from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, BlockOpened, Delta, ModelRequest, Named
+from pigeon.agent.scope import Scope
+from pigeon.wire.content import TextContent
+from pigeon.wire.events import MessageEnd
+
+SMALL = AnswerLimits(characters=100, blocks=3)
+
+
+def a_fold() -> Fold:
+    return Fold(a_model(), 17, SMALL)
+
+
+@pytest.mark.parametrize("kind", ["text", "thinking", "toolCall"])
+def test_a_block_grows_to_the_limit_and_not_beyond(kind: BlockKind) -> None:
+    fold = a_fold()
+    fold.take(BlockOpened(0, kind))
+    fold.take(BlockGrew(0, "x" * 100))
+    with pytest.raises(AnswerTooLong, match="more than 100 characters"):
+        fold.take(BlockGrew(0, "x"))
+    fold.close_open()
+    assert len(fold.message("error").content) == 1
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        [BlockClosed(0, "s" * 101)],
+        [Named("i" * 101)],
+        [Named("i", "m" * 100)],
+        [BlockGrew(0, "x" * 60), BlockOpened(1, "text"), BlockGrew(1, "x" * 60)],
+        [BlockOpened(1, "toolCall", "i" * 60, "n" * 60)],
+        [BlockOpened(at, "text") for at in range(1, 4)],
+    ],
+)
+def test_everything_that_an_answer_keeps_is_counted(flood: list[Delta]) -> None:
+    fold = a_fold()
+    fold.take(BlockOpened(0, "text"))
+    with pytest.raises(AnswerTooLong):
+        for delta in flood:
+            fold.take(delta)
+
+
+@pytest.mark.parametrize("fields", [{"call_id": "i" * 5000, "name": "n"}, {"call_id": "i", "name": "n" * 5000}])
+def test_a_name_or_id_of_a_call_is_short(fields: dict[str, str]) -> None:
+    fold = Fold(a_model(), 17)
+    with pytest.raises(AnswerTooLong, match="name or id"):
+        fold.take(BlockOpened(0, "toolCall", **fields))
+
+
+class EndlessModel:
+    """Says the same for ever, and remembers that it was dropped."""
+
+    def __init__(self) -> None:
+        self.dropped = False
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        try:
+            yield BlockOpened(0, "text")
+            while True:
+                yield BlockGrew(0, "word ")
+        finally:
+            self.dropped = True
+
+
+async def test_an_endless_answer_ends_in_an_error_with_what_was_said() -> None:
+    published: list[Any] = []
+
+    async def publish(event: Any) -> None:
+        published.append(event)
+
+    async def unchanged(message: Any) -> Any:
+        return message
+
+    model = EndlessModel()
+    stream = AnswerStream(a_request(a_model()), publish, lambda: 17, unchanged, limits=SMALL)
+    message = await stream.stream(model, Scope())
+    assert model.dropped
+    assert (message.stop_reason, message.content) == ("error", [TextContent(text="word " * 20)])
+    assert message.error_message == "The answer was broken off: it has more than 100 characters"
+    assert stream.failure is not None
+    assert (stream.failure.code, stream.failure.retryable) == ("answer_too_long", False)
+    assert isinstance(published[-1], MessageEnd)
