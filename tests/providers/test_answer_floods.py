@@ -93,9 +93,13 @@ def test_what_is_kept_without_being_said_has_a_limit(
     translator: Callable[[str], StreamTranslator], event: Callable[[int], dict[str, Any]]
 ) -> None:
     stream = translator("m")
-    with pytest.raises(StreamBroken, match="data beside its text") as broken:
+
+    def flood() -> None:
         for number in range(50_000):
             stream.take(b"", json.dumps(event(number)).encode(), [])
+
+    with pytest.raises(StreamBroken, match="data beside its text") as broken:
+        flood()
     assert broken.value.failure.code == "answer_too_long"
 
 

@@ -16,7 +16,7 @@ from pigeon.transport.reader import Frame, TooLong
 from pigeon.wire import codec
 from pigeon.wire.answers import failed, succeeded
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.commands import NAMES, Abort, AbortAndPrompt, Command, Prompt, Subject
+from pigeon.wire.commands import NAMES, Abort, AbortAndPrompt, Command, HostToolResult, Prompt, Subject
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal, UnknownCommand
 
 PARSE = "parse"
@@ -71,6 +71,12 @@ class Server:
         except BadRecord as error:
             self._unreadable(str(error))
             return
+        problem = codec.shape_error(frame, values=len(frame))
+        if problem is not None:
+            self._unreadable(f"the JSON {problem}", _short(_id_of(value)))
+            value = _failed_call(value, problem)
+            if value is None:
+                return
         try:
             self._value(value)
         except Exception as error:
@@ -125,6 +131,24 @@ class Server:
 def _id_of(value: Any) -> Json | Absent:
     id = value.get("id") if isinstance(value, dict) else None
     return ABSENT if id is None else id
+
+
+def _failed_call(value: Any, problem: str) -> Any:
+    """What stands for a result that cannot be taken: its call waits and must end. None for any other line."""
+    if not isinstance(value, dict) or value.get("type") != NAMES[HostToolResult]:
+        return None
+    text = f"The result of the host cannot be used: its JSON {problem}"
+    return {
+        "type": value["type"],
+        "id": _short(_id_of(value)) or None,
+        "result": {"content": [{"type": "text", "text": text}]},
+        "isError": True,
+    }
+
+
+def _short(id: Json | Absent) -> Json | Absent:
+    """An id that can be sent back, whatever the line was."""
+    return id if isinstance(id, str | int | float) else ABSENT
 
 
 def _text(error: BaseException) -> str:

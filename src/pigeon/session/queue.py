@@ -5,14 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from msgspec import Struct
+
 from pigeon.agent.interfaces import QueuedItem, Spoken
 from pigeon.session.settings import SessionSettings
 from pigeon.system import ids
 from pigeon.wire.commands import InterruptMode, QueueMode
-from pigeon.wire.content import text_of
+from pigeon.wire.content import ImageContent, TextContent, UserBlock, text_of
+from pigeon.wire.errors import Refusal
 from pigeon.wire.events import Outbound, QueueUpdate
 
 QueueKind = Literal["steering", "followUp"]
+
+
+class QueueLimits(Struct, frozen=True):
+    """The most that may wait: messages, and characters of their texts and images together.
+
+    Every change of the queue is announced with all texts in it, so a queue without limits would cost its square.
+    """
+
+    messages: int = 1000
+    characters: int = 64_000_000
+
+
+class QueueFull(Refusal):
+    """The queue takes no further message."""
 
 
 class QueuedMessage:
@@ -22,6 +39,7 @@ class QueuedMessage:
         self.id = ids.request_id()
         self.message = message
         self.kind: QueueKind = kind
+        self.size = sum(_size(block) for block in _blocks(message))
 
     @property
     def text(self) -> str:
@@ -32,8 +50,11 @@ class QueuedMessage:
 class MessageQueue:
     """Both queues; every change is posted whole."""
 
-    def __init__(self, post: Callable[[Outbound], None], settings: SessionSettings) -> None:
+    def __init__(
+        self, post: Callable[[Outbound], None], settings: SessionSettings, limits: QueueLimits | None = None
+    ) -> None:
         self._post = post
+        self._limits = limits or QueueLimits()
         self._items: dict[str, QueuedMessage] = {}
         self._steering_mode = settings.steering_mode
         self._follow_up_mode = settings.follow_up_mode
@@ -43,8 +64,14 @@ class MessageQueue:
         return len(self._items)
 
     def add(self, message: Spoken, kind: QueueKind) -> None:
-        """Put a message at the end of its queue."""
+        """Put a message at the end of its queue; raises `QueueFull` if there is no room for it."""
         item = QueuedMessage(message, kind)
+        size = item.size + sum(waiting.size for waiting in self._items.values())
+        if len(self._items) >= self._limits.messages or (self._items and size > self._limits.characters):
+            raise QueueFull(
+                f"The queue is full: {len(self._items)} messages wait in it. Send the message again when some of them "
+                "were delivered, or clear the queue."
+            )
         self._items[item.id] = item
         self._announce()
 
@@ -117,3 +144,12 @@ class MessageQueue:
 
     def _announce(self) -> None:
         self._post(QueueUpdate(steering=self._texts("steering"), follow_up=self._texts("followUp")))
+
+
+def _blocks(message: Spoken) -> list[UserBlock]:
+    content = message.content
+    return [TextContent(text=content)] if isinstance(content, str) else content
+
+
+def _size(block: UserBlock) -> int:
+    return len(block.data if isinstance(block, ImageContent) else block.text)

@@ -105,7 +105,7 @@ def _details(shown: Shown, path: str | None) -> dict[str, Json]:
 
 def _notice(result: ShellResult) -> str:
     shown = result.shown
-    where = f"Full output: {result.full_output_path}" if result.full_output_path else "The rest could not be kept"
+    where = result.kept
     if shown.last_line_partial:
         return f"\n\n[Showing last {human_size(shown.output_bytes)} of line {shown.total_lines}. {where}]"
     first = shown.total_lines - shown.output_lines + 1

@@ -48,10 +48,9 @@ LONGEST_LITERAL = 400  # the longest number that still has a value has less
 #   literal  a character that ends it       done, if it is a valid literal
 #   end      white space                    end
 #
-# Any other character makes the text `broken`: the prefix stays as it is. So does a level too many, or a literal that does
-# not end. What has been read goes to `pending` first and
-# becomes part of the prefix (`_commit`) only at places where the prefix can be closed: a key without its value, a
-# literal that may grow and half a surrogate pair wait there.
+# Any other character makes the text `broken`, and so does a level too many or a literal that does not end: the prefix
+# stays as it is. What has been read goes to `pending` first and becomes part of the prefix (`_commit`) only at places
+# where the prefix can be closed: a key without its value, a literal that may grow and half a surrogate pair wait there.
 
 
 class GrowingJson:

@@ -1,4 +1,4 @@
-"""Full outputs on disk: numbered files in the session's artifact folder, readable by their owner only."""
+"""Full outputs on disk: numbered files in the session's artifact folder, for their owner only, limited in size."""
 
 from __future__ import annotations
 
@@ -11,22 +11,59 @@ from msgspec import Struct
 Folder = Callable[[], str | None]
 
 
+class DiskLimits(Struct, frozen=True):
+    """The most bytes that outputs take on disk: one of them, and all in one folder."""
+
+    file: int = 256 * 1024 * 1024
+    folder: int = 2 * 1024 * 1024 * 1024
+
+
+class FolderUse:
+    """How many bytes the outputs in one folder take."""
+
+    def __init__(self, used: int) -> None:
+        self.used = used
+
+    def add(self, size: int) -> None:
+        """So much more was written."""
+        self.used += size
+
+
 class Artifact(Struct):
-    """An open file that takes an output; a full disk ends the writing, not the command."""
+    """An open file that takes an output; a limit or a full disk ends the writing, not the command.
+
+    `size` is what was written. When not everything was, `lost` says why, as a part of a sentence.
+    """
 
     id: str
     path: str
     descriptor: int
-    complete: bool = True
+    limits: DiskLimits
+    usage: FolderUse
+    size: int = 0
+    lost: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """True while everything is in the file."""
+        return not self.lost
 
     def write(self, data: bytes | bytearray) -> None:
-        """Append, as far as the disk allows."""
-        view = memoryview(data)
-        while self.complete and view:
-            try:
-                view = view[os.write(self.descriptor, view) :]
-            except OSError:
-                self.complete = False
+        """Append, as far as the limits and the disk allow."""
+        room = min(self.limits.file - self.size, self.limits.folder - self.usage.used)
+        with memoryview(data) as view:
+            at, end = 0, min(len(view), max(0, room))
+            while self.complete and at < end:
+                try:
+                    written = os.write(self.descriptor, view[at:end])
+                except OSError as error:
+                    self.lost = error.strerror or str(error)
+                    return
+                at += written
+                self.size += written
+                self.usage.add(written)
+            if self.complete and end < len(view):
+                self.lost = "the limit for outputs on disk is reached"
 
     def close(self) -> None:
         """Nothing more will be written."""
@@ -38,8 +75,10 @@ class Artifact(Struct):
 class Artifacts:
     """Makes the files. `folder` says where they belong now; if nowhere, in a private folder below `temporary`."""
 
-    def __init__(self, folder: Folder, temporary: str) -> None:
+    def __init__(self, folder: Folder, temporary: str, limits: DiskLimits | None = None) -> None:
         self._folder = folder
+        self._limits = limits or DiskLimits()
+        self._usage: dict[str, FolderUse] = {}
         self._root = temporary
         self._temporary: str | None = None
 
@@ -52,9 +91,16 @@ class Artifacts:
                 path = os.path.join(folder, f"{number}.{tool}.log")
                 with contextlib.suppress(FileExistsError):
                     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                    return Artifact(str(number), path, descriptor)
+                    return Artifact(str(number), path, descriptor, self._limits, self._usage_of(folder))
                 number += 1
         return None
+
+    def _usage_of(self, folder: str) -> FolderUse:
+        if folder not in self._usage:
+            with os.scandir(folder) as entries:
+                used = sum(entry.stat(follow_symlinks=False).st_size for entry in entries if _number(entry.name) >= 0)
+            self._usage[folder] = FolderUse(used)
+        return self._usage[folder]
 
     def _place(self) -> str:
         folder = self._folder()

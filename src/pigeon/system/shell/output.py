@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from pigeon.system.shell.artifacts import Artifact
-from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown, tail_of
+from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown, human_size, tail_of
 
 HOLD_AT_MOST = 4096
 _CONTROLS = bytes([*range(0x00, 0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F])
@@ -139,6 +139,16 @@ class Capture:
     def artifact_id(self) -> str | None:
         """The number of that file."""
         return self.artifact.id if self.artifact is not None and self.artifact.complete else None
+
+    @property
+    def kept(self) -> str:
+        """What of the output is on disk, as a sentence without its full stop."""
+        if self.artifact is None:
+            return "The rest could not be kept"
+        if self.artifact.complete:
+            return f"Full output: {self.artifact.path}"
+        size = human_size(self.artifact.size)
+        return f"Only the first {size} were kept ({self.artifact.lost}): {self.artifact.path}"
 
     def _keep_raw(self, raw: bytes) -> None:
         if self.artifact is not None:

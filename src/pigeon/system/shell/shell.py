@@ -66,6 +66,7 @@ class ShellResult(Struct, frozen=True):
     output_bytes: int
     full_output_path: str | None
     artifact_id: str | None
+    kept: str
 
     @property
     def truncated(self) -> bool:
@@ -220,4 +221,5 @@ def _result(capture: Capture, code: int, cause: str | None) -> ShellResult:
         output_bytes=shown.output_bytes,
         full_output_path=capture.full_output_path,
         artifact_id=capture.artifact_id,
+        kept=capture.kept,
     )
