@@ -11,6 +11,7 @@ from pigeon.app.models import gateway_of, model_options
 from pigeon.app.options import AgentOptions
 from pigeon.config.credentials import Values
 from pigeon.config.settings import Settings
+from pigeon.guard.secrets import Redactor
 from pigeon.providers.registry import ModelRegistry
 from pigeon.session.hooks import NoHooks
 from pigeon.system.process.start import ProcessOwner
@@ -143,7 +144,7 @@ def test_a_name_that_is_not_found_comes_with_what_is_wrong_with_the_files() -> N
 async def test_the_environment_says_how_long_providers_keep_a_prompt(environ: dict[str, str], retention: str) -> None:
     async with HttpServer([plain(400, {})]) as server:
         model = a_model(provider="anthropic", base_url=server.url)
-        gateway = gateway_of(a_registry(BOTH), Settings(), around(environ), NoHooks())
+        gateway = gateway_of(a_registry(BOTH), Settings(), around(environ), NoHooks(), Redactor())
         assert [delta async for delta in gateway.stream(a_request(model))]
         await gateway.aclose()
     marks = {"short": {"type": "ephemeral"}, "long": {"type": "ephemeral", "ttl": "1h"}, "none": None}
@@ -153,7 +154,7 @@ async def test_the_environment_says_how_long_providers_keep_a_prompt(environ: di
 async def test_the_settings_may_name_a_proxy() -> None:
     async with HttpServer([plain(400, {})]) as proxy:
         model = a_model(provider="anthropic", base_url="http://models.invalid")
-        gateway = gateway_of(a_registry(BOTH), Settings(http_proxy=proxy.url), around({}), NoHooks())
+        gateway = gateway_of(a_registry(BOTH), Settings(http_proxy=proxy.url), around({}), NoHooks(), Redactor())
         assert [delta async for delta in gateway.stream(a_request(model))]
         await gateway.aclose()
     assert proxy.requests[0].path == "http://models.invalid/v1/messages"

@@ -38,6 +38,7 @@ class Project:
             str(self.agent),
             str(self.cwd),
             print,
+            bytes,
         )
 
     def journal(self, environment: Environment | None = None, **options: Any) -> Journal:

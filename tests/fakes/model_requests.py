@@ -113,6 +113,7 @@ def connection(
         access=Access(key=key, **access),
         policy=policy or RequestPolicy(),
         thinking_budgets=thinking_budgets or {},
+        mask_text=lambda text: text.replace(key, "***") if key else text,
     )
 
 

@@ -150,6 +150,7 @@ class SessionSetup:
                 todos=Todos(bus.post),
                 images=UnchangedImages(),
                 expander=Unexpanded(),
+                mask_result=lambda message: message,
                 system_prompt=lambda cwd: "Be brief.",
                 rules=lambda cwd: [],
                 hooks=hooks,

@@ -26,6 +26,7 @@ from pigeon.app.trust import ProjectDecisions, TrustControl
 from pigeon.config.layers import Layers
 from pigeon.config.paths import agent_dir, project_dirs
 from pigeon.config.settings import Settings
+from pigeon.guard.secrets import Redactor
 from pigeon.providers.gateway import Gateway
 from pigeon.resources.resources import ResourceOptions, Resources
 from pigeon.session.bus import Bus
@@ -58,18 +59,23 @@ class BuiltAgent(Struct, frozen=True, kw_only=True):
     lifecycle: Lifecycle
     problems: list[str]
     known_flags: frozenset[str]
+    redactor: Redactor
 
 
-async def build(options: AgentOptions, environment: Environment) -> BuiltAgent:
-    """The agent that the options describe; raises `StartupError` where they cannot be followed."""
-    return await _Builder(options, environment).build()
+async def build(options: AgentOptions, environment: Environment, redactor: Redactor | None = None) -> BuiltAgent:
+    """The agent that the options describe; raises `StartupError` where they cannot be followed.
+
+    A door that masks its own output gives the redactor that is to learn the keys of the agent.
+    """
+    return await _Builder(options, environment, redactor or Redactor()).build()
 
 
 class _Builder:
     """What all parts of one agent share while it is built."""
 
-    def __init__(self, options: AgentOptions, environment: Environment) -> None:
+    def __init__(self, options: AgentOptions, environment: Environment, redactor: Redactor) -> None:
         self._options = options
+        self._redactor = redactor
         self._environment = environment
         self._agent_dir = agent_dir(options.agent_dir, environment.variables, environment.cwd, environment.home)
         self._cwd = _working_directory(options, environment)
@@ -77,6 +83,8 @@ class _Builder:
         self._layers = Layers(self._agent_dir, self._reports.at_start)
         self._extensions = ExtensionSetup(options, environment, self._agent_dir, self._cwd, self._reports)
         self._processes = ProcessOwner()
+        # Keys are known before the first line of an extension runs.
+        self._registry = registry_of(self._agent_dir, environment.variables, self._cwd, self._processes, redactor)
         self._bus = Bus()
         self._dialogs = Dialogs(self._bus.post, ids.dialog_id)
 
@@ -114,7 +122,13 @@ class _Builder:
         self._layers.add_project(self._trusted_folders(decisions, self._cwd))
         options, environment = self._options, self._environment
         repository = repository_of(
-            options, environment, self._layers.settings, self._agent_dir, self._cwd, self._reports.notify
+            options,
+            environment,
+            self._layers.settings,
+            self._agent_dir,
+            self._cwd,
+            self._reports.notify,
+            self._redactor.mask,
         )
         conversation = Conversation(journal_of(options, environment, repository, self._cwd))
         cwd = conversation.journal.cwd
@@ -135,8 +149,8 @@ class _Builder:
         options, environment, reports = self._options, self._environment, self._reports
         settings = self._layers.settings
         hooks, runner = self._hooks(), self._extensions.runner
-        registry = registry_of(self._agent_dir, environment.variables, self._cwd, self._processes)
-        gateway = gateway_of(registry, settings, environment, hooks)
+        registry = self._registry
+        gateway = gateway_of(registry, settings, environment, hooks, self._redactor)
         providers = ExtensionProviders(registry, gateway)
         for contributed in runner.contributions.providers() if runner else ():
             providers.add(contributed.name, contributed.entry, contributed.provider)
@@ -145,7 +159,16 @@ class _Builder:
             reports.at_start(problem)
         models = ModelChoice(chosen, conversation, hooks, self._bus.post)
         resources = self._resources(conversation.journal.cwd)
-        tools = ToolSetup(options, environment, settings, self._processes, conversation, models, self._bus.post)
+        tools = ToolSetup(
+            options,
+            environment,
+            settings,
+            self._processes,
+            conversation,
+            models,
+            self._bus.post,
+            self._redactor,
+        )
         tools.add({tool.spec.name: tool for tool in runner.contributions.tools()} if runner else {})
         tools.report_unknown(reports.at_start)
         extending = runner.gate if runner else None
@@ -163,6 +186,7 @@ class _Builder:
                 session, runner, providers, gateway, resources, reports, self._processes, drain=options.drain
             ),
             problems=reports.startup,
+            redactor=self._redactor,
             known_flags=frozenset(runner.known_flags() if runner else ()),
         )
 
@@ -203,7 +227,8 @@ class _Builder:
             permissions=permissions,
             gate=permissions.gate,
             run_started=tools.warm_up,
-            write_page=PageWriter(self._environment).write,
+            mask_result=self._redactor.mask_result,
+            write_page=PageWriter(self._environment, self._redactor.mask_text).write,
             now=self._environment.now,
             report=self._reports.notify,
         )

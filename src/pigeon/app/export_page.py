@@ -6,12 +6,17 @@ The host's `export_html` and the option `--export` write their pages here, so bo
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from pigeon.app.environment import Environment
+from pigeon.app.models import registry_of
+from pigeon.config.paths import agent_dir
+from pigeon.guard.secrets import Redactor
 from pigeon.session.history.entry_line import line_from_bytes
 from pigeon.session.history.reading import load_session
 from pigeon.session.history.views import name_of, stats_of
 from pigeon.system.paths import expand_home
+from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
 from pigeon.wire.errors import Refusal, StartupError
 
@@ -19,8 +24,10 @@ from pigeon.wire.errors import Refusal, StartupError
 class PageWriter:
     """Writes pages; a relative path begins in the folder of the environment."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, mask_text: Callable[[str], str]) -> None:
+        """`mask_text` takes keys out of the page: the session may be older than the masking of what is kept."""
         self._environment = environment
+        self._mask_text = mask_text
 
     def write(self, asked: str, file: str, every: list[bytes], branch: list[bytes]) -> str:
         """Write the page of a session and return its path as it was asked for.
@@ -35,7 +42,7 @@ class PageWriter:
         stats = stats_of(str(header.get("id", "")), file, lines)
         items = [line.entry or line.plain() for line in shown]
         path = expand_home(asked, self._environment.home) or _page_name(file)
-        text = page(header, items, stats, name_of(lines))
+        text = self._mask_text(page(header, items, stats, name_of(lines)))
         write_page(self._environment.absolute(path), text, protected=file, called=path)
         return path
 
@@ -50,6 +57,14 @@ class PageWriter:
             raise StartupError(f"File not found: {file}")
         every = [loaded.header_line, *(line.raw for line in loaded.lines)]
         return self.write(asked, file, every, every[1:])
+
+
+def export_file(environment: Environment, file: str, asked: str = "") -> str:
+    """Write the page of a session file without an agent; the user's keys are masked all the same."""
+    redactor = Redactor()
+    folder = agent_dir(None, environment.variables, environment.cwd, environment.home)
+    registry_of(folder, environment.variables, environment.cwd or "/", ProcessOwner(), redactor)
+    return PageWriter(environment, redactor.mask_text).export(file, asked)
 
 
 def _page_name(file: str) -> str:

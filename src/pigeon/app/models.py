@@ -16,6 +16,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.config.credentials import AuthFile, Values
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
+from pigeon.guard.secrets import Redactor, is_secret
 from pigeon.providers.catalog.built_in import BuiltInCatalog
 from pigeon.providers.gateway import Gateway, ProviderFactory
 from pigeon.providers.http.client import HttpClient
@@ -52,23 +53,46 @@ class AvailableModels:
         return self._registry.find(provider, model_id)
 
 
-def registry_of(folder: str, environment: Mapping[str, str], cwd: str, processes: ProcessOwner) -> ModelRegistry:
-    """All models this user has; commands that print keys run in `cwd` as processes of this owner."""
+def registry_of(
+    folder: str, environment: Mapping[str, str], cwd: str, processes: ProcessOwner, redactor: Redactor
+) -> ModelRegistry:
+    """All models this user has; commands that print keys run in `cwd` as processes of this owner.
+
+    The redactor learns every key from here on, also those in the environment.
+    """
     file = read_models_file(os.path.join(folder, "models.json"))
     auth = AuthFile(os.path.join(folder, "auth.json"))
     problems = [problem for problem in (file.problem, auth.problem) if problem]
-    return ModelRegistry(
+    registry = ModelRegistry(
         catalog=BuiltInCatalog(),
         entries=file.providers,
         stored=auth.get,
         environ=environment,
         values=Values(environment, processes, cwd),
         problems=problems,
+        stored_names=auth.all,
+        hold=redactor.learn,
     )
+    redactor.ask(registry.secrets, registry.variables)
+    redactor.ask(lambda: [(name, value) for name, value in environment.items() if is_secret(name)])
+    redactor.ask(lambda: [("proxy", _address(value)) for name, value in environment.items() if _is_proxy(name)])
+    return registry
 
 
-def gateway_of(registry: ModelRegistry, settings: Settings, environment: Environment, hooks: ProviderHooks) -> Gateway:
+def _is_proxy(variable: str) -> bool:
+    return variable.upper().endswith("_PROXY")
+
+
+def _address(proxy: str) -> str:
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def gateway_of(
+    registry: ModelRegistry, settings: Settings, environment: Environment, hooks: ProviderHooks, redactor: Redactor
+) -> Gateway:
     """The way to all models, built-in ones included."""
+    proxy = or_else(settings.http_proxy, "")
+    redactor.ask(lambda: [("proxy", _address(proxy))])
     retry = or_else(settings.retry.provider, ProviderRetrySettings())
     policy = RequestPolicy(
         idle_ms=or_else(retry.timeout_ms, settings.http_idle_timeout_ms),
@@ -79,12 +103,13 @@ def gateway_of(registry: ModelRegistry, settings: Settings, environment: Environ
     extra: dict[str, ProviderFactory] = {SCRIPTED: partial(_scripted, environment), DEMO: _demo}
     return Gateway(
         registry,
-        HttpClient(environment.variables, proxy=or_else(settings.http_proxy, "")),
+        HttpClient(environment.variables, proxy=proxy),
         hooks,
         extra=extra,
         policy=policy,
         thinking_budgets=budgets or None,
         retention=_retention(environment.variables),
+        mask_text=redactor.mask_text,
     )
 
 

@@ -26,6 +26,7 @@ def repository_of(
     agent_dir: str,
     cwd: str,
     report: Callable[[str], None],
+    mask: Callable[[bytes], bytes],
 ) -> SessionRepository:
     """Where this process keeps its conversations."""
     own = options.session_dir or environment.variables.get("PI_CODING_AGENT_SESSION_DIR")
@@ -33,7 +34,9 @@ def repository_of(
         own = settings.session_dir
     folder = environment.absolute(own) if own else default_folder(agent_dir, cwd)
     everywhere = os.path.join(agent_dir, "sessions")
-    return SessionRepository(folder, everywhere, not options.no_session, environment.now, report, environment.absolute)
+    return SessionRepository(
+        folder, everywhere, not options.no_session, environment.now, report, environment.absolute, mask
+    )
 
 
 def journal_of(options: AgentOptions, environment: Environment, repository: SessionRepository, cwd: str) -> Journal:

@@ -9,8 +9,7 @@ from pigeon.agent.interfaces import Tool
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
-from pigeon.guard.environment import tool_environment
-from pigeon.providers.catalog.built_in import key_variables
+from pigeon.guard.secrets import Redactor, tool_environment
 from pigeon.session.context.conversation import Conversation
 from pigeon.session.history.repository import artifact_folder
 from pigeon.session.model_choice import ModelChoice
@@ -29,7 +28,8 @@ from pigeon.wire.events import Outbound
 class ToolSetup:
     """The tools and the place they work in; `move_to` makes them anew for another folder.
 
-    Commands are told which session and model they run for; both are looked up when a command starts.
+    Commands see neither the keys that the redactor knows nor the variables that keys come from. They are told which
+    session and model they run for; both are looked up when a command starts.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class ToolSetup:
         conversation: Conversation,
         models: ModelChoice,
         post: Callable[[Outbound], None],
+        redactor: Redactor,
     ) -> None:
         self._options = options
         self._environment = environment
@@ -48,6 +49,7 @@ class ToolSetup:
         self._processes = processes
         self._conversation = conversation
         self._models = models
+        self._redactor = redactor
         self.workplace = self._workplace(conversation.journal.cwd)
         self.images = PromptImages(self._resizes)
         # The model sees the plan as soon as the host has made one, unless the tools were named.
@@ -97,7 +99,7 @@ class ToolSetup:
             or_else(settings.shell_command_prefix, ""),
         )
         artifacts = Artifacts(self._artifacts, environment.temporary)
-        return Workplace(cwd, shell, self._variables, artifacts, self._processes)
+        return Workplace(cwd, shell, self._variables, artifacts, self._processes, self._redactor)
 
     def _tools(self) -> dict[str, Tool]:
         return dict(built_in_tools(self.workplace, self._environment.home, resize_images=self._resizes))
@@ -110,10 +112,12 @@ class ToolSetup:
         return artifact_folder(journal.file) if journal.file and journal.saved else None
 
     def _variables(self) -> Mapping[str, str]:
+        self._redactor.refresh()
         return tool_environment(
             self._environment.variables,
             keep_provider_keys=self._settings.keep_provider_keys,
-            also_secret=key_variables(),
+            also_secret=self._redactor.variables(),
+            shows_key=self._redactor.shows_key,
             session=self._known_to_commands(),
         )
 

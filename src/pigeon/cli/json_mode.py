@@ -48,7 +48,7 @@ async def _play(agent: BuiltAgent, dialect: Dialect, output: int, prompts: list[
     shutdown = Shutdown()
     shutdown.watch_signals()
     writer = Writer(output, lambda: shutdown.request(exit_codes.FAILED))
-    outbox = Outbox(writer, dialect)
+    outbox = Outbox(writer, dialect, agent.redactor.mask)
     session = agent.session
     session.bus.announce(outbox.event, outbox.room)
     session.disconnect()

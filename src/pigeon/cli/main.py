@@ -81,9 +81,9 @@ def _run(program: str, arguments: list[str]) -> int:
 
         return run_list_models(line.list_models, process_environment())
     if line.export:
-        from pigeon.app.export_page import PageWriter
+        from pigeon.app.export_page import export_file
 
-        print(f"Exported to: {PageWriter(process_environment()).export(*line.export[:2])}")  # noqa: T201
+        print(f"Exported to: {export_file(process_environment(), *line.export[:2])}")  # noqa: T201
         return exit_codes.OK
     if line.mode == "json":
         from pigeon.cli.json_mode import run_json

@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Awaitable, Callable
+from typing import TextIO, cast
 
 from msgspec import structs
 
@@ -17,6 +18,7 @@ from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
+from pigeon.guard.secrets import RedactedText, Redactor
 from pigeon.transport import stdio
 from pigeon.wire.errors import StartupError
 
@@ -106,7 +108,10 @@ async def _run(
         interrupt_mode=dialect.default_interrupt_mode,
         keep_unreadable_images=dialect.keeps_unreadable_images,
     )
-    agent = await build(options, environment)
+    redactor = Redactor()
+    # What is printed, by us, by the interpreter or by an extension, shows no key.
+    sys.stderr = cast("TextIO", RedactedText(sys.stderr, redactor))
+    agent = await build(options, environment, redactor)
     for warning in (*_unknown_options(line, agent), *agent.problems):
         print(f"Warning: {warning}", file=sys.stderr)  # noqa: T201
     # `main` switched the collector off: nothing that a start makes is garbage.
@@ -117,4 +122,6 @@ async def _run(
 
 def _unknown_options(line: CommandLine, agent: BuiltAgent) -> list[str]:
     names = {option: option.lstrip("-").partition("=")[0] for option in line.unknown}
-    return [f"unknown option {option} is ignored" for option, name in names.items() if name not in agent.known_flags]
+    # Without a value: it may be a key behind a misspelt name.
+    unknown = [option.partition("=")[0] for option, name in names.items() if name not in agent.known_flags]
+    return [f"unknown option {option} is ignored" for option in unknown]

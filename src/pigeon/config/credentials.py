@@ -125,6 +125,17 @@ class Values:
         text = re.sub(_REFERENCE, put, value)
         return None if missing else text
 
+    def known(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
+        """The value as far as it is known without running a command: for `!command`, what it printed last."""
+        if not value.startswith("!"):
+            return self.interpolated(value, own)
+        kept = self._kept.get(value[1:].strip())
+        return kept[1] if kept else None
+
+    def references(self, value: str) -> set[str]:
+        """The variables that a value or its command names."""
+        return {name for found in re.findall(_REFERENCE, value) for name in found if name}
+
     async def resolve(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
         """The value to use; None if it cannot be had."""
         if not value.startswith("!"):

@@ -46,6 +46,7 @@ class Gateway:
         policy: RequestPolicy | None = None,
         thinking_budgets: Mapping[str, int] | None = None,
         retention: CacheRetention = "short",
+        mask_text: Callable[[str], str] = str,
     ) -> None:
         self._registry = registry
         self._http = http
@@ -56,6 +57,7 @@ class Gateway:
         self._budgets = dict(thinking_budgets or {})
         self._retention: CacheRetention = retention
         self._history: HistoryCache | None = None
+        self._mask_text = mask_text
 
     def add(self, api: str, factory: ProviderFactory) -> None:
         """Answer requests for an API in another way from here on."""
@@ -97,7 +99,8 @@ class Gateway:
         try:
             deltas = import_module(module).stream(request, connection)
         except Exception as error:
-            yield _failed(f"The request to {request.model.reference} cannot be built: {error}", "bad_request")
+            why = self._mask_text(str(error))
+            yield _failed(f"The request to {request.model.reference} cannot be built: {why}", "bad_request")
             return
         try:
             async for delta in deltas:
@@ -118,6 +121,7 @@ class Gateway:
             policy=self._policy,
             thinking_budgets=self._budgets,
             history=self._history,
+            mask_text=self._mask_text,
         )
 
 

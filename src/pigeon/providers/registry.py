@@ -7,15 +7,18 @@ anew for each request. Precedence of keys: `--api-key`, stored, `models.json`, e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from pigeon.providers.catalog.built_in import KNOWN, BuiltInCatalog
+from pigeon.providers.catalog.built_in import KNOWN, BuiltInCatalog, key_variables
 from pigeon.providers.custom_models import Headers, ProviderModels, UnusableEntry, provider_models
 from pigeon.providers.request import Access
 from pigeon.system.clock import now_ms
 from pigeon.wire.model import Model
 
+# What a configured value is called, with the variables that it comes from (`X-Team $TEAM`), and the value.
+Labelled = tuple[str, str]
+ADDRESS = "address"
 _AUTH_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
 
@@ -24,6 +27,14 @@ class ValueResolver(Protocol):
 
     def configured(self, value: str, own: Mapping[str, str] | None = None) -> bool:
         """True if the value can be expected to resolve."""
+        ...
+
+    def known(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
+        """The value, as far as it is known without running anything."""
+        ...
+
+    def references(self, value: str) -> set[str]:
+        """The variables that a value names."""
         ...
 
     async def resolve(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
@@ -47,7 +58,10 @@ class ModelRegistry:
         environ: Mapping[str, str],
         values: ValueResolver,
         problems: Iterable[str] = (),
+        stored_names: Callable[[], Iterable[str]] = tuple,
+        hold: Callable[[Iterable[Labelled]], None] = lambda values: None,
     ) -> None:
+        """`hold` is told each key before it is used; `stored_names` are the providers that `stored` knows."""
         self._catalog = catalog
         self._entries = dict(entries)
         self._stored = stored
@@ -57,6 +71,8 @@ class ModelRegistry:
         self._problems: dict[str, str] = {}
         self._cached: dict[str, ProviderModels] = {}
         self._runtime: dict[str, str] = {}
+        self._stored_names = stored_names
+        self._hold = hold
 
     def providers(self) -> list[str]:
         """All provider ids, the built-in ones first."""
@@ -92,6 +108,7 @@ class ModelRegistry:
     def use_key(self, provider: str, key: str) -> None:
         """Use this key for the provider from now on, and store it nowhere."""
         self._runtime[provider] = key
+        self._hold([("key", key)])
 
     def put_entry(self, provider: str, entry: Mapping[str, Any] | None) -> None:
         """Add or replace one provider in the form of `models.json`; none takes it out."""
@@ -99,6 +116,38 @@ class ModelRegistry:
         if entry is not None:
             self._entries[provider] = entry
         self._cached.clear()
+        self._hold(self.secrets())
+
+    def secrets(self) -> Iterator[Labelled]:
+        """Everything configured that is a key or may contain one, as far as it is known; nothing is run to find out."""
+        for key in self._runtime.values():
+            yield "key", key
+        for label, value, own in self._configured():
+            # An address is used as it is written.
+            text = value if label == ADDRESS else self._values.known(value, own)
+            if text:
+                yield " ".join([label, *(f"${name}" for name in self._values.references(value))]), text
+        for name in self.variables():
+            if self._environ.get(name):
+                yield f"${name}", self._environ[name]
+
+    def variables(self) -> set[str]:
+        """The variables that keys and headers refer to, and those of the providers we know."""
+        named = {name for _, value, _ in self._configured() for name in self._values.references(value)}
+        return named | key_variables()
+
+    def _configured(self) -> Iterator[tuple[str, str, Mapping[str, str] | None]]:
+        """Configured values: what they are called, what stands in the file, the variables of their own."""
+        for name in {*self._stored_names(), *self._entries}:
+            stored = self._stored(name) or {}
+            env = stored.get("env")
+            own = {key: value for key, value in env.items() if isinstance(value, str)} if isinstance(env, dict) else {}
+            yield from ((key, value, None) for key, value in own.items())
+            for label, field in (("key", "key"), ("token", "access"), ("token", "refresh"), ("token", "token")):
+                if isinstance(stored.get(field), str):
+                    yield label, stored[field], own
+        for entry in self._entries.values():
+            yield from _values_of(entry)
 
     def has_key(self, provider: str) -> bool:
         """True if credentials are configured; nothing is run or asked to find out."""
@@ -137,6 +186,8 @@ class ModelRegistry:
                 _require_sendable(resolved or "", f'The header "{name}" of {model.reference}')
         if key and self._entries.get(provider, {}).get("authHeader"):
             headers.setdefault("authorization", f"Bearer {key}")
+        # A key that a command printed is known from here on, before anything can repeat it.
+        self._hold([("key", key), *self.secrets()])
         if not key and not any(headers.get(name) for name in _AUTH_HEADERS):
             raise NoKey(self._advice(model, stored))
         return Access(key=key, bearer=bearer, headers=headers, env={**self._environ, **own} if own else self._environ)
@@ -202,6 +253,19 @@ class ModelRegistry:
         except UnusableEntry as error:
             self._problems[provider] = f'Provider "{provider}" in models.json is left out: {error}'
             return provider_models(provider, built_in, {})
+
+
+def _values_of(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, None]]:
+    """The values in an entry of `models.json` that may be keys or contain one."""
+    overrides = entry.get("modelOverrides") or {}
+    for part in (entry, *(entry.get("models") or ()), *overrides.values()):
+        for label, value in (
+            ("key", part.get("apiKey")),
+            (ADDRESS, part.get("baseUrl")),
+            *(part.get("headers") or {}).items(),
+        ):
+            if isinstance(value, str):
+                yield label, value, None
 
 
 def _require_sendable(value: str, what: str) -> None:

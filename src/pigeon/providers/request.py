@@ -8,7 +8,7 @@ left, how long an answer may be, and how much of it is thinking.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -52,14 +52,12 @@ class Access(Struct, frozen=True):
     headers: dict[str, str | None] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """The texts that no message may show."""
-        return tuple({text for text in (self.key, *self.headers.values()) if text})
-
 
 class Connection(Struct, frozen=True):
-    """Everything one request goes out with; without a cache the whole history is converted anew."""
+    """Everything one request goes out with; without a cache the whole history is converted anew.
+
+    `mask_text` takes keys out of error texts.
+    """
 
     http: HttpClient
     hooks: ProviderHooks
@@ -67,6 +65,7 @@ class Connection(Struct, frozen=True):
     policy: RequestPolicy = RequestPolicy()
     thinking_budgets: Mapping[str, int] = field(default_factory=dict)
     history: HistoryCache | None = None
+    mask_text: Callable[[str], str] = str
 
 
 def request_headers(own: Mapping[str, str], configured: Mapping[str, str | None]) -> dict[str, str]:

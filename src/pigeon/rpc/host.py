@@ -32,12 +32,13 @@ class Host:
         drains: Callable[[], bool],
         warm: Callable[[], Awaitable[None]],
         record_cap: int = DEFAULT_CAP,
+        mask: Callable[[bytes], bytes] = lambda line: line,
     ) -> None:
         self._session = session
         self._drains = drains
         self._shutdown = Shutdown()
         self._writer = Writer(descriptors[1], lambda: self._shutdown.request(exit_codes.FAILED))
-        self._outbox = Outbox(self._writer, dialect)
+        self._outbox = Outbox(self._writer, dialect, mask)
         connection = HostConnection(session, self._outbox, record_cap)
         self._server = Server({"session": session, "connection": connection}, HANDLERS, self._outbox)
         self._reader = Reader(descriptors[0], Framing(record_cap), self._server.take, self._input_ended)

@@ -7,7 +7,7 @@ gets the same text in fewer, larger updates, and the agent is not held back by a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
@@ -50,9 +50,11 @@ class HeldDeltas:
 class Outbox:
     """Everything that leaves the process goes through here; events in their order, answers as soon as there are any."""
 
-    def __init__(self, writer: Writer, dialect: Dialect) -> None:
+    def __init__(self, writer: Writer, dialect: Dialect, mask: Callable[[bytes], bytes] = lambda line: line) -> None:
+        """`mask` takes keys out of every line but the updates of an answer, which are the model's own words."""
         self._writer = writer
         self._dialect = dialect
+        self._mask = mask
         self._turning = False
         self._numbers = False
         self._count = 0
@@ -91,15 +93,15 @@ class Outbox:
         """Answer a command."""
         # The answer to `hello` itself has the one form that every dialect shares.
         turning, self._turning = self._turning, False
-        self._send(plain_answer(response) if turning else self._dialect.answer(response))
+        self._send(self._masked(plain_answer(response) if turning else self._dialect.answer(response)))
 
     def refuse_prompt(self, response: Response) -> None:
         """Answer a prompt that is not accepted."""
-        self._send(self._dialect.refused_prompt(response))
+        self._send(self._masked(self._dialect.refused_prompt(response)))
 
     def unknown(self, response: Response) -> None:
         """Answer a command that does not exist."""
-        self._send(self._dialect.unknown_command(response))
+        self._send(self._masked(self._dialect.unknown_command(response)))
 
     def room(self) -> Awaitable[None] | None:
         """Something to await while the host is behind."""
@@ -140,10 +142,15 @@ class Outbox:
 
     def _tell(self, event: Outbound) -> None:
         lines = self._dialect.lines(event)
+        if not isinstance(event, MessageUpdate):
+            lines = self._masked(lines)
         if self._numbers:
             lines = [numbered(line, number) for number, line in enumerate(lines, self._count + 1)]
             self._count += len(lines)
         self._send(lines, urgent=self._may_hold)
+
+    def _masked(self, lines: list[OutputLine]) -> list[OutputLine]:
+        return [replace(line, pieces=tuple(map(self._mask, line.pieces))) for line in lines]
 
     def _send(self, lines: list[OutputLine], urgent: bool = False) -> None:
         """Growing text goes out at once, since people read along; the rest in fewer, larger pieces."""

@@ -24,6 +24,7 @@ from pigeon.session.toolset import Toolset
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.answers import Permissions, SlashCommand, TrustChange, TrustState
 from pigeon.wire.base import Json
+from pigeon.wire.messages import ToolResultMessage
 from pigeon.wire.steering import Rule
 
 
@@ -109,6 +110,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     permissions: PermissionControl
     gate: Callable[[], Gate | None]  # what stands before the next tool call
     run_started: Callable[[], None]  # called beside each run's first request, to warm up what tools will need
+    mask_result: Callable[[ToolResultMessage], ToolResultMessage]  # takes keys out of what a tool returned
     write_page: Callable[[str, str, list[bytes], list[bytes]], str]
     now: Callable[[], int]
     report: Callable[[str], None]

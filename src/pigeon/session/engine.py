@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from typing import cast
 
 from pigeon.agent.inference import Failure, ModelRequest
 from pigeon.agent.interfaces import SendableT, Spoken, Tool, Watch
@@ -168,8 +169,10 @@ class Engine:
         return self._rules.watch()
 
     async def prepare(self, message: SendableT) -> SendableT:
-        """The message with images that models take. What a tool returned is kept even where it is no image: the tool
-        cannot be asked to send it again."""
+        """The message without keys in what a tool returned, and with images that models take. What a tool returned is
+        kept even where it is no image: the tool cannot be asked to send it again."""
+        if isinstance(message, ToolResultMessage):
+            message = cast("SendableT", self._dependencies.mask_result(message))
         if not has_images(message.content):
             return message
         keep = self._keep_unreadable_images or isinstance(message, ToolResultMessage)

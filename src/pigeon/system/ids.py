@@ -1,4 +1,4 @@
-"""Identifiers: session ids, entry ids, request ids."""
+"""Identifiers: session ids, request ids, dialog ids."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ def session_id(now_ms: int) -> str:
     random = int.from_bytes(os.urandom(10), "big")
     value = (now_ms & (2**48 - 1)) << 80 | 0x7 << 76 | (random >> 68 & 0xFFF) << 64 | 0b10 << 62 | random & (2**62 - 1)
     return str(uuid.UUID(int=value))
-
-
-def short_id() -> str:
-    """Eight hex digits, as entries have; the caller checks for collisions."""
-    return os.urandom(4).hex()
 
 
 def request_id() -> str:

@@ -14,7 +14,6 @@ from pigeon.session.history import repository as repository_module
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import InvalidSession, header_in, load_session
 from pigeon.session.history.repository import SessionRepository, artifact_folder, file_name
-from pigeon.system import ids
 from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import ThinkingLevelChange
 from pigeon.wire.errors import Refusal
@@ -194,11 +193,11 @@ def test_outputs_are_kept_beside_the_session() -> None:
 
 def test_an_id_that_is_taken_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal("x", "/", b"", None, lambda: NOW)
-    numbers = iter(["a", "a", "a", "b"])
-    monkeypatch.setattr(ids, "short_id", lambda: next(numbers))
-    assert [journal.append_message(user(text)).id for text in ("1", "2")] == ["a", "b"]
-    monkeypatch.setattr(ids, "short_id", lambda: "a")
-    assert len(journal.append_message(user("3")).id) > 1, "where the short ones are used up, a long one"
+    numbers = iter([b"a", b"a", b"a", b"b"])
+    monkeypatch.setattr(os, "urandom", lambda size: next(numbers))
+    assert [journal.append_message(user(text)).id for text in ("1", "2")] == ["61", "62"]
+    monkeypatch.setattr(os, "urandom", lambda size: b"a" * (1 if size == 4 else size))
+    assert len(journal.append_message(user("3")).id) > 2, "where the short ones are used up, a long one"
 
 
 def test_a_link_that_leads_in_a_circle_ends_the_path(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_everything_that_was_billed_is_counted_on_every_branch() -> None:
     journal.append(CompactionEntry, summary="of an extension", first_kept_entry_id="", tokens_before=1)
     journal.append(CustomEntry, custom_type="x")
     of_pi = UsageEntry(id="u", parent_id=None, timestamp="", kind="x", provider="p", model="m", usage=spent(32))
-    stats = stats_of("id", "/file", [*journal.lines, line_from_entry(of_pi)])
+    stats = stats_of("id", "/file", [*journal.lines, line_from_entry(of_pi, bytes)])
     assert (stats.session_id, stats.session_file, stats.context_usage) == ("id", "/file", ABSENT)
     assert (stats.user_messages, stats.assistant_messages, stats.total_messages) == (2, 2, 6)
     assert (stats.tool_calls, stats.tool_results) == (2, 2)

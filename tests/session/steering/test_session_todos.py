@@ -90,7 +90,7 @@ def result(details: Any, name: str = "todo", is_error: bool = False) -> EntryLin
     message = ToolResultMessage(
         tool_call_id="c", tool_name=name, content=[], details=details, is_error=is_error, timestamp=1
     )
-    return line_from_entry(MessageEntry(id="1", parent_id=None, timestamp="t", message=message))
+    return line_from_entry(MessageEntry(id="1", parent_id=None, timestamp="t", message=message), bytes)
 
 
 def test_what_is_missing_is_filled_in_and_what_is_unknown_is_dropped(setup: TodosSetup) -> None:

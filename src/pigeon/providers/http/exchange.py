@@ -55,13 +55,13 @@ async def exchange(
             if response is not None:
                 await response.drop()
     except StreamBroken as broken:
-        yield translator.ended("error", _clean(broken.failure, connection.access.secrets))
+        yield translator.ended("error", _clean(broken.failure, connection))
     except Stalled:
         yield translator.ended("error", _silence(connection.policy.idle_ms))
     except EventTooLong as error:
         yield translator.ended("error", Failure(message=f"The stream cannot be read: {error}", code="malformed_stream"))
     except Exception as error:
-        yield translator.ended("error", _clean(from_exception(error), connection.access.secrets))
+        yield translator.ended("error", _clean(from_exception(error), connection))
 
 
 class _DeltaReader:
@@ -175,7 +175,7 @@ async def _opened(connection: Connection, request: HttpRequest, watchdog: Watchd
             if response.ok and response.content_type != "text/html":
                 return response
             try:
-                failure = await _refusal(response, watchdog, style)
+                failure = await _refusal(response, watchdog, style, connection)
             finally:
                 await response.drop()
         if attempt >= connection.policy.max_retries or not failure.retryable:
@@ -184,8 +184,10 @@ async def _opened(connection: Connection, request: HttpRequest, watchdog: Watchd
         attempt += 1
 
 
-async def _refusal(response: HttpResponse, watchdog: Watchdog, style: ErrorStyle) -> Failure:
-    body = await watchdog.wait(response.text())
+async def _refusal(response: HttpResponse, watchdog: Watchdog, style: ErrorStyle, connection: Connection) -> Failure:
+    # Masked before it is cut to size, which could leave half a key.
+    text = (await watchdog.wait(response.text())).decode("utf-8", "replace")
+    body = connection.mask_text(text).encode("utf-8", "replace")
     if response.ok:
         return no_events(body, response.content_type)
     return from_response(response.status, response.headers, body, style)
@@ -208,13 +210,9 @@ def _silence(idle_ms: int) -> Failure:
     return Failure(message=text, code="idle_timeout", retryable=True)
 
 
-def _clean(failure: Failure, secrets: tuple[str, ...]) -> Failure:
-    message = failure.message
-    for secret in secrets:
-        for form in (secret, secret.strip(), repr(secret)[1:-1]):
-            if len(form) >= 8 and form in message:
-                message = message.replace(form, "***")
-    return failure if message is failure.message else msgspec.structs.replace(failure, message=message)
+def _clean(failure: Failure, connection: Connection) -> Failure:
+    """Without keys: servers repeat the request in their error texts, libraries do in their exceptions."""
+    return msgspec.structs.replace(failure, message=connection.mask_text(failure.message))
 
 
 class EventTooLong(ValueError):

@@ -6,6 +6,8 @@ Opening a long session must not parse it: a line is decoded just far enough to p
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Container
 from functools import cache
 from typing import Any, cast
 
@@ -109,15 +111,24 @@ def line_from_bytes(raw: bytes) -> EntryLine | None:
     return None if line.type == "session" else line
 
 
-def line_from_entry(entry: Entry) -> EntryLine:
-    """A new entry, encoded once for file and host."""
+def free_id(taken: Container[str]) -> str:
+    """An id for a new entry: eight hex digits, or a long one where those are used up."""
+    for _ in range(100):
+        candidate = os.urandom(4).hex()
+        if candidate not in taken:
+            return candidate
+    return os.urandom(16).hex()
+
+
+def line_from_entry(entry: Entry, mask: Callable[[bytes], bytes]) -> EntryLine:
+    """A new entry, encoded once for file and host; `mask` takes keys out of what is kept."""
     role = entry.message.__struct_config__.tag if isinstance(entry, MessageEntry) else ""
     return EntryLine(
         type=str(entry.__struct_config__.tag),
         id=entry.id,
         parent_id=entry.parent_id,
         timestamp=entry.timestamp,
-        raw=codec.encode(entry),
+        raw=mask(codec.encode(entry)),
         role=str(role),
         known=entry,
         tried=True,

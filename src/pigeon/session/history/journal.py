@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter, eq
 from typing import Any, TypeVar
 
-from pigeon.session.history.entry_line import EntryLine, line_from_entry
+from pigeon.session.history.entry_line import EntryLine, free_id, line_from_entry
 from pigeon.session.history.reading import LoadedSession
 from pigeon.session.history.session_file import SessionFile
-from pigeon.system import clock, ids
+from pigeon.system import clock
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.entries import MessageEntry, SessionHeader
@@ -24,13 +24,21 @@ class Journal:
     """One conversation on record."""
 
     def __init__(
-        self, session_id: str, cwd: str, header_line: bytes, store: SessionFile | None, now: Callable[[], int]
+        self,
+        session_id: str,
+        cwd: str,
+        header_line: bytes,
+        store: SessionFile | None,
+        now: Callable[[], int],
+        mask: Callable[[bytes], bytes] = lambda line: line,
     ) -> None:
+        """`mask` takes out of each new entry what may not be kept."""
         self.session_id = session_id
         self.cwd = cwd
         self._header_line = header_line
         self._store = store
         self._now = now
+        self._mask = mask
         self._lines: list[EntryLine] = []
         self._by_id: dict[str, EntryLine] = {}
         self._branch: list[EntryLine] = []
@@ -72,8 +80,8 @@ class Journal:
 
     def append(self, kind: type[_E], **fields: Any) -> _E:
         """Put one entry on record, as a child of the leaf; it is saved when this returns."""
-        entry: _E = kind(id=self._free_id(), parent_id=self.leaf_id, timestamp=clock.iso(self._now()), **fields)
-        kept = line_from_entry(entry)
+        entry: _E = kind(id=free_id(self._by_id), parent_id=self.leaf_id, timestamp=clock.iso(self._now()), **fields)
+        kept = line_from_entry(entry, self._mask)
         self._lines.append(kept)
         self._by_id[kept.id] = kept
         self._branch.append(kept)
@@ -137,13 +145,6 @@ class Journal:
         """Let go of the file."""
         if self._store is not None:
             self._store.close()
-
-    def _free_id(self) -> str:
-        for _ in range(100):
-            candidate = ids.short_id()
-            if candidate not in self._by_id:
-                return candidate
-        return ids.dialog_id()
 
 
 def new_header(session_id: str, now_ms: int, cwd: str, parent_session: str | Absent = ABSENT) -> bytes:

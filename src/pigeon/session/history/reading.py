@@ -15,8 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pigeon.session.history.entry_line import EntryLine, line_from_bytes
-from pigeon.system import ids
+from pigeon.session.history.entry_line import EntryLine, free_id, line_from_bytes
 from pigeon.system.files import NotRegular, open_regular
 from pigeon.wire import codec
 from pigeon.wire.entries import SESSION_VERSION
@@ -65,11 +64,9 @@ def _again(plain: dict[str, Any]) -> EntryLine:
 
 
 def _unused(used: set[str]) -> str:
-    while True:
-        candidate = ids.short_id()
-        if candidate not in used:
-            used.add(candidate)
-            return candidate
+    candidate = free_id(used)
+    used.add(candidate)
+    return candidate
 
 
 class InvalidSession(Refusal):

@@ -92,6 +92,7 @@ class SessionRepository:
         now: Callable[[], int],
         report: Callable[[str], None],
         absolute: Callable[[str], str],
+        mask: Callable[[bytes], bytes] = lambda line: line,
     ) -> None:
         self.folder = folder
         self.everywhere = everywhere
@@ -99,6 +100,7 @@ class SessionRepository:
         self._now = now
         self._report = report
         self._absolute = absolute
+        self._mask = mask
 
     def folders(self) -> list[str]:
         """Every folder that may hold sessions of this user."""
@@ -109,7 +111,7 @@ class SessionRepository:
         now = self._now()
         name = session_id or ids.session_id(now)
         store = self._store(os.path.join(self.folder, file_name(name, now))) if self.persistent else None
-        return Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now)
+        return Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask)
 
     def open(self, path: str, cwd: str, current: Journal | None = None) -> Journal:
         """The conversation in a file; a missing or empty file becomes a new conversation bound to that path.
@@ -163,7 +165,7 @@ class SessionRepository:
         loaded = load_session(path)
         if loaded is None:
             raise InvalidSession(path)
-        journal = Journal(loaded.header["id"], cwd, loaded.header_line, store, self._now)
+        journal = Journal(loaded.header["id"], cwd, loaded.header_line, store, self._now, self._mask)
         journal.load(loaded)
         store.mend(loaded.needs_newline, loaded.rewritten, journal.every_line)
         answer_dangling_calls(journal, self._now())
@@ -181,7 +183,7 @@ class SessionRepository:
         now = self._now()
         name = ids.session_id(now)
         self._keep_beside(path)
-        return Journal(name, cwd, new_header(name, now, cwd), self._store(path), self._now)
+        return Journal(name, cwd, new_header(name, now, cwd), self._store(path), self._now, self._mask)
 
     def _keep_beside(self, path: str) -> None:
         """Opening a file makes the agent keep its sessions, from now on beside that file."""

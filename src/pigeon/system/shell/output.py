@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable
+from typing import Protocol
 
 from pigeon.system.shell.artifacts import Artifact
 from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown, human_size, tail_of
@@ -75,11 +76,50 @@ def _without_odd(data: bytes) -> bytes:
     return _ODD_CHARACTERS.sub(b"", data) if b"\xc2" in data or b"\xef\xbf" in data else data
 
 
-class Capture:
-    """Keeps no more than a few times the limits in memory, however much passes through."""
+class OutputMask(Protocol):
+    """Takes out of an output what may not be shown or kept; `guard/secrets` implements it."""
 
-    def __init__(self, spill: Callable[[], Artifact | None], limits: OutputLimits = LIMITS) -> None:
+    @property
+    def longest(self) -> int:
+        """The longest text that it looks for."""
+        ...
+
+    def mask_text(self, text: str) -> str:
+        """The text without."""
+        ...
+
+    def stream(self) -> Callable[[bytes, bool], bytes]:
+        """The same for bytes that come in pieces: called with each piece, and whether it is the last."""
+        ...
+
+
+class NothingMasked:
+    """Shows everything."""
+
+    longest = 0
+
+    def mask_text(self, text: str) -> str:
+        """The text itself."""
+        return text
+
+    def stream(self) -> Callable[[bytes, bool], bytes]:
+        """Every piece itself."""
+        return lambda data, final: data
+
+
+class Capture:
+    """Keeps no more than a few times the limits in memory, however much passes through.
+
+    What is shown is masked after it was cleaned, because removing an escape sequence may join the halves of a key.
+    """
+
+    def __init__(
+        self, spill: Callable[[], Artifact | None], limits: OutputLimits = LIMITS, mask: OutputMask | None = None
+    ) -> None:
         self._limits = limits
+        self._mask: OutputMask = mask or NothingMasked()
+        self._live = self._mask.stream()
+        self._kept = self._mask.stream()
         self._spill = spill
         self._spilled = False
         self._raw = bytearray()
@@ -97,9 +137,9 @@ class Capture:
         data = self._cleaner.feed(raw, final)
         if self._carriage or b"\r" in data:
             self._append_overwriting(b"\r" + data if self._carriage else data)
-            return data.replace(b"\r", b"")
+            return self._live(data.replace(b"\r", b""), final)
         self._append(data)
-        return data
+        return self._live(data, final)
 
     def finish(self) -> bytes:
         """The stream is over; the answer is what was still held back."""
@@ -108,6 +148,7 @@ class Capture:
             self._ensure_spilled()
         self._raw = bytearray()
         if self.artifact is not None:
+            self.artifact.write(self._kept(b"", True))
             self.artifact.close()
         return rest
 
@@ -123,7 +164,12 @@ class Capture:
             start += 1
         text = self._tail[start:].decode("utf-8", "replace")
         earlier = self._newlines - text.count("\n")
-        return tail_of(text, self._limits, earlier, self._bytes - len(self._tail) + start)
+        before = self._bytes - len(self._tail) + start
+        masked = self._mask.mask_text(text)
+        if masked != text and before > 0:
+            # The beginning of the tail may be the rest of a key, which is not recognised.
+            masked = masked[self._mask.longest :]
+        return tail_of(masked, self._limits, earlier, before)
 
     @property
     def line_breaks(self) -> int:
@@ -152,7 +198,7 @@ class Capture:
 
     def _keep_raw(self, raw: bytes) -> None:
         if self.artifact is not None:
-            self.artifact.write(raw)
+            self.artifact.write(self._kept(raw, False))
         elif not self._spilled:
             self._raw += raw
             too_long = len(self._raw) > self._limits.bytes
@@ -164,7 +210,7 @@ class Capture:
             self._spilled = True
             self.artifact = self._spill()
             if self.artifact is not None:
-                self.artifact.write(self._raw)
+                self.artifact.write(self._kept(bytes(self._raw), False))
             self._raw = bytearray()
 
     def _append(self, data: bytes) -> None:

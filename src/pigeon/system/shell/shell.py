@@ -17,7 +17,7 @@ from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown
 
 if TYPE_CHECKING:
-    from pigeon.system.shell.output import Capture
+    from pigeon.system.shell.output import Capture, OutputMask
 
 UPDATE_EVERY = 0.1
 GONE_WITHIN = 1.5
@@ -75,13 +75,17 @@ class ShellResult(Struct, frozen=True):
 
 
 class Workplace(Struct, frozen=True):
-    """Where the commands of an agent run and with what; the environment is asked for anew each time."""
+    """Where the commands of an agent run and with what; the environment is asked for anew each time.
+
+    `mask` takes keys out of what they print.
+    """
 
     cwd: str
     shell: Shell
     environment: Callable[[], Mapping[str, str]]
     artifacts: Artifacts
     processes: ProcessOwner
+    mask: OutputMask | None = None
 
 
 def find_shell(configured: str | None, home: str, search_path: str, prefix: str = "") -> Shell:
@@ -116,7 +120,7 @@ async def run_shell(
     from pigeon.system.shell.output import Capture
 
     process = await _started(command, place)
-    capture = Capture(lambda: place.artifacts.create("bash"), limits)
+    capture = Capture(lambda: place.artifacts.create("bash"), limits, place.mask)
     stopping = _Stopping(process, scope, timeout)
     try:
         await _pump(process, capture, on_output, on_progress)

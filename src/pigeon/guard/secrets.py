@@ -1,0 +1,416 @@
+"""The keys that Pigeon holds, kept to itself: out of the environment of commands, and out of all that it writes.
+
+`Redactor` knows the keys in use and finds them in texts, in the forms that programs give them: plain, base64,
+percent-escaped, hexadecimal, escaped for JSON, Python or HTML. Everything that leaves the process goes through the one
+of its agent: events and answers (`rpc/outbox`), session files (`session/history/journal`), the output of commands
+(`system/shell`), results of tools (`session/engine`), error texts (`providers/http/exchange`), pages, stderr. What it
+searches for are literal texts, because `in` is a hundred times faster than a pattern; only what was found, or is
+broken into lines, is looked at more closely.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from binascii import b2a_base64
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TextIO
+
+from msgspec.structs import replace
+
+from pigeon.wire import codec
+from pigeon.wire.content import TextContent
+from pigeon.wire.messages import ToolResultMessage
+
+# fmt: off
+SECRET_NAMES = frozenset(
+    {
+        "ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN",
+        "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
+        "GOOGLE_CLOUD_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "MISTRAL_API_KEY", "GROQ_API_KEY", "CEREBRAS_API_KEY",
+        "XAI_API_KEY", "OPENROUTER_API_KEY", "AI_GATEWAY_API_KEY", "ZAI_API_KEY", "ZAI_CODING_CN_API_KEY",
+        "DEEPSEEK_API_KEY", "NVIDIA_API_KEY", "HF_TOKEN", "FIREWORKS_API_KEY", "TOGETHER_API_KEY", "BASETEN_API_KEY",
+        "OPENCODE_API_KEY", "KIMI_API_KEY", "MOONSHOT_API_KEY", "MINIMAX_API_KEY", "MINIMAX_CN_API_KEY",
+        "META_API_KEY", "CLOUDFLARE_API_KEY", "COPILOT_GITHUB_TOKEN", "ANT_LING_API_KEY", "RADIUS_API_KEY",
+        "PERPLEXITY_API_KEY", "COHERE_API_KEY",
+    }
+)
+# fmt: on
+_SECRET_FAMILIES = r"(QWEN_TOKEN_PLAN|XIAOMI)_?\w*API_KEY|(PI|PIGEON)_\w*API_KEY"
+# fmt: off
+# What a command that prints a key may well refer to, and no command can do without.
+_NEEDED = frozenset(
+    {
+        "HOME", "PATH", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "LC_ALL", "TERM", "TMPDIR", "HOSTNAME", "DISPLAY",
+        "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "GPG_TTY",
+    }
+)
+# fmt: on
+_OF_ANOTHER_SESSION = ("PI_SESSION_ID", "PI_SESSION_FILE", "PI_PROVIDER", "PI_MODEL", "PI_REASONING_LEVEL")
+MARKERS = {"PI_CODING_AGENT": "true", "AI_AGENT": "pigeon"}
+
+
+def is_secret(name: str, also: Collection[str] = ()) -> bool:
+    """True for a variable that holds the key of a model provider."""
+    if name in also:
+        return name not in _NEEDED
+    return name.upper() in SECRET_NAMES or re.fullmatch(_SECRET_FAMILIES, name.upper()) is not None
+
+
+def tool_environment(
+    environ: Mapping[str, str],
+    *,
+    keep_provider_keys: bool = False,
+    also_secret: Collection[str] = (),
+    shows_key: Callable[[str], bool] = lambda value: False,
+    session: Mapping[str, str] | None = None,
+    bin_folder: str | None = None,
+) -> dict[str, str]:
+    """What a command sees.
+
+    Provider keys are left out unless asked for: known names, names in `also_secret` (those that the user's files refer
+    to) and any variable whose value shows a key in some form; a proxy is needed, whatever stands in its address.
+    `session` adds what commands may know of the session.
+    """
+    seen = {
+        name: value
+        for name, value in environ.items()
+        if keep_provider_keys
+        or not (is_secret(name, also_secret) or (shows_key(value) and not name.upper().endswith("_PROXY")))
+    }
+    for name in _OF_ANOTHER_SESSION:
+        seen.pop(name, None)
+    seen.update(MARKERS)
+    if bin_folder is not None:
+        seen["PATH"] = f"{bin_folder}{os.pathsep}{seen['PATH']}" if seen.get("PATH") else bin_folder
+    if session is not None:
+        seen.update(session)
+    return seen
+
+
+# --- what is a key ----------------------------------------------------------------------------------------------------
+
+MASK = "***"
+SHORTEST = 8
+MOST_VALUES = 500
+_MASKED = MASK.encode()
+_SHORTEST_USER = 16
+# Names of headers and of parts of an address whose values are keys.
+SECRET_WORD = r"(?i)key|token|secret|passw|pwd|credential|auth|cookie|signature|\bsig\b|bearer"
+# What people write where a server wants some key but looks at none.
+# fmt: off
+_PLACEHOLDERS = frozenset((
+    "0", "1", "123", "1234", "12345", "a", "any", "anything", "api", "apikey", "auth", "bar", "bearer", "change",
+    "changeme", "cpp", "dummy", "empty", "example", "fake", "foo", "has", "here", "is", "key", "llama", "lm",
+    "lmstudio", "local", "localhost", "me", "mock", "my", "needed", "no", "none", "not", "null", "ollama", "password",
+    "placeholder", "put", "random", "required", "secret", "server", "sk", "some", "studio", "test", "testing", "the",
+    "token", "unused", "vllm", "whatever", "x", "xxx", "your",
+))
+# fmt: on
+
+
+def is_distinct(value: str) -> bool:
+    """False for values that other texts contain by chance: short ones, single words, placeholders."""
+    if len(value) < SHORTEST or len(set(value)) < 4:
+        return False
+    if value.isalpha() and len(value) < 2 * SHORTEST:
+        return False
+    return not set(re.split(r"[\W_]+", value.lower())) - {""} <= _PLACEHOLDERS
+
+
+def keys_in(text: str) -> Iterator[str]:
+    """The keys in a configured value: all of it, the words of a header, the password and the parameters of a URL."""
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme.isalnum():
+        place = re.split(r"[/?#]", rest, maxsplit=1)[0]
+        user, colon, password = place.rpartition("@")[0].partition(":")
+        yield from _spellings(password)
+        if not colon or len(user) >= _SHORTEST_USER:
+            yield from _spellings(user)
+        for name, value in re.findall(r"[?&;]([^=&;#]+)=([^&;#]+)", rest):
+            if re.search(SECRET_WORD, name):
+                yield from _spellings(value)
+        return
+    words = re.split(r"[\s;,]+", text.strip())
+    if len(words) > 1:
+        yield text.strip()
+    for word in words:
+        yield word
+        name, equals, value = word.partition("=")
+        if equals and value.strip("="):
+            yield value
+    if len(words) == 2 and words[0].lower() == "basic":
+        from binascii import a2b_base64
+
+        try:
+            yield a2b_base64(words[1] + "==").decode("utf-8", "replace").partition(":")[2]
+        except ValueError:
+            return
+
+
+def _spellings(part: str) -> tuple[str, ...]:
+    """A part of a URL as it is written and as it is meant."""
+    meant = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), part.encode("utf-8", "replace"))
+    return tuple(dict.fromkeys(spelling for spelling in (part, meant.decode("utf-8", "replace")) if spelling))
+
+
+# --- its forms --------------------------------------------------------------------------------------------------------
+
+
+def forms_of(key: str) -> tuple[set[bytes], set[bytes]]:
+    """What a key looks like in other texts: forms that stay in one piece, and those that are broken into lines."""
+    raw = key.encode("utf-8", "surrogatepass")
+    hexed = [b"%02x" % byte for byte in raw]
+    whole = {raw, repr(key)[1:-1].encode("utf-8", "replace"), codec.encode(key)[1:-1]}
+    whole |= {re.sub(rb"[^ -~]", _json_escape, form) for form in list(whole)}
+    whole.add(raw.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"/", b"\\/"))
+    for ampersands in (b"&#x27;", b"&#39;", b"&apos;"):
+        escaped = raw.replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;")
+        whole |= {escaped, escaped.replace(b'"', b"&quot;").replace(b"'", ampersands)}
+    for safe in (rb"[^A-Za-z0-9_.~-]", rb"[^A-Za-z0-9_.~/-]", rb"[^A-Za-z0-9_.!~*'()-]", rb"[^A-Za-z0-9*_.-]"):
+        upper = re.sub(safe, lambda found: b"%%%02X" % found[0][0], raw)
+        lower = re.sub(safe, lambda found: b"%%%02x" % found[0][0], raw)
+        whole |= {upper, lower, upper.replace(b"%20", b"+"), lower.replace(b"%20", b"+")}
+    for lead in (b"%", b"\\x", b"\\u00"):
+        whole |= {lead + lead.join(hexed), lead + lead.join(digits.upper() for digits in hexed)}
+    broken = {b"".join(hexed), b"".join(hexed).upper()}
+    for base in base64_cores(raw):
+        broken |= {base, base.translate(bytes.maketrans(b"+/", b"-_")), re.sub(rb"[+/]", _percent, base)}
+        whole.add(base.replace(b"/", b"\\/"))
+    # Most texts leave as JSON, and a text may have been JSON before.
+    for _ in range(2):
+        whole |= {form.replace(b"\\", b"\\\\").replace(b'"', b'\\"') for form in list(whole)}
+    return {form for form in whole if len(form) >= SHORTEST}, {form for form in broken if len(form) >= SHORTEST}
+
+
+def base64_cores(raw: bytes) -> list[bytes]:
+    """The characters that a key gives to any base64 text that contains it, at each of the three places it may start."""
+    cores = []
+    for before in range(3):
+        padded = bytes(before) + raw + bytes(-(before + len(raw)) % 3)
+        encoded = b2a_base64(padded, newline=False)
+        cores.append(encoded[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6])
+    return cores
+
+
+def _percent(found: re.Match[bytes]) -> bytes:
+    return b"%%%02X" % found[0][0]
+
+
+def _json_escape(found: re.Match[bytes]) -> bytes:
+    return b"\\u00%02x" % found[0][0]
+
+
+# --- finding and masking ----------------------------------------------------------------------------------------------
+
+_LINE_BREAKS = b"\r\n"
+# A line break in the text itself, or as it stands in a JSON string.
+_BETWEEN = rb"(?:\r?\n|\\r|\\n){0,2}"
+_WHERE_BROKEN = 4
+
+
+# What a configured value is called, with the variables that it comes from (`X-Team $TEAM`), and the value.
+Labelled = tuple[str, str]
+
+
+def _names_key(label: str) -> bool:
+    """True if that is what keys are called, or if it comes from a variable that is not one of every command's."""
+    return re.search(SECRET_WORD, label) is not None or not _NEEDED.issuperset(re.findall(r"\$(\w+)", label))
+
+
+class Redactor:
+    """The keys of one agent. It learns them from its sources and forgets none, since an old key may still be valid.
+
+    The registry tells it each key before the key is used, and `refresh`, which asks the sources, is called before each
+    command starts: the environment may have changed.
+    """
+
+    def __init__(self) -> None:
+        self._sources: list[Callable[[], Iterable[Labelled]]] = []
+        self._named: list[Callable[[], Iterable[str]]] = []
+        self._asked = False
+        self._values: dict[str, None] = {}
+        self._whole: tuple[bytes, ...] = ()
+        self._broken: tuple[bytes, ...] = ()
+        self._forms: tuple[bytes, ...] = ()
+        self._texts: tuple[str, ...] = ()
+        self._longer: tuple[bytes, ...] = ()
+        self.longest = 0
+
+    def ask(self, source: Callable[[], Iterable[Labelled]], variables: Callable[[], Iterable[str]] = tuple) -> None:
+        """Learn keys from this from now on; `variables` are those that the keys come from."""
+        self._sources.append(source)
+        self._named.append(variables)
+        self._asked = False
+
+    def variables(self) -> set[str]:
+        """The variables that keys come from."""
+        return {name for named in self._named for name in named()}
+
+    def refresh(self) -> None:
+        """Learn what is new."""
+        self._asked = True
+        for source in self._sources:
+            self.learn(source())
+
+    def learn(self, values: Iterable[Labelled]) -> None:
+        """Learn the keys in these values, too; those that are too common to be masked are passed over."""
+        found = {
+            key: None
+            for label, text in values
+            if text not in self._values and ("://" in text or _names_key(label))
+            for key in keys_in(text)
+        }
+        new = [key for key in found if key not in self._values and is_distinct(key)]
+        new = new[: MOST_VALUES - len(self._values)]
+        if not new:
+            return
+        self._values.update(dict.fromkeys(new))
+        whole, broken = set(self._whole), set(self._broken)
+        for key in new:
+            more_whole, more_broken = forms_of(key)
+            whole |= more_whole
+            broken |= more_broken
+        # The longest first, so that a key which contains another is masked as a whole.
+        self._whole = tuple(sorted(whole, key=len, reverse=True))
+        self._broken = tuple(sorted(broken, key=len, reverse=True))
+        self._forms = tuple(sorted(whole | broken, key=len, reverse=True))
+        self._texts = tuple(form.decode("utf-8", "replace") for form in self._forms)
+        self._longer = tuple(
+            form for form in self._forms if any(form.startswith(other) for other in self._forms if other != form)
+        )
+        self.longest = max(map(len, self._forms), default=0)
+
+    def stream(self) -> Callable[[bytes, bool], bytes]:
+        """Masks bytes that come in pieces: called with each piece, and whether it is the last."""
+        return RedactedStream(self).feed
+
+    def mask_result(self, message: ToolResultMessage) -> ToolResultMessage:
+        """What a tool returned, as model, host and file get it."""
+        blocks = [
+            replace(block, text=self.mask_text(block.text)) if isinstance(block, TextContent) else block
+            for block in message.content
+        ]
+        if blocks != message.content:
+            message = replace(message, content=blocks)
+        if message.details:
+            details = codec.encode(message.details)
+            masked = self.mask(details)
+            if masked != details:
+                message = replace(message, details=codec.decode(masked))
+        return message
+
+    def shows_key(self, text: str) -> bool:
+        """True if a key can be read in the text."""
+        return self.mask_text(text) != text
+
+    def mask_text(self, text: str) -> str:
+        """The text with every form of every key masked."""
+        if not self._asked:
+            self.refresh()
+        if not self._forms:
+            return text
+        if not any(form in text for form in self._texts):
+            if "\n" not in text:
+                return text
+            joined = text.replace("\n", "").replace("\r", "")
+            if not any(form in joined for form in self._texts):
+                return text
+        return self.mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+    def mask(self, data: bytes) -> bytes:
+        """The same for text as UTF-8, and for lines of JSON."""
+        if not self._asked:
+            self.refresh()
+        for form in self._forms:
+            if form in data:
+                data = data.replace(form, _MASKED)
+        if self._broken and (b"\n" in data or b"\\n" in data):
+            joined = data.translate(None, _LINE_BREAKS).replace(b"\\n", b"").replace(b"\\r", b"")
+            for form in self._broken:
+                if form in joined:
+                    spread = _BETWEEN.join(re.escape(form[at : at + 1]) for at in range(len(form)))
+                    data = re.sub(spread, _MASKED, data)
+        return data
+
+    def may_grow(self, data: bytes) -> int:
+        """Where the beginning of a form stands at the end of the data that contains a shorter form."""
+        return min((_beginning(form, data) for form in self._longer), default=len(data))
+
+    def unfinished(self, data: bytes) -> int:
+        """Where the beginning of a form stands at the end of the data, so that what follows may complete it."""
+        first = len(data)
+        for form in self._forms:
+            first = min(first, _beginning(form, data))
+        if self._broken and b"\n" in data[-self._reach :]:
+            first = min(first, self._unfinished_over_lines(data))
+        return first
+
+    @property
+    def _reach(self) -> int:
+        """How far back a form may begin that is broken into lines of one character each."""
+        return 3 * self.longest
+
+    def _unfinished_over_lines(self, data: bytes) -> int:
+        tail = data[-self._reach :]
+        joined = tail.translate(None, _LINE_BREAKS)
+        begins = min(_beginning(form, joined) for form in self._broken)
+        left = len(joined) - begins
+        if left < _WHERE_BROKEN:
+            return len(data)
+        at = len(tail)
+        while left:
+            at -= 1
+            left -= tail[at] not in _LINE_BREAKS
+        return len(data) - len(tail) + at
+
+
+def _beginning(form: bytes, data: bytes) -> int:
+    """The first place from which all that is left of the data begins the form; the end of the data if there is none."""
+    start = max(0, len(data) - len(form) + 1)
+    lead = form[:4]
+    at = data.find(lead, start)
+    while at >= 0:
+        if form.startswith(data[at:]):
+            return at
+        at = data.find(lead, at + 1)
+    for at in range(max(start, len(data) - 3), len(data)):
+        if form.startswith(data[at:]):
+            return at
+    return len(data)
+
+
+class RedactedStream:
+    """Masks a stream of bytes that comes in pieces: the beginning of a key waits for what follows it."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = b""
+
+    def feed(self, data: bytes, final: bool = False) -> bytes:
+        """What can be shown by now."""
+        data = self._held + data
+        if final:
+            self._held = b""
+            return self._redactor.mask(data)
+        end = self._redactor.may_grow(data)
+        masked = self._redactor.mask(data[:end])
+        at = self._redactor.unfinished(masked)
+        self._held = masked[at:] + data[end:]
+        return masked[:at]
+
+
+class RedactedText:
+    """A text stream in front of another, such as stderr, that never shows a key."""
+
+    def __init__(self, stream: TextIO, redactor: Redactor) -> None:
+        self._stream = stream
+        self._redactor = redactor
+
+    def write(self, text: str) -> int:
+        """Write it masked; the length of the text, as streams answer."""
+        self._stream.write(self._redactor.mask_text(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)

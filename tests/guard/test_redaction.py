@@ -1,0 +1,141 @@
+"""Keys are found in the forms that programs give them, however the text is cut into pieces."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pigeon.guard.secrets import MASK, RedactedStream, Redactor, is_distinct, keys_in
+
+KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=10, max_size=80).filter(is_distinct)
+TEXTS = st.binary(max_size=40)
+FORMS: dict[str, Callable[[bytes], bytes]] = {
+    "plain": lambda key: key,
+    "url": lambda key: quote(key, safe="").encode(),
+    "url with slashes": lambda key: quote(key).encode(),
+    "url in lower case": lambda key: re.sub(rb"%[0-9A-F]{2}", lambda m: m[0].lower(), quote(key, safe="").encode()),
+    "form": lambda key: quote_plus(key).encode(),
+    "every byte escaped": lambda key: b"".join(b"%%%02X" % byte for byte in key),
+    "hex": lambda key: key.hex().encode(),
+    "upper hex": lambda key: key.hex().upper().encode(),
+    "json": lambda key: json.dumps(key.decode())[1:-1].encode(),
+    "json in json": lambda key: json.dumps(json.dumps(key.decode()))[3:-3].encode() if b"\\" not in key else key,
+    "repr": lambda key: repr(key.decode())[1:-1].encode(),
+    "bytes repr": lambda key: repr(key)[2:-1].encode(),
+    "html": lambda key: html.escape(key.decode()).encode(),
+}
+
+
+def redactor(*keys: str) -> Redactor:
+    made = Redactor()
+    made.learn(("key", key) for key in keys)
+    return made
+
+
+@given(st.lists(KEYS, min_size=1, max_size=3), st.sampled_from(sorted(FORMS)), TEXTS, TEXTS, st.data())
+def test_no_form_of_any_key_is_left_however_a_stream_is_cut(
+    keys: list[str], form: str, before: bytes, after: bytes, data: st.DataObject
+) -> None:
+    found = FORMS[form](data.draw(st.sampled_from(keys)).encode())
+    text = before + found + after
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    stream = RedactedStream(redactor(*keys))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    shown = b"".join(map(stream.feed, pieces)) + stream.feed(b"", final=True)
+    assert found not in shown
+    assert found not in redactor(*keys).mask(text)
+
+
+@given(KEYS, TEXTS, TEXTS, st.booleans(), st.sampled_from([0, 4, 60, 76]), st.sampled_from(["\n", "\r\n"]), st.data())
+def test_a_key_inside_base64_is_found_at_every_place_and_over_lines(
+    key: str, before: bytes, after: bytes, safe: bool, width: int, end: str, data: st.DataObject
+) -> None:
+    encode = base64.urlsafe_b64encode if safe else base64.b64encode
+    encoded = encode(before + key.encode() + after)
+    if width:
+        encoded = end.encode().join(encoded[at : at + width] for at in range(0, len(encoded), width))
+    masked = redactor(key).mask(encoded)
+    assert MASK.encode() in masked
+    line = json.dumps({"text": encoded.decode()}).encode()
+    masked = redactor(key).mask(line)
+    assert MASK in json.loads(masked)["text"]
+    assert MASK in redactor(key).mask_text(encoded.decode())
+
+
+@given(KEYS, st.integers(1, 30))
+def test_base64_over_lines_is_found_in_a_stream(key: str, size: int) -> None:
+    encoded = base64.encodebytes(b"x" * 70 + key.encode())
+    stream = RedactedStream(redactor(key))
+    shown = b"".join(stream.feed(encoded[at : at + size]) for at in range(0, len(encoded), size))
+    assert MASK.encode() in shown + stream.feed(b"", final=True)
+
+
+@given(st.lists(KEYS, min_size=1, max_size=3), st.recursive(st.text(max_size=30), st.lists))
+def test_a_line_of_json_is_json_afterwards(keys: list[str], value: object) -> None:
+    record = {"some": value, "keys": keys, "twice": [json.dumps(keys)]}
+    assert json.loads(redactor(*keys).mask(json.dumps(record).encode())).keys() == record.keys()
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=5))
+def test_what_holds_no_key_comes_out_as_it_was(data: bytes, cuts: list[int]) -> None:
+    at = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    stream = RedactedStream(redactor("sk-canary-0f1e2d3c4b5a"))
+    pieces = [data[a:b] for a, b in pairwise(at)]
+    assert b"".join(map(stream.feed, pieces)) + stream.feed(b"", final=True) == data
+
+
+def test_a_key_that_begins_with_another_is_masked_whole() -> None:
+    stream = RedactedStream(redactor("canary-1234", "canary-1234-and-more"))
+    shown = stream.feed(b"a canary-1234") + stream.feed(b"-and-more z") + stream.feed(b"", final=True)
+    assert shown == b"a *** z"
+
+
+def test_only_what_may_become_a_key_waits() -> None:
+    stream = RedactedStream(redactor("sk-canary-0f1e2d3c4b5a"))
+    assert stream.feed(b"listening on port 3000\n") == b"listening on port 3000\n"
+    assert stream.feed(b"key: sk-can") == b"key: "
+    assert stream.feed(b"dy\n") == b"sk-candy\n"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "short", "ollama", "not-needed", "sk-no-key-required", "dummy-key", "lm-studio", "aaaaaaaaaaaa", "production"],
+)
+def test_common_values_are_not_masked(value: str) -> None:
+    assert redactor(value).mask_text(f"a {value} b") == f"a {value} b"
+
+
+@pytest.mark.parametrize(
+    ("configured", "keys"),
+    [
+        ("sk-1", ["sk-1"]),
+        ("Bearer tok-en", ["Bearer tok-en", "Bearer", "tok-en"]),
+        ("Basic dXNlcjpwYXNzd29yZA==", ["Basic dXNlcjpwYXNzd29yZA==", "Basic", "dXNlcjpwYXNzd29yZA==", "password"]),
+        ("https://user:p%40ss@host/v1", ["p%40ss", "p@ss"]),
+        ("https://token@host", ["token"]),
+        ("https://host/v1?api_key=abc&model=x", ["abc"]),
+        ("https://host/v1", []),
+        ("session=abc; theme=dark", ["session=abc; theme=dark", "session=abc", "abc", "theme=dark", "dark"]),
+    ],
+)
+def test_keys_are_found_in_configured_values(configured: str, keys: list[str]) -> None:
+    assert list(keys_in(configured)) == keys
+
+
+def test_sources_are_asked_again_and_nothing_is_forgotten() -> None:
+    values = [("key", "first-key-111")]
+    made = Redactor()
+    made.ask(lambda: values)
+    assert made.mask_text("first-key-111 second-key-222") == "*** second-key-222"
+    values[:] = [("key", "second-key-222"), ("name", "a-plain-value-9")]
+    made.refresh()
+    assert made.mask_text("first-key-111 second-key-222") == "*** ***"
