@@ -128,6 +128,46 @@ def test_a_denied_file_stays_closed_however_its_name_is_spelled(
     assert 'the rule "read(Anna\u2019s notes.txt)"' in text
 
 
+@proves("permission.shell")
+@pytest.mark.parametrize(
+    "command",
+    ["A=1 r\\m x", "if :; then env -i /bin/'rm' x; fi", "bash -c 'eval \"r\"m x'", "echo $(echo `rm x`)", "{rm,-f,x}"],
+)
+def test_a_denied_command_does_not_run_however_it_is_spelled(
+    start: Start, folders: AgentFolders, server: ModelServer, command: str
+) -> None:
+    (folders.work / "x").touch()
+    host = start(settings=ASK)
+    begun = calls(host, server, Call("bash", {"command": command}))
+    ((failed, text),) = results(host, begun)
+    assert (failed, 'the rule "bash(rm *)"' in text) == (True, True)
+    assert (folders.work / "x").exists()
+
+
+@proves("permission.shell")
+def test_a_redirection_of_an_allowed_command_is_asked_about(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    host = start(settings={"permissions": {"allow": ["bash(echo *)"], "default": "ask"}})
+    made = [Call("bash", {"command": "echo 'a; b' 2>&1"}), Call("bash", {"command": "echo a > x"})]
+    begun = calls(host, server, *made)
+    request = question(host, begun)
+    assert request["title"] == "Allow bash: echo a > x"
+    host.send({"type": "extension_ui_response", "id": request["id"], "value": "Deny"})
+    assert [failed for failed, _ in results(host, begun)] == [False, True]
+    assert not (folders.work / "x").exists()
+
+
+@proves("permission.shell")
+def test_a_long_command_and_an_evil_pattern_do_not_stop_the_process(start: Start, server: ModelServer) -> None:
+    host = start(settings={"permissions": {"deny": ["bash(*rm*-rf*/*)"], "ask": ["bash(*echo*)"]}})
+    begun = calls(host, server, Call("bash", {"command": "echo " + "rm -r " * 6_000}))
+    request = question(host, begun)
+    host.ask("get_state")
+    host.send({"type": "extension_ui_response", "id": request["id"], "value": "Deny"})
+    assert [failed for failed, _ in results(host, begun)] == [True]
+
+
 @proves("permission.subject")
 def test_an_argument_that_a_tool_does_not_know_deceives_nobody(
     start: Start, folders: AgentFolders, server: ModelServer

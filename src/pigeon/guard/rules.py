@@ -2,8 +2,9 @@
 
 Rules look at the subject of a call and nothing else (`agent/interfaces.Subject`). They are read so that doubt works
 against a rule being too weak: what denies or asks needs one match, what allows needs all of them. A shell command is
-matched as a whole and piece by piece; a path by its names and by its place behind links, for rules that deny or ask
-also in the form that all spellings of a name have in common; other subjects by every text in their arguments.
+matched in all readings that `guard/shell_commands` has of it; a path by its names and by its place behind links, for
+rules that deny or ask also in the form that all spellings of a name have in common; other subjects by every text in
+their arguments.
 """
 
 from __future__ import annotations
@@ -17,21 +18,24 @@ from typing import Any, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pigeon.agent.interfaces import CommandSubject, PathSubject, Subject
-from pigeon.system.globs import rule_matcher, text_matcher
+from pigeon.agent.interfaces import ArgumentSubject, CommandSubject, PathSubject, Subject
+from pigeon.guard.shell_commands import CommandReadings, plain_pattern
+from pigeon.system.globs import any_text_matcher, rule_matcher, text_matcher
 from pigeon.system.paths import PathResolver, expand_home, folded
 from pigeon.wire.answers import ApprovalMode, Verdict
 from pigeon.wire.base import Json
 from pigeon.wire.errors import Refusal, ToolFailed
 
 ASK_MS = 120_000
+LONGEST_PATH = 4096
+MOST_TEXTS = 1000
+MOST_TEXT = 128 * 1024
+MOST_VALUES = 50_000
 # The strictest first.
 APPROVAL_MODES: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
 _STRICTNESS: tuple[Verdict, ...] = ("allow", "ask", "deny")
 _RULE = re.compile(r"\s*([A-Za-z0-9_.*?:-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_PIECES = re.compile(r"&&|\|\||[;|&\n(){}`]|\$\(|<\(|>\(")
-_ASSIGNMENT = re.compile(r"^(?:[A-Za-z_]\w*=\S*\s+)+")
 _SHELLS = ("bash",)
 _COMMAND_ARGUMENTS = ("command", "cmd", "script", "code")
 _FILES = ("read", "write", "edit", "grep", "find", "ls")
@@ -107,6 +111,10 @@ class PermissionLayers(Struct, frozen=True):
         return min((rules.timeout_ms for rules in self.every if rules.timeout_ms is not None), default=ASK_MS)
 
 
+# The first of some rules that matches a call; for rules that allow, nothing about the match may be in doubt.
+FirstRule = Callable[[Sequence[PermissionRule], bool], PermissionRule | None]
+
+
 class Ruling(Struct, frozen=True):
     """What the rules say of one call, which rule said it, and all rules that ask."""
 
@@ -176,9 +184,9 @@ def ruling(rules: PermissionLayers, tool: str, subject: Subject, paths: PathReso
         return _said(
             rules,
             tool,
-            lambda rule, strictly: matches_place(rule, (tool,) if strictly else named, place, paths, strictly),
+            lambda some, strictly: _placed(some, (tool,) if strictly else named, place, paths, strictly),
         )
-    return _said(rules, tool, lambda rule, strictly: _matches(rule, tool, subject, paths, strictly))
+    return _said(rules, tool, _CalledWith(tool, subject, paths).first)
 
 
 class PlacedPath(Struct, frozen=True):
@@ -195,7 +203,7 @@ def concealment(
     there, or would have to ask for by another rule than those that were answered already."""
 
     def conceals_from(name: str, place: PlacedPath) -> bool:
-        said = _said(rules, name, lambda rule, strictly: matches_place(rule, (name,), place, paths, strictly))
+        said = _said(rules, name, lambda some, strictly: _placed(some, (name,), place, paths, strictly))
         return said.verdict == "deny" or any(rule not in answered for rule in said.asking)
 
     def conceals(place: str) -> bool:
@@ -205,23 +213,20 @@ def concealment(
     return conceals
 
 
-def _said(layers: PermissionLayers, tool: str, matches: Callable[[PermissionRule, bool], bool]) -> Ruling:
-    rulings = [_said_by(rules, tool, matches) for rules in layers.every]
+def _said(layers: PermissionLayers, tool: str, first: FirstRule) -> Ruling:
+    rulings = [_said_by(rules, tool, first) for rules in layers.every]
     strictest = max(rulings, key=lambda ruling: _STRICTNESS.index(ruling.verdict))
     asking = tuple(ruling.rule for ruling in rulings if ruling.verdict == "ask" and ruling.rule is not None)
     return Ruling(strictest.verdict, strictest.rule, asking)
 
 
-def _said_by(rules: PermissionRules, tool: str, matches: Callable[[PermissionRule, bool], bool]) -> Ruling:
-    for rule in rules.deny:
-        if matches(rule, False):
-            return Ruling("deny", rule.text)
-    for rule in rules.ask:
-        if matches(rule, False):
-            return Ruling("ask", rule.text)
-    for rule in rules.allow:
-        if matches(rule, True):
-            return Ruling("allow", rule.text)
+def _said_by(rules: PermissionRules, tool: str, first: FirstRule) -> Ruling:
+    lists: tuple[tuple[Verdict, Sequence[PermissionRule]], ...]
+    lists = (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow))
+    for verdict, some in lists:
+        rule = first(some, verdict == "allow")
+        if rule is not None:
+            return Ruling(verdict, rule.text)
     return Ruling(rules.otherwise(tool))
 
 
@@ -279,22 +284,6 @@ def _listed(section: dict[str, Any], name: str, problems: list[str]) -> list[Per
     return rules
 
 
-def _matches(rule: PermissionRule, tool: str, subject: Subject, paths: PathResolver, strictly: bool) -> bool:
-    if not _means(rule, tool, strictly):
-        return False
-    if rule.pattern is None:
-        return True
-    if isinstance(subject, CommandSubject):
-        return _command_matches(rule.pattern, subject.command, strictly)
-    assert not isinstance(subject, PathSubject)
-    if rule.argument is not None:
-        chosen: Json = subject.arguments.get(rule.argument, "")
-    else:
-        chosen = subject.arguments
-    found = [_argument_matches(rule.pattern, name, text, tool, paths, strictly) for name, text in _texts("", chosen)]
-    return bool(found) and (all(found) if strictly else any(found))
-
-
 def matches_place(
     rule: PermissionRule, tools: tuple[str, ...], place: PlacedPath, paths: PathResolver, strictly: bool
 ) -> bool:
@@ -304,6 +293,12 @@ def matches_place(
     return rule.pattern is None or _path_matches(rule.pattern, place, paths, strictly)
 
 
+def _placed(
+    rules: Sequence[PermissionRule], tools: tuple[str, ...], place: PlacedPath, paths: PathResolver, strictly: bool
+) -> PermissionRule | None:
+    return next((rule for rule in rules if matches_place(rule, tools, place, paths, strictly)), None)
+
+
 def _means(rule: PermissionRule, tool: str, strictly: bool) -> bool:
     """Whether a rule is for a tool; what denies or asks is so in any case of the name."""
     if strictly:
@@ -311,50 +306,147 @@ def _means(rule: PermissionRule, tool: str, strictly: bool) -> bool:
     return text_matcher(rule.tool.lower(), classes=False)(tool.lower())
 
 
-def _texts(name: str, value: Json) -> Iterator[tuple[str, str]]:
-    """Every text, number and truth value in an argument, with the name it stands under."""
-    waiting = [(name, value)]
-    while waiting:
-        name, value = waiting.pop()
-        if isinstance(value, dict):
-            waiting.extend(value.items())
-        elif isinstance(value, list):
-            waiting.extend((name, item) for item in value)
-        elif isinstance(value, bool) or value is None:
-            yield name, {True: "true", False: "false", None: "null"}[value]
-        else:
-            yield name, str(value)
+class _CalledWith:
+    """One call that is about a command or about other arguments, and the rules that match it.
 
+    What is found out for one rule is kept for the next one.
+    """
 
-def _argument_matches(pattern: str, name: str, text: str, tool: str, paths: PathResolver, strictly: bool) -> bool:
-    """What an argument of a foreign tool means is not known: it may be a text, a command or a path."""
-    may_be_command = tool in _SHELLS or name in _COMMAND_ARGUMENTS
-    if strictly:
-        said = _text_matches(pattern, [text, os.path.normpath(text)] if ".." in text.split("/") else [text], True)
-        return said and (not may_be_command or _command_matches(pattern, text, True))
-    if _text_matches(pattern, [text], False) or _command_matches(pattern, text, False):
-        return True
-    try:
-        with paths.held(text) as held:
-            return _path_matches(pattern, PlacedPath(held.names, held.place), paths, False)
-    except ToolFailed:  # no file can have this name
+    def __init__(self, tool: str, subject: CommandSubject | ArgumentSubject, paths: PathResolver) -> None:
+        self._tool = tool
+        self._subject = subject
+        self._paths = paths
+        self._readings: dict[str, CommandReadings] = {}
+        self._places: dict[str, PlacedPath | None] = {}
+        self._arguments: dict[str | None, _ArgumentTexts] = {}
+
+    def first(self, rules: Sequence[PermissionRule], strictly: bool) -> PermissionRule | None:
+        """The first rule that matches; of rules that allow a command, the first of those that cover it together."""
+        subject = self._subject
+        if strictly and isinstance(subject, CommandSubject):
+            meant = [rule for rule in rules if _means(rule, self._tool, True)]
+            whole = next((rule for rule in meant if rule.pattern is None), None)
+            patterns = [rule.pattern for rule in meant if rule.pattern is not None]
+            return whole or (meant[0] if patterns and self._covered(patterns, subject.command) else None)
+        return next((rule for rule in rules if self._matches(rule, strictly)), None)
+
+    def _matches(self, rule: PermissionRule, strictly: bool) -> bool:
+        subject = self._subject
+        if not _means(rule, self._tool, strictly):
+            return isinstance(subject, CommandSubject) and self._means_its_files(rule, subject.command)
+        if rule.pattern is None:
+            return True
+        if isinstance(subject, CommandSubject):
+            read = self._read(subject.command)
+            return read.overflow or read.has(rule.pattern)
+        texts = self._arguments.get(rule.argument)
+        if texts is None:
+            chosen = subject.arguments if rule.argument is None else subject.arguments.get(rule.argument, "")
+            texts = self._arguments[rule.argument] = _ArgumentTexts(rule.argument or "", chosen)
+        if strictly:
+            return (
+                bool(texts.all)
+                and not texts.too_many
+                and all(self._allows(rule.pattern, name, text) for name, text in texts.all)
+            )
+        return (
+            texts.has(rule.pattern) or texts.too_many or any(self._may_mean(rule.pattern, *one) for one in texts.short)
+        )
+
+    def _means_its_files(self, rule: PermissionRule, command: str) -> bool:
+        """Whether a rule for `write` or `read` means a file that the command's redirections write or read."""
+        for tool in ("write", "read"):
+            if _means(rule, tool, False):
+                files = self._read(command).files(self._paths.cwd, self._paths.home, tool)
+                if files is None or len(files) > MOST_TEXTS:
+                    return True
+                places = (self._place(file) for file in files)
+                if any(place and _placed([rule], (tool,), place, self._paths, False) for place in places):
+                    return True
         return False
 
+    def _allows(self, pattern: str, name: str, text: str) -> bool:
+        matches = text_matcher(unicodedata.normalize("NFC", pattern), classes=False)
+        if not matches(text) or (".." in text.split("/") and not matches(os.path.normpath(text))):
+            return False
+        return not self._is_command(name) or self._covered([pattern], text)
 
-def _text_matches(pattern: str, texts: list[str], strictly: bool) -> bool:
-    matches = text_matcher(unicodedata.normalize("NFC", pattern), classes=False)
-    found = [matches(text) or (not strictly and matches(unicodedata.normalize("NFC", text))) for text in texts]
-    return bool(found) and (all(found) if strictly else any(found))
+    def _may_mean(self, pattern: str, name: str, text: str) -> bool:
+        """What an argument of a foreign tool means is not known: it may be a command or a path."""
+        read = self._read(text)
+        if read.has(pattern) or (self._is_command(name) and read.overflow):
+            return True
+        place = self._place(text) if len(text) <= LONGEST_PATH else None
+        return place is not None and _path_matches(pattern, place, self._paths, False)
+
+    def _is_command(self, name: str) -> bool:
+        return self._tool in _SHELLS or name in _COMMAND_ARGUMENTS
+
+    def _covered(self, patterns: Sequence[str], command: str) -> bool:
+        plain = [plain_pattern(pattern) for pattern in patterns]
+
+        def matches(piece: str, beginning: str | None) -> bool:
+            return any(
+                (beginning is None or pattern.startswith(beginning)) and text_matcher(pattern, classes=False)(piece)
+                for pattern in plain
+            )
+
+        return self._read(command).covered(matches)
+
+    def _read(self, command: str) -> CommandReadings:
+        read = self._readings.get(command)
+        if read is None:
+            known = {"HOME": self._paths.home, "PWD": self._paths.cwd}
+            read = self._readings[command] = CommandReadings(command, known)
+        return read
+
+    def _place(self, path: str) -> PlacedPath | None:
+        """What a text names, none if no file can have such a name."""
+        if path not in self._places:
+            try:
+                with self._paths.held(path) as held:
+                    self._places[path] = PlacedPath(held.names, held.place)
+            except ToolFailed:
+                self._places[path] = None
+        return self._places[path]
 
 
-def _command_matches(pattern: str, command: str, strictly: bool) -> bool:
-    pieces = [" ".join(piece.split()) for piece in _PIECES.split(command)]
-    pieces = [piece for piece in pieces if piece]
-    if strictly:
-        return _text_matches(" ".join(pattern.split()), pieces, strictly)
-    whole = " ".join(command.split())
-    bare = [_ASSIGNMENT.sub("", piece) for piece in pieces]
-    return _text_matches(" ".join(pattern.split()), [whole, *pieces, *bare], strictly)
+class _ArgumentTexts:
+    """Every text, number and truth value in arguments, with the name each stands under.
+
+    Those that may be commands or paths are `short`; `too_many` is true if they are more than can be looked at in time.
+    """
+
+    def __init__(self, name: str, value: Json) -> None:
+        self.all: list[tuple[str, str]] = []
+        self.short: list[tuple[str, str]] = []
+        size = 0
+        waiting = [(name, value)]
+        self.too_many = False
+        while waiting and not self.too_many:
+            name, value = waiting.pop()
+            if isinstance(value, dict):
+                waiting.extend(value.items())
+            elif isinstance(value, list):
+                waiting.extend((name, item) for item in value)
+            elif isinstance(value, str):
+                self.all.append((name, value))
+                if name in _COMMAND_ARGUMENTS:
+                    self.short.append((name, value))
+                elif len(value) <= LONGEST_PATH:
+                    self.short.append((name, value))
+                    size += len(value)
+            elif isinstance(value, bool) or value is None:
+                self.all.append((name, {True: "true", False: "false", None: "null"}[value]))
+            else:
+                self.all.append((name, str(value)))
+            self.too_many = len(self.short) > MOST_TEXTS or size > MOST_TEXT or len(self.all) > MOST_VALUES
+        joined = "\0".join(text.replace("\0", " ") for _, text in self.all)
+        self._joined = f"\0{joined}\0{'' if joined.isascii() else unicodedata.normalize('NFC', joined)}\0"
+
+    def has(self, pattern: str) -> bool:
+        """Whether any text matches."""
+        return any_text_matcher(unicodedata.normalize("NFC", pattern))(self._joined)
 
 
 def _path_matches(pattern: str, path: PlacedPath, paths: PathResolver, strictly: bool) -> bool:

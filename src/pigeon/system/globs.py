@@ -86,6 +86,23 @@ def text_matcher(pattern: str, classes: bool = True) -> Matcher:
     return _test(translate(pattern if classes else pattern.replace("[", "[[]")))
 
 
+@lru_cache(maxsize=512)
+def any_text_matcher(pattern: str) -> Matcher:
+    """The same for one of many texts, which are given as one, each between two NULs; only `*` and `?` have a meaning.
+
+    One search over all of them is much faster than a match of each.
+    """
+    pieces = ["".join("[^\0]" if sign == "?" else re.escape(sign) for sign in piece) for piece in pattern.split("*")]
+    if len(pieces) == 1:
+        expression = f"\0{pieces[0]}\0"
+    else:
+        middle = "".join(f"(?>[^\0]*?{piece})" for piece in pieces[1:-1] if piece)
+        expression = f"\0{pieces[0]}{middle}[^\0]*{pieces[-1]}\0"
+    literals = [literal for literal in re.split(r"[*?]+", pattern) if literal]
+    search = re.compile(expression, re.DOTALL).search
+    return lambda texts: all(literal in texts for literal in literals) and search(texts) is not None
+
+
 def path_expression(pattern: str, syntax: GlobSyntax = _PLAIN) -> str:
     """A regular expression for the whole of a path, to be compiled with `DOTALL`; braces have no meaning in it."""
     below = pattern == "**" or pattern.endswith("/**")

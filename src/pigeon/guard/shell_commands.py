@@ -1,0 +1,391 @@
+"""What permission rules are matched with when a call is about a shell command.
+
+A rule that denies or asks is looked for in every reading of the command: as it is written, cut at every sign that can
+separate commands, and taken apart by `guard/shell_syntax` with quotes removed, also behind assignments, keywords and
+programs that run other programs. A rule that allows is asked about the pieces that `guard/shell_syntax` followed
+exactly. `guard/rules` decides; this module knows the shell and the programs that run others.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, lru_cache
+from itertools import pairwise
+
+from pigeon.guard.shell_syntax import KEYWORDS, MOST_WORDS, ShellSyntax, ShellWord, shell_syntax
+from pigeon.system.globs import any_text_matcher, text_matcher
+
+DEEPEST_SCRIPT = 8
+MOST_GLOBBED = 100
+LONGEST_GLOB = 200
+MOST_PREFIXES = 8
+MOST_FOLDERS = 8
+MOST_ALTERNATIVES = 64
+# fmt: off
+_SHELLS = frozenset({"bash", "sh", "dash", "ash", "zsh", "ksh", "mksh", "fish", "rbash", "source", "."})
+_JOINING = frozenset({"eval", "ssh", "watch", "parallel"})  # they make one command of all their words
+# Programs that run what stands behind them, whatever their options are.
+RUNNERS = _SHELLS | _JOINING | {
+    "alias", "arch", "bind", "builtin", "busybox", "bwrap", "caffeinate", "catchsegv", "cgexec", "choom", "chroot",
+    "chrt", "command", "compgen", "complete", "coproc", "dbus-run-session", "doas", "enable", "entr", "env", "exec",
+    "fakeroot", "fd", "find", "firejail", "flock", "function", "gdb", "gtimeout", "hash", "ionice", "linux32",
+    "linux64", "ltrace", "mapfile", "nice", "nohup", "nsenter", "numactl", "perf", "pkexec", "prlimit",
+    "proxychains", "readarray", "rlwrap", "runuser", "script", "setarch", "setpriv", "setsid", "start-stop-daemon",
+    "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset", "time", "timeout", "torsocks", "toybox", "trap",
+    "unbuffer", "unshare", "valgrind", "xargs", "xvfb-run",
+}
+# fmt: on
+_FINDING = ("-exec", "-execdir", "-ok", "-okdir")
+_CUTS = re.compile(r"&&|\|\||[;|&\n(){}`]|\$\(|<\(|>\(")
+_SPACES = re.compile(r"[^\S\0]+")
+_AROUND = re.compile(" ?\0 ?")
+_LEADING = re.compile(
+    r"\0(?:(?:[A-Za-z_]\w*(?:\[[^\]\0]*\])?\+?=[^\s\0]*|if|then|elif|else|while|until|do|time(?: -p)?|!|\{)"
+    r"(?: |(?=\0)))+"
+)
+_SIMPLE = re.compile(r"([a-z][\w-]*+)(?: [\w./:@%+,-]++)*+", re.ASCII)
+_FOLDER = re.compile("\0[^\0 ]*/")
+_FIRST = re.compile("\0[^\0 ]+")
+_RUNNING = re.compile(
+    "\0((?:{})(?= )[^\0]*)".format("|".join(re.escape(name) for name in sorted(RUNNERS - {"find", "fd"})))
+)
+_FIND = re.compile("\0((?:find|fd)(?>[^\0]*? (?:-exec|-execdir|-ok|-okdir|-x|-X)(?= ))[^\0]*)")
+_QUOTES = str.maketrans("", "", "'\"\\")
+_SCRIPT = re.compile(r"[\s;|&$`(<>'\"\\{]")
+_OPTION = re.compile(r"(?:-[A-Za-z]*?S|--[\w-]+=|[\w.-]+=)")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
+_OPAQUE = re.compile(r"\\.|'[^']*'|\"(?:[^\"\\]++|\\.)*+\"|\$\{[^}]*\}|\$\([^)]*\)", re.DOTALL)
+_SEQUENCE = re.compile(r"\{(-?\d{1,6}|[A-Za-z])\.\.(-?\d{1,6}|[A-Za-z])(?:\.\.-?\d+)?\}")
+_POSIX_CLASS = re.compile(r"\[\[:\w+:\]\]")
+_PROGRAM = re.compile(r"[\w.+@%:,/-]+")
+_ARGUMENT = re.compile(r"[^\s'\"\\\0]+")
+# Programs that run another one just as it is, with the options that change nothing about that.
+_PREFIX_OPTIONS = {
+    "command": "-p ", "exec": "(?!)", "nohup": "(?!)", "setsid": "(?!)", "env": "(?!)", "nice": r"-n -?\d+ ",
+    "timeout": r"\d+(?:\.\d+)?[smhd]? ", "stdbuf": r"-[ioe][L\d]\w* ",
+}  # fmt: skip
+_WRITING = {">": ">", ">|": ">", "&>": ">", ">&": ">", ">>": ">>", "&>>": ">>", "<>": "<>", "<": "<"}
+
+Matches = Callable[[str, str | None], bool]
+
+
+@lru_cache(maxsize=512)
+def plain_pattern(pattern: str) -> str:
+    """The pattern of a rule for commands as it is matched: runs of blanks count as one."""
+    return unicodedata.normalize("NFC", " ".join(pattern.split()))
+
+
+class CommandReadings:
+    """All readings of one command; each is made when a rule needs it."""
+
+    def __init__(self, command: str, variables: Mapping[str, str]) -> None:
+        self._command = command
+        self._variables = variables
+
+    @cached_property
+    def _syntax(self) -> ShellSyntax:
+        return shell_syntax(self._command, self._variables)
+
+    @cached_property
+    def _scripts(self) -> list[ShellSyntax]:
+        """The command, and the texts in it that it hands to a shell, taken apart."""
+        found: list[ShellSyntax] = []
+        waiting = [(self._syntax, 0)]
+        words = self._syntax.words
+        while waiting:
+            syntax, depth = waiting.pop()
+            found.append(syntax)
+            for text in dict.fromkeys(_scripts_in(syntax)):
+                if depth == DEEPEST_SCRIPT or words > MOST_WORDS:
+                    syntax.note_overflow()
+                    break
+                inner = shell_syntax(text, {**self._variables, **syntax.variables})
+                words += inner.words
+                waiting.append((inner, depth + 1))
+        return found
+
+    @property
+    def overflow(self) -> bool:
+        """True if the command is too large or too deep for its readings to be complete."""
+        return any(syntax.overflow for syntax in self._scripts) or len(self._globbed) > MOST_GLOBBED
+
+    # --- for rules that deny or ask ------------------------------------------------------------------------------
+
+    @cached_property
+    def _texts(self) -> tuple[str, str]:
+        """All readings, and what stands behind programs that run others; each as texts between NULs."""
+        command = self._command.replace("\0", " ")
+        simple = _SIMPLE.fullmatch(command)
+        if simple is not None and simple[1] not in RUNNERS and simple[1] not in KEYWORDS:  # there is one reading
+            return f"\0{command}\0", "\0\0"
+        cut = _AROUND.sub("\0", _SPACES.sub(" ", f"\0{_CUTS.sub(chr(0), command)}\0"))
+        pieces = [cut, cut.translate(_QUOTES)]
+        for syntax in self._scripts:
+            pieces.append("\0".join(" ".join(word.value for word in _unassigned(words)) for words in syntax.commands))
+            pieces.append("\0".join(" ".join(word.raw for word in words) for words in syntax.commands))
+            for redirection in syntax.redirections:
+                pieces.append(f"{_WRITING.get(redirection.operator, '<')} {redirection.target.value}")
+        joined = _unique("\0".join(pieces))
+        bare = _LEADING.sub("\0", joined)
+        named = _FOLDER.sub("\0", bare)
+        if sys.platform == "darwin":  # names of programs there have no case
+            named += _FIRST.sub(lambda first: first[0].lower(), named)
+        joined = _unique(f"\0{_SPACES.sub(' ', command).strip()}{joined}{bare}{named}")
+        running = [*_RUNNING.findall(named), *_FIND.findall(named)]
+        behind = [f" {text.partition(' ')[2]}" for text in running]
+        behind += [f"{text} {{}}" for text in behind if " {}" not in text]  # words that `xargs` adds
+        return _composed(joined), _composed(_unique("\0" + "\0".join(behind) + "\0"))
+
+    @cached_property
+    def _globbed(self) -> list[tuple[str, str]]:
+        """Commands whose name is a pattern, with their other words."""
+        found = []
+        for syntax in self._scripts:
+            for words in syntax.commands:
+                if words[0].globs and not _ASSIGNMENT.match(words[0].raw):
+                    rest = " ".join(word.value for word in words[1:])
+                    glob = _POSIX_CLASS.sub("?", os.path.basename(words[0].value).replace("[^", "[!"))
+                    found.append((glob if len(glob) <= LONGEST_GLOB else "*", rest))
+        return found
+
+    def has(self, pattern: str) -> bool:
+        """Whether any reading matches a pattern of a rule that denies or asks."""
+        pattern = plain_pattern(pattern)
+        texts, behind = self._texts
+        if any_text_matcher(pattern)(texts):
+            return True
+        if len(behind) > 2 and (any_text_matcher(f"* {pattern}")(behind) or any_text_matcher(f"*/{pattern}")(behind)):
+            return True
+        if not self._globbed:
+            return False
+        name = pattern.partition(" ")[0]
+        return any(
+            text_matcher(glob)(name) and text_matcher(pattern, classes=False)(f"{name} {rest}")
+            for glob, rest in self._globbed[:MOST_GLOBBED]
+        )
+
+    def files(self, cwd: str, home: str, access: str) -> list[str] | None:
+        """The absolute paths that redirections write or read, in every folder the command may be in by then; none if
+        there are too many folders."""
+        folders = [cwd]
+        wanted = ("<", "<>", "<&") if access == "read" else tuple(_WRITING)[:-1]
+        found: dict[str, None] = {}
+        for syntax in self._scripts:
+            for words in syntax.commands:
+                if words[0].value in ("cd", "pushd") and len(words) > 1:
+                    folders.append(os.path.join(folders[-1], _home(words[-1], home)))
+            for redirection in syntax.redirections:
+                if redirection.operator in wanted and redirection.target.value.strip("\0"):
+                    target = _home(redirection.target, home)
+                    found.update(dict.fromkeys(os.path.join(folder, target) for folder in folders[: MOST_FOLDERS + 1]))
+        return list(found) if len(folders) <= MOST_FOLDERS or not found else None
+
+    # --- for rules that allow ------------------------------------------------------------------------------------
+
+    def covered(self, matches: Matches) -> bool:
+        """Whether rules that allow cover everything that the command does, as far as that is certain.
+
+        `matches` gets the text of a piece, and how a rule must begin to mean it, if any rule at all will not do.
+        """
+        syntax = self._syntax
+        if syntax.doubt or not (syntax.commands or syntax.redirections):
+            return False
+        return all(_command_covered(words, matches) for words in syntax.commands) and all(
+            _file_covered(redirection.operator, redirection.target, matches) for redirection in syntax.redirections
+        )
+
+
+def _unassigned(words: list[ShellWord]) -> list[ShellWord]:
+    """The words behind the assignments before a command."""
+    first = next((at for at, word in enumerate(words) if not _ASSIGNMENT.match(word.raw)), 0)
+    return words[first:]
+
+
+def _unique(joined: str) -> str:
+    return "\0" + "\0".join(dict.fromkeys(text for text in joined.split("\0") if text)) + "\0"
+
+
+def _composed(joined: str) -> str:
+    """The texts, and in their composed form if that is another."""
+    if joined.isascii() or unicodedata.is_normalized("NFC", joined):
+        return joined
+    return joined + unicodedata.normalize("NFC", joined)
+
+
+def _home(word: ShellWord, home: str) -> str:
+    if word.raw == "~" or word.raw.startswith("~/"):
+        return home + word.value[1:]
+    return word.value
+
+
+# --- texts that are commands again --------------------------------------------------------------------------------
+
+
+def _scripts_in(syntax: ShellSyntax) -> Iterator[str]:
+    """The texts that a command hands to a shell, and its commands with braces expanded."""
+    names = [{os.path.basename(word.value) for word in words} for words in syntax.commands]
+    for words, named in zip(syntax.commands, names, strict=True):
+        if any(word.globs and "{" in word.raw for word in words):
+            expanded = " ".join(text for word in words for text in _brace_expanded(word.raw))
+            if expanded != " ".join(word.raw for word in words):
+                yield expanded
+        if named & RUNNERS or words[0].expands:
+            yield from _handed_over(words)
+    if any(named & _SHELLS for named in names):
+        yield from syntax.documents
+        for words in syntax.commands:
+            if words[0].value in ("echo", "printf"):
+                yield " ".join(word.value for word in words[1:])
+
+
+def _handed_over(words: list[ShellWord]) -> Iterator[str]:
+    for index, word in enumerate(words):
+        if os.path.basename(word.value) in _JOINING:
+            yield " ".join(later.value for later in words[index + 1 :])
+            return
+        if index and _SCRIPT.search(word.value):
+            yield word.value
+            option = _OPTION.match(word.value)
+            if option is not None:
+                yield word.value[option.end() :]
+
+
+def _brace_expanded(raw: str) -> list[str]:
+    """The words that braces make of one, at most `MOST_ALTERNATIVES`; quoted text in it has no braces."""
+    opaque: list[str] = []
+
+    def hidden(found: re.Match[str]) -> str:
+        opaque.append(found[0])
+        return f"\0{len(opaque) - 1}\0"
+
+    done: list[str] = []
+    waiting = [_OPAQUE.sub(hidden, raw.replace("\0", ""))]
+    while waiting:
+        if len(done) + len(waiting) > MOST_ALTERNATIVES:
+            return [raw]
+        text = waiting.pop()
+        options = _first_brace(text)
+        if options is None:
+            done.append(text)
+        else:
+            waiting.extend(reversed(options))
+    return [re.sub("\0(\\d+)\0", lambda found: opaque[int(found[1])], text) for text in done]
+
+
+def _first_brace(text: str) -> list[str] | None:
+    """The text with its first brace that has alternatives replaced by each of them."""
+    sequence = _SEQUENCE.search(text)
+    begins: list[list[int]] = []
+    for at, sign in enumerate(text):
+        if sign == "{":
+            begins.append([at])
+        elif sign == "," and begins:
+            begins[-1].append(at)
+        elif sign == "}" and begins:
+            cuts = [*begins.pop(), at]
+            if len(cuts) > 2:
+                parts = [text[begin + 1 : end] for begin, end in pairwise(cuts)]
+                return [text[: cuts[0]] + part + text[at + 1 :] for part in parts]
+    if sequence is None:
+        return None
+    first, last = sequence[1], sequence[2]
+    if first.isalpha() and last.isalpha():
+        step = 1 if first <= last else -1
+        items = [chr(code) for code in range(ord(first), ord(last) + step, step)]
+    elif first.isalpha() or last.isalpha() or abs(int(first) - int(last)) >= MOST_ALTERNATIVES:
+        return None
+    else:
+        step = 1 if int(first) <= int(last) else -1
+        items = [str(number) for number in range(int(first), int(last) + step, step)]
+    return [text[: sequence.start()] + item + text[sequence.end() :] for item in items]
+
+
+# --- what an allowance must cover ---------------------------------------------------------------------------------
+
+
+def _command_covered(words: list[ShellWord], matches: Matches, prefixes: int = 0) -> bool:
+    first, text = words[0], _piece(words)
+    assigned = _ASSIGNMENT.match(first.raw)
+    if assigned is not None:
+        return matches(text, assigned[0])
+    if first.raw == "[":
+        return _is_harmless_test(words) and matches(text, None)
+    name = first.value
+    if not first.exact or not _PROGRAM.fullmatch(name) or ".." in name.split("/"):
+        return False
+    if name == "for":
+        return matches(text, name)
+    inner = _behind_prefix(words) if prefixes < MOST_PREFIXES else None
+    if inner is not None and _command_covered(inner, matches, prefixes + 1):
+        return True
+    if name == "printf" and (len(words) == 1 or not words[1].exact or words[1].value.startswith("-v")):
+        return False  # sets a variable
+    if name in ("test", "printf", "read", "unset", "let", "wait", "getopts") and not _is_harmless_test(words):
+        return False
+    program = os.path.basename(name)
+    if program in ("find", "fd", "xargs") and prefixes < MOST_PREFIXES:
+        return matches(text, name) and all(
+            _command_covered(run, matches, prefixes + 1) for run in _run_by(program, words)
+        )
+    return matches(text, name if program in RUNNERS else None)
+
+
+def _is_harmless_test(words: list[ShellWord]) -> bool:
+    """False if a word could be the name of a variable with a subscript, which the shell evaluates."""
+    return not any("[" in word.value and ("$" in word.value or "`" in word.value) for word in words[1:])
+
+
+def _piece(words: list[ShellWord]) -> str:
+    """A command as rules that allow see it: words that are simple without their quotes, others as they are written."""
+    return " ".join(word.value if word.exact and _ARGUMENT.fullmatch(word.value) else word.raw for word in words)
+
+
+def _behind_prefix(words: list[ShellWord]) -> list[ShellWord] | None:
+    """The command that a prefix with options that are known runs, without changing what its name means."""
+    name, rest = words[0].value, words[1:]
+    option = _PREFIX_OPTIONS.get(name)
+    if option is None:
+        return None
+    given = re.match(option, " ".join(word.raw for word in rest[:2]) + " ")
+    if given is not None:
+        rest = rest[given[0].count(" ") :]
+    elif name in ("timeout", "stdbuf"):
+        return None
+    if not rest or rest[0].value.startswith("-") or _ASSIGNMENT.match(rest[0].value):
+        return None
+    return rest
+
+
+def _run_by(program: str, words: list[ShellWord]) -> Iterator[list[ShellWord]]:
+    """The commands in the words of `find` and `xargs`; one that nothing matches where that is not known."""
+    unknown = [ShellWord("\0", "\0", expands=True)]
+    if program == "xargs":
+        rest = words[1:]
+        while rest and rest[0].raw in ("-0", "-r", "-t", "-x", "--null", "--no-run-if-empty"):
+            rest = rest[1:]
+        added = ShellWord("{}", "{}")  # stands for what it reads from its input
+        yield [*rest, added] if rest and not rest[0].value.startswith("-") else unknown
+        return
+    if program == "fd" or any(word.expands for word in words):
+        yield from [unknown] if program == "find" or any(word.raw[:1] == "-" for word in words) else []
+        return
+    for index, word in enumerate(words):
+        if word.value in _FINDING:
+            rest = words[index + 1 :]
+            end = next((at for at, later in enumerate(rest) if later.value in (";", "+")), len(rest))
+            yield rest[:end] or unknown
+
+
+def _file_covered(operator: str, target: ShellWord, matches: Matches) -> bool:
+    sign = _WRITING.get(operator)
+    if sign is None:
+        return False
+    if target.exact and target.value == "/dev/null":
+        return True
+    if not target.exact or not target.value:
+        return matches(f"{sign} \0{target.raw}", sign)  # nothing but `> *` means a file whose name is not known
+    return matches(f"{sign} {os.path.normpath(target.value)}", sign)
