@@ -1,4 +1,8 @@
-"""Extensions before and after each tool call: the `Gate` of the loop, answered by `tool_call` and `tool_result`."""
+"""Extensions before and after each tool call: the `Gate` of the loop, answered by `tool_call` and `tool_result`.
+
+A handler of `tool_call` that does not come to an answer blocks the call, whatever the reason: it raised, took too long,
+returned what it may not, or its thread is held up or gone.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,13 @@ from pigeon.extensions.public.events import ToolCall, ToolResult
 from pigeon.extensions.public.results import Block, Override, checked, plain
 from pigeon.extensions.runtime.dispatcher import Answer, Dispatcher
 from pigeon.wire import content as wire
-from pigeon.wire.base import Absent
+from pigeon.wire.base import Absent, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
+
+# A handler that is registered in `session_start` counts from the first call on, if it is there within this time.
+START_SECONDS = 5.0
+UNJUDGED = 'The extension "{name}" could not judge this call: {why}. It was not run.'
 
 
 class Blocked(ToolFailed):
@@ -31,6 +39,7 @@ class ExtensionGate:
 
     async def before(self, prepared: PreparedCall) -> None:
         """Let the handlers change the arguments; raises `Blocked`."""
+        await self._dispatcher.until_started(START_SECONDS)
         if not self._dispatcher.listens(ToolCall):
             return
         call, current = prepared.call, prepared.arguments
@@ -39,15 +48,15 @@ class ExtensionGate:
         def take(answer: Answer) -> bool:
             nonlocal current
             if answer.failure is not None:
-                stopped.append(Blocked(answer.failure))
+                stopped.append(Blocked(UNJUDGED.format(name=answer.loaded.extension.name, why=answer.failure)))
             elif isinstance(answer.value, Block):
-                stopped.append(Blocked(str(answer.value.reason), bool(answer.value.terminate)))
+                stopped.append(Blocked(_reason(answer.value), answer.value.terminate is True))
             else:
                 try:
-                    current = plain(answer.event.args, "args")
+                    current = _arguments(answer.event.args)
                 except TypeError as error:
                     self._dispatcher.reports(answer.loaded.source.path, "tool_call", str(error))
-                    stopped.append(Blocked(str(error)))
+                    stopped.append(Blocked(UNJUDGED.format(name=answer.loaded.extension.name, why=error)))
             return bool(stopped)
 
         await self._dispatcher.ask(ToolCall, lambda: ToolCall(call.name, call.id, copy.deepcopy(current)), take)
@@ -82,6 +91,22 @@ class ExtensionGate:
 
         await self._dispatcher.ask(ToolResult, make, take)
         return current, failed
+
+
+def _arguments(changed: Any) -> dict[str, Json]:
+    """The arguments as a handler left them; raises `TypeError` for what cannot be arguments."""
+    arguments = plain(changed, "args")
+    if not isinstance(arguments, dict):
+        raise TypeError("args must be a dict")
+    return arguments
+
+
+def _reason(block: Block) -> str:
+    """A handler said no; that holds even if it cannot say why."""
+    try:
+        return str(block.reason)
+    except Exception:
+        return "blocked by an extension"
 
 
 def overridden(outcome: ToolOutcome, change: Override) -> ToolOutcome:

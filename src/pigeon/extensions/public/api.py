@@ -35,8 +35,8 @@ class Handler:
     tools: frozenset[str] | None
 
     def wants(self, event: Event) -> bool:
-        """False for a tool that the handler does not care for."""
-        return self.tools is None or getattr(event, "tool", None) in self.tools
+        """False for a tool that the handler does not care for; the case of its name does not count."""
+        return self.tools is None or str(getattr(event, "tool", "")).lower() in self.tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,8 @@ class Extension:
         kind = BY_NAME.get(event) if isinstance(event, str) else event
         if not (isinstance(kind, type) and issubclass(kind, Event)):
             raise ValueError(f"there is no event {event!r}")
-        wanted = None if tools is None else frozenset([tools] if isinstance(tools, str) else tools)
+        named = [tools] if isinstance(tools, str) else tools
+        wanted = None if named is None else frozenset(name.lower() for name in named)
 
         def register(function: _F) -> _F:
             self.registered.add_handler(Handler(kind, function, timeout, wanted))

@@ -4,11 +4,12 @@ waiting. `adapters/hooks.py`, `gate.py` and `event_forwarding.py` reach extensio
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pigeon.extensions.public.api import Handler
-from pigeon.extensions.public.events import Event
+from pigeon.extensions.public.events import Event, SessionStart
 from pigeon.extensions.public.failures import ExtensionFailed, text_of_error
 from pigeon.extensions.runtime.event_queue import EventQueue
 from pigeon.extensions.runtime.loaded_extension import LoadedExtension
@@ -59,6 +60,9 @@ class Dispatcher:
         self.reports = reports
         self.extensions: list[LoadedExtension] = []
         self._queues: dict[LoadedExtension, EventQueue] = {}
+        # Handlers of `session_start` that have not returned, each with the event that it was told of.
+        self._starting: set[tuple[int, int]] = set()
+        self._started = asyncio.Event()
 
     def add(self, loaded: LoadedExtension) -> None:
         """Take an extension in; those of a lower rank come first."""
@@ -66,7 +70,11 @@ class Dispatcher:
         self.extensions.sort(key=lambda one: one.source.rank)
 
         async def deliver(handler: Handler, event: Event, timeout: PausableTimeout) -> None:
-            await self._handled(loaded, handler, event, timeout)
+            try:
+                await self._handled(loaded, handler, event, timeout)
+            finally:
+                self._starting.discard((id(handler), id(event)))
+                self._started.set()
 
         def lost(count: int) -> None:
             self.reports(loaded.source.path, "queue", f"it was too slow: {count} events were not delivered to it")
@@ -102,8 +110,19 @@ class Dispatcher:
     def tell(self, event: Event) -> None:
         """Let every extension that listens know, without waiting."""
         for loaded in self.extensions:
-            if loaded.handlers(type(event)):
+            if handlers := loaded.handlers(type(event)):
+                if isinstance(event, SessionStart):
+                    self._starting.update((id(handler), id(event)) for handler in handlers)
                 self._queues[loaded].put(event)
+
+    async def until_started(self, seconds: float) -> None:
+        """Wait until every handler of `session_start` has returned, or so many seconds: it may register others."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._starting:
+                    self._started.clear()
+                    await self._started.wait()
+        self._starting.clear()
 
     async def ask_all(self, event: Event, seconds: float) -> None:
         """Ask all extensions at once, each for at most this long; what they return does not matter."""

@@ -69,8 +69,8 @@ class ExtensionThread:
 
     async def call(self, function: Callable[..., Any], args: tuple[Any, ...], timeout: PausableTimeout) -> Any:
         """Call a function of the extension; raises `ExtensionFailed` for whatever goes wrong in it."""
-        if self._closing:
-            raise ExtensionFailed("it was stopped")
+        if self._closing or self.loop.is_closed() or not self._thread.is_alive():
+            raise ExtensionFailed("it was stopped" if self._closing else "its thread has ended")
         if self.unresponsive:
             raise Unresponsive("it is still held up by its own code; nothing was asked of it")
         expired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -207,7 +207,7 @@ class ExtensionThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        while not self._closing:
+        while not self._closing and not self.loop.is_closed():
             try:
                 self.loop.run_forever()
             except BaseException as error:  # an exit in a stray task ends that task, not the thread
