@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.agent.arguments import checked_arguments
-from pigeon.agent.schema_keywords import pattern_of
 from pigeon.wire.errors import ToolFailed
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
@@ -305,13 +304,50 @@ def test_a_remote_reference_is_no_reason_to_refuse() -> None:
         {"propertyNames": {"pattern": r"(a|aa)+\1b"}},
     ],
 )
-def test_a_pattern_made_to_hang_does_not(schema: Any) -> None:
-    pattern_of.cache_clear()
+def test_a_pattern_made_to_hang_refuses_the_arguments_in_a_moment(schema: Any) -> None:
     many = [f"{'a' * 300}{number}" for number in range(200)]
     began = time.process_time()
-    with contextlib.suppress(ToolFailed):
+    with pytest.raises(ToolFailed, match=r"could not be checked .* in time: the pattern .* takes too long"):
         checked_arguments("t", schema, {"x": many, **dict.fromkeys(many)})
+    assert time.process_time() - began < 1
+
+
+def test_many_texts_that_are_slow_to_search_have_one_limit_together() -> None:
+    schema = {"properties": {"x": {"type": "array", "items": {"pattern": "(a*)*c|a*b"}}}}
+    began = time.process_time()
+    with pytest.raises(ToolFailed, match="takes too long"):
+        checked_arguments("t", schema, {"x": ["a" * 2_000] * 5_000})
+    assert time.process_time() - began < 1
+
+
+def test_a_pattern_that_takes_long_to_compile_refuses_the_arguments() -> None:
+    began = time.process_time()
+    with pytest.raises(ToolFailed, match="takes too long"):
+        one({"pattern": "a|b" * 10_000}, "c")
+    with pytest.raises(ToolFailed, match="takes too long"):
+        one({"allOf": [{"pattern": f"c{number}?" * 2_000} for number in range(50)]}, "c")
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("more", [{}, {"properties": {"n": {"exclusiveMinimum": 0}}}])
+def test_a_schema_with_exponentially_many_readings_refuses_the_arguments_in_a_moment(more: Any) -> None:
+    node = {"type": "object", "properties": {"c": {"$ref": "#/$defs/node"}}}
+    last = {"type": "object", "properties": {"c": {"$ref": "#/$defs/node"}, "z": {}}, "required": ["z"]}
+    schema = {"$defs": {"node": {"anyOf": [{**node, "required": ["z"]}, last]}}, **more}
+    schema["properties"] = {"x": {"$ref": "#/$defs/node"}, **more.get("properties", {})}
+    value: Any = {"c": 5}
+    for _ in range(60):
+        value = {"c": value, "z": 1}
+    began = time.process_time()
+    with pytest.raises(ToolFailed, match="too many ways"):
+        checked_arguments("t", schema, {"x": value, "n": 1})
     assert time.process_time() - began < 2
+
+
+def test_large_arguments_are_checked_to_their_end() -> None:
+    rows = [{"n": number, "s": "x"} for number in range(20_000)]
+    schema = {"items": {"properties": {"n": {"type": "integer"}, "s": {"type": "string", "pattern": "^x"}}}}
+    assert one(schema, rows) == rows
 
 
 def test_thousands_of_items_are_compared_in_no_time() -> None:

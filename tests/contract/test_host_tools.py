@@ -278,3 +278,15 @@ def test_a_process_that_drains_does_not_wait_for_a_host_that_is_gone(start: Star
     agent.close()
     assert said_in(later.request)[-1] == ("user", "RPC client disconnected before host tool execution completed")
     assert text_of(answers(agent.records)[-1]) == "without it, then"
+
+
+@proves("host.pattern")
+def test_a_pattern_that_takes_too_long_refuses_the_arguments(agent: RpcProcess, server: ModelServer) -> None:
+    slow = {"type": "object", "properties": {"message": {"type": "string", "pattern": "(a|aa)+$"}}}
+    agent.ask("set_host_tools", tools=[{**ECHO, "parameters": slow}])
+    server.answers(Call("echo_host", {"message": "a" * 5_000 + "b"}))
+    server.answers("fine")
+    agent.run("x")
+    (text,) = tool_texts(agent.records)
+    assert "could not be checked against its schema in time" in text
+    assert not agent.since(0, "host_tool_call")

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from pigeon.agent.schema_keywords import is_local, library_errors, matches, needs_library
+from pigeon.agent.schema_keywords import CheckBudget, CheckTooLong, is_local, library_errors, needs_library
 from pigeon.wire import codec
 from pigeon.wire.errors import ToolFailed
 
@@ -33,12 +33,18 @@ _CHECKS = {
 
 def checked_arguments(tool: str, schema: Schema, arguments: dict[str, Any]) -> dict[str, Any]:
     """A corrected copy of the arguments; raises `ToolFailed` with one line per error."""
+    budget = CheckBudget(arguments)
     try:
-        walk = _SchemaWalk(schema)
+        walk = _SchemaWalk(schema, budget)
         value = walk.coerced(walk.without_optional_nulls(copy.deepcopy(arguments), schema), schema)
         errors = list(walk.errors(value, schema, ""))
         if not errors and needs_library(schema):
-            errors = list(dict.fromkeys(library_errors(value, schema)))
+            errors = list(dict.fromkeys(library_errors(value, schema, budget)))
+    except CheckTooLong as error:
+        raise ToolFailed(
+            f'The arguments for tool "{tool}" could not be checked against its schema in time: {error}. '
+            "Send shorter and simpler ones."
+        ) from None
     except Exception:  # whatever a schema can be that is none: a number for a list, a reference to nowhere, a circle
         return copy.deepcopy(arguments)
     if errors:
@@ -60,8 +66,9 @@ def _types(schema: Schema) -> list[str]:
 class _SchemaWalk:
     """Goes through a value and a schema side by side; `root` is what references are looked up in."""
 
-    def __init__(self, root: Schema) -> None:
+    def __init__(self, root: Schema, budget: CheckBudget) -> None:
         self._root = root
+        self._budget = budget
 
     def without_optional_nulls(self, value: Any, schema: Schema | bool) -> Any:
         """The value without nulls of properties that may be left out and cannot be null."""
@@ -132,9 +139,12 @@ class _SchemaWalk:
             yield from self._list_errors(value, schema, path)
         else:
             yield from _scalar_errors(value, schema, path)
+            if isinstance(value, str) and "pattern" in schema and not self._budget.matches(schema["pattern"], value):
+                yield path, f"must match {schema['pattern']}"
 
     def _followed(self, schema: Schema | bool) -> Schema | bool:
         """The schema that a reference within the root names, together with what stands beside the reference."""
+        self._budget.step()
         for _ in range(LONGEST_CHAIN):
             if isinstance(schema, bool) or not is_local(schema.get("$ref")):
                 return schema
@@ -163,10 +173,16 @@ class _SchemaWalk:
         if any(self._fits(value, branch) for branch in branches):
             return value
         for branch in branches:
-            candidate = self.coerced(copy.deepcopy(value), branch)
+            candidate = self.coerced(self._copied(value), branch)
             if self._fits(candidate, branch):
                 return candidate
         return value
+
+    def _copied(self, value: Any) -> Any:
+        self._budget.step()
+        if isinstance(value, dict):
+            return {key: self._copied(item) for key, item in value.items()}
+        return [self._copied(item) for item in value] if isinstance(value, list) else value
 
     def _coerced_object(self, value: dict[str, Any], schema: Schema) -> dict[str, Any]:
         properties, rest = schema.get("properties", {}), _rest(schema)
@@ -271,8 +287,6 @@ def _scalar_errors(value: Any, schema: Schema, path: str) -> Iterator[tuple[str,
             yield path, f"must have at least {schema['minLength']} characters"
         if len(value) > schema.get("maxLength", len(value)):
             yield path, f"must have at most {schema['maxLength']} characters"
-        if "pattern" in schema and not matches(schema["pattern"], value):
-            yield path, f"must match {schema['pattern']}"
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         if value < schema.get("minimum", value):
             yield path, f"must be at least {schema['minimum']}"

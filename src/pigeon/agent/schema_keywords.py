@@ -9,8 +9,9 @@ branch, as it is in `agent/arguments`.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from pigeon.system.expressions import Expression
@@ -26,6 +27,12 @@ KEYWORDS = frozenset(
 )
 # fmt: on
 LONGEST_REASON = 200
+LONGEST_PATTERN = 10_000
+MOST_COMPILED = 2 * LONGEST_PATTERN  # characters of patterns that one check compiles: about a tenth of a second
+SEARCH_SECONDS = 0.1
+LEAST_SECONDS = 0.001
+FREE_STEPS = 30_000
+STEPS_PER_VALUE = 20
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 _VALUES = ("enum", "const", "default", "examples")
 _REASONS: dict[str, Callable[[Any], str]] = {
@@ -46,44 +53,88 @@ def needs_library(schema: Any) -> bool:
     return any(KEYWORDS & part.keys() or not is_local(part.get("$ref", "#")) for part in objects)
 
 
-def library_errors(value: Any, schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Where the value does not fit, and why; raises whatever the library raises on a schema that is none."""
+def library_errors(value: Any, schema: dict[str, Any], budget: CheckBudget) -> Iterator[tuple[str, str]]:
+    """Where the value does not fit, and why; raises `CheckTooLong`, and what the library raises on a broken schema."""
     from jsonschema.validators import extend
     from referencing import Registry
 
-    validator = extend(_draft(schema), _own_checks(schema))(schema, registry=Registry())
+    draft = _draft(schema)
+    checks = {**draft.VALIDATORS, **_own_checks(schema, budget)}
+    counted = {name: _counted(check, budget) for name, check in checks.items()}
+    validator = extend(draft, counted)(schema, registry=Registry())
     for error in validator.iter_errors(value):
         path = ".".join(str(part) for part in error.absolute_path)
         reason = _REASONS.get(error.validator)
         yield path, reason(error.validator_value) if reason else error.message[:LONGEST_REASON]
 
 
-class SchemaPattern:
-    """The pattern of a schema. One that cannot be understood or once took too long refuses nothing."""
+class CheckTooLong(Exception):
+    """The arguments cannot be checked in the time that a check may take; the text says why."""
 
-    def __init__(self, text: str) -> None:
-        self._expression: Expression | None = None
-        with contextlib.suppress(ValueError):
-            self._expression = Expression(text)
 
-    def fits(self, text: str) -> bool:
-        """False if the text certainly does not match."""
-        try:
-            return self._expression is None or self._expression.search(text) is not None
-        except TimeoutError:
-            self._expression = None
+class CheckBudget:
+    """What one check of arguments may cost, so that no schema and no arguments hold up the process.
+
+    A check walks through a schema and the arguments side by side. With references and alternatives in the schema that
+    can take exponentially many steps, and a pattern can take for ever on a text that is made for it.
+    """
+
+    def __init__(self, arguments: Any) -> None:
+        self._arguments = arguments
+        self._steps = 0
+        self._most_steps = FREE_STEPS
+        self._seconds = SEARCH_SECONDS
+        self._compiled = 0
+
+    def step(self) -> None:
+        """One more step of the walk; raises `CheckTooLong` if there were too many for arguments of this size."""
+        self._steps += 1
+        if self._steps > self._most_steps:
+            if self._most_steps > FREE_STEPS:
+                raise CheckTooLong("the schema has too many ways to read them")
+            self._most_steps += STEPS_PER_VALUE * sum(1 for _ in _values(self._arguments))
+
+    def matches(self, pattern: Any, text: str) -> bool:
+        """Whether a text fits a pattern of a schema; one that is no pattern fits all; raises `CheckTooLong`."""
+        if not isinstance(pattern, str):
             return True
+        too_long = CheckTooLong(f"the pattern {pattern[:LONGEST_REASON]} takes too long")
+        if len(pattern) > LONGEST_PATTERN:
+            raise too_long
+        known = pattern_of.cache_info().misses
+        expression = pattern_of(pattern)
+        self._compiled += len(pattern) if pattern_of.cache_info().misses > known else 0
+        if self._compiled > MOST_COMPILED:
+            raise too_long
+        if expression is None:
+            return True
+        began = time.process_time()
+        try:
+            return expression.search(text, seconds=self._seconds) is not None
+        except TimeoutError:
+            raise too_long from None
+        finally:
+            self._seconds = max(self._seconds - (time.process_time() - began), LEAST_SECONDS)
 
 
 @lru_cache(maxsize=256)
-def pattern_of(text: str) -> SchemaPattern:
-    """The same object for the same pattern, so that a slow one is tried once."""
-    return SchemaPattern(text)
+def pattern_of(text: str) -> Expression | None:
+    """A pattern to search with; none if it cannot be understood."""
+    with contextlib.suppress(ValueError):
+        return Expression(text)
+    return None
 
 
-def matches(pattern: Any, text: str) -> bool:
-    """Whether a text fits a pattern of a schema."""
-    return not isinstance(pattern, str) or pattern_of(pattern).fits(text)
+def _values(value: Any) -> Iterator[Any]:
+    """The value and every value in it."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        yield value
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
 
 
 def is_local(reference: Any) -> bool:
@@ -123,11 +174,19 @@ def _draft(schema: dict[str, Any]) -> Any:
     return validator_for(schema, default=newest)
 
 
-def _own_checks(root: Any) -> dict[str, Callable[..., Iterator[Any]]]:
+def _counted(check: Callable[..., Any], budget: CheckBudget) -> Callable[..., Iterator[Any]]:
+    def counted(*given: Any) -> Iterator[Any]:
+        budget.step()
+        yield from check(*given) or ()
+
+    return counted
+
+
+def _own_checks(root: Any, budget: CheckBudget) -> dict[str, Callable[..., Iterator[Any]]]:
     checks: dict[str, Callable[..., Iterator[Any]]] = {
-        "pattern": _pattern,
-        "patternProperties": _pattern_properties,
-        "additionalProperties": _additional_properties,
+        "pattern": partial(_pattern, budget),
+        "patternProperties": partial(_pattern_properties, budget),
+        "additionalProperties": partial(_additional_properties, budget),
         "uniqueItems": _unique_items,
         "oneOf": _one_of,
     }
@@ -143,22 +202,22 @@ def _error(text: str, *path: str) -> Any:
     return ValidationError(text, path=path)
 
 
-def _pattern(_: Any, wanted: Any, value: Any, __: Any) -> Iterator[Any]:
-    if isinstance(value, str) and not matches(wanted, value):
+def _pattern(budget: CheckBudget, _: Any, wanted: Any, value: Any, __: Any) -> Iterator[Any]:
+    if isinstance(value, str) and not budget.matches(wanted, value):
         yield _error(f"must match {wanted}")
 
 
-def _pattern_properties(validator: Any, patterns: Any, value: Any, _: Any) -> Iterator[Any]:
+def _pattern_properties(budget: CheckBudget, validator: Any, patterns: Any, value: Any, _: Any) -> Iterator[Any]:
     for wanted, inner in patterns.items() if isinstance(value, dict) else ():
         for key in value:
-            if matches(wanted, key):
+            if budget.matches(wanted, key):
                 yield from validator.descend(value[key], inner, path=key, schema_path=wanted)
 
 
-def _additional_properties(validator: Any, allowed: Any, value: Any, schema: Any) -> Iterator[Any]:
+def _additional_properties(budget: CheckBudget, validator: Any, allowed: Any, value: Any, schema: Any) -> Iterator[Any]:
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     for key in value if isinstance(value, dict) else ():
-        if key in known or any(matches(wanted, key) for wanted in patterns):
+        if key in known or any(budget.matches(wanted, key) for wanted in patterns):
             continue
         if allowed is False:
             yield _error("is not an allowed property", key)

@@ -33,9 +33,9 @@ class Expression:
         except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(str(error)) from None
 
-    def search(self, text: str, start: int = 0) -> tuple[int, int] | None:
+    def search(self, text: str, start: int = 0, seconds: float = SECONDS) -> tuple[int, int] | None:
         """Where it first matches at `start` or behind it; raises `TimeoutError` if that takes too long to find out."""
-        found = self._pattern.search(text, start, timeout=SECONDS)
+        found = self._pattern.search(text, start, timeout=seconds)
         return None if found is None else found.span()
 
 
