@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pigeon.config.known_keys import hides_permissions, unknown_keys
+from pigeon.config.known_keys import hides_rules, unknown_keys
 from pigeon.config.layers import USERS_ONLY, Layers
-from pigeon.config.settings import Settings, keys_of
+from pigeon.config.settings import Settings, ToolSettings, keys_of
 from pigeon.wire.base import ABSENT
 
 
@@ -207,7 +207,14 @@ def misspelt(word: str) -> st.SearchStrategy[str]:
 @given(misspelt("permissions"))
 def test_a_slip_in_the_name_of_the_permissions_is_never_a_way_around_them(key: str) -> None:
     assume(key != "permissions")
-    assert hides_permissions({key: {"deny": ["read"]}}, keys_of(Settings)) == key
+    assert hides_rules({key: {"deny": ["read"]}}, keys_of(Settings)) == (key, "permissions")
+
+
+@given(misspelt("approvalMode"))
+def test_nor_is_one_in_the_name_of_the_approval_mode(key: str) -> None:
+    assume(key != "approvalMode")
+    assert hides_rules({key: "write"}, keys_of(ToolSettings), "tools") == (key, "tools.approvalMode")
+    assert hides_rules({key: "write"}, keys_of(Settings)) == (key, "tools.approvalMode")
 
 
 @given(st.sampled_from(keys_of(Settings)).flatmap(lambda key: misspelt(key).map(lambda wrong: (key, wrong))))
@@ -219,4 +226,4 @@ def test_a_slip_in_any_key_is_reported(slip: tuple[str, str]) -> None:
 
 
 def test_keys_of_our_own_hide_no_permissions() -> None:
-    assert hides_permissions({key: {"permissions": 1} for key in keys_of(Settings)}, keys_of(Settings)) is None
+    assert hides_rules({key: {"permissions": 1} for key in keys_of(Settings)}, keys_of(Settings)) is None

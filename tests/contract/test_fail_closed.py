@@ -14,6 +14,7 @@ from fakes.model_server import Call, ModelServer
 from fakes.odd_files import ODD
 from fakes.record_outline import ended
 from fakes.rpc_process import RpcProcess, Start
+from fakes.session_entries import HEADER
 
 STRICTER = "every tool call that is not denied is asked about"
 BROKEN = {
@@ -31,6 +32,14 @@ BROKEN = {
     "another letter": '{"p\u0435rmissions": {"deny": ["read"]}}',
     "too far in": '{"pigeon": {"permissions": {"deny": ["read"]}}}',
     "too far out": '{"deny": ["read"]}',
+    "twice": '{"permissions": {"deny": ["bash"]}, "permissions": {}}',
+    "twice inside": '{"permissions": {"deny": ["bash"], /* x */ "deny": [], "allow": ["bash"]}}',
+    "twice and hidden": '{"permissions": {"deny": ["bash"]}, "permi\\u0073sions": {}}',
+    "in the tools": '{"tools": {"permissions": {"deny": ["bash"]}}}',
+    "a mode misspelt": '{"tools": {"aprovalMode": "always-ask"}}',
+    "a mode too far out": '{"approvalMode": "always-ask"}',
+    "a mode that is none": '{"tools": {"approvalMode": "alway-ask"}}',
+    "tools that are none": '{"tools": "always-ask"}',
     "another list": '{"permissions": {"denied": ["read"], "allow": ["bash"]}}',
     "no rule": '{"permissions": {"deny": ["read everything"], "allow": ["bash"]}}',
 }
@@ -167,3 +176,16 @@ def test_a_built_in_tool_is_meant_in_any_case_and_an_unknown_one_is_reported(sta
     assert host.stderr.splitlines() == [
         'Warning: permissions: there is no tool "bahs" now (rule "bahs(rm *)", did you mean "bash"?)'
     ]
+
+
+@proves("settings.unknown_keys")
+def test_what_is_wrong_in_a_file_cannot_write_on_the_screen(start: Start, folders: AgentFolders) -> None:
+    rule = "ba\x1b]0;owned\x07sh"
+    host = start(settings={"clear\x1b[2J": 1, "permissions": {"deny": [rule], "ask": ["nothing(\x1b[31m\u202e)"]}})
+    host.ask("get_state")
+    assert not set(host.stderr) & set("\x1b\x07\u202e")
+    session = folders.temp / "s.jsonl"
+    session.write_text(json.dumps({**HEADER, "cwd": "/nowhere\x1b[2J"}) + "\n")
+    failed = start("--session", str(session), keeps=True)
+    assert failed.wait_exit() == 1
+    assert "/nowhere\ufffd[2J" in failed.stderr

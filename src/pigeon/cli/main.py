@@ -27,14 +27,14 @@ def main() -> NoReturn:
     if arguments[:1] == ["schema"]:
         _leave(_print_schema())
     _import_msgspec()
-    from pigeon.wire.errors import StartupError
+    from pigeon.wire.errors import StartupError, printable
 
     try:
         code = _run(program, arguments)
     except BrokenPipeError:
         os._exit(exit_codes.FAILED)
     except StartupError as error:
-        print(f"Error: {error}", file=sys.stderr)  # noqa: T201
+        print(f"Error: {printable(error)}", file=sys.stderr)  # noqa: T201
         code = exit_codes.FAILED
     _leave(code)
 

@@ -20,7 +20,7 @@ from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.guard.secrets import RedactedText, Redactor
 from pigeon.transport import stdio
-from pigeon.wire.errors import StartupError
+from pigeon.wire.errors import StartupError, printable
 
 LONGEST_KEY = 64 * 1024
 KEY_SECONDS = 10.0
@@ -113,7 +113,7 @@ async def _run(
     sys.stderr = cast("TextIO", RedactedText(sys.stderr, redactor))
     agent = await build(options, environment, redactor)
     for warning in (*_unknown_options(line, agent), *agent.problems):
-        print(f"Warning: {warning}", file=sys.stderr)  # noqa: T201
+        print(f"Warning: {printable(warning)}", file=sys.stderr)  # noqa: T201
     # `main` switched the collector off: nothing that a start makes is garbage.
     gc.freeze()
     gc.enable()

@@ -55,6 +55,21 @@ def has_comments(path: str) -> bool:
     return _without_comments(data) != data
 
 
+def repeated_key(path: str) -> str | None:
+    """A key that stands twice in one object of a file that can be read: only the last value of it is seen."""
+    import json
+
+    found: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        keys = [key for key, _ in pairs]
+        found.extend(key for at, key in enumerate(keys) if key in keys[:at])
+
+    text = _without_comments(read_whole(path, LARGEST).removeprefix(_BOM)).decode("utf-8", "replace")
+    json.loads(text, object_pairs_hook=look)
+    return found[0] if found else None
+
+
 def leads_nowhere(path: str) -> bool:
     """Whether a path that does not exist does so because of a link: the file is meant to be there, and is not."""
     while not os.path.lexists(path):

@@ -1,7 +1,7 @@
 """Keys of a settings file that Pigeon does not read: which are mistakes, and what was probably meant.
 
 Settings files are shared with other agents of the family, so their keys are no mistakes. Everything else is reported
-with the nearest key that there is. `hides_permissions` is for the mistake that must not pass: permission rules that
+with the nearest key that there is. `hides_rules` is for the mistake that must not pass: permission rules that
 stand under another name, and so would not be seen. Only imported for a file with a key that `settings.py` does not
 declare.
 """
@@ -44,6 +44,7 @@ _OF_OTHERS = {
     "tools": frozenset(_IN_TOOLS.split()),
 }
 PERMISSIONS = "permissions"
+APPROVAL = "approvalMode"
 _LISTS = ("deny", "ask", "allow")
 _NEAR = 0.75
 _MOST_REPORTED = 20
@@ -60,26 +61,33 @@ def unknown_keys(keys: Sequence[str], known: Sequence[str], group: str = "") -> 
     return said
 
 
-def hides_permissions(raw: Mapping[str, Any], known: Sequence[str]) -> str | None:
-    """A key that is no key of ours but looks as if permission rules stand under it; none if there is none."""
-    return next((name for name, value in _unread(raw, known) if _means_permissions(name, value)), None)
+def hides_rules(raw: Mapping[str, Any], known: Sequence[str], group: str = "") -> tuple[str, str] | None:
+    """A key that is not read but looks as if permission rules or an approval mode stand under it, and its right name;
+    none if there is none."""
+    for name, value in _unread(raw, known, group):
+        meant = _meant(name, value)
+        if meant is not None:
+            return name, meant
+    return None
 
 
-def _unread(raw: Mapping[str, Any], known: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """What is not read at the top of a file, and what stands directly inside of it."""
+def _unread(raw: Mapping[str, Any], known: Sequence[str], group: str) -> Iterator[tuple[str, Any]]:
+    """What is not read of a file or one of its groups, and what stands directly inside of it."""
     for key, value in raw.items():
-        if key in known or (key in _OF_OTHERS[""] and not isinstance(value, list)):
+        if key in known or (key in _OF_OTHERS[group] and not isinstance(value, list)):
             continue
         yield key, value
         if isinstance(value, dict):
             yield from value.items()
 
 
-def _means_permissions(key: str, value: Any) -> bool:
+def _meant(key: str, value: Any) -> str | None:
     plain = _letters(key)
     if plain in _LISTS:
-        return isinstance(value, (list, str))
-    return "permission" in plain or _likeness(plain, PERMISSIONS) >= _NEAR
+        return f"{PERMISSIONS}.{plain}" if isinstance(value, (list, str)) else None
+    if "permission" in plain or _likeness(plain, PERMISSIONS) >= _NEAR:
+        return PERMISSIONS
+    return f"tools.{APPROVAL}" if _likeness(plain, APPROVAL.lower()) >= _NEAR else None
 
 
 def _nearest(key: str, known: Sequence[str]) -> str | None:

@@ -3,17 +3,18 @@
 Objects merge key by key, everything else is replaced. Keys that decide about trust or the network are the user's alone.
 
 Permission rules fail closed. `doubts` has what may have kept rules from being seen: a file that is there and cannot be
-used, permissions that are no object, a key that looks like `permissions` and is not. While there is one, the guard asks
-about everything that is not denied.
+used, permissions that are no object, a key that stands twice or looks like `permissions` and is not. While there is
+one, the guard asks about everything that is not denied.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pigeon.config.settings import Settings, fitting, keys_of, read_settings_file
+from pigeon.config.json_file import repeated_key
+from pigeon.config.settings import Settings, ToolSettings, fitting, keys_of, read_settings_file
 from pigeon.wire import codec
 from pigeon.wire.base import merged
 
@@ -62,15 +63,7 @@ class Layers:
         raw = read_settings_file(path, doubts.append)
         if raw is None:
             return {}
-        if "permissions" in raw and not isinstance(raw["permissions"], dict):
-            doubts.append(f"{path}: permissions must be an object with the lists deny, ask and allow")
-        known = keys_of(Settings)
-        if not raw.keys() <= set(known):
-            from pigeon.config.known_keys import hides_permissions
-
-            hiding = hides_permissions(raw, known)
-            if hiding is not None:
-                doubts.append(f'{path}: the rules under {hiding[:80]!r} are not seen; the key is called "permissions"')
+        doubts.extend(f"{path}: {doubt}" for doubt in _doubts_of(raw, path))
         return raw
 
     def _checked(self, layers: list[tuple[str, dict[str, Any]]]) -> Settings:
@@ -83,6 +76,27 @@ class Layers:
                     self._reported.add(problem)
                     self._report(problem)
         return codec.convert(together, Settings)
+
+
+def _doubts_of(raw: dict[str, Any], path: str) -> Iterator[str]:
+    """What in a settings file may keep permission rules from being seen."""
+    rules, tools = raw.get("permissions", {}), raw.get("tools", {})
+    if not isinstance(rules, dict):
+        yield "permissions must be an object with the lists deny, ask and allow"
+    if not isinstance(tools, dict):
+        yield "tools must be an object; its approvalMode is not seen"
+        tools = {}
+    if "permissions" in raw:
+        repeated = repeated_key(path)
+        if repeated is not None:
+            yield f"{repeated[:80]!r} stands there twice, and only the last one is seen"
+    known, within = keys_of(Settings), keys_of(ToolSettings)
+    if not (raw.keys() <= set(known) and tools.keys() <= set(within)):
+        from pigeon.config.known_keys import hides_rules
+
+        hiding = hides_rules(raw, known) or hides_rules(tools, within, "tools")
+        if hiding is not None:
+            yield f"{hiding[0][:80]!r} is not seen; the key is called {hiding[1]!r}"
 
 
 def _joined(one: Any, other: Any) -> Any:

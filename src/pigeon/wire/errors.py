@@ -64,3 +64,8 @@ class Aborted(PigeonError):
 
 class StartupError(PigeonError):
     """The process cannot start; the text goes to stderr and the exit code is 1."""
+
+
+def printable(text: object) -> str:
+    """A text for a screen, without signs that could move, hide or recolour what stands there."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in str(text))
