@@ -127,12 +127,18 @@ def test_an_approval_mode_that_nobody_knows_asks_about_everything(mode: Any) -> 
         ({"deny": "bash"}, "permissions.deny"), ({"ask": [5]}, "permissions.ask"),
         ({"allow": ["b("]}, "permissions.allow"),
         ({"default": "no"}, "permissions.default"), ({"timeoutMs": 0}, "permissions.timeoutMs"),
-        ({"forbid": []}, "permissions.forbid"),
+        ({"forbid": []}, "permissions.forbid"), ({"timeoutMs": 10**30}, "permissions.timeoutMs"),
     ],
 )  # fmt: skip
 def test_rules_of_a_host_that_cannot_be_understood_are_refused_by_their_field(rules: Any, named: str) -> None:
     with pytest.raises(Refusal, match=named):
         host_rules(rules, "yolo")
+
+
+def test_a_refusal_is_short_however_long_the_rules_are() -> None:
+    with pytest.raises(Refusal) as refusal:
+        host_rules({"deny": ["(" * 10**6] * 1000, **{f"{n}" + "x" * 1000: 1 for n in range(1000)}}, "yolo")
+    assert len(str(refusal.value)) < 10_000
 
 
 def test_the_shortest_time_to_answer_counts() -> None:

@@ -75,8 +75,8 @@ class AllowedCall(Struct, frozen=True):
 class PermissionGate:
     """Asks the rules, and the host where the rules say so.
 
-    `paths` gives the resolver that the tools use now, `session` the id of
-    the session that is open now: both can change, and what was allowed for one session and its folder holds there.
+    `paths` gives the resolver that the tools use now, `session` the id of the session that is open now: both can
+    change, and what was allowed for one session and its folder holds there.
     """
 
     def __init__(
@@ -112,14 +112,13 @@ class PermissionGate:
         """Let it pass; raises `ToolFailed` when the call may not run."""
         tool, subject, paths = prepared.call.name, prepared.subject, self._paths()
         said = ruling(self._rules, tool, subject, paths)
-        shown = shown_subject(subject, paths.cwd)
         if said.verdict == "deny":
-            raise ToolFailed(_refusal(tool, shown, f"denied by {_by(said.rule)}"))
+            raise ToolFailed(_refusal(tool, await _shown(subject, paths), f"denied by {_by(said.rule)}"))
         if isinstance(subject, PathSubject) and subject.access == "write":
             said = await self._of_protected(tool, subject, paths, said)
         key = AllowedCall(self._session(), paths.cwd, tool, _key(subject))
         if said.verdict == "ask" and key not in self._allowed:
-            await self._must_allow(prepared, key, shown, said.rule)
+            await self._must_allow(prepared, key, await _shown(subject, paths), said.rule)
         if isinstance(subject, PathSubject) and subject.access == "search":
             prepared.conceal(concealment(self._rules, tool, said.asking, paths))
 
@@ -140,7 +139,7 @@ class PermissionGate:
             raise ToolFailed(
                 _refusal(
                     tool,
-                    shown_subject(subject, paths.cwd),
+                    await _shown(subject, paths),
                     f"{parts[-1].name} is protected while permission rules are in force, and no rule names it. The "
                     f'user can add one to permissions.allow or permissions.ask: "{tool}({pattern})"',
                 )
@@ -151,11 +150,12 @@ class PermissionGate:
         tool, timeout_ms = key.tool, self._rules.timeout_ms
         try:
             diff = await prepared.preview()
+            diff = None if diff is None else await asyncio.to_thread(visible, diff)
             question = PermissionQuestion(
                 title=f"Allow {visible(tool)}: {shown}" if shown else f"Allow {visible(tool)}?",
                 call=prepared.call,
                 arguments=prepared.arguments,
-                diff=None if diff is None else visible(diff),
+                diff=diff,
             )
             outcome = await asyncio.wait_for(self._ask(question, timeout_ms), timeout_ms / 1000 + 1)
         except (Aborted, asyncio.CancelledError):
@@ -200,6 +200,11 @@ def _by(rule: str | None) -> str:
 def _refusal(tool: str, shown: str, why: str) -> str:
     what = f"{tool}: {shown}" if shown else tool
     return f"Permission denied for {what}\n({why}). It was not run. Do not try to get around this; ask the user."
+
+
+async def _shown(subject: Subject, paths: PathResolver) -> str:
+    """In a thread, because a command may be long."""
+    return await asyncio.to_thread(shown_subject, subject, paths.cwd)
 
 
 def shown_subject(subject: Subject, cwd: str) -> str:

@@ -31,6 +31,9 @@ LONGEST_PATH = 4096
 MOST_TEXTS = 1000
 MOST_TEXT = 128 * 1024
 MOST_VALUES = 50_000
+LONGEST_ASK_MS = 2**31 - 1
+LONGEST_SHOWN = 200
+MOST_SHOWN = 20
 # The strictest first.
 APPROVAL_MODES: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
 _STRICTNESS: tuple[Verdict, ...] = ("allow", "ask", "deny")
@@ -147,7 +150,7 @@ def host_rules(value: Any, mode: ApprovalMode) -> PermissionRules:
     problems: list[str] = [] if isinstance(value, dict) else [_NO_SECTION]
     rules = parsed_rules(value, mode, problems)
     if problems:
-        raise Refusal("; ".join(problems))
+        raise Refusal("; ".join(problems[:MOST_SHOWN]))
     return rules
 
 
@@ -159,8 +162,8 @@ def parsed_rules(value: Any, mode: Any, problems: list[str]) -> PermissionRules:
         problems.append('permissions.default must be "allow", "ask" or "deny"')
         default = "ask"
     timeout = section.get("timeoutMs")
-    if timeout is not None and (not isinstance(timeout, int) or isinstance(timeout, bool) or timeout <= 0):
-        problems.append("permissions.timeoutMs must be a positive number of milliseconds")
+    if timeout is not None and (type(timeout) is not int or not 0 < timeout <= LONGEST_ASK_MS):
+        problems.append(f"permissions.timeoutMs must be a number of milliseconds from 1 to {LONGEST_ASK_MS}")
         timeout = None
     if mode not in APPROVAL_MODES:
         problems.append(f"the approval mode must be one of {', '.join(APPROVAL_MODES)}")
@@ -265,7 +268,7 @@ def _section(value: Any, problems: list[str]) -> dict[str, Any]:
         problems.append(_NO_SECTION)
         return {}
     unknown = set(value) - {"deny", "ask", "allow", "default", "timeoutMs"}
-    problems.extend(f"permissions.{key} is unknown" for key in sorted(unknown))
+    problems.extend(f"permissions.{key[:LONGEST_SHOWN]} is unknown" for key in sorted(unknown)[:MOST_SHOWN])
     return value
 
 
@@ -278,10 +281,15 @@ def _listed(section: dict[str, Any], name: str, problems: list[str]) -> list[Per
     for item in items:
         rule = parsed(item) if isinstance(item, str) else None
         if rule is None:
-            problems.append(f'permissions.{name}: {item!r} is no rule; write "tool" or "tool(pattern)"')
+            problems.append(f'permissions.{name}: {_short(item)} is no rule; write "tool" or "tool(pattern)"')
         else:
             rules.append(rule)
     return rules
+
+
+def _short(item: object) -> str:
+    text = repr(item)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def matches_place(
