@@ -67,7 +67,9 @@ def test_a_model_that_may_write_everything_writes_nothing_that_decides_about_its
     before = content_of(folders.work), content_of(folders.home)
     made = [Call("write", {"path": path, "content": "evil"}) for path in PLACES]
     edit = Call("edit", {"path": ".git/config", "edits": [{"oldText": "[core]", "newText": "[evil]"}]})
-    for failed, text in results(host, server, *made, edit):
+    shell = Call("bash", {"command": "cd .git && echo evil > hooks/pre-push"})
+    made += [edit] if source in ("mode", "project") else [edit, shell]
+    for failed, text in results(host, server, *made):
         assert failed is True
         assert "is protected while permission rules are in force" in text
     assert (content_of(folders.work), content_of(folders.home)) == before

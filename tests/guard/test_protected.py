@@ -38,6 +38,13 @@ class House:
 
     async def writes(self, rules: Rules | PermissionLayers, path: object, tool: str = "write") -> bool:
         """Whether a call passes; the host says yes to everything that it is asked."""
+        return await self._passes(rules, tool, {"path": str(path)})
+
+    async def runs(self, rules: Rules, command: str) -> bool:
+        """The same for a command."""
+        return await self._passes(rules, "bash", {"command": command})
+
+    async def _passes(self, rules: Rules | PermissionLayers, tool: str, arguments: dict[str, Any]) -> bool:
         layers = rules if isinstance(rules, PermissionLayers) else rules_of(rules, None, "yolo", pytest.fail)
 
         async def ask(question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
@@ -45,7 +52,7 @@ class House:
             return "session"
 
         gate = PermissionGate(layers, self.places, ask, lambda: self.paths, lambda: "one")
-        call = await prepared(tool, {"path": str(path)}, self.paths)
+        call = await prepared(tool, arguments, self.paths)
         try:
             await gate.before(call)
         except ToolFailed as refusal:
@@ -125,6 +132,46 @@ async def test_a_rule_counts_whose_pattern_names_the_place(tmp_path: Path, rule:
     assert house.asked == []
     assert await house.writes({"ask": [rule]}, path) is opened
     assert len(house.asked) == opened
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > .git/hooks/pre-commit", "echo x >> ~/.bashrc", "echo x>|'.git'/config",
+        "cat <<E >.gi\\t/config\nx\nE",
+        "cd .git; echo x > config", "cd .git/hooks && echo x > pre-push", "true; { echo x; } > $HOME/.zshrc",
+        "sh -c 'echo x > .git/config'", "echo x &> .pigeon/settings.json", "echo x > link/x", ": <> .git/config",
+        "echo a > fine; echo b > .pi/x", "> .git/config",
+    ],
+)  # fmt: skip
+async def test_a_redirection_of_a_command_writes_there_no_more_than_write_does(tmp_path: Path, command: str) -> None:
+    house = House(tmp_path)
+    (house.work / ".git" / "hooks").mkdir(parents=True)
+    (house.work / "link").symlink_to(".git/hooks")
+    assert not await house.runs(ANY, command)
+
+
+@pytest.mark.parametrize(
+    "command", ["ls 2> /dev/null", "echo x > a; cat < .git/config", "git log > out.txt", "[ 1 > 0 ]"]
+)
+async def test_other_redirections_are_as_the_rules_say(tmp_path: Path, command: str) -> None:
+    assert await House(tmp_path).runs(ANY, command)
+
+
+async def test_a_redirection_needs_a_rule_for_write_that_names_the_place(tmp_path: Path) -> None:
+    house, command = House(tmp_path), "echo x > .git/hooks/pre-push"
+    assert not await house.runs({"allow": ["bash", "edit(.git/**)"]}, command)
+    assert await house.runs({"allow": ["bash", "write(.git/hooks/**)"]}, command)
+    assert house.asked == []
+    assert await house.runs({"allow": ["bash"], "ask": ["write(.git/hooks/**)"]}, command)
+    assert len(house.asked) == 1
+
+
+async def test_a_command_that_cannot_be_followed_is_asked_about(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    assert await house.runs(ANY, "".join(f"cd {n}; " for n in range(50)) + "echo x > config")
+    assert await house.runs(ANY, "echo x > a; " * 1000 + "echo y > " + " > ".join(f"f{n}" for n in range(1000)))
+    assert len(house.asked) == 2
 
 
 async def test_only_the_user_opens_what_the_users_rules_protect(tmp_path: Path) -> None:

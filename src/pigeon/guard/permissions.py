@@ -11,14 +11,23 @@ import asyncio
 import os
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import groupby
 
 from msgspec import Struct
 
 from pigeon.agent.interfaces import CommandSubject, PathSubject, PreparedCall, Subject
-from pigeon.guard.protected import ProtectedPlaces, naming_ruling
-from pigeon.guard.rules import PermissionLayers, PlacedPath, Ruling, concealment, ruling, strictest, strictest_mode
+from pigeon.guard.protected import ProtectedPart, ProtectedPlaces, naming_ruling
+from pigeon.guard.rules import (
+    PermissionLayers,
+    PlacedPath,
+    Ruling,
+    concealment,
+    redirected,
+    ruling,
+    strictest,
+    strictest_mode,
+)
 from pigeon.system.files import finished_in_thread
 from pigeon.system.paths import PathResolver
 from pigeon.wire.answers import Permissions, SessionAllowance, SourceRules
@@ -114,8 +123,7 @@ class PermissionGate:
         said = ruling(self._rules, tool, subject, paths)
         if said.verdict == "deny":
             raise ToolFailed(_refusal(tool, await _shown(subject, paths), f"denied by {_by(said.rule)}"))
-        if isinstance(subject, PathSubject) and subject.access == "write":
-            said = await self._of_protected(tool, subject, paths, said)
+        said = await self._of_protected(tool, subject, paths, said)
         key = AllowedCall(self._session(), paths.cwd, tool, _key(subject))
         if said.verdict == "ask" and key not in self._allowed:
             await self._must_allow(prepared, key, await _shown(subject, paths), said.rule)
@@ -126,25 +134,25 @@ class PermissionGate:
         """The outcome, unchanged."""
         return outcome, is_error
 
-    async def _of_protected(self, tool: str, subject: PathSubject, paths: PathResolver, said: Ruling) -> Ruling:
-        """What is to be done about a file that is written: as `said`, if no part of its path is protected."""
-        place = PlacedPath(subject.path.names, subject.path.place)
-        parts = await finished_in_thread(lambda: self._protected.parts((*place.names, place.place), paths.cwd))
-        if not parts:
+    async def _of_protected(self, tool: str, subject: Subject, paths: PathResolver, said: Ruling) -> Ruling:
+        """What is to be done about a call that writes: as `said`, if nothing of what it writes is protected."""
+        if isinstance(subject, PathSubject) and subject.access == "write":
+            places: list[PlacedPath] | None = [PlacedPath(subject.path.names, subject.path.place)]
+            writing = tool
+        elif isinstance(subject, CommandSubject) and ">" in subject.command:
+            places = await finished_in_thread(lambda: redirected(subject.command, paths))
+            writing = "write"
+        else:
             return said
-        naming = naming_ruling(self._rules, tool, place, parts, paths)
-        if naming.verdict == "deny":
-            short = _from(paths.cwd, place.place)
-            pattern = short if all(part.named_by(short) for part in parts) else place.place
-            raise ToolFailed(
-                _refusal(
-                    tool,
-                    await _shown(subject, paths),
-                    f"{parts[-1].name} is protected while permission rules are in force, and no rule names it. The "
-                    f'user can add one to permissions.allow or permissions.ask: "{tool}({pattern})"',
-                )
-            )
-        return naming if said.verdict == "allow" else said
+        if places is None:
+            return Ruling("ask") if said.verdict == "allow" else said
+        found = await finished_in_thread(lambda: self._protected.found(places, paths.cwd))
+        for place, parts in found:
+            naming = naming_ruling(self._rules, writing, place, parts, paths)
+            if naming.verdict == "deny":
+                raise ToolFailed(_refusal(tool, await _shown(subject, paths), _unnamed(writing, place, parts, paths)))
+            said = naming if said.verdict == "allow" else said
+        return said
 
     async def _must_allow(self, prepared: PreparedCall, key: AllowedCall, shown: str, rule: str | None) -> None:
         tool, timeout_ms = key.tool, self._rules.timeout_ms
@@ -200,6 +208,15 @@ def _by(rule: str | None) -> str:
 def _refusal(tool: str, shown: str, why: str) -> str:
     what = f"{tool}: {shown}" if shown else tool
     return f"Permission denied for {what}\n({why}). It was not run. Do not try to get around this; ask the user."
+
+
+def _unnamed(tool: str, place: PlacedPath, parts: Sequence[ProtectedPart], paths: PathResolver) -> str:
+    short = _from(paths.cwd, place.place)
+    pattern = short if all(part.named_by(short) for part in parts) else place.place
+    return (
+        f"{visible(parts[-1].name)} is protected while permission rules are in force, and no rule names it. The user "
+        f'can add one to permissions.allow or permissions.ask: "{tool}({visible(pattern)})"'
+    )
 
 
 async def _shown(subject: Subject, paths: PathResolver) -> str:

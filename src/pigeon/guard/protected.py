@@ -2,7 +2,7 @@
 
 A model that may write there could give itself an extension or edit the rules. So while permission rules are in force,
 a call that writes there needs a rule whose pattern names the place; a rule that only happens to match does not count.
-`guard/permissions` asks `parts` for the place where a file really is and for the names it was called by.
+`guard/permissions` asks about the place where a file really is and about the names it was called by.
 
 Names are compared in one form for all their spellings: case, composition and invisible characters do not count, because
 there are file systems for which they do not.
@@ -79,14 +79,18 @@ class ProtectedPlaces:
         self._homes = tuple(homes)
         self._variables = variables
 
-    def parts(self, places: Iterable[str], cwd: str) -> tuple[ProtectedPart, ...]:
-        """What is protected of absolute paths that mean one file; looks at the disk, so it belongs into a thread."""
-        known, home = list(self._roots()), self._homes[0]
+    def found(self, files: Iterable[PlacedPath], cwd: str) -> list[tuple[PlacedPath, Sequence[ProtectedPart]]]:
+        """Those of some files that are protected, each with what protects it; looks at the disk, so not in the loop."""
+        known = [*self._roots(), *_repository(cwd, self._homes[0])]
+        protected = ((file, self._parts((*file.names, file.place), known)) for file in files)
+        return [(file, parts) for file, parts in protected if parts]
+
+    def _parts(self, places: Iterable[str], known: Sequence[Root]) -> tuple[ProtectedPart, ...]:
         found: dict[ProtectedPart, None] = {}
         for place in dict.fromkeys(places):
             found.update(dict.fromkeys(_everywhere(place)))
             inside = _words(place)
-            for root, part in (*known, *_repository(cwd, home), *_repository(place, home)):
+            for root, part in (*known, *_repository(place, self._homes[0])):
                 if inside[: len(root)] == root:
                     found[part] = None
         return tuple(found)

@@ -13,6 +13,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, get_args
 
 from msgspec import Struct
@@ -29,6 +30,7 @@ from pigeon.wire.errors import Refusal, ToolFailed
 ASK_MS = 120_000
 LONGEST_PATH = 4096
 MOST_TEXTS = 1000
+MOST_WRITTEN = 200
 MOST_TEXT = 128 * 1024
 MOST_VALUES = 50_000
 LONGEST_ASK_MS = 2**31 - 1
@@ -190,6 +192,19 @@ def ruling(rules: PermissionLayers, tool: str, subject: Subject, paths: PathReso
             lambda some, strictly: _placed(some, (tool,) if strictly else named, place, paths, strictly),
         )
     return _said(rules, tool, _CalledWith(tool, subject, paths).first)
+
+
+def redirected(command: str, paths: PathResolver) -> list[PlacedPath] | None:
+    """The files that the redirections of a command write, as far as that can be seen; none if they are too many."""
+    read = CommandReadings(command, {"HOME": paths.home, "PWD": paths.cwd})
+    files = None if read.overflow else read.files(paths.cwd, paths.home, "write")
+    if files is None or len(files) > MOST_WRITTEN:
+        return None
+    found = []
+    for file in files:
+        with suppress(ToolFailed), paths.held(file, for_reading=False) as held:
+            found.append(PlacedPath(held.names, held.place))
+    return found
 
 
 class PlacedPath(Struct, frozen=True):
