@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test interop lint types schema docs house divergences clean
+.PHONY: demo test interop lint types schema docs house divergences pins clean
 
 demo: $(READY)
 	@printf '%s\n' \
@@ -37,9 +37,13 @@ house: $(READY)
 divergences: $(READY)
 	cd tests && ../$(BIN)/python -m fakes.contract_manifest
 
-$(READY): pyproject.toml constraints.txt
+pins: $(READY)
+	$(BIN)/python scripts/make_pins.py
+
+$(READY): pyproject.toml requirements.txt requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -q src
 	@touch $(READY)
 

@@ -1,0 +1,71 @@
+"""What is installed is pinned, and the installer checks its hashes."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.metadata import PackageNotFoundError, requires
+
+import pytest
+from packaging.requirements import Requirement
+
+from fakes.source_tree import ROOT
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def versions() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text("utf-8").split()
+    return {normal(name): version for name, version in (line.split("==") for line in lines)}
+
+
+def hashed() -> dict[str, tuple[str, list[str]]]:
+    """Version and hashes of each entry of the two files."""
+    text = "".join((ROOT / name).read_text("utf-8") for name in ("requirements.txt", "requirements-dev.txt"))
+    lines = text.replace("\\\n", " ").splitlines()
+    entries = [line.split() for line in lines if "==" in line]
+    return {normal(first.split("==")[0]): (first.split("==")[1], options) for first, *options in entries}
+
+
+def test_every_pinned_package_has_hashes_of_the_same_version() -> None:
+    assert {name: version for name, (version, _) in hashed().items()} == versions(), "run make pins"
+    for name, (_, options) in hashed().items():
+        assert options, name
+        assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", option) for option in options), name
+
+
+def test_everything_that_the_package_declares_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    declared = [
+        *project["project"]["dependencies"],
+        *(line for lines in project["project"]["optional-dependencies"].values() for line in lines),
+        *project["build-system"]["requires"],
+    ]
+    for requirement in map(Requirement, declared):
+        assert requirement.specifier.contains(versions()[normal(requirement.name)]), requirement
+
+
+def test_what_pinned_packages_need_is_pinned_too() -> None:
+    for name in versions():
+        try:
+            needed = [Requirement(line) for line in requires(name) or ()]
+        except PackageNotFoundError:
+            pytest.fail(f"{name} is pinned and not installed")
+        for requirement in needed:
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                assert normal(requirement.name) in versions(), f"{name} needs {requirement}"
+
+
+def test_the_installer_insists_on_the_hashes() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    installs = [line for line in makefile.splitlines() if "pip install" in line]
+    assert all("--require-hashes -r requirements-dev.txt" in line or "--no-deps" in line for line in installs)
+    assert "--require-hashes" in makefile
+
+
+def test_what_runs_needs_no_tool_of_developers() -> None:
+    names = {normal(line.split("==")[0]) for line in (ROOT / "requirements.txt").read_text("utf-8").splitlines()}
+    assert {"msgspec", "httpcore2", "h11", "anyio", "setuptools"} <= names
+    assert names.isdisjoint({"pytest", "mypy", "ruff", "hypothesis"})
