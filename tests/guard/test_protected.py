@@ -44,7 +44,15 @@ class House:
         """The same for a command."""
         return await self._passes(rules, "bash", {"command": command})
 
-    async def _passes(self, rules: Rules | PermissionLayers, tool: str, arguments: dict[str, Any]) -> bool:
+    async def strictness(self, rules: PermissionLayers, tool: str, path: str) -> int:
+        """0 if a call passes, 1 if it is asked about, 2 if it is refused."""
+        self.asked.clear()
+        passes = await self._passes(rules, tool, {"path": path}, "")
+        return (1 if self.asked else 0) if passes else 2
+
+    async def _passes(
+        self, rules: Rules | PermissionLayers, tool: str, arguments: dict[str, Any], why: str = "protected"
+    ) -> bool:
         layers = rules if isinstance(rules, PermissionLayers) else rules_of(rules, None, "yolo", pytest.fail)
 
         async def ask(question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
@@ -56,7 +64,7 @@ class House:
         try:
             await gate.before(call)
         except ToolFailed as refusal:
-            assert "protected" in str(refusal)  # noqa: PT017
+            assert why in str(refusal)  # noqa: PT017
             return False
         finally:
             call.close()
@@ -183,6 +191,28 @@ async def test_only_the_user_opens_what_the_users_rules_protect(tmp_path: Path) 
     opened = rules_of(naming, {"deny": ["bash"]}, "yolo", pytest.fail)
     assert await house.writes(replace(opened, host=host_rules({"ask": ["bash"]}, "write")), ".git/config")
     assert house.asked == []
+
+
+NAMING = ("write", "edit", "write(.git/**)", "write(**)", "*(.git)", "write(~/.bashrc)", "edit(.bashrc)", "write(a)")
+some_rules = st.lists(st.sampled_from(NAMING), max_size=3)
+written = st.fixed_dictionaries(
+    {},
+    optional={"deny": some_rules, "ask": some_rules, "allow": some_rules, "default": st.sampled_from(["allow", "ask"])},
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
+@given(
+    written, written, written, st.sampled_from(["write", "edit"]), st.sampled_from([".git/config", "~/.bashrc", "a"])
+)
+async def test_no_rule_of_a_project_or_a_host_opens_what_the_users_rules_protect(
+    tmp_path: Path, user: Rules, project: Rules, host: Rules, tool: str, path: str
+) -> None:
+    house = House(tmp_path)
+    alone = rules_of(user, None, "yolo", pytest.fail)
+    both = replace(rules_of(user, project, "yolo", pytest.fail), host=host_rules(host, "yolo"))
+    order = [await house.strictness(layers, tool, path) for layers in (alone, both) if layers.in_force]
+    assert order == sorted(order)
 
 
 @pytest.mark.parametrize("mode", ["always-ask", "write"])

@@ -23,7 +23,7 @@ from pigeon.system.paths import PathResolver, absolute, expand_home, folded
 from pigeon.wire.answers import Verdict
 
 # Folders of agents, wherever they are, and what git keeps about a repository: a folder, or a file that names one.
-_ANYWHERE = frozenset((".pigeon", ".pi", ".omp", ".agents", ".claude", ".codex", ".mcp.json", ".git"))
+_ANYWHERE = frozenset((".pigeon", ".pi", ".omp", ".agents", ".mcp.json", ".git"))
 # What makes a folder called `name.git` dangerous: a repository without a working tree.
 _IN_BARE = frozenset(("hooks", "config", "config.worktree", "modules", "worktrees"))
 _IN_HOME = """
