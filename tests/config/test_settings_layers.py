@@ -227,3 +227,15 @@ def test_a_slip_in_any_key_is_reported(slip: tuple[str, str]) -> None:
 
 def test_keys_of_our_own_hide_no_permissions() -> None:
     assert hides_rules({key: {"permissions": 1} for key in keys_of(Settings)}, keys_of(Settings)) is None
+
+
+def test_thousands_of_unknown_keys_are_a_doubt_and_few_are_named(files: Files) -> None:
+    layers = files.layers({f"key{number}": {f"below{number}": 1} for number in range(10_000)})
+    assert len(layers.doubts) == 1
+    assert len(files.problems) == 21
+
+
+@pytest.mark.parametrize("text", ["/*", '\\"', '"', ",", ", ", ",/*", "//", "/**/", ",/**/", '"\\', "[,", "*/", "/"])
+def test_no_text_takes_long_to_be_found_wrong(files: Files, text: str) -> None:
+    for start in ("", '{"a": ', "[", '"'):
+        assert len(files.layers(start + text * (1 << 19 >> len(text).bit_length())).doubts) == 1

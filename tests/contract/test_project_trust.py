@@ -14,6 +14,7 @@ from fakes.contract_manifest import proves
 from fakes.extension_files import extension
 from fakes.model_server import ModelServer
 from fakes.rpc_process import RpcProcess, Start
+from fakes.session_entries import HEADER
 
 Record = dict[str, Any]
 BAIT = "SPRUNG"
@@ -118,6 +119,47 @@ def test_nothing_of_an_untrusted_project_runs_or_is_even_opened(
     assert any(str(folders.agent) in path for path in opened), "the watch itself must work"
     inside = [os.path.join(folders.work, name) for name in (".pi", ".pigeon", ".agents")]
     assert [path for path in opened if path.startswith(tuple(inside))] == []
+
+
+@proves("trust.nothing_read", "trust.conversation")
+@pytest.mark.parametrize("way", ["--session", "--resume", "switch_session"])
+def test_nor_is_anything_of_an_untrusted_folder_that_a_session_brings(
+    start: Start, folders: AgentFolders, server: ModelServer, way: str
+) -> None:
+    home = AgentFolders(folders.home / "elsewhere")
+    mark = lay_traps(home)
+    session = folders.temp / "s.jsonl"
+    session.write_text(json.dumps({**HEADER, "cwd": str(home.work)}) + "\n")
+    env, log = watched(folders)
+    host = start(*([way, str(session)] if way.startswith("-") else []), "--approve", env=env, keeps=True)
+    if not way.startswith("-"):
+        host.ask("switch_session", sessionPath=str(session))
+    assert host.ask("get_trust")["cwd"] == str(home.work)
+    request = whole_life(host, server)
+    host.close()
+    assert not mark.exists(), mark.read_text()
+    assert BAIT not in json.dumps(request)
+    inside = tuple(os.path.join(home.work, name) for name in (".pi", ".pigeon", ".agents"))
+    assert [path for path in log.read_text().splitlines() if path.startswith(inside)] == []
+
+
+@proves("trust.extension", "trust.conversation")
+@pytest.mark.parametrize("vote", [True, False])
+def test_an_extension_is_asked_about_the_folder_of_another_session(
+    start: Start, folders: AgentFolders, vote: bool
+) -> None:
+    other = AgentFolders(folders.home / "elsewhere")
+    (other.work / ".pi" / "prompts").mkdir(parents=True)
+    (other.work / ".pi" / "prompts" / "theirs.md").write_text("text")
+    session = folders.temp / "s.jsonl"
+    session.write_text(json.dumps({**HEADER, "cwd": str(other.work)}) + "\n")
+    said = f"Trust(event.cwd == {str(other.work)!r} and {vote})"
+    voter = f"@ext.on(ProjectTrust)\nasync def v(event, ctx):\n    return {said}\n"
+    host = start(*extension(folders, voter), keeps=True)
+    host.ask("switch_session", sessionPath=str(session))
+    state = host.ask("get_trust")
+    assert (state["trusted"], state["decidedBy"]) == (vote, "extension")
+    assert ("theirs" in [command["name"] for command in host.ask("get_commands")["commands"]]) is vote
 
 
 @proves("trust.pipes")

@@ -16,9 +16,10 @@ from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
 LARGEST = 8 << 20
-# Nothing that was matched is given back, so that no row of comments can be read in more than one way.
-_REMARK = rb"//[^\n\r]*+|(?>/\*.*?\*/)"
-_COMMENT = rb'(?s)"(?:[^"\\]|\\.)*+"|%b|,(?=\s*+(?:(?:%b)\s*+)*+[}\]])' % (_REMARK, _REMARK)
+# Nothing that was matched is given back, and what is not closed reaches to the end: so no text can be read in more than
+# one way, and each byte is looked at a few times at most.
+_REMARK = rb"//[^\n\r]*+|(?>/\*.*?(?:\*/|\Z))"
+_COMMENT = rb'(?s)"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|%b|,(?=\s*+(?:(?:%b)\s*+)*+[}\]])' % (_REMARK, _REMARK)
 _BOM = b"\xef\xbb\xbf"
 
 

@@ -48,6 +48,7 @@ APPROVAL = "approvalMode"
 _LISTS = ("deny", "ask", "allow")
 _NEAR = 0.75
 _MOST_REPORTED = 20
+_MOST_LOOKED_AT = 1000
 _LONGEST_KEY = 80
 
 
@@ -55,17 +56,17 @@ def unknown_keys(keys: Sequence[str], known: Sequence[str], group: str = "") -> 
     """A sentence for each key that no agent of the family knows, with the nearest that Pigeon does."""
     others = _OF_OTHERS.get(group, frozenset())
     unknown = [key for key in keys if key not in known and key not in others]
-    said = [_sentence(f"{group}.{key}" if group else key, _nearest(key, known), group) for key in unknown]
-    if len(said) > _MOST_REPORTED:
-        said[_MOST_REPORTED:] = [f"{len(said) - _MOST_REPORTED} more keys are unknown"]
-    return said
+    shown = unknown[:_MOST_REPORTED]
+    said = [_sentence(f"{group}.{key}" if group else key, _nearest(key, known), group) for key in shown]
+    more = len(unknown) - len(shown)
+    return [*said, f"{more} more keys are unknown"] if more else said
 
 
 def hides_rules(raw: Mapping[str, Any], known: Sequence[str], group: str = "") -> tuple[str, str] | None:
     """A key that is not read but looks as if permission rules or an approval mode stand under it, and its right name;
-    none if there is none."""
-    for name, value in _unread(raw, known, group):
-        meant = _meant(name, value)
+    none if there is none. Of too many keys, one after the last that is looked at stands for them all."""
+    for count, (name, value) in enumerate(_unread(raw, known, group)):
+        meant = _meant(name, value) if count < _MOST_LOOKED_AT else PERMISSIONS
         if meant is not None:
             return name, meant
     return None
