@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from pigeon.guard.shell_syntax import KEYWORDS, MOST_WORDS, ShellSyntax, ShellWord, shell_syntax
-from pigeon.system.globs import any_text_matcher, text_matcher
+from pigeon.system.globs import Matcher, any_text_matcher, text_matcher
 
 DEEPEST_SCRIPT = 8
 MOST_GLOBBED = 100
@@ -35,7 +35,7 @@ RUNNERS = _SHELLS | _JOINING | {
     "fakeroot", "fd", "find", "firejail", "flock", "function", "gdb", "gtimeout", "hash", "ionice", "linux32",
     "linux64", "ltrace", "mapfile", "nice", "nohup", "nsenter", "numactl", "perf", "pkexec", "prlimit",
     "proxychains", "readarray", "rlwrap", "runuser", "script", "setarch", "setpriv", "setsid", "start-stop-daemon",
-    "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset", "time", "timeout", "torsocks", "toybox", "trap",
+    "stdbuf", "strace", "su", "set", "sudo", "systemd-run", "taskset", "time", "timeout", "torsocks", "toybox", "trap",
     "unbuffer", "unshare", "valgrind", "xargs", "xvfb-run",
 }
 # fmt: on
@@ -44,7 +44,7 @@ _CUTS = re.compile(r"&&|\|\||[;|&\n(){}`]|\$\(|<\(|>\(")
 _SPACES = re.compile(r"[^\S\0]+")
 _AROUND = re.compile(" ?\0 ?")
 _LEADING = re.compile(
-    r"\0(?:(?:[A-Za-z_]\w*(?:\[[^\]\0]*\])?\+?=[^\s\0]*|if|then|elif|else|while|until|do|time(?: -p)?|!|\{)"
+    r"\0(?:(?:[A-Za-z_]\w*(?:\[[^\]\0]*\])?\+?=[^\s\0]*|if|then|elif|else|while|until|do|time(?: -p)?(?: --)?|!|\{)"
     r"(?: |(?=\0)))+"
 )
 _SIMPLE = re.compile(r"([a-z][\w-]*+)(?: [\w./:@%+,-]++)*+", re.ASCII)
@@ -68,6 +68,7 @@ _PREFIX_OPTIONS = {
     "command": "-p ", "exec": "(?!)", "nohup": "(?!)", "setsid": "(?!)", "env": "(?!)", "nice": r"-n -?\d+ ",
     "timeout": r"\d+(?:\.\d+)?[smhd]? ", "stdbuf": r"-[ioe][L\d]\w* ",
 }  # fmt: skip
+_NO_FILES = ("/dev/null", "/dev/stdout", "/dev/stderr")
 _WRITING = {">": ">", ">|": ">", "&>": ">", ">&": ">", ">>": ">>", "&>>": ">>", "<>": "<>", "<": "<"}
 
 Matches = Callable[[str, str | None], bool]
@@ -77,6 +78,17 @@ Matches = Callable[[str, str | None], bool]
 def plain_pattern(pattern: str) -> str:
     """The pattern of a rule for commands as it is matched: runs of blanks count as one."""
     return unicodedata.normalize("NFC", " ".join(pattern.split()))
+
+
+@lru_cache(maxsize=512)
+def _matchers(pattern: str) -> tuple[str, str, list[Matcher], list[Matcher]]:
+    """A pattern, the name in it, what finds it among readings, and what finds it behind programs that run others."""
+    plain = plain_pattern(pattern)
+    name, _, rest = plain.partition(" ")
+    # Options may stand between the name of a program and what a rule says of it: `git -C x push`.
+    forms = [plain, f"{name} -* {rest}"] if rest and not rest.startswith("*") else [plain]
+    inside = [any_text_matcher(f"*{sign}{form}") for form in forms for sign in " /"]
+    return plain, name, [any_text_matcher(form) for form in forms], inside
 
 
 class CommandReadings:
@@ -95,6 +107,10 @@ class CommandReadings:
         """The command, and the texts in it that it hands to a shell, taken apart."""
         found: list[ShellSyntax] = []
         waiting = [(self._syntax, 0)]
+        if (
+            len(self._syntax.variables) > len(self._variables) + 1
+        ):  # some may be used above the place where they are set
+            waiting.append((shell_syntax(self._command, self._syntax.variables), 0))
         words = self._syntax.words
         while waiting:
             syntax, depth = waiting.pop()
@@ -129,7 +145,7 @@ class CommandReadings:
             pieces.append("\0".join(" ".join(word.raw for word in words) for words in syntax.commands))
             for redirection in syntax.redirections:
                 pieces.append(f"{_WRITING.get(redirection.operator, '<')} {redirection.target.value}")
-        joined = _unique("\0".join(pieces))
+        joined = _unique(_SPACES.sub(" ", "\0".join(pieces)))
         bare = _LEADING.sub("\0", joined)
         named = _FOLDER.sub("\0", bare)
         if sys.platform == "darwin":  # names of programs there have no case
@@ -137,6 +153,7 @@ class CommandReadings:
         joined = _unique(f"\0{_SPACES.sub(' ', command).strip()}{joined}{bare}{named}")
         running = [*_RUNNING.findall(named), *_FIND.findall(named)]
         behind = [f" {text.partition(' ')[2]}" for text in running]
+        behind += [text.replace("=", " ") for text in behind if "=" in text]  # `alias`, `env -S`
         behind += [f"{text} {{}}" for text in behind if " {}" not in text]  # words that `xargs` adds
         return _composed(joined), _composed(_unique("\0" + "\0".join(behind) + "\0"))
 
@@ -154,18 +171,13 @@ class CommandReadings:
 
     def has(self, pattern: str) -> bool:
         """Whether any reading matches a pattern of a rule that denies or asks."""
-        pattern = plain_pattern(pattern)
+        plain, name, ahead, inside = _matchers(pattern)
         texts, behind = self._texts
-        if any_text_matcher(pattern)(texts):
+        if any(matches(texts) for matches in ahead) or (len(behind) > 2 and any(matches(behind) for matches in inside)):
             return True
-        if len(behind) > 2 and (any_text_matcher(f"* {pattern}")(behind) or any_text_matcher(f"*/{pattern}")(behind)):
-            return True
-        if not self._globbed:
-            return False
-        name = pattern.partition(" ")[0]
         return any(
-            text_matcher(glob)(name) and text_matcher(pattern, classes=False)(f"{name} {rest}")
-            for glob, rest in self._globbed[:MOST_GLOBBED]
+            text_matcher(glob)(name) and text_matcher(plain, classes=False)(f"{name} {words}")
+            for glob, words in self._globbed[:MOST_GLOBBED]
         )
 
     def files(self, cwd: str, home: str, access: str) -> list[str] | None:
@@ -179,7 +191,7 @@ class CommandReadings:
                 if words[0].value in ("cd", "pushd") and len(words) > 1:
                     folders.append(os.path.join(folders[-1], _home(words[-1], home)))
             for redirection in syntax.redirections:
-                if redirection.operator in wanted and redirection.target.value.strip("\0"):
+                if redirection.operator in wanted and redirection.target.value not in ("", *_NO_FILES):
                     target = _home(redirection.target, home)
                     found.update(dict.fromkeys(os.path.join(folder, target) for folder in folders[: MOST_FOLDERS + 1]))
         return list(found) if len(folders) <= MOST_FOLDERS or not found else None
@@ -240,6 +252,7 @@ def _scripts_in(syntax: ShellSyntax) -> Iterator[str]:
         for words in syntax.commands:
             if words[0].value in ("echo", "printf"):
                 yield " ".join(word.value for word in words[1:])
+                yield from (word.value for word in words[1:] if _SCRIPT.search(word.value))
 
 
 def _handed_over(words: list[ShellWord]) -> Iterator[str]:
@@ -370,7 +383,7 @@ def _run_by(program: str, words: list[ShellWord]) -> Iterator[list[ShellWord]]:
         added = ShellWord("{}", "{}")  # stands for what it reads from its input
         yield [*rest, added] if rest and not rest[0].value.startswith("-") else unknown
         return
-    if program == "fd" or any(word.expands for word in words):
+    if program == "fd" or any(word.expands or (word.globs and word.raw != "{}") for word in words):
         yield from [unknown] if program == "find" or any(word.raw[:1] == "-" for word in words) else []
         return
     for index, word in enumerate(words):
@@ -384,7 +397,7 @@ def _file_covered(operator: str, target: ShellWord, matches: Matches) -> bool:
     sign = _WRITING.get(operator)
     if sign is None:
         return False
-    if target.exact and target.value == "/dev/null":
+    if target.exact and target.value == _NO_FILES[0]:
         return True
     if not target.exact or not target.value:
         return matches(f"{sign} \0{target.raw}", sign)  # nothing but `> *` means a file whose name is not known

@@ -27,7 +27,7 @@ _NOT_FOLLOWED = frozenset({"case", "[[", "function", "coproc", "select"})
 _ASSIGNING = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
 _BLANK = re.compile(r"(?:[ \t]+|\\\n)+")
-_TIME_OPTION = re.compile(r"(?:[ \t]+-p(?=\s))?")
+_TIME_OPTION = re.compile(r"(?:[ \t]+-p(?=\s))?(?:[ \t]+--(?=\s))?")
 _ESAC = re.compile(r"esac\b")
 _PLAIN = re.compile(r"[^ \t\n|&;()<>'\"\\$`]+")
 _IN_DOUBLE = re.compile(r"[^\"\\$`]+")
@@ -203,6 +203,8 @@ class _Reader:
         self._redirected = False
 
     def _note_variables(self) -> None:
+        if len(self._words) > 3 and self._words[0].raw in ("for", "select"):
+            self._found.variables[self._words[1].value] = self._words[3].value[:LONGEST_VARIABLE]
         setting = self._words[0].value in _ASSIGNING
         for word in self._words:
             assigned = _ASSIGNMENT.match(word.value)
@@ -493,7 +495,7 @@ class _Reader:
         target = self._word()
         if operator in ("<<", "<<-"):
             self._here.append((target, operator == "<<-"))
-            self._found.note_doubt(target.expands or self._depth > 0)
+            self._found.note_doubt(target.expands or self._depth > 0 or "\n" in target.raw)
         elif operator == "<<<":
             self._found.documents.append(target.value)
         else:
