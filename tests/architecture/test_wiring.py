@@ -9,6 +9,7 @@ from fakes.source_tree import TREE, hold
 
 # "module: attribute": reason
 ALLOWED: dict[str, str] = {
+    "pigeon.cli.starting: stdout": "extensions print there, and no key may be shown",
     "pigeon.cli.starting: stderr": "the interpreter and libraries print there too, and no key may be shown",
     "pigeon.extensions.runtime.extension_thread: _exit": "an extension must not end the process",
     "pigeon.extensions.runtime.extension_thread: abort": "an extension must not end the process",

@@ -10,6 +10,7 @@ import base64
 import json
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import pytest
 from fakes.agent_folders import AgentFolders, model
 from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.rpc_process import RpcProcess
+from fakes.rpc_process import RpcProcess, command_line
 
 NAMES = (
     "models",
@@ -209,6 +210,7 @@ ext = Extension("broken")
 
 @ext.command("fail")
 async def fail(arguments, ctx):
+    print("my key is", os.environ["MY_OWN_VARIABLE"], flush=True)
     ctx.ui.notify("my key is " + os.environ["MY_OWN_VARIABLE"])
     raise RuntimeError("cannot use " + os.environ["MY_OWN_VARIABLE"])
 """
@@ -269,3 +271,51 @@ def test_keys_stay_in_the_environment_where_the_user_wants_that(canaries: AgentF
         assert agent.ask("bash", command="echo ${#MY_OWN_VARIABLE} $MY_OWN_VARIABLE")["output"] == (
             f"{len(CANARIES['variable'])} ***\n"
         )
+
+
+@proves("secrets.commands", "secrets.output")
+def test_a_key_that_comes_while_the_agent_runs_is_known_with_the_next_command(canaries: AgentFolders) -> None:
+    new = "ck-stored-later-55Qx9/+zz"
+    with RpcProcess(canaries, "--model", "stored/m", env={**VARIABLES, "LATER": new}) as agent:
+        assert "LATER=" in agent.ask("bash", command="env")["output"]
+        (canaries.agent / "auth.json").write_text(json.dumps({"unheard-of": {"type": "api_key", "key": new}}))
+        shown = agent.ask("bash", command=f"env; echo {shlex.quote(new)}")["output"]
+        assert "LATER=" not in shown
+        assert new not in shown
+        assert "***" in shown
+
+
+@proves("secrets.output")
+def test_output_that_is_full_of_keys_shows_not_even_the_rest_of_one(
+    canaries: AgentFolders, server: ModelServer
+) -> None:
+    key = CANARIES["models"]
+    rests = [key[at:] for at in range(1, len(key) - 6)]
+    with RpcProcess(canaries, "--model", "stored/m", env=VARIABLES) as agent:
+        for size in (300_000, 300_007):
+            (canaries.work / "mine.keys").write_text(key * (size // len(key)))
+            command = "cat mine.keys"
+            server.answers(Call("bash", {"command": command}))
+            server.answers("done")
+            agent.run("go")
+            assert agent.ask("bash", command=command)["truncated"] is not None
+        for place, text in written_by(agent).items():
+            assert not [rest for rest in rests if rest in text], place
+
+
+@proves("secrets.output")
+def test_an_older_session_with_a_key_in_it_is_exported_and_told_without(canaries: AgentFolders) -> None:
+    with RpcProcess(canaries, "--model", "demo", env=VARIABLES) as agent:
+        agent.run("hi")
+        file = Path(agent.ask("get_state")["sessionFile"])
+    file.write_text(file.read_text().replace("hi", f"my key is {CANARIES['models']}", 1))
+    other = file.with_name("mine.jsonl")
+    file.rename(other)
+    with RpcProcess(canaries, "--model", "demo", "--session", str(other), env=VARIABLES) as agent:
+        agent.ask("get_messages")
+        agent.ask("get_entries")
+        agent.ask("export_html")
+        check(agent)
+    exporting = [*command_line(), "--export", str(other), "out.html"]
+    subprocess.run(exporting, cwd=canaries.work, env=canaries.environment(VARIABLES), check=True, capture_output=True)
+    assert leaks((canaries.work / "out.html").read_text()) == []

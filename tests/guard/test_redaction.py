@@ -131,6 +131,26 @@ def test_keys_are_found_in_configured_values(configured: str, keys: list[str]) -
     assert list(keys_in(configured)) == keys
 
 
+@pytest.mark.parametrize(
+    ("label", "value", "is_key"),
+    [
+        ("X-Api-Key", "a-plain-value", True),
+        ("X-Team", "a-plain-value", False),
+        ("X-Team", "a1b2c3d4e5f6", True),
+        ("User-Agent", "agent-1.2.3-beta", False),
+        ("X-Team $TEAM", "a-plain-value", True),
+        ("X-User $USER", "a-plain-value", False),
+        ("X-Folder $FOLDER", "/usr/bin", False),
+        ("address", "https://user:a-plain-value@host", True),
+        ("address", "https://host/a-plain-value", False),
+    ],
+)
+def test_what_a_value_is_called_tells_whether_it_is_a_key(label: str, value: str, is_key: bool) -> None:
+    made = Redactor()
+    made.learn([(label, value)])
+    assert made.shows_key(f"a {value.removeprefix('https://user:').removesuffix('@host')} b") == is_key
+
+
 def test_sources_are_asked_again_and_nothing_is_forgotten() -> None:
     values = [("key", "first-key-111")]
     made = Redactor()

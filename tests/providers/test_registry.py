@@ -221,3 +221,27 @@ async def test_a_missing_key_says_what_to_do() -> None:
         with pytest.raises(NoKey, match=words) as caught:
             await registry(entries).access(a_model(provider=provider))
         assert str(caught.value).startswith(f"No API key for {provider}/m-1")
+
+
+def test_every_key_is_told_before_it_is_used_and_the_variables_it_comes_from_are_known() -> None:
+    told: list[tuple[str, str]] = []
+    values = Values({"A_KEY": "value-of-a", "TEAM": "value-of-team", "OPENAI_API_KEY": "known"}, ProcessOwner())
+    made = ModelRegistry(
+        catalog=Catalog(),
+        entries={"mine": {"apiKey": "$A_KEY", "headers": {"X-Team": "${TEAM}"}, "baseUrl": "https://u:p@h"}},
+        stored={"other": {"key": "!pass show $PASS_NAME", "env": {"OWN": "value-of-own"}}}.get,
+        stored_names=lambda: ["other"],
+        environ={"OPENAI_API_KEY": "known"},
+        values=values,
+        hold=told.extend,
+    )
+    assert made.variables() >= {"A_KEY", "TEAM", "PASS_NAME", "OPENAI_API_KEY"}
+    secrets = dict(made.secrets())
+    assert {"key $A_KEY": "value-of-a", "X-Team $TEAM": "value-of-team", "address": "https://u:p@h"}.items() <= (
+        secrets.items()
+    )
+    assert secrets["OWN"] == "value-of-own"
+    assert secrets["$OPENAI_API_KEY"] == "known"
+    made.use_key("mine", "given")
+    made.put_entry("late", {"apiKey": "of-an-extension"})
+    assert {("key", "given"), ("key", "of-an-extension")} <= set(told)

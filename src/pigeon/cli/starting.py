@@ -109,8 +109,12 @@ async def _run(
         keep_unreadable_images=dialect.keeps_unreadable_images,
     )
     redactor = Redactor()
-    # What is printed, by us, by the interpreter or by an extension, shows no key.
-    sys.stderr = cast("TextIO", RedactedText(sys.stderr, redactor))
+    # What is printed, by us, by the interpreter or by an extension, shows no key. Printed output goes to stderr too:
+    # the protocol has the real stdout.
+    if sys.stderr is not None:
+        sys.stderr = cast("TextIO", RedactedText(sys.stderr, redactor))
+    if sys.stdout is not None:
+        sys.stdout = cast("TextIO", RedactedText(sys.stdout, redactor))
     agent = await build(options, environment, redactor)
     for warning in (*_unknown_options(line, agent), *agent.problems):
         print(f"Warning: {printable(warning)}", file=sys.stderr)  # noqa: T201

@@ -97,6 +97,9 @@ _MASKED = MASK.encode()
 _SHORTEST_USER = 16
 # Names of headers and of parts of an address whose values are keys.
 SECRET_WORD = r"(?i)key|token|secret|passw|pwd|credential|auth|cookie|signature|\bsig\b|bearer"
+# Headers that say something about the program, and what a key looks like that stands in some other header.
+_HARMLESS_WORD = r"(?i)agent|version|beta|accept|content|refer|origin|title"
+_RANDOM = r"(?=.*[0-9])(?=.*[A-Za-z])[!-~]{12,}"
 # What people write where a server wants some key but looks at none.
 # fmt: off
 _PLACEHOLDERS = frozenset((
@@ -171,8 +174,7 @@ def forms_of(key: str) -> tuple[set[bytes], set[bytes]]:
         upper = re.sub(safe, lambda found: b"%%%02X" % found[0][0], raw)
         lower = re.sub(safe, lambda found: b"%%%02x" % found[0][0], raw)
         whole |= {upper, lower, upper.replace(b"%20", b"+"), lower.replace(b"%20", b"+")}
-    for lead in (b"%", b"\\x", b"\\u00"):
-        whole |= {lead + lead.join(hexed), lead + lead.join(digits.upper() for digits in hexed)}
+    whole |= {b"%" + b"%".join(hexed), b"%" + b"%".join(digits.upper() for digits in hexed)}
     broken = {b"".join(hexed), b"".join(hexed).upper()}
     for base in base64_cores(raw):
         broken |= {base, base.translate(bytes.maketrans(b"+/", b"-_")), re.sub(rb"[+/]", _percent, base)}
@@ -207,15 +209,21 @@ _LINE_BREAKS = b"\r\n"
 # A line break in the text itself, or as it stands in a JSON string.
 _BETWEEN = rb"(?:\r?\n|\\r|\\n){0,2}"
 _WHERE_BROKEN = 4
+_LEAD = 4
 
 
 # What a configured value is called, with the variables that it comes from (`X-Team $TEAM`), and the value.
 Labelled = tuple[str, str]
 
 
-def _names_key(label: str) -> bool:
-    """True if that is what keys are called, or if it comes from a variable that is not one of every command's."""
-    return re.search(SECRET_WORD, label) is not None or not _NEEDED.issuperset(re.findall(r"\$(\w+)", label))
+def _is_key(label: str, text: str) -> bool:
+    """True if that is what keys are called or look like, or if it comes from a variable that few commands need."""
+    if re.search(SECRET_WORD, label):
+        return True
+    variables = re.findall(r"\$(\w+)", label)
+    if variables:
+        return not _NEEDED.issuperset(variables) and not (text.startswith("/") and os.path.lexists(text))
+    return re.search(_HARMLESS_WORD, label) is None and re.fullmatch(_RANDOM, text) is not None
 
 
 class Redactor:
@@ -234,7 +242,7 @@ class Redactor:
         self._broken: tuple[bytes, ...] = ()
         self._forms: tuple[bytes, ...] = ()
         self._texts: tuple[str, ...] = ()
-        self._longer: tuple[bytes, ...] = ()
+        self._longer = self._all = self._over_lines = _Beginnings(())
         self.longest = 0
 
     def ask(self, source: Callable[[], Iterable[Labelled]], variables: Callable[[], Iterable[str]] = tuple) -> None:
@@ -258,7 +266,7 @@ class Redactor:
         found = {
             key: None
             for label, text in values
-            if text not in self._values and ("://" in text or _names_key(label))
+            if text not in self._values and ("://" in text or _is_key(label, text))
             for key in keys_in(text)
         }
         new = [key for key in found if key not in self._values and is_distinct(key)]
@@ -276,9 +284,11 @@ class Redactor:
         self._broken = tuple(sorted(broken, key=len, reverse=True))
         self._forms = tuple(sorted(whole | broken, key=len, reverse=True))
         self._texts = tuple(form.decode("utf-8", "replace") for form in self._forms)
-        self._longer = tuple(
+        self._longer = _Beginnings(
             form for form in self._forms if any(form.startswith(other) for other in self._forms if other != form)
         )
+        self._all = _Beginnings(self._forms)
+        self._over_lines = _Beginnings(self._broken)
         self.longest = max(map(len, self._forms), default=0)
 
     def stream(self) -> Callable[[bytes, bool], bytes]:
@@ -335,49 +345,52 @@ class Redactor:
 
     def may_grow(self, data: bytes) -> int:
         """Where the beginning of a form stands at the end of the data that contains a shorter form."""
-        return min((_beginning(form, data) for form in self._longer), default=len(data))
+        return self._longer.found_in(data)
 
     def unfinished(self, data: bytes) -> int:
         """Where the beginning of a form stands at the end of the data, so that what follows may complete it."""
-        first = len(data)
-        for form in self._forms:
-            first = min(first, _beginning(form, data))
-        if self._broken and b"\n" in data[-self._reach :]:
-            first = min(first, self._unfinished_over_lines(data))
-        return first
-
-    @property
-    def _reach(self) -> int:
-        """How far back a form may begin that is broken into lines of one character each."""
-        return 3 * self.longest
-
-    def _unfinished_over_lines(self, data: bytes) -> int:
-        tail = data[-self._reach :]
+        first = self._all.found_in(data)
+        # A form may be broken into lines, even of one character each.
+        tail = data[-3 * self.longest :]
+        if b"\n" not in tail:
+            return first
         joined = tail.translate(None, _LINE_BREAKS)
-        begins = min(_beginning(form, joined) for form in self._broken)
-        left = len(joined) - begins
+        left = len(joined) - self._over_lines.found_in(joined)
         if left < _WHERE_BROKEN:
-            return len(data)
+            return first
         at = len(tail)
         while left:
             at -= 1
             left -= tail[at] not in _LINE_BREAKS
-        return len(data) - len(tail) + at
+        return min(first, len(data) - len(tail) + at)
 
 
-def _beginning(form: bytes, data: bytes) -> int:
-    """The first place from which all that is left of the data begins the form; the end of the data if there is none."""
-    start = max(0, len(data) - len(form) + 1)
-    lead = form[:4]
-    at = data.find(lead, start)
-    while at >= 0:
-        if form.startswith(data[at:]):
-            return at
-        at = data.find(lead, at + 1)
-    for at in range(max(start, len(data) - 3), len(data)):
-        if form.startswith(data[at:]):
-            return at
-    return len(data)
+class _Beginnings:
+    """Finds the beginning of a form at the end of a text, with one short search for all forms together."""
+
+    def __init__(self, forms: Iterable[bytes]) -> None:
+        self._by_lead: dict[bytes, list[bytes]] = {}
+        for form in forms:
+            self._by_lead.setdefault(form[:_LEAD], []).append(form)
+        self._starts = {lead[:size] for lead in self._by_lead for size in range(1, _LEAD)}
+        self._longest = max((len(form) for listed in self._by_lead.values() for form in listed), default=0)
+        leads = b"|".join(map(re.escape, self._by_lead))
+        self._search = re.compile(b"(?=(" + leads + b"))").finditer if leads else None
+
+    def found_in(self, data: bytes) -> int:
+        """The first place from which all that is left of the data begins a form; the end of the data if none does."""
+        if self._search is None:
+            return len(data)
+        tail = data[-self._longest + 1 :]
+        before = len(data) - len(tail)
+        for found in self._search(tail):
+            rest = tail[found.start() :]
+            if any(len(form) > len(rest) and form.startswith(rest) for form in self._by_lead[found[1]]):
+                return before + found.start()
+        for size in range(min(_LEAD - 1, len(tail)), 0, -1):
+            if tail[-size:] in self._starts:
+                return len(data) - size
+        return len(data)
 
 
 class RedactedStream:

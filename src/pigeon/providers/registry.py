@@ -125,7 +125,8 @@ class ModelRegistry:
         for label, value, own in self._configured():
             # An address is used as it is written.
             text = value if label == ADDRESS else self._values.known(value, own)
-            if text:
+            # The name of a provider stands in every record about it.
+            if text and text not in self._entries:
                 yield " ".join([label, *(f"${name}" for name in self._values.references(value))]), text
         for name in self.variables():
             if self._environ.get(name):
