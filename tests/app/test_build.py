@@ -128,6 +128,15 @@ async def test_what_is_wrong_with_options_and_files_is_listed_once(one: InProces
     assert len(agent.problems) == 7
 
 
+async def test_rules_of_the_host_may_be_given_as_they_are(one: InProcessAgent) -> None:
+    one.configure(replies=[bash("echo hi"), "done"])
+    with pytest.raises(StartupError, match=r"--permissions: permissions\.deny must be a list of rules"):
+        await one.start(permissions={"deny": "bash"})
+    await one.start(permissions={"deny": ["bash(echo *)"]})
+    await one.say("go")
+    assert 'the rule "bash(echo *)"' in one.results()[0]
+
+
 async def test_keys_that_cannot_be_read_are_reported(one: InProcessAgent) -> None:
     one.configure()
     (one.agent_dir / "auth.json").write_text("{broken")
