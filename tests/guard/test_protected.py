@@ -234,6 +234,19 @@ async def test_links_lead_nowhere_else(tmp_path: Path) -> None:
         assert not await house.writes(ANY, path), path
 
 
+async def test_another_name_of_a_protected_file_is_protected(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    (house.work / ".git" / "hooks").mkdir(parents=True)
+    secret = [house.home / ".bashrc", house.agent / "settings.json", house.work / ".git" / "hooks" / "pre-push"]
+    for number, file in enumerate(secret):
+        file.write_text("x")
+        os.link(file, house.work / f"name{number}")
+        assert not await house.writes(ANY, f"name{number}")
+    (house.work / "plain").write_text("x")
+    os.link(house.work / "plain", house.work / "other")
+    assert await house.writes(ANY, "other")
+
+
 async def test_a_start_up_file_that_is_a_link_protects_what_it_leads_to(tmp_path: Path) -> None:
     house = House(tmp_path)
     (house.work / "dotfiles").mkdir()

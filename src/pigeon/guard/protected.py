@@ -11,9 +11,11 @@ there are file systems for which they do not.
 from __future__ import annotations
 
 import os
+import stat
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from msgspec import Struct
 
@@ -48,6 +50,7 @@ _FOLDERS = {
 _LONGEST_FILE = 64 * 1024
 _LONGEST_PATH = 4096
 _MOST_HOOKS = 10
+_MOST_LINKED = 500
 
 
 class ProtectedPart(Struct, frozen=True):
@@ -63,8 +66,8 @@ class ProtectedPart(Struct, frozen=True):
         return any(written[at : at + count] == self.words for at in range(len(written) - count + 1))
 
 
-# The names of a path from the root on, and what is protected there.
-Root = tuple[tuple[str, ...], ProtectedPart]
+# A file or folder that is protected with all that is in it, and what is said of it.
+Root = tuple[str, ProtectedPart]
 
 
 class ProtectedPlaces:
@@ -89,9 +92,10 @@ class ProtectedPlaces:
         found: dict[ProtectedPart, None] = {}
         for place in dict.fromkeys(places):
             found.update(dict.fromkeys(_everywhere(place)))
-            inside = _words(place)
-            for root, part in (*known, *_repository(place, self._homes[0])):
-                if inside[: len(root)] == root:
+            inside, linked = _words(place), _identity(place)
+            for path, part in (*known, *_repository(place, self._homes[0])):
+                root = _words(path)
+                if inside[: len(root)] == root or (linked is not None and linked in _identities(path)):
                     found[part] = None
         return tuple(found)
 
@@ -182,12 +186,29 @@ def _rooted(path: str, part: ProtectedPart) -> Iterator[Root]:
     """A file or folder by its names, as they are written and behind links; none for what no system would open."""
     if len(path) > _LONGEST_PATH:
         return
-    yield _words(path), part
+    yield path, part
     # A path that a repository gives may have a NUL in it.
     with suppress(ValueError):
         real = os.path.realpath(path)
         if real != path:
-            yield _words(real), part
+            yield real, part
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """What a file with several names is known by; none if it has one name, or there is none."""
+    with suppress(OSError, ValueError):
+        found = os.lstat(path)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+            return found.st_dev, found.st_ino
+    return None
+
+
+def _identities(path: str) -> Iterator[tuple[int, int] | None]:
+    """Of a protected file, or of the files in a protected folder."""
+    yield _identity(path)
+    with suppress(OSError, ValueError), os.scandir(path) as entries:
+        for entry in islice(entries, _MOST_LINKED):
+            yield _identity(entry.path)
 
 
 def _words(path: str) -> tuple[str, ...]:
