@@ -351,6 +351,15 @@ def test_an_extension_that_is_found_and_does_not_load_is_reported_and_left_out(
     assert (second["event"], "named pipe" in second["error"]) == ("load", True)
 
 
+@proves("extension.named")
+@pytest.mark.parametrize("kind", [kind for kind in ODD if kind != "folder"])
+def test_a_folder_of_extensions_that_is_none_is_reported(start: Start, folders: AgentFolders, kind: str) -> None:
+    path = folders.agent / "extensions"
+    ODD[kind](path)
+    error = start().wait_event("extension_error")
+    assert (error["event"], error["extensionPath"].startswith(str(path))) == ("load", True)
+
+
 @proves("extension.life")
 def test_an_extension_hears_of_the_life_of_its_sessions(start: Start, folders: AgentFolders) -> None:
     log = folders.temp / "log"

@@ -80,8 +80,11 @@ def _at(path: str, scope: Scope, origin: Literal["cli", "local"]) -> list[Source
 def _in_folder(folder: str, scope: Scope) -> list[Source]:
     try:
         names = sorted(os.listdir(folder))
-    except OSError:
-        return []
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not os.path.lexists(folder):
+            return []
+        # What is there and cannot be looked into may hold a gate: loading it fails, and is reported with the reason.
+        return [Source(os.path.join(folder, _FIRST), scope, "auto")]
     found = []
     for name in names:
         path = os.path.join(folder, name)
