@@ -283,8 +283,8 @@ SIZE = 128 * 1024
 TEXTS = [
     "rm -rf a ", "rm -r", "a", "a;", "a=b;", "$(", "`", '"', "'", "{a,", "{a,b}", "${a:-", "a=(", "((", "A=1 ",
     "eval ", ">a ", "bash -c 'x y' ", "<<a ", "[a]* ;", "xargs ", "find -exec ", "cd a;", "1", "\\", "\\\n",
-    "\u00e9;", "case x in ", "[[ ", "f() ", "echo 'a b' | sh;", "{1..9}", "<(", "$'\\'", '"$("', "rm -rf /1 text\n",
-    "*", "x\\", "cat <<E\n", "a|", "${x}$(a) ",
+    "\u00e9;", "case x in ", "[[ ", "f() ", "echo 'a b' | sh;", "{1..9}", "{a,{a,b}}", "xxxxxxxxxx{a,b}", "<(",
+    "$'\\'", '"$("', "rm -rf /1 text\n", "*", "x\\", "cat <<E\n", "a|", "${x}$(a) ",
 ]  # fmt: skip
 MANY = {"deny": [f"bash(*rm*-rf*/{number}*zz)" for number in range(20)] + [f"bash(p{n} *)" for n in range(30)]}
 

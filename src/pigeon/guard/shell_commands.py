@@ -24,7 +24,9 @@ MOST_GLOBBED = 100
 LONGEST_GLOB = 200
 MOST_PREFIXES = 8
 MOST_FOLDERS = 8
-MOST_ALTERNATIVES = 64
+MOST_ALTERNATIVES = 1000
+MOST_EXPANDED = 512 * 1024
+LONGEST_SEQUENCE = 64
 # fmt: off
 _SHELLS = frozenset({"bash", "sh", "dash", "ash", "zsh", "ksh", "mksh", "fish", "rbash", "source", "."})
 _JOINING = frozenset({"eval", "ssh", "watch", "parallel"})  # they make one command of all their words
@@ -59,6 +61,7 @@ _SCRIPT = re.compile(r"[\s;|&$`(<>'\"\\{]")
 _OPTION = re.compile(r"(?:-[A-Za-z]*?S|--[\w-]+=|[\w.-]+=)")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
 _OPAQUE = re.compile(r"\\.|'[^']*'|\"(?:[^\"\\]++|\\.)*+\"|\$\{[^}]*\}|\$\([^)]*\)", re.DOTALL)
+_BRACES = re.compile("[{},]")
 _SEQUENCE = re.compile(r"\{(-?\d{1,6}|[A-Za-z])\.\.(-?\d{1,6}|[A-Za-z])(?:\.\.-?\d+)?\}")
 _POSIX_CLASS = re.compile(r"\[\[:\w+:\]\]")
 _PROGRAM = re.compile(r"[\w.+@%:,/-]+")
@@ -242,8 +245,11 @@ def _scripts_in(syntax: ShellSyntax) -> Iterator[str]:
     names = [{os.path.basename(word.value) for word in words} for words in syntax.commands]
     for words, named in zip(syntax.commands, names, strict=True):
         if any(word.globs and "{" in word.raw for word in words):
-            expanded = " ".join(text for word in words for text in _brace_expanded(word.raw))
-            if expanded != " ".join(word.raw for word in words):
+            written = " ".join(word.raw for word in words)
+            expanded = _braces_expanded(words)
+            if expanded is None:
+                syntax.note_overflow()
+            elif expanded != written:
                 yield expanded
         if named & RUNNERS or words[0].expands:
             yield from _handed_over(words)
@@ -267,39 +273,44 @@ def _handed_over(words: list[ShellWord]) -> Iterator[str]:
                 yield word.value[option.end() :]
 
 
-def _brace_expanded(raw: str) -> list[str]:
-    """The words that braces make of one, at most `MOST_ALTERNATIVES`; quoted text in it has no braces."""
+def _braces_expanded(words: list[ShellWord]) -> str | None:
+    """A command with its braces expanded; none if that makes too many words of it."""
     opaque: list[str] = []
 
     def hidden(found: re.Match[str]) -> str:
-        opaque.append(found[0])
+        opaque.append(found[0])  # quoted text has no braces
         return f"\0{len(opaque) - 1}\0"
 
     done: list[str] = []
-    waiting = [_OPAQUE.sub(hidden, raw.replace("\0", ""))]
+    waiting = [_OPAQUE.sub(hidden, word.raw.replace("\0", "")) for word in reversed(words)]
+    most, size = MOST_ALTERNATIVES + len(words), 0
     while waiting:
-        if len(done) + len(waiting) > MOST_ALTERNATIVES:
-            return [raw]
         text = waiting.pop()
         options = _first_brace(text)
         if options is None:
             done.append(text)
-        else:
-            waiting.extend(reversed(options))
-    return [re.sub("\0(\\d+)\0", lambda found: opaque[int(found[1])], text) for text in done]
+            continue
+        size += len(text) * (1 + len(options))
+        if size > MOST_EXPANDED or len(done) + len(waiting) + len(options) > most:
+            return None
+        waiting.extend(reversed(options))
+    return re.sub("\0(\\d+)\0", lambda found: opaque[int(found[1])], " ".join(done))
 
 
 def _first_brace(text: str) -> list[str] | None:
     """The text with its first brace that has alternatives replaced by each of them."""
     sequence = _SEQUENCE.search(text)
     begins: list[list[int]] = []
-    for at, sign in enumerate(text):
+    for found in _BRACES.finditer(text):
+        at, sign = found.start(), found[0]
         if sign == "{":
             begins.append([at])
         elif sign == "," and begins:
             begins[-1].append(at)
         elif sign == "}" and begins:
             cuts = [*begins.pop(), at]
+            if len(cuts) > MOST_ALTERNATIVES:
+                return [""] * len(cuts)  # more than can be looked at
             if len(cuts) > 2:
                 parts = [text[begin + 1 : end] for begin, end in pairwise(cuts)]
                 return [text[: cuts[0]] + part + text[at + 1 :] for part in parts]
@@ -309,7 +320,7 @@ def _first_brace(text: str) -> list[str] | None:
     if first.isalpha() and last.isalpha():
         step = 1 if first <= last else -1
         items = [chr(code) for code in range(ord(first), ord(last) + step, step)]
-    elif first.isalpha() or last.isalpha() or abs(int(first) - int(last)) >= MOST_ALTERNATIVES:
+    elif first.isalpha() or last.isalpha() or abs(int(first) - int(last)) >= LONGEST_SEQUENCE:
         return None
     else:
         step = 1 if int(first) <= int(last) else -1

@@ -209,9 +209,9 @@ class _Reader:
         for word in self._words:
             assigned = _ASSIGNMENT.match(word.value)
             if assigned is not None:
-                value = word.value[assigned.end() :]
-                if len(value) <= LONGEST_VARIABLE:
-                    self._found.variables[assigned[1]] = value
+                before = self._found.variables.get(assigned[1], "") if assigned[0].endswith("+=") else ""
+                value = before + word.value[assigned.end() :]
+                self._found.variables[assigned[1]] = value[:LONGEST_VARIABLE]
             elif not setting:
                 return
 
