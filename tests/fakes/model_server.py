@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import repeat
 from types import TracebackType
 from typing import Any
 
@@ -85,6 +86,15 @@ class Call:
     arguments: dict[str, Any] = field(default_factory=dict)
     id: str = ""
     raw: str | None = None
+    piece: int = 7
+
+
+@dataclass
+class Flood:
+    """These bytes of the body again and again, until the client goes away if no number is given."""
+
+    piece: bytes
+    times: int | None = None
 
 
 class Cut:
@@ -95,7 +105,7 @@ class Hang:
     """Say nothing more and keep the connection, until the client goes away or the server stops."""
 
 
-Part = Text | Thinking | Call | Gate | Cut | Hang
+Part = Text | Thinking | Call | Flood | Gate | Cut | Hang
 
 
 @dataclass
@@ -273,40 +283,47 @@ def _script(answer: Answer) -> Iterator[bytes | Gate | Cut | Hang]:
     usage.update({key: value for key, value in answer.usage.items() if key != "output_tokens"})
     model = answer.request.get("model", "fake-1")
     head = {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": [], "usage": usage}
-    yield _event("message_start", message={**head, "stop_reason": None, "stop_sequence": None})
+    yield event_bytes("message_start", message={**head, "stop_reason": None, "stop_sequence": None})
     index = 0
     for part in answer.parts:
         if isinstance(part, Gate | Cut | Hang):
             yield part
             continue
+        if isinstance(part, Flood):
+            yield from repeat(part.piece) if part.times is None else repeat(part.piece, part.times)
+            continue
         yield from _block(index, part)
         index += 1
     stop = answer.stop or ("tool_use" if any(isinstance(part, Call) for part in answer.parts) else "end_turn")
     output = {"output_tokens": answer.usage.get("output_tokens", 5)}
-    yield _event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=output)
-    yield _event("message_stop")
+    yield event_bytes("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=output)
+    yield event_bytes("message_stop")
 
 
 def _block(index: int, part: Text | Thinking | Call) -> Iterator[bytes]:
     if isinstance(part, Text):
-        yield _event("content_block_start", index=index, content_block={"type": "text", "text": ""})
+        yield event_bytes("content_block_start", index=index, content_block={"type": "text", "text": ""})
         for piece in _pieces(part.text, part.piece):
-            yield _event("content_block_delta", index=index, delta={"type": "text_delta", "text": piece})
+            yield event_bytes("content_block_delta", index=index, delta={"type": "text_delta", "text": piece})
     elif isinstance(part, Thinking):
-        yield _event(
+        yield event_bytes(
             "content_block_start", index=index, content_block={"type": "thinking", "thinking": "", "signature": ""}
         )
         for piece in _pieces(part.text, 0):
-            yield _event("content_block_delta", index=index, delta={"type": "thinking_delta", "thinking": piece})
-        yield _event("content_block_delta", index=index, delta={"type": "signature_delta", "signature": part.signature})
+            yield event_bytes("content_block_delta", index=index, delta={"type": "thinking_delta", "thinking": piece})
+        yield event_bytes(
+            "content_block_delta", index=index, delta={"type": "signature_delta", "signature": part.signature}
+        )
     else:
         start: dict[str, Any] = {"type": "tool_use", "id": part.id or f"toolu_{index}", "name": part.name, "input": {}}
-        yield _event("content_block_start", index=index, content_block=start)
+        yield event_bytes("content_block_start", index=index, content_block=start)
         text = json.dumps(part.arguments) if part.raw is None else part.raw
-        for piece in _pieces(text, 7):
-            yield _event("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece})
+        for piece in _pieces(text, part.piece):
+            yield event_bytes(
+                "content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece}
+            )
     if not isinstance(part, Text) or part.closes:
-        yield _event("content_block_stop", index=index)
+        yield event_bytes("content_block_stop", index=index)
 
 
 def _pieces(text: str, size: int) -> Iterable[str]:
@@ -314,7 +331,8 @@ def _pieces(text: str, size: int) -> Iterable[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def _event(kind: str, **fields: Any) -> bytes:
+def event_bytes(kind: str, **fields: Any) -> bytes:
+    """One server-sent event of the Messages API."""
     return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
 
 

@@ -86,7 +86,7 @@ class UnchangedImages:
     def at_once(self, image: ImageContent) -> PreparedImage | None:
         return PreparedImage(image)
 
-    def fitted(self, image: ImageContent) -> PreparedImage:
+    async def fitted(self, image: ImageContent) -> PreparedImage:
         return PreparedImage(image)
 
 

@@ -20,6 +20,7 @@ from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
 from pigeon.tools.base import BaseTool
+from pigeon.tools.images.resizing import Fitted, Profile, fitted
 from pigeon.tools.searching.ripgrep import Ripgrep
 from pigeon.wire.content import ImageContent, TextContent, ToolCall
 from pigeon.wire.errors import ToolFailed
@@ -131,3 +132,10 @@ def text_of(outcome: ToolOutcome) -> str:
 
 def images_of(outcome: ToolOutcome) -> list[ImageContent]:
     return [block for block in outcome.content if isinstance(block, ImageContent)]
+
+
+class PlainFitter:
+    """Decodes images in the test's own process, however large."""
+
+    async def fitted(self, data: bytes, mime: str, profile: Profile | None) -> Fitted:
+        return fitted(data, mime, profile)

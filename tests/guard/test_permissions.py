@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fakes.tool_runs import call, paths_in, prepared, subject_of, text_of
+from fakes.tool_runs import PlainFitter, call, paths_in, prepared, subject_of, text_of
 from pigeon.agent.interfaces import PreparedCall
 from pigeon.guard.gate_chain import chain
 from pigeon.guard.permissions import ALWAYS, DENY, ONCE, PermissionGate, PermissionQuestion, outcome_of, visible
@@ -196,7 +196,7 @@ async def test_a_denied_file_is_not_read_under_another_spelling(
     (tmp_path / name).write_text("secret")
     paths = paths_in(tmp_path, home=str(tmp_path))
     asked, rule = asked.replace("HERE", str(tmp_path)), rule.replace("HERE", str(tmp_path))
-    assert text_of(await call(ReadTool(paths), path=asked)) == "secret"
+    assert text_of(await call(ReadTool(paths, PlainFitter()), path=asked)) == "secret"
     rules, _ = rules_from({"deny": [f"read({rule})"]})
     assert verdict(rules, "read", {"path": asked}, paths) == "deny"
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from fakes.tool_runs import FakeRun, call, workplace
+from fakes.tool_runs import FakeRun, PlainFitter, call, workplace
 from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.base import BaseTool
 from pigeon.tools.catalog import built_in_tools
@@ -91,7 +91,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def tools(project: Path, processes: ProcessOwner) -> dict[str, BaseTool]:
-    return {**built_in_tools(workplace(project, processes), "/nowhere"), "todo": TodoTool(Plan())}
+    return {**built_in_tools(workplace(project, processes), "/nowhere", fitter=PlainFitter()), "todo": TodoTool(Plan())}
 
 
 def descriptors() -> list[str]:

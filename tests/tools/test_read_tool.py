@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fakes.tool_runs import FakeRun, call, failure, paths_in, text
+from fakes.tool_runs import FakeRun, PlainFitter, call, failure, paths_in, text
 from pigeon.system.shell.truncation import MAX_BYTES, size_of
 from pigeon.tools.line_reading import Slice, lines_of
 from pigeon.tools.read import ReadTool
@@ -24,7 +24,7 @@ def lines_in(path: Path, first: int, count: int | None, stopped: Callable[[], bo
 
 @pytest.fixture
 def read(tmp_path: Path) -> ReadTool:
-    return ReadTool(paths_in(tmp_path))
+    return ReadTool(paths_in(tmp_path), PlainFitter())
 
 
 async def test_a_small_file_comes_as_it_is(read: ReadTool, tmp_path: Path) -> None:
@@ -123,14 +123,16 @@ async def test_any_content_round_trips_through_write_and_read(tmp_path: Path, co
     expected = content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert (tmp_path / "any.txt").read_bytes() == expected.encode()
     if not expected.encode().startswith((b"BM", b"GIF8", b"\xff\xd8")):
-        assert await text(ReadTool(paths_in(tmp_path)), path="any.txt") == expected
+        assert await text(ReadTool(paths_in(tmp_path), PlainFitter()), path="any.txt") == expected
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200_000), st.integers(1, 30), st.none() | st.integers(1, 3000))
 async def test_no_file_breaks_the_limits(tmp_path: Path, data: bytes, offset: int, limit: int | None) -> None:
     (tmp_path / "any").write_bytes(b"\n" * 40 + data)
-    shown = await text(ReadTool(paths_in(tmp_path)), path="any", offset=offset, **({"limit": limit} if limit else {}))
+    shown = await text(
+        ReadTool(paths_in(tmp_path), PlainFitter()), path="any", offset=offset, **({"limit": limit} if limit else {})
+    )
     body = shown.rpartition("\n\n[")[0] or shown
     assert size_of(body) <= MAX_BYTES
     assert body.count("\n") <= 2000

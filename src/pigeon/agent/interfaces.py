@@ -53,8 +53,8 @@ class ImagePreparer(Protocol):
         """The answer if the first bytes are enough for one; none if the image has to be decoded."""
         ...
 
-    def fitted(self, image: ImageContent) -> PreparedImage:
-        """The answer for any image; decoding may take seconds, so it is called in a thread."""
+    async def fitted(self, image: ImageContent) -> PreparedImage:
+        """The answer for any image; decoding may take seconds."""
         ...
 
 

@@ -19,6 +19,7 @@ from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Workplace, find_shell
 from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools
+from pigeon.tools.images.fitting import GuardedFitter
 from pigeon.tools.images.prompt_images import PromptImages
 from pigeon.tools.todo import TodoTool
 from pigeon.wire.base import Absent, or_else
@@ -51,7 +52,8 @@ class ToolSetup:
         self._models = models
         self._redactor = redactor
         self.workplace = self._workplace(conversation.journal.cwd)
-        self.images = PromptImages(self._resizes)
+        self._fitter = GuardedFitter(processes)
+        self.images = PromptImages(self._fitter, self._resizes)
         # The model sees the plan as soon as the host has made one, unless the tools were named.
         offer = self._offer_plan if options.tools is None else lambda: None
         self.todos = Todos(post, settings.tasks.todo_clear_delay, offer)
@@ -102,7 +104,9 @@ class ToolSetup:
         return Workplace(cwd, shell, self._variables, artifacts, self._processes, self._redactor)
 
     def _tools(self) -> dict[str, Tool]:
-        return dict(built_in_tools(self.workplace, self._environment.home, resize_images=self._resizes))
+        return dict(
+            built_in_tools(self.workplace, self._environment.home, fitter=self._fitter, resize_images=self._resizes)
+        )
 
     def _resizes(self) -> bool:
         return self._settings.images.auto_resize

@@ -11,6 +11,7 @@ from pigeon.tools.bash import BashTool
 from pigeon.tools.edit import EditTool
 from pigeon.tools.find import FindTool
 from pigeon.tools.grep import GrepTool
+from pigeon.tools.images.fitting import ImageFitter
 from pigeon.tools.ls import LsTool
 from pigeon.tools.read import ReadTool
 from pigeon.tools.searching.ripgrep import Ripgrep
@@ -23,17 +24,19 @@ def built_in_tools(
     place: Workplace,
     home: str,
     *,
+    fitter: ImageFitter,
     resize_images: Callable[[], bool] = lambda: True,
     sees_images: Callable[[], bool] = lambda: True,
 ) -> dict[str, BaseTool]:
     """All built-in tools but `todo` for one working directory; the toolset of the session says which are active.
 
-    `resize_images` and `sees_images` (does the current model take images) are asked anew for each image.
+    `fitter` decodes images. `resize_images` and `sees_images` (does the current model take images) are asked anew for
+    each image.
     """
     paths = PathResolver(place.cwd, home)
     search = Ripgrep(place.processes, place.environment, home)
     tools: list[BaseTool] = [
-        ReadTool(paths, resize_images, sees_images),
+        ReadTool(paths, fitter, resize_images, sees_images),
         BashTool(place),
         EditTool(paths),
         WriteTool(paths),

@@ -19,6 +19,7 @@ from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 
 if TYPE_CHECKING:
+    from pigeon.tools.images.fitting import ImageFitter
     from pigeon.tools.images.resizing import Fitted
 
 BIGGEST_IMAGE = 64 << 20
@@ -49,10 +50,12 @@ class ReadTool(BaseTool):
     def __init__(
         self,
         paths: PathResolver,
+        fitter: ImageFitter,
         resize_images: Callable[[], bool] = lambda: True,
         sees_images: Callable[[], bool] = lambda: True,
     ) -> None:
         self._paths = paths
+        self._fitter = fitter
         self._resize_images = resize_images
         self._sees_images = sees_images
 
@@ -66,27 +69,31 @@ class ReadTool(BaseTool):
         first = whole_number(arguments, "offset", 1) if arguments.get("offset") else 1
         count = None if arguments.get("limit") is None else whole_number(arguments, "limit", 1)
         try:
-            found = await run.scope.wait(
-                asyncio.to_thread(_read, held, first, count, self._resize_images(), lambda: run.scope.cancelled)
-            )
+            found = await run.scope.wait(asyncio.to_thread(_read, held, first, count, lambda: run.scope.cancelled))
         except OSError as error:
             deed = "read" if isinstance(error, IsADirectoryError) else "access"
             raise ToolFailed(error_text(error, deed, held.place)) from error
         if isinstance(found, Slice):
             return _outcome(path, first, found)
-        return _image_outcome(found, self._sees_images())
+        data, kind = found
+        return _image_outcome(await run.scope.wait(self._fitted(data, kind)), self._sees_images())
+
+    async def _fitted(self, data: bytes, kind: str) -> Fitted:
+        from pigeon.tools.images.resizing import Profile
+
+        return await self._fitter.fitted(data, kind, Profile() if self._resize_images() else None)
 
 
-def _read(held: HeldPath, first: int, count: int | None, resize: bool, stopped: Callable[[], bool]) -> Fitted | Slice:
-    """An image, or lines; the file is opened once, so that what is shown is what was looked at."""
-    from pigeon.tools.images.resizing import SNIFFED_BYTES, Profile, fitted, image_type
+def _read(held: HeldPath, first: int, count: int | None, stopped: Callable[[], bool]) -> tuple[bytes, str] | Slice:
+    """An image with its type, or lines; the file is opened once, so that what is shown is what was looked at."""
+    from pigeon.tools.images.resizing import SNIFFED_BYTES, image_type
 
     descriptor = open_regular(held)
     try:
         kind = image_type(_start(descriptor, SNIFFED_BYTES))
         if kind is None:
             return lines_of(descriptor, first, count, stopped)
-        return fitted(read_rest(descriptor, BIGGEST_IMAGE), kind, Profile() if resize else None)
+        return read_rest(descriptor, BIGGEST_IMAGE), kind
     finally:
         os.close(descriptor)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
@@ -28,16 +27,14 @@ class Judge:
     def __init__(self, at_once: PreparedImage | None, later: PreparedImage | None = None) -> None:
         self._at_once = at_once
         self._later = later
-        self.threads: list[int] = []
-        self.goes_on = threading.Event()
+        self.goes_on = asyncio.Event()
         self.goes_on.set()
 
     def at_once(self, image: ImageContent) -> Any:
         return self._at_once
 
-    def fitted(self, image: ImageContent) -> Any:
-        self.threads.append(threading.get_ident())
-        assert self.goes_on.wait(10)
+    async def fitted(self, image: ImageContent) -> Any:
+        await self.goes_on.wait()
         return self._later
 
 
@@ -67,7 +64,6 @@ async def test_a_changed_image_takes_the_place_of_the_first_with_a_note_behind_t
         content=[text("look\n\n[smaller]"), OTHER, text("paper")], timestamp=7, attachments=message.attachments
     )
     assert message.content == [text("look"), PNG, text("paper")]
-    assert threading.get_ident() not in judge.threads
 
 
 async def test_what_is_no_image_is_left_out_or_kept_as_the_host_expects() -> None:
@@ -98,5 +94,4 @@ async def test_who_stops_does_not_wait_for_an_image(early: bool) -> None:
     else:
         asyncio.get_running_loop().call_soon(scope.cancel)
     ready = await ready_to_send(said(text("look"), PNG), judge, True, scope)
-    judge.goes_on.set()
     assert ready.content == [text(f"look\n\n{STOPPED}")]

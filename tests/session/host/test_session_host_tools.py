@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.tool_runs import FakeRun, paths_in, text_of
+from fakes.tool_runs import FakeRun, PlainFitter, paths_in, text_of
 from pigeon.agent.tool_calls import grouped
 from pigeon.session.host.host_tools import DISCONNECTED, MOST_UPDATES, HostTools
 from pigeon.session.toolset import Toolset
@@ -30,7 +30,7 @@ class HostToolsSetup:
     """A toolset with `read` active and `ls` not, and what was sent to the host."""
 
     def __init__(self) -> None:
-        self.toolset = Toolset({"read": ReadTool(paths_in("/")), "ls": LsTool(paths_in("/"))}, ["read"])
+        self.toolset = Toolset({"read": ReadTool(paths_in("/"), PlainFitter()), "ls": LsTool(paths_in("/"))}, ["read"])
         self.sent: list[Outbound] = []
         self.tools = HostTools(self.toolset, self._take)
         self._news = asyncio.Event()

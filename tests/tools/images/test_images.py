@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from fakes.tool_runs import call, images_of, paths_in, text_of
+from fakes.tool_runs import PlainFitter, call, images_of, paths_in, text_of
 from pigeon.tools.images.resizing import Profile, fitted, image_type
 from pigeon.tools.read import ReadTool
 
@@ -57,21 +57,21 @@ def test_an_animated_png_is_no_image() -> None:
 async def test_a_small_image_is_handed_over_unchanged(tmp_path: Path) -> None:
     data = encoded("PNG")
     (tmp_path / "picture.txt").write_bytes(data)
-    outcome = await call(ReadTool(paths_in(tmp_path)), path="picture.txt")
+    outcome = await call(ReadTool(paths_in(tmp_path), PlainFitter()), path="picture.txt")
     assert text_of(outcome) == "Read image file [image/png]"
     assert [(image.mime_type, base64.b64decode(image.data)) for image in images_of(outcome)] == [("image/png", data)]
 
 
 async def test_a_model_without_eyes_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.png").write_bytes(encoded("PNG"))
-    outcome = await call(ReadTool(paths_in(tmp_path), sees_images=lambda: False), path="x.png")
+    outcome = await call(ReadTool(paths_in(tmp_path), PlainFitter(), sees_images=lambda: False), path="x.png")
     assert "takes no images" in text_of(outcome)
     assert len(images_of(outcome)) == 1
 
 
 async def test_a_large_image_is_scaled_and_the_factor_told(tmp_path: Path) -> None:
     (tmp_path / "x.png").write_bytes(encoded("PNG", (4000, 1000)))
-    outcome = await call(ReadTool(paths_in(tmp_path)), path="x.png")
+    outcome = await call(ReadTool(paths_in(tmp_path), PlainFitter()), path="x.png")
     assert text_of(outcome) == (
         "Read image file [image/png]\n[Image: original 4000x1000, displayed at 2000x500. "
         "Multiply coordinates by 2.00 to map to original image.]"
@@ -82,7 +82,7 @@ async def test_a_large_image_is_scaled_and_the_factor_told(tmp_path: Path) -> No
 async def test_resizing_can_be_switched_off(tmp_path: Path) -> None:
     data = encoded("PNG", (4000, 10))
     (tmp_path / "x.png").write_bytes(data)
-    outcome = await call(ReadTool(paths_in(tmp_path), resize_images=lambda: False), path="x.png")
+    outcome = await call(ReadTool(paths_in(tmp_path), PlainFitter(), resize_images=lambda: False), path="x.png")
     assert base64.b64decode(images_of(outcome)[0].data) == data
 
 
@@ -145,7 +145,7 @@ def test_transparency_becomes_white_in_a_jpeg() -> None:
 
 async def test_a_broken_image_is_a_note(tmp_path: Path) -> None:
     (tmp_path / "x.png").write_bytes(encoded("PNG")[:20])
-    outcome = await call(ReadTool(paths_in(tmp_path)), path="x.png")
+    outcome = await call(ReadTool(paths_in(tmp_path), PlainFitter()), path="x.png")
     assert images_of(outcome) == []
     assert "could not be decoded" in text_of(outcome)
 
@@ -181,7 +181,7 @@ def test_sixteen_bits_of_grey_keep_their_shades_when_scaled() -> None:
 
 async def test_an_image_that_is_cut_off_is_left_out_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "x.png").write_bytes(noise(30, 20)[:200])
-    outcome = await call(ReadTool(paths_in(tmp_path)), path="x.png")
+    outcome = await call(ReadTool(paths_in(tmp_path), PlainFitter()), path="x.png")
     assert "Image omitted" in text_of(outcome)
     assert images_of(outcome) == []
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, features
 
+from fakes.tool_runs import PlainFitter
 from pigeon.tools.images.header import Header, header_of
 from pigeon.tools.images.prompt_images import HEAD_CHARS, NOT_AN_IMAGE, PromptImages
 from pigeon.tools.images.resizing import Profile, fitted
@@ -72,18 +73,18 @@ def test_any_bytes_are_looked_at(head: bytes) -> None:
 @pytest.mark.parametrize(("form", "mime"), TAKEN)
 def test_an_ordinary_image_is_the_very_same_at_once(form: str, mime: str) -> None:
     image = image_of(encoded(form), mime)
-    picture = PromptImages().at_once(image)
+    picture = PromptImages(PlainFitter()).at_once(image)
     assert picture is not None
     assert picture.image is image
     assert picture.notes == ()
 
 
 @pytest.mark.parametrize(("form", "mime"), TAKEN[:3])
-def test_an_image_that_is_cut_off_is_not_taken_for_a_good_one(form: str, mime: str) -> None:
+async def test_an_image_that_is_cut_off_is_not_taken_for_a_good_one(form: str, mime: str) -> None:
     whole = encoded(form, (300, 300))
     image = image_of(whole[: len(whole) * 2 // 3], mime)
-    assert PromptImages().at_once(image) is None
-    assert PromptImages().fitted(image).image is None
+    assert PromptImages(PlainFitter()).at_once(image) is None
+    assert (await PromptImages(PlainFitter()).fitted(image)).image is None
 
 
 def test_nothing_is_loaded_for_an_ordinary_image() -> None:
@@ -91,35 +92,35 @@ def test_nothing_is_loaded_for_an_ordinary_image() -> None:
     code = (
         "import sys\nfrom pigeon.tools.images.prompt_images import PromptImages\n"
         "from pigeon.wire.content import ImageContent\n"
-        f"assert PromptImages().at_once(ImageContent(data={data!r}, mime_type='image/png')).image\n"
+        f"assert PromptImages(None).at_once(ImageContent(data={data!r}, mime_type='image/png')).image\n"
         "assert 'PIL' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
 
 
 def test_a_wrong_type_is_put_right() -> None:
-    picture = PromptImages().at_once(image_of(encoded("JPEG"), "image/png"))
+    picture = PromptImages(PlainFitter()).at_once(image_of(encoded("JPEG"), "image/png"))
     assert picture is not None
     assert picture.image == image_of(encoded("JPEG"), "image/jpeg")
 
 
 @pytest.mark.parametrize("size", [(2001, 10), (10, 2001)])
-def test_an_image_with_too_many_pixels_is_scaled_as_read_does_it(size: tuple[int, int]) -> None:
+async def test_an_image_with_too_many_pixels_is_scaled_as_read_does_it(size: tuple[int, int]) -> None:
     data = encoded("PNG", size)
-    images = PromptImages()
+    images = PromptImages(PlainFitter())
     assert images.at_once(image_of(data)) is None
-    picture = images.fitted(image_of(data))
+    picture = await images.fitted(image_of(data))
     assert max(size_of(picture.image)) == 2000
     assert picture.image is not None
     assert picture.image.data == fitted(data, "image/png", Profile()).base64()
     assert f"original {size[0]}x{size[1]}" in picture.notes[0]
 
 
-def test_an_image_with_too_many_bytes_is_made_smaller() -> None:
+async def test_an_image_with_too_many_bytes_is_made_smaller() -> None:
     data = encoded("PNG") + b"\0" * 3_600_000
-    images = PromptImages()
+    images = PromptImages(PlainFitter())
     assert images.at_once(image_of(data)) is None
-    picture = images.fitted(image_of(data))
+    picture = await images.fitted(image_of(data))
     assert picture.image is not None
     assert len(picture.image.data) < 4_718_592
     assert size_of(picture.image) == (30, 20)
@@ -127,71 +128,71 @@ def test_an_image_with_too_many_bytes_is_made_smaller() -> None:
 
 @pytest.mark.parametrize(("form", "mime"), FOREIGN)
 @pytest.mark.parametrize("resize", [True, False])
-def test_a_foreign_format_is_converted(form: str, mime: str, resize: bool) -> None:
-    images = PromptImages(lambda: resize)
+async def test_a_foreign_format_is_converted(form: str, mime: str, resize: bool) -> None:
+    images = PromptImages(PlainFitter(), lambda: resize)
     image = image_of(encoded(form, (64, 64)), mime)
     assert images.at_once(image) is None
-    picture = images.fitted(image)
+    picture = await images.fitted(image)
     assert picture.image is not None
     assert picture.image.mime_type == "image/png"
     assert picture.notes == (f"[Image converted from {mime} to image/png.]",)
 
 
 @pytest.mark.skipif(not features.check("avif"), reason="this Pillow has no AVIF")
-def test_a_format_is_converted_if_pillow_knows_it() -> None:
-    picture = PromptImages().fitted(image_of(encoded("AVIF"), "image/avif"))
+async def test_a_format_is_converted_if_pillow_knows_it() -> None:
+    picture = await PromptImages(PlainFitter()).fitted(image_of(encoded("AVIF"), "image/avif"))
     assert picture.image is not None
     assert picture.image.mime_type == "image/png"
 
 
 def test_no_size_is_too_large_when_images_are_not_resized() -> None:
     image = image_of(encoded("PNG", (3000, 3000)))
-    picture = PromptImages(lambda: False).at_once(image)
+    picture = PromptImages(PlainFitter(), lambda: False).at_once(image)
     assert picture is not None
     assert picture.image is image
 
 
 @pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n", b"hello", b"\xff\xd8\xff\xe0", b"<svg/>", b"%!PS-Adobe-3.0"])
 def test_what_is_no_image_is_told_at_once(data: bytes) -> None:
-    picture = PromptImages().at_once(image_of(data))
+    picture = PromptImages(PlainFitter()).at_once(image_of(data))
     assert picture is not None
     assert (picture.image, picture.notes, picture.readable) == (None, (NOT_AN_IMAGE,), False)
 
 
 @pytest.mark.parametrize("data", ["abc", "ümlaut", "=", "\ud800"])
-def test_data_that_is_not_even_base64_is_no_image(data: str) -> None:
-    images, image = PromptImages(), ImageContent(data=data, mime_type="image/png")
-    picture = images.at_once(image) or images.fitted(image)
+async def test_data_that_is_not_even_base64_is_no_image(data: str) -> None:
+    images, image = PromptImages(PlainFitter()), ImageContent(data=data, mime_type="image/png")
+    picture = images.at_once(image) or await images.fitted(image)
     assert (picture.image, picture.readable) == (None, False)
 
 
-def test_what_is_no_image_is_told_too_if_the_first_characters_could_not_be_read_alone() -> None:
+async def test_what_is_no_image_is_told_too_if_the_first_characters_could_not_be_read_alone() -> None:
     lines = "\n" + base64.encodebytes(b"hello " * HEAD_CHARS).decode()
     image = ImageContent(data=lines, mime_type="image/png")
-    assert PromptImages().at_once(image) is None
-    picture = PromptImages().fitted(image)
+    assert PromptImages(PlainFitter()).at_once(image) is None
+    picture = await PromptImages(PlainFitter()).fitted(image)
     assert (picture.image, picture.notes, picture.readable) == (None, (NOT_AN_IMAGE,), False)
 
 
-def test_a_format_that_cannot_be_converted_is_not_readable() -> None:
+async def test_a_format_that_cannot_be_converted_is_not_readable() -> None:
     heic = image_of(b"\0\0\0\x18ftypheic" + b"\0" * 40, "image/heic")
-    images = PromptImages()
+    images = PromptImages(PlainFitter())
     assert images.at_once(heic) is None
-    picture = images.fitted(heic)
+    picture = await images.fitted(heic)
     assert (picture.image, picture.readable) == (None, False)
     assert picture.notes == ("[Image omitted: it could not be decoded (the format is not known).]",)
 
 
-def test_a_large_image_that_is_cut_off_is_known_for_an_image() -> None:
-    picture = PromptImages().fitted(image_of(encoded("PNG", (3000, 3000))[:200]))
+async def test_a_large_image_that_is_cut_off_is_known_for_an_image() -> None:
+    picture = await PromptImages(PlainFitter()).fitted(image_of(encoded("PNG", (3000, 3000))[:200]))
     assert (picture.image, picture.readable) == (None, True)
     assert "could not be decoded" in picture.notes[0]
 
 
-def test_lines_in_the_data_do_not_hide_an_image() -> None:
+async def test_lines_in_the_data_do_not_hide_an_image() -> None:
     lines = base64.encodebytes(encoded("PNG") + b"\0" * HEAD_CHARS).decode()
-    images = PromptImages()
-    picture = images.at_once(ImageContent(data=lines, mime_type="image/png")) or images.fitted(
+    images = PromptImages(PlainFitter())
+    picture = images.at_once(ImageContent(data=lines, mime_type="image/png")) or await images.fitted(
         ImageContent(data=lines, mime_type="image/png")
     )
     assert size_of(picture.image) == (30, 20)

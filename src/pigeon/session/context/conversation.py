@@ -226,16 +226,25 @@ def branch_tokens(branch: Sequence[EntryLine]) -> int:
     later = 0
     for line in reversed(branch):
         if line.type in ("compaction", "context_edit"):
-            return sum(map(message_tokens, context_of(branch)))
+            return sum(map(_sent_tokens, context_of(branch)))
         message = message_of(line)
         if isinstance(message, AssistantMessage) and _counts(message):
             return used_tokens(message.usage) + later
-        later += message_tokens(message) if message is not None else 0
+        later += _sent_tokens(message) if message is not None else 0
     return later
 
 
 def _counts(message: AssistantMessage) -> bool:
-    return message.stop_reason not in ("error", "aborted") and used_tokens(message.usage) > 0
+    return not _failed(message) and used_tokens(message.usage) > 0
+
+
+def _failed(message: Message) -> bool:
+    return isinstance(message, AssistantMessage) and message.stop_reason in ("error", "aborted")
+
+
+def _sent_tokens(message: Message) -> int:
+    """An answer that failed is never sent to a model, however long it was."""
+    return 0 if _failed(message) else message_tokens(message)
 
 
 _CHANGES_WHAT_WAS = ("compaction", "context_edit")

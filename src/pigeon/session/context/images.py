@@ -3,8 +3,6 @@ with every later request."""
 
 from __future__ import annotations
 
-import asyncio
-
 from msgspec.structs import replace
 
 from pigeon.agent.interfaces import ImagePreparer, PreparedImage, SendableT
@@ -39,14 +37,15 @@ async def ready_to_send(
 async def _worked_on(
     images: list[ImageContent], first: list[PreparedImage | None], preparer: ImagePreparer, scope: Scope | None
 ) -> list[PreparedImage]:
-    def work() -> list[PreparedImage]:
-        return [prepared or preparer.fitted(image) for image, prepared in zip(images, first, strict=True)]
-
-    working = asyncio.to_thread(work)
+    found = list(first)
     try:
-        return await (working if scope is None else scope.wait(working))
+        for index, image in enumerate(images):
+            if found[index] is None:
+                working = preparer.fitted(image)
+                found[index] = await (working if scope is None else scope.wait(working))
     except Aborted:
-        return [prepared or PreparedImage(None, (STOPPED,)) for prepared in first]
+        pass
+    return [prepared or PreparedImage(None, (STOPPED,)) for prepared in found]
 
 
 def _content(blocks: list[UserBlock], found: list[PreparedImage]) -> list[UserBlock]:

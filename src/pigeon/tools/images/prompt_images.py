@@ -14,6 +14,7 @@ from pigeon.agent.interfaces import PreparedImage
 from pigeon.wire.content import ImageContent
 
 if TYPE_CHECKING:
+    from pigeon.tools.images.fitting import ImageFitter
     from pigeon.tools.images.resizing import Profile
 
 HEAD_CHARS = 128 << 10
@@ -23,9 +24,10 @@ NOT_AN_IMAGE = "[Image omitted: the data is no image that can be read.]"
 
 
 class PromptImages:
-    """Makes images sendable; `resize` is asked anew for each."""
+    """Makes images sendable; `fitter` decodes them, `resize` is asked anew for each."""
 
-    def __init__(self, resize: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, fitter: ImageFitter, resize: Callable[[], bool] = lambda: True) -> None:
+        self._fitter = fitter
         self._resize = resize
 
     def at_once(self, image: ImageContent) -> PreparedImage | None:
@@ -51,10 +53,9 @@ class PromptImages:
             return None
         return PreparedImage(_of_type(image, header.mime)) if _is_whole(image.data, header.mime) else None
 
-    def fitted(self, image: ImageContent) -> PreparedImage:
-        """The answer for every image; decoding may take seconds, so call it in a thread."""
+    async def fitted(self, image: ImageContent) -> PreparedImage:
+        """The answer for every image; decoding may take seconds."""
         from pigeon.tools.images.header import header_of
-        from pigeon.tools.images.resizing import fitted
 
         try:
             data = binascii.a2b_base64(image.data)
@@ -63,7 +64,7 @@ class PromptImages:
         header = header_of(data)
         if header is None:
             return PreparedImage(None, (NOT_AN_IMAGE,), readable=False)
-        made = fitted(data, header.mime, self._profile())
+        made = await self._fitter.fitted(data, header.mime, self._profile())
         if made.data is None:
             return PreparedImage(None, made.hints, readable=header.size is not None)
         if made.data is data:

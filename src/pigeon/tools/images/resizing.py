@@ -31,6 +31,10 @@ class Profile(Struct, frozen=True):
     encoded_bytes: int = 4_718_592
 
 
+class SizeExceeded(Exception):
+    """The image has more pixels than may be decoded here."""
+
+
 class Fitted(Struct, frozen=True):
     """An image that can be sent, and what to tell the model about it; no data if there is no way to send it."""
 
@@ -52,10 +56,17 @@ def image_type(head: bytes) -> str | None:
     return None if moves else header.mime
 
 
-def fitted(data: bytes, mime: str, profile: Profile | None = None) -> Fitted:
-    """The image within the profile: the same bytes if they fit, else scaled and encoded anew. No profile: any size."""
+def fitted(data: bytes, mime: str, profile: Profile | None = None, most_pixels: int | None = None) -> Fitted:
+    """The image within the profile: the same bytes if they fit, else scaled and encoded anew. No profile: any size.
+
+    Raises `SizeExceeded` if it has more than `most_pixels`, before any of them is decoded.
+    """
     try:
-        return _fitted(data, mime, profile)
+        return _fitted(data, mime, profile, most_pixels)
+    except SizeExceeded:
+        raise
+    except MemoryError:
+        return Fitted(None, mime, ("[Image omitted: decoding it takes too much memory.]",))
     except ImportError:
         return _unchecked(data, mime, profile, "Pillow is not installed")
     except Exception as error:  # a decoder may raise anything on a broken file
@@ -74,12 +85,14 @@ def _unchecked(data: bytes, mime: str, profile: Profile | None, reason: str) -> 
     return Fitted(None, mime, (f"[Image omitted: it has to be converted or resized, and {reason}.]",))
 
 
-def _fitted(data: bytes, mime: str, profile: Profile | None) -> Fitted:
+def _fitted(data: bytes, mime: str, profile: Profile | None, most_pixels: int | None) -> Fitted:
     from PIL import Image, ImageOps
 
     Image.MAX_IMAGE_PIXELS = None  # the limit below is ours, and no warning goes to stderr
     with Image.open(io.BytesIO(data)) as image:
         width, height = image.size
+        if most_pixels is not None and width * height > most_pixels:
+            raise SizeExceeded
         small = profile is None or (
             width <= profile.width and height <= profile.height and _encoded_size(data) <= profile.encoded_bytes
         )
@@ -92,8 +105,8 @@ def _fitted(data: bytes, mime: str, profile: Profile | None) -> Fitted:
         if image.width * image.height > MOST_PIXELS:
             return Fitted(None, mime, (f"[Image omitted: {width}x{height} pixels are too many.]",))
         original = (height, width) if image.getexif().get(_ORIENTATION, 1) in _LYING else (width, height)
-        upright = ImageOps.exif_transpose(image)
-        shrunk = _shrunk(_plain(upright), profile or Profile(width, height, 1 << 40))
+        ImageOps.exif_transpose(image, in_place=True)
+        shrunk = _shrunk(_plain(image), profile or Profile(width, height, 1 << 40))
     if shrunk is None:
         return Fitted(None, mime, ("[Image omitted: it could not be made small enough to send.]",))
     encoded, new_mime, size = shrunk

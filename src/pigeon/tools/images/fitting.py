@@ -1,0 +1,123 @@
+"""Images decoded without risk to the agent: small ones here, all others in a process with a limit on its memory.
+
+A file of a few kilobytes can decode to gigabytes, and a decoder in C that meets a hostile file may do anything. So
+everything but a small image of a common type is decoded by a short-lived process (`main`), one at a time for each
+agent; an abort kills it. `read` and the images of messages (`prompt_images.py`) decode here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pigeon.system.process.start import ProcessOwner
+from pigeon.wire import codec
+from pigeon.wire.errors import BadRecord
+
+if TYPE_CHECKING:
+    from pigeon.tools.images.resizing import Fitted, Profile
+
+SMALL_PIXELS = 4_200_000
+MOST_MEMORY = 1 << 30
+SECONDS = 30.0
+_SIMPLE = ("image/png", "image/jpeg", "image/gif")
+
+
+class ImageFitter(Protocol):
+    """Makes an image fit for a model."""
+
+    async def fitted(self, data: bytes, mime: str, profile: Profile | None) -> Fitted:
+        """The image within the profile, as `resizing.fitted` makes it."""
+        ...
+
+
+class GuardedFitter:
+    """Decodes one image at a time; what is not small is decoded by a process of `owner`."""
+
+    def __init__(self, owner: ProcessOwner, most_memory: int = MOST_MEMORY, seconds: float = SECONDS) -> None:
+        self._owner = owner
+        self._most_memory = most_memory
+        self._seconds = seconds
+        self._turn = asyncio.Lock()
+
+    async def fitted(self, data: bytes, mime: str, profile: Profile | None) -> Fitted:
+        """The image within the profile; left out, with a note, if that takes too much memory or time."""
+        from pigeon.tools.images.resizing import SizeExceeded, fitted
+
+        async with self._turn:
+            if _looks_small(data, mime):
+                try:
+                    return await asyncio.to_thread(fitted, data, mime, profile, SMALL_PIXELS)
+                except SizeExceeded:  # a frame may be larger than the header says
+                    pass
+            return await self._elsewhere(data, mime, profile)
+
+    async def _elsewhere(self, data: bytes, mime: str, profile: Profile | None) -> Fitted:
+        from pigeon.system.process.run_program import run_program
+
+        order = codec.encode({"mime": mime, "profile": profile, "memory": self._most_memory})
+        # The folder of the package comes by the environment, since nothing else of this process's path is wanted.
+        package = str(Path(__file__).parents[3])
+        try:
+            result = await run_program(
+                self._owner,
+                [sys.executable, "-P", "-m", __name__],
+                cwd="/",
+                environment={"PYTHONPATH": package, "PYTHONDONTWRITEBYTECODE": "1"},
+                timeout=self._seconds,
+                stdin=order + b"\n" + data,
+                term_grace=0,
+            )
+        except OSError as error:
+            return _omitted(mime, f"the decoder cannot be started: {error}")
+        if result.killed:
+            return _omitted(mime, f"decoding took longer than {self._seconds:g} s")
+        return _answered(result.stdout, mime) if result.code == 0 else _omitted(mime, "the decoder failed on it")
+
+
+def _looks_small(data: bytes, mime: str) -> bool:
+    """True if the header promises an image that may be decoded here: few pixels, and a decoder that keeps to them."""
+    from pigeon.tools.images.header import header_of
+
+    header = header_of(data)
+    if mime not in _SIMPLE or header is None or header.size is None:
+        return False
+    return header.size[0] * header.size[1] <= SMALL_PIXELS
+
+
+def _answered(printed: bytes, mime: str) -> Fitted:
+    from pigeon.tools.images.resizing import Fitted
+
+    head, _, data = printed.partition(b"\n")
+    try:
+        made = codec.decode(head)
+    except BadRecord:
+        return _omitted(mime, "the decoder failed on it")
+    return Fitted(data if made["sent"] else None, made["mime"], tuple(made["hints"]))
+
+
+def _omitted(mime: str, reason: str) -> Fitted:
+    from pigeon.tools.images.resizing import Fitted
+
+    return Fitted(None, mime, (f"[Image omitted: {reason}.]",))
+
+
+def main() -> None:
+    """The process: an order and an image on stdin, what came of it on stdout."""
+    import resource
+
+    from pigeon.tools.images.resizing import Profile, fitted
+
+    head, _, data = sys.stdin.buffer.read().partition(b"\n")
+    order = codec.decode(head)
+    resource.setrlimit(resource.RLIMIT_AS, (order["memory"], order["memory"]))
+    profile = None if order["profile"] is None else codec.convert(order["profile"], Profile)
+    made = fitted(data, order["mime"], profile)
+    answer = {"sent": made.data is not None, "mime": made.mime, "hints": made.hints}
+    sys.stdout.buffer.write(codec.encode(answer) + b"\n" + (made.data or b""))
+
+
+if __name__ == "__main__":
+    main()
