@@ -109,3 +109,17 @@ def test_numbers_that_json_does_not_have_are_null_with_and_without_lone_surrogat
     numbers = [float("nan"), float("inf"), {"x": float("-inf")}, (1.5,)]
     assert codec.encode(numbers) == b'[null,null,{"x":null},[1.5]]'
     assert codec.encode(["\ud800", *numbers]) == b'["\\ud800",null,null,{"x":null},[1.5]]'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r'{"type":"set_permissions","permissions":"\ud800"}',
+        r'{"type":"set_auto_retry","enabled":"\ud800"}',
+        r'{"type":"set_steering_mode","mode":"\ud800"}',
+        r'{"type":"get_state","\ud800":1}',
+    ],
+)
+def test_half_of_a_surrogate_pair_where_no_text_can_be_is_refused(line: str) -> None:
+    with pytest.raises(BadRecord, match="half of a surrogate pair"):
+        codec.command_of(codec.decode(line.encode()))

@@ -155,6 +155,9 @@ def convert(value: Any, type: type[_T]) -> _T:
         raise BadRecord(_sentence_on(str(error), type)) from None
     except RecursionError:
         raise BadRecord("the value is nested too deeply") from None
+    except UnicodeEncodeError:
+        # Half of a surrogate pair in the name of a key, or where the field has no text of any kind.
+        raise BadRecord("Invalid record: a key or a value has half of a surrogate pair where no text can be") from None
 
 
 def to_plain(record: Any) -> Any:
