@@ -16,6 +16,7 @@ NAMES: dict[str, str] = {
 }
 METHODS: dict[str, str] = {
     "pigeon.extensions.runtime.loading._BoundedLoader.get_data": "the import system calls it",
+    "pigeon.guard.secrets.RedactedText.writelines": "what prints to stderr may call it",
     "pigeon.providers.http.network.Network.connect_tcp": "the HTTP client calls it",
     "pigeon.providers.http.network._ReceiveBuffer.data_received": _ASYNCIO,
     "pigeon.providers.http.network._ReceiveBuffer.eof_received": _ASYNCIO,

@@ -7,6 +7,7 @@ the keys.
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 import shlex
@@ -54,7 +55,7 @@ def forms(key: str) -> Iterator[str]:
     """What nothing may contain."""
     raw = key.encode()
     yield from (key, quote(key, safe=""), quote(key), lower_escapes(key), raw.hex(), raw.hex().upper())
-    yield from (json.dumps(key)[1:-1], repr(key)[1:-1], "".join(f"%{byte:02x}" for byte in raw))
+    yield from (json.dumps(key)[1:-1], repr(key)[1:-1], html.escape(key), "".join(f"%{byte:02x}" for byte in raw))
     for before in ("", "u", "us", "user:", "Bearer "):
         encoded = base64.b64encode(f"{before}{key}zz".encode()).decode()
         start = len(before) + 2
@@ -151,7 +152,9 @@ def test_a_server_that_repeats_the_key_in_its_error_shows_it_to_nobody(
         server.fails(302, "", headers={"location": f"https://elsewhere/?key={quote(key)}"})
         agent.run("go")
         agent.ask("export_html")
-        assert "***" in b"".join(agent.raw).decode()
+        shown = b"".join(agent.raw).decode()
+        assert "***" in shown
+        assert key[:14] not in shown, "nor where a long text is cut"
         check(agent)
 
 
@@ -319,3 +322,16 @@ def test_an_older_session_with_a_key_in_it_is_exported_and_told_without(canaries
     exporting = [*command_line(), "--export", str(other), "out.html"]
     subprocess.run(exporting, cwd=canaries.work, env=canaries.environment(VARIABLES), check=True, capture_output=True)
     assert leaks((canaries.work / "out.html").read_text()) == []
+
+
+@proves("secrets.output")
+def test_what_the_model_says_of_a_key_is_not_kept(canaries: AgentFolders, server: ModelServer) -> None:
+    with RpcProcess(canaries, "--model", "stored/m", env=VARIABLES) as agent:
+        server.answers(f"the key is {CANARIES['models']}, isn't it")
+        records = agent.run("go")
+        ended = [record for record in records if record["type"] in ("message_end", "agent_end")]
+        assert leaks(json.dumps(ended)) == []
+        assert leaks(json.dumps(agent.ask("get_last_assistant_text"))) == []
+        agent.ask("export_html")
+        for place, text in written_by(agent).items():
+            assert place == "stdout" or leaks(text) == [], place

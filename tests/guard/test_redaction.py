@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.guard.secrets import MASK, RedactedStream, Redactor, is_distinct, keys_in
+from pigeon.system.shell.output import Capture
+from pigeon.system.shell.truncation import OutputLimits
 
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=10, max_size=80).filter(is_distinct)
 TEXTS = st.binary(max_size=40)
@@ -149,6 +151,19 @@ def test_what_a_value_is_called_tells_whether_it_is_a_key(label: str, value: str
     made = Redactor()
     made.learn([(label, value)])
     assert made.shows_key(f"a {value.removeprefix('https://user:').removesuffix('@host')} b") == is_key
+
+
+@pytest.mark.parametrize("size", [100, 1000, 4096])
+def test_the_rest_of_a_key_at_the_beginning_of_a_long_output_is_not_shown(size: int) -> None:
+    key = "sk-canary-0f1e2d3c4b5a"
+    for offset in range(len(key)):
+        capture = Capture(lambda: None, OutputLimits(lines=100, bytes=600), redactor(key))
+        data = b"x" * offset + key.encode() * 400
+        for at in range(0, len(data), size):
+            capture.feed(data[at : at + size])
+        shown = capture.shown().text
+        assert MASK in shown
+        assert not [key[at:] for at in range(1, len(key) - 4) if key[at:] in shown]
 
 
 def test_sources_are_asked_again_and_nothing_is_forgotten() -> None:

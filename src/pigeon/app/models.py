@@ -74,8 +74,9 @@ def registry_of(
         hold=redactor.learn,
     )
     redactor.ask(registry.secrets, registry.variables)
-    redactor.ask(lambda: [(name, value) for name, value in environment.items() if is_secret(name)])
-    redactor.ask(lambda: [("proxy", _address(value)) for name, value in environment.items() if _is_proxy(name)])
+    # By name, because an extension may take a variable away meanwhile.
+    redactor.ask(lambda: [(name, environment.get(name, "")) for name in list(environment) if is_secret(name)])
+    redactor.ask(lambda: [("proxy", _address(environment.get(name, ""))) for name in filter(_is_proxy, environment)])
     return registry
 
 

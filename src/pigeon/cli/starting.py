@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
+import re
 import stat
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from typing import TextIO, cast
 
@@ -56,32 +59,37 @@ def with_key(line: CommandLine, environment: Environment) -> CommandLine:
 
 
 def _first_line_of(path: str) -> bytes:
-    """Of a file, or of a pipe whose writer has a few seconds to come."""
-    import select
-
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    """Of a file, or of a pipe, whose writer has a few seconds to write it."""
+    inherited = re.fullmatch(r"/dev/fd/(\d+)|/proc/self/fd/(\d+)", path)
+    if inherited:
+        # Not opened by that name, which sockets refuse: some hosts pass those as pipes.
+        descriptor = os.dup(int(inherited[1] or inherited[2]))
+    else:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise IsADirectoryError(21, "it is a directory")
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            waiting = select.poll()
-            waiting.register(descriptor, select.POLLIN)
-            if not waiting.poll(KEY_SECONDS * 1000):
-                raise TimeoutError(110, f"nothing was written to it within {KEY_SECONDS:g} s")
-        os.set_blocking(descriptor, True)
-        return _first_line(descriptor)
+            raise IsADirectoryError(errno.EISDIR, "it is a directory")
+        return _first_line(descriptor, KEY_SECONDS)
     finally:
         os.close(descriptor)
 
 
-def _first_line(descriptor: int) -> bytes:
+def _first_line(descriptor: int, seconds: float | None = None) -> bytes:
     """Byte by byte: what follows belongs to another reader."""
+    import select
+
     line = bytearray()
-    while (byte := os.read(descriptor, 1)) and byte != b"\n":
+    ready = select.poll()
+    ready.register(descriptor, select.POLLIN)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while ready.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000):
+        byte = os.read(descriptor, 1)
+        if byte in (b"", b"\n"):
+            return bytes(line)
         line += byte
         if len(line) > LONGEST_KEY:
-            raise OSError(27, f"the first line is longer than {LONGEST_KEY} bytes")
-    return bytes(line)
+            raise OSError(errno.EFBIG, f"the first line is longer than {LONGEST_KEY} bytes")
+    raise TimeoutError(errno.ETIMEDOUT, f"no whole line was written to it within {seconds:g} s")
 
 
 def run_agent(

@@ -91,6 +91,7 @@ def tool_environment(
 # --- what is a key ----------------------------------------------------------------------------------------------------
 
 MASK = "***"
+KEY = "key"
 SHORTEST = 8
 MOST_VALUES = 500
 _MASKED = MASK.encode()
@@ -267,7 +268,8 @@ class Redactor:
             key: None
             for label, text in values
             if text not in self._values and ("://" in text or _is_key(label, text))
-            for key in keys_in(text)
+            # What is called just that is one, even if it looks like an address.
+            for key in ((text, *keys_in(text)) if label.startswith(KEY) else keys_in(text))
         }
         new = [key for key in found if key not in self._values and is_distinct(key)]
         new = new[: MOST_VALUES - len(self._values)]
@@ -424,6 +426,10 @@ class RedactedText:
         """Write it masked; the length of the text, as streams answer."""
         self._stream.write(self._redactor.mask_text(text))
         return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write all of them masked."""
+        self.write("".join(lines))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)

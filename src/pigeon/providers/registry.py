@@ -260,11 +260,8 @@ def _values_of(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, None]]:
     """The values in an entry of `models.json` that may be keys or contain one."""
     overrides = entry.get("modelOverrides") or {}
     for part in (entry, *(entry.get("models") or ()), *overrides.values()):
-        for label, value in (
-            ("key", part.get("apiKey")),
-            (ADDRESS, part.get("baseUrl")),
-            *(part.get("headers") or {}).items(),
-        ):
+        headers = part.get("headers") or {}
+        for label, value in (("key", part.get("apiKey")), (ADDRESS, part.get("baseUrl")), *headers.items()):
             if isinstance(value, str):
                 yield label, value, None
 
