@@ -128,6 +128,8 @@ def test_rules_allow_the_pieces_of_a_command_together() -> None:
     allowing = {"allow": ["bash(git *)", "bash(head *)", "bash(> out/*)", "bash(A=* git *)"], "default": "ask"}
     assert said(allowing, "git log | head -3 > out/x") == "allow"
     assert said(allowing, "A=1 git log") == "allow"
+    for command in ("A=1 rm git x", "A=1 B=2 git log", "A=1", "B=1 git log", "A=1 PATH=. git x", "A=1 ./git log"):
+        assert said(allowing, command) == "ask", command
     for command in ("git log | tail", "git log > y", "git log > out/../y", "git log > out/$X", "git log >> out/x"):
         assert said(allowing, command) == "ask", command
     assert said({"allow": ["bash(echo *)", "bash(> *)"], "default": "ask"}, "echo x > $X") == "allow"

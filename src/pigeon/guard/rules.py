@@ -14,18 +14,20 @@ import re
 import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.agent.interfaces import ArgumentSubject, CommandSubject, PathSubject, Subject
-from pigeon.guard.shell_commands import CommandReadings, plain_pattern
 from pigeon.system.globs import any_text_matcher, rule_matcher, text_matcher
 from pigeon.system.paths import PathResolver, expand_home, folded
 from pigeon.wire.answers import ApprovalMode, Verdict
 from pigeon.wire.base import Json
 from pigeon.wire.errors import Refusal, ToolFailed
+
+if TYPE_CHECKING:
+    from pigeon.guard.shell_commands import CommandReadings
 
 ASK_MS = 120_000
 LONGEST_PATH = 4096
@@ -194,9 +196,15 @@ def ruling(rules: PermissionLayers, tool: str, subject: Subject, paths: PathReso
     return _said(rules, tool, _CalledWith(tool, subject, paths).first)
 
 
+def _readings_of(command: str, paths: PathResolver) -> CommandReadings:
+    from pigeon.guard.shell_commands import CommandReadings  # compiles much, and is needed for commands only
+
+    return CommandReadings(command, {"HOME": paths.home, "PWD": paths.cwd})
+
+
 def redirected(command: str, paths: PathResolver) -> list[PlacedPath] | None:
     """The files that the redirections of a command write, as far as that can be seen; none if they are too many."""
-    read = CommandReadings(command, {"HOME": paths.home, "PWD": paths.cwd})
+    read = _readings_of(command, paths)
     files = None if read.overflow else read.files(paths.cwd, paths.home, "write")
     if files is None or len(files) > MOST_WRITTEN:
         return None
@@ -406,21 +414,12 @@ class _CalledWith:
         return self._tool in _SHELLS or name in _COMMAND_ARGUMENTS
 
     def _covered(self, patterns: Sequence[str], command: str) -> bool:
-        plain = [plain_pattern(pattern) for pattern in patterns]
-
-        def matches(piece: str, beginning: str | None) -> bool:
-            return any(
-                (beginning is None or pattern.startswith(beginning)) and text_matcher(pattern, classes=False)(piece)
-                for pattern in plain
-            )
-
-        return self._read(command).covered(matches)
+        return self._read(command).covered(patterns)
 
     def _read(self, command: str) -> CommandReadings:
         read = self._readings.get(command)
         if read is None:
-            known = {"HOME": self._paths.home, "PWD": self._paths.cwd}
-            read = self._readings[command] = CommandReadings(command, known)
+            read = self._readings[command] = _readings_of(command, self._paths)
         return read
 
     def _place(self, path: str) -> PlacedPath | None:

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
@@ -74,11 +74,9 @@ _PREFIX_OPTIONS = {
 _NO_FILES = ("/dev/null", "/dev/stdout", "/dev/stderr")
 _WRITING = {">": ">", ">|": ">", "&>": ">", ">&": ">", ">>": ">>", "&>>": ">>", "<>": "<>", "<": "<"}
 
-Matches = Callable[[str, str | None], bool]
-
 
 @lru_cache(maxsize=512)
-def plain_pattern(pattern: str) -> str:
+def _plain_pattern(pattern: str) -> str:
     """The pattern of a rule for commands as it is matched: runs of blanks count as one."""
     return unicodedata.normalize("NFC", " ".join(pattern.split()))
 
@@ -86,7 +84,7 @@ def plain_pattern(pattern: str) -> str:
 @lru_cache(maxsize=512)
 def _matchers(pattern: str) -> tuple[str, str, list[Matcher], list[Matcher]]:
     """A pattern, the name in it, what finds it among readings, and what finds it behind programs that run others."""
-    plain = plain_pattern(pattern)
+    plain = _plain_pattern(pattern)
     name, _, rest = plain.partition(" ")
     # Options may stand between the name of a program and what a rule says of it: `git -C x push`.
     forms = [plain, f"{name} -* {rest}"] if rest and not rest.startswith("*") else [plain]
@@ -201,16 +199,14 @@ class CommandReadings:
 
     # --- for rules that allow ------------------------------------------------------------------------------------
 
-    def covered(self, matches: Matches) -> bool:
-        """Whether rules that allow cover everything that the command does, as far as that is certain.
-
-        `matches` gets the text of a piece, and how a rule must begin to mean it, if any rule at all will not do.
-        """
+    def covered(self, patterns: Sequence[str]) -> bool:
+        """Whether patterns of rules that allow cover all that the command does, as far as that is certain."""
         syntax = self._syntax
+        patterns = [_plain_pattern(pattern) for pattern in patterns]
         if syntax.doubt or not (syntax.commands or syntax.redirections):
             return False
-        return all(_command_covered(words, matches) for words in syntax.commands) and all(
-            _file_covered(redirection.operator, redirection.target, matches) for redirection in syntax.redirections
+        return all(_command_covered(words, patterns) for words in syntax.commands) and all(
+            _file_covered(redirection.operator, redirection.target, patterns) for redirection in syntax.redirections
         )
 
 
@@ -331,20 +327,20 @@ def _first_brace(text: str) -> list[str] | None:
 # --- what an allowance must cover ---------------------------------------------------------------------------------
 
 
-def _command_covered(words: list[ShellWord], matches: Matches, prefixes: int = 0) -> bool:
+def _command_covered(words: list[ShellWord], patterns: Sequence[str], prefixes: int = 0) -> bool:
     first, text = words[0], _piece(words)
     assigned = _ASSIGNMENT.match(first.raw)
     if assigned is not None:
-        return matches(text, assigned[0])
+        return any(_assignments_covered(words, pattern) for pattern in patterns)
     if first.raw == "[":
-        return _is_harmless_test(words) and matches(text, None)
+        return _is_harmless_test(words) and _is_allowed(patterns, text, None)
     name = first.value
     if not first.exact or not _PROGRAM.fullmatch(name) or ".." in name.split("/"):
         return False
     if name == "for":
-        return matches(text, name)
+        return _is_allowed(patterns, text, name)
     inner = _behind_prefix(words) if prefixes < MOST_PREFIXES else None
-    if inner is not None and _command_covered(inner, matches, prefixes + 1):
+    if inner is not None and _command_covered(inner, patterns, prefixes + 1):
         return True
     if name == "printf" and (len(words) == 1 or not words[1].exact or words[1].value.startswith("-v")):
         return False  # sets a variable
@@ -352,10 +348,30 @@ def _command_covered(words: list[ShellWord], matches: Matches, prefixes: int = 0
         return False
     program = os.path.basename(name)
     if program in ("find", "fd", "xargs") and prefixes < MOST_PREFIXES:
-        return matches(text, name) and all(
-            _command_covered(run, matches, prefixes + 1) for run in _run_by(program, words)
+        return _is_allowed(patterns, text, name) and all(
+            _command_covered(run, patterns, prefixes + 1) for run in _run_by(program, words)
         )
-    return matches(text, name if program in RUNNERS else None)
+    return _is_allowed(patterns, text, name if program in RUNNERS else None)
+
+
+def _is_allowed(patterns: Sequence[str], piece: str, beginning: str | None) -> bool:
+    """Whether a pattern matches a piece; with `beginning` only one that begins so does."""
+    return any(
+        (beginning is None or pattern.startswith(beginning)) and text_matcher(pattern, classes=False)(piece)
+        for pattern in patterns
+    )
+
+
+def _assignments_covered(words: list[ShellWord], pattern: str) -> bool:
+    """Whether one pattern covers assignments and the command behind them, each assignment with a word of its own."""
+    for at, word in enumerate(words):
+        assigned = _ASSIGNMENT.match(word.raw)
+        if assigned is None:
+            return _command_covered(words[at:], [pattern], 1)
+        wanted, _, pattern = pattern.partition(" ")
+        if not wanted.startswith(assigned[0]) or not text_matcher(wanted, classes=False)(_piece([word])):
+            return False
+    return not pattern
 
 
 def _is_harmless_test(words: list[ShellWord]) -> bool:
@@ -404,12 +420,14 @@ def _run_by(program: str, words: list[ShellWord]) -> Iterator[list[ShellWord]]:
             yield rest[:end] or unknown
 
 
-def _file_covered(operator: str, target: ShellWord, matches: Matches) -> bool:
+def _file_covered(operator: str, target: ShellWord, patterns: Sequence[str]) -> bool:
     sign = _WRITING.get(operator)
     if sign is None:
         return False
     if target.exact and target.value == _NO_FILES[0]:
         return True
     if not target.exact or not target.value:
-        return matches(f"{sign} \0{target.raw}", sign)  # nothing but `> *` means a file whose name is not known
-    return matches(f"{sign} {os.path.normpath(target.value)}", sign)
+        return _is_allowed(
+            patterns, f"{sign} \0{target.raw}", sign
+        )  # nothing but `> *` means a file whose name is not known
+    return _is_allowed(patterns, f"{sign} {os.path.normpath(target.value)}", sign)
