@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from fakes.model_requests import a_model, a_request
 from pigeon.agent.answer import AnswerLimits, AnswerStream, AnswerTooLong, Fold
-from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, BlockOpened, Delta, ModelRequest, Named
+from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, BlockOpened, Delta, Finished, ModelRequest, Named
 from pigeon.agent.scope import Scope
 from pigeon.wire.content import TextContent
 from pigeon.wire.events import MessageEnd
@@ -92,3 +93,30 @@ async def test_an_endless_answer_ends_in_an_error_with_what_was_said() -> None:
     assert stream.failure is not None
     assert (stream.failure.code, stream.failure.retryable) == ("answer_too_long", False)
     assert isinstance(published[-1], MessageEnd)
+
+
+async def test_a_fast_answer_leaves_other_tasks_their_turn() -> None:
+    class FastModel:
+        """Gives deltas without ever waiting, until another task had a turn."""
+
+        def __init__(self) -> None:
+            self.heard = False
+
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+            yield BlockOpened(0, "text")
+            asyncio.get_running_loop().call_soon(self.hear)
+            while not self.heard:
+                yield BlockGrew(0, "")
+            yield Finished("stop")
+
+        def hear(self) -> None:
+            self.heard = True
+
+    async def publish(event: Any) -> None:
+        pass
+
+    async def unchanged(message: Any) -> Any:
+        return message
+
+    stream = AnswerStream(a_request(a_model()), publish, lambda: 17, unchanged)
+    assert (await stream.stream(FastModel(), Scope())).stop_reason == "stop"

@@ -74,3 +74,10 @@ def test_runs_of_anything_in_a_string_come_whole_wherever_they_are_cut(piece: st
         growing.feed(text[at : at + cut])
     assert growing.complete
     assert codec.decode(growing.closed()) == json.loads(text, strict=False)
+
+
+def test_so_many_lists_are_shown_while_they_arrive_and_no_more() -> None:
+    growing = GrowingJson()
+    growing.feed('{"a":[' + "{}," * 20_000)
+    assert len(codec.decode(growing.closed())["a"]) < 10_000
+    assert not growing.complete

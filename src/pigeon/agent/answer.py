@@ -43,6 +43,7 @@ from pigeon.wire.messages import AssistantMessage, Message, StopReason
 from pigeon.wire.model import Model, Usage, priced, zero_usage
 
 NEARLY_ALL = 0.99
+LONGEST_TURN_S = 0.05
 LONGEST_NAME = 4096
 LONGEST_ERROR = 20_000
 ABORT_TEXT = "Request was aborted"
@@ -264,7 +265,13 @@ class AnswerStream:
 
     async def _consume(self, deltas: AsyncIterator[Delta], scope: Scope) -> Finished | None:
         iterator = deltas.__aiter__()
+        time = asyncio.get_running_loop().time
+        turn = time()
         while True:
+            # Deltas may come as fast as they are read, and then nothing here waits: other tasks need their turn.
+            if time() - turn > LONGEST_TURN_S:
+                await scope.wait(asyncio.sleep(0))
+                turn = time()
             self._reading = True
             try:
                 delta = await scope.wait(iterator.__anext__())

@@ -26,6 +26,7 @@ _VALID_LITERAL = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][
 _HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB]")
 _CLOSERS = {"{": b"}", "[": b"]"}
 _ESCAPES = set('"\\/bfnrt')
+MOST_OPENED = 10_000  # lists and objects that are shown while they arrive
 LONGEST_LITERAL = 400  # the longest number that still has a value has less
 
 
@@ -48,9 +49,10 @@ LONGEST_LITERAL = 400  # the longest number that still has a value has less
 #   literal  a character that ends it       done, if it is a valid literal
 #   end      white space                    end
 #
-# Any other character makes the text `broken`, and so does a level too many or a literal that does not end: the prefix
-# stays as it is. What has been read goes to `pending` first and becomes part of the prefix (`_commit`) only at places
-# where the prefix can be closed: a key without its value, a literal that may grow and half a surrogate pair wait there.
+# Any other character makes the text `broken`, and so does a level or a list too many, or a literal that does not end:
+# the prefix stays as it is. What has been read goes to `pending` first and becomes part of the prefix (`_commit`) only
+# at places where the prefix can be closed: a key without its value, a literal that may grow and half a surrogate pair
+# wait there.
 
 
 class GrowingJson:
@@ -59,6 +61,7 @@ class GrowingJson:
     def __init__(self) -> None:
         self._safe = bytearray()
         self._in_open_string = False
+        self._opened = 0
         self._pending: list[str] = []
         self._stack: list[str] = []
         self._expect = "value"
@@ -103,7 +106,8 @@ class GrowingJson:
         if char in _SPACE:
             return _end_of_spaces(text, at)
         if char in "{[":
-            if len(self._stack) >= codec.MOST_LEVELS:
+            self._opened += 1
+            if len(self._stack) >= codec.MOST_LEVELS or self._opened > MOST_OPENED:
                 self._broken = True
                 return at + 1
             self._stack.append(char)
