@@ -161,24 +161,34 @@ def _spellings(part: str) -> tuple[str, ...]:
 # --- its forms --------------------------------------------------------------------------------------------------------
 
 
+# What different encoders leave as it is.
+_PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+_SAFE_IN_URLS = (_PLAIN + b"~", _PLAIN + b"~/", _PLAIN + b"!~*'()", _PLAIN + b"*")
+
+
 def forms_of(key: str) -> tuple[set[bytes], set[bytes]]:
     """What a key looks like in other texts: forms that stay in one piece, and those that are broken into lines."""
     raw = key.encode("utf-8", "surrogatepass")
     hexed = [b"%02x" % byte for byte in raw]
     whole = {raw, repr(key)[1:-1].encode("utf-8", "replace"), codec.encode(key)[1:-1]}
-    whole |= {re.sub(rb"[^ -~]", _json_escape, form) for form in list(whole)}
+    if not raw.isascii():
+        whole |= {re.sub(rb"[^ -~]", _json_escape, form) for form in list(whole)}
     whole.add(raw.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"/", b"\\/"))
     for ampersands in (b"&#x27;", b"&#39;", b"&apos;"):
         escaped = raw.replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;")
         whole |= {escaped, escaped.replace(b'"', b"&quot;").replace(b"'", ampersands)}
-    for safe in (rb"[^A-Za-z0-9_.~-]", rb"[^A-Za-z0-9_.~/-]", rb"[^A-Za-z0-9_.!~*'()-]", rb"[^A-Za-z0-9*_.-]"):
-        upper = re.sub(safe, lambda found: b"%%%02X" % found[0][0], raw)
-        lower = re.sub(safe, lambda found: b"%%%02x" % found[0][0], raw)
+    for safe in _SAFE_IN_URLS:
+        upper = b"".join(b"%c" % byte if byte in safe else b"%%%02X" % byte for byte in raw)
+        lower = b"".join(b"%c" % byte if byte in safe else b"%%%02x" % byte for byte in raw)
         whole |= {upper, lower, upper.replace(b"%20", b"+"), lower.replace(b"%20", b"+")}
     whole |= {b"%" + b"%".join(hexed), b"%" + b"%".join(digits.upper() for digits in hexed)}
     broken = {b"".join(hexed), b"".join(hexed).upper()}
     for base in base64_cores(raw):
-        broken |= {base, base.translate(bytes.maketrans(b"+/", b"-_")), re.sub(rb"[+/]", _percent, base)}
+        broken |= {
+            base,
+            base.translate(bytes.maketrans(b"+/", b"-_")),
+            base.replace(b"+", b"%2B").replace(b"/", b"%2F"),
+        }
         whole.add(base.replace(b"/", b"\\/"))
     # Most texts leave as JSON, and a text may have been JSON before.
     for _ in range(2):
@@ -194,10 +204,6 @@ def base64_cores(raw: bytes) -> list[bytes]:
         encoded = b2a_base64(padded, newline=False)
         cores.append(encoded[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6])
     return cores
-
-
-def _percent(found: re.Match[bytes]) -> bytes:
-    return b"%%%02X" % found[0][0]
 
 
 def _json_escape(found: re.Match[bytes]) -> bytes:
@@ -243,7 +249,7 @@ class Redactor:
         self._broken: tuple[bytes, ...] = ()
         self._forms: tuple[bytes, ...] = ()
         self._texts: tuple[str, ...] = ()
-        self._longer = self._all = self._over_lines = _Beginnings(())
+        self._beginnings: tuple[_Beginnings, _Beginnings, _Beginnings] | None = None
         self.longest = 0
 
     def ask(self, source: Callable[[], Iterable[Labelled]], variables: Callable[[], Iterable[str]] = tuple) -> None:
@@ -286,11 +292,7 @@ class Redactor:
         self._broken = tuple(sorted(broken, key=len, reverse=True))
         self._forms = tuple(sorted(whole | broken, key=len, reverse=True))
         self._texts = tuple(form.decode("utf-8", "replace") for form in self._forms)
-        self._longer = _Beginnings(
-            form for form in self._forms if any(form.startswith(other) for other in self._forms if other != form)
-        )
-        self._all = _Beginnings(self._forms)
-        self._over_lines = _Beginnings(self._broken)
+        self._beginnings = None
         self.longest = max(map(len, self._forms), default=0)
 
     def stream(self) -> Callable[[bytes, bool], bytes]:
@@ -347,17 +349,26 @@ class Redactor:
 
     def may_grow(self, data: bytes) -> int:
         """Where the beginning of a form stands at the end of the data that contains a shorter form."""
-        return self._longer.found_in(data)
+        return self._begun()[0].found_in(data)
+
+    def _begun(self) -> tuple[_Beginnings, _Beginnings, _Beginnings]:
+        """Of forms that begin with another, of all, and of those that lines may break; made for the first stream."""
+        if self._beginnings is None:
+            forms = self._forms
+            longer = [form for form in forms if any(form.startswith(other) for other in forms if other != form)]
+            self._beginnings = (_Beginnings(longer), _Beginnings(forms), _Beginnings(self._broken))
+        return self._beginnings
 
     def unfinished(self, data: bytes) -> int:
         """Where the beginning of a form stands at the end of the data, so that what follows may complete it."""
-        first = self._all.found_in(data)
+        _, whole, over_lines = self._begun()
+        first = whole.found_in(data)
         # A form may be broken into lines, even of one character each.
         tail = data[-3 * self.longest :]
         if b"\n" not in tail:
             return first
         joined = tail.translate(None, _LINE_BREAKS)
-        left = len(joined) - self._over_lines.found_in(joined)
+        left = len(joined) - over_lines.found_in(joined)
         if left < _WHERE_BROKEN:
             return first
         at = len(tail)
