@@ -233,7 +233,8 @@ class ModelRegistry:
         if stored is not None and stored.get("type") == "oauth":
             return f"{text}: the stored login has expired; store an API key instead"
         if "apiKey" in self._entries.get(model.provider, {}):
-            return f'{text}: "apiKey" in models.json gives nothing (a variable is unset or a command failed)'
+            why = "a variable is unset, or a command failed, printed more than 64 KiB or took longer than 10 s"
+            return f'{text}: "apiKey" in models.json gives nothing ({why})'
         known = KNOWN.get(model.provider)
         if known is not None:
             return f"{text}: set {known.keys[0]}, pass --api-key, or store a key in auth.json"
