@@ -8,8 +8,8 @@ agent; an abort kills it. `read` and the images of messages (`prompt_images.py`)
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pigeon.system.process.start import ProcessOwner
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 SMALL_PIXELS = 4_200_000
 MOST_MEMORY = 1 << 30
 SECONDS = 30.0
+# The decoding process gets the folder of our package by its environment, and nothing else of our path.
+_PACKAGES = os.path.normpath(os.path.join(__file__, *[os.pardir] * 4))
 _SIMPLE = ("image/png", "image/jpeg", "image/gif")
 
 
@@ -58,14 +60,12 @@ class GuardedFitter:
         from pigeon.system.process.run_program import run_program
 
         order = codec.encode({"mime": mime, "profile": profile, "memory": self._most_memory})
-        # The folder of the package comes by the environment, since nothing else of this process's path is wanted.
-        package = str(Path(__file__).parents[3])
         try:
             result = await run_program(
                 self._owner,
                 [sys.executable, "-P", "-m", __name__],
                 cwd="/",
-                environment={"PYTHONPATH": package, "PYTHONDONTWRITEBYTECODE": "1"},
+                environment={"PYTHONPATH": _PACKAGES, "PYTHONDONTWRITEBYTECODE": "1"},
                 timeout=self._seconds,
                 stdin=order + b"\n" + data,
                 term_grace=0,
