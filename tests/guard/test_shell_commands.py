@@ -39,6 +39,8 @@ def said(setting: Json, command: str, paths: PathResolver = PATHS) -> str:
 @pytest.mark.parametrize(
     "command",
     [
+        "rm", "true; rm", "env rm", "${HOME:+rm} x", "${HOME+r'm'} x", "A=1 /bin/r? x", "env /bin/r? x",
+        "nohup -- /bin/[r]m x", "PROMPT_COMMAND='rm x' bash -i", "PROMPT_COMMAND=rm bash -i", "printf %s rm | sh",
         "A=1 rm x", "A='b c' rm x", "if true; then rm x; fi", "for i in 1; do rm x; done", "for i do rm x; done",
         "! rm x", "{ rm x; }", "time -p rm x", "coproc rm x", "f() { rm x; }", "function f { rm x; }", "env rm x",
         "env -i A=b rm x", "env -u A rm x", "env -S 'rm x'", "env '-Srm x'", "env --split-string='rm x'",
@@ -136,6 +138,35 @@ def test_rules_allow_the_pieces_of_a_command_together() -> None:
     assert said({"allow": ["bash(echo *)"], "default": "ask"}, 'echo "a; rm x"') == "allow"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "x=1 rm git", "x=1 PATH=. git log", "LANG=C PATH=. git log", "LANG=C rm git x", "x=1; rm y",
+        "for x in 'a[$(rm y)]'; do git log $((x)); done", "git log 'a[$(rm y)]'; git log $((_))",
+        "for x in 'a[$(rm y)]'; do git log ${HOME:x}; done", "for x in 'a[$(rm y)]'; do git log ${HOME:0:x}; done",
+        "for x in a 'a[$(rm y)]'; do [ -v \"$x\" ]; done", "for x in a 'a[$(rm y)]'; do test -v $x; done",
+        "for x in '-v a[$(rm y)] -o b'; do [ $x = y ]; done", "for x in -v; do [ \"$x\" \"$y\" ]; done", "[ -f * ]",
+        "for PATH in .; do git log; done", "read PATH <<< .; git log", "export PATH=.; git log", "export $x; git log",
+        "read -r x IFS <<< y", "read 'a[$(rm y)]' <<< x", "read $x <<< y", "export LD_PRELOAD=x; git log",
+        "export 'a[$(rm y)]=1'",
+    ],
+)  # fmt: skip
+def test_an_allowance_to_set_a_variable_does_not_allow_what_its_value_could_run(command: str) -> None:
+    some = ("git *", "for *", "[ *", "test *", "read *", "export *", "x=*", "LANG=* git *")
+    assert said({"allow": [f"bash({one})" for one in some], "default": "ask"}, command) == "ask"
+
+
+def test_plain_uses_of_variables_can_be_allowed() -> None:
+    some = ("git *", "for *", "[ *", "read *", "export *", "x=*", "LANG=* git *", "LANG=* A=* git *", "export PATH=*")
+    allowing: Json = {"allow": [f"bash({one})" for one in some], "default": "ask"}
+    for command in (
+        "x=1; git log $x", "LANG=C git log", "LANG=C A=1 git log", 'for f in *.py; do git log "$f"; done',
+        'if [ -f "$x" ]; then git log; fi', '[ "$x" = y ] && git log', "[ $# -eq 0 ]", "[ -n x -a -n y ]",
+        "read -r line < /dev/null", "export A=$B && git log", "export PATH=x; git log", "git log ${x:0:3} $((1 + 2))",
+    ):  # fmt: skip
+        assert said(allowing, command) == "allow", command
+
+
 def test_a_program_that_runs_others_is_allowed_by_its_name_only() -> None:
     broad = {"allow": ["bash(* --help)", "bash(*x*)"], "default": "ask"}
     assert said(broad, "git --help") == "allow"
@@ -164,13 +195,40 @@ def test_what_find_and_xargs_run_must_be_allowed_too() -> None:
         ("cat < .env", "allow"), ("cat < secret/key", "ask"), ("cd secret && cat < key", "ask"),
         ("cat < sub/../secret/key", "ask"), ("echo x > secret/key", "allow"), ("echo x > ~/.ssh/id", "deny"),
         ("echo x > $HOME/.ssh/id", "deny"), ("cd ~ && echo x > .ssh/id", "deny"), ("echo x > '~/.ssh/id'", "allow"),
-        ("ls >/dev/null 2>/dev/stderr", "allow"), ("cd a;" * 20 + "echo x > y", "deny"),
-        ("cd a;" * 20 + "echo x", "allow"),
+        ("ls >/dev/null 2>/dev/stderr", "allow"), ("cd a;" * 80 + "echo x > y", "deny"),
+        ("cd a;" * 80 + "echo x", "allow"), ("cd a;" * 20 + "echo x > y", "allow"),
+        ("echo x > .en[v]", "deny"), ("echo x > .e?v", "deny"), ("echo x > {.env,}", "deny"), ("echo x > '?'", "allow"),
+        ("cd .ss* && echo x > id", "deny"), ("cd {~/.ssh,} && echo x > id", "deny"),
     ],
 )  # fmt: skip
 def test_rules_for_files_bind_redirections(command: str, verdict: str) -> None:
     rules = {"deny": ["write(.env)", "write(~/.ssh/**)"], "ask": ["read(secret/**)"]}
     assert said(rules, command) == verdict
+
+
+GOING = (
+    "cd secret; echo > key", "(cd sub); cd secret; echo > key", "cd sub; cd -; cd secret; echo > key",
+    'cd sub; cd "$OLDPWD"; cd secret; echo > key', "pushd sub; popd; cd secret; echo > key",
+    "A=1 cd secret; echo > key",
+    "command cd secret; echo > key", "builtin cd -- secret; echo > key", "eval 'cd secret'; echo > key",
+    "f() { echo > key; }; cd secret; f", "for i in 1 2; do echo > key; cd secret; done", "cd secret; echo > $PWD/key",
+    "cd secret; echo > ~+/key", "cd sub; echo > $OLDPWD/secret/key", "cd sub; echo > ~-/secret/key",
+    "echo > ~+/secret/key", "cd sub; cd; echo > secret/key", "HOME=$PWD/secret; echo > ~/key",
+    "HOME=secret; cd; echo > key", "CDPATH=secret; cd deep; echo > ../key", "echo > /proc/self/cwd/secret/key",
+    "echo > /proc/$$/cwd/secret/key", "echo > ${HOME:+secret/key}", ": ${x:=secret}; echo > $x/key",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", GOING)
+def test_a_rule_binds_redirections_wherever_the_command_has_gone_to(tmp_path: Path, command: str) -> None:
+    (tmp_path / "secret" / "deep").mkdir(parents=True)
+    (tmp_path / "sub").mkdir()
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    subprocess.run(["bash", "-c", command], check=False, cwd=tmp_path, env=environment, capture_output=True)
+    assert (tmp_path / "secret" / "key").exists()
+    paths = PathResolver(str(tmp_path), str(tmp_path))
+    assert said({"deny": ["write(secret/**)"]}, command, paths) == "deny"
+    assert said({"deny": ["write(secrets/**)"]}, command, paths) == "allow"
 
 
 def test_a_redirection_is_matched_by_where_it_really_leads(tmp_path: Path) -> None:

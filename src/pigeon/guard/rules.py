@@ -199,7 +199,7 @@ def ruling(rules: PermissionLayers, tool: str, subject: Subject, paths: PathReso
 def _readings_of(command: str, paths: PathResolver) -> CommandReadings:
     from pigeon.guard.shell_commands import CommandReadings  # compiles much, and is needed for commands only
 
-    return CommandReadings(command, {"HOME": paths.home, "PWD": paths.cwd})
+    return CommandReadings(command, {"HOME": paths.home, "PWD": paths.cwd, "OLDPWD": paths.cwd})
 
 
 def redirected(command: str, paths: PathResolver) -> list[PlacedPath] | None:

@@ -18,12 +18,13 @@ from itertools import pairwise
 
 from pigeon.guard.shell_syntax import KEYWORDS, MOST_WORDS, ShellSyntax, ShellWord, shell_syntax
 from pigeon.system.globs import Matcher, any_text_matcher, text_matcher
+from pigeon.system.paths import expand_home
 
 DEEPEST_SCRIPT = 8
 MOST_GLOBBED = 100
 LONGEST_GLOB = 200
 MOST_PREFIXES = 8
-MOST_FOLDERS = 8
+MOST_FOLDERS = 64
 MOST_ALTERNATIVES = 1000
 MOST_EXPANDED = 512 * 1024
 LONGEST_SEQUENCE = 64
@@ -71,6 +72,14 @@ _PREFIX_OPTIONS = {
     "command": "-p ", "exec": "(?!)", "nohup": "(?!)", "setsid": "(?!)", "env": "(?!)", "nice": r"-n -?\d+ ",
     "timeout": r"\d+(?:\.\d+)?[smhd]? ", "stdbuf": r"-[ioe][L\d]\w* ",
 }  # fmt: skip
+# Builtins whose words are names of variables, and variables that decide which programs run.
+_SETTING = frozenset(("for", "read", "unset", "getopts", "wait", "export", "declare", "typeset", "local", "readonly"))
+_VARIABLE = re.compile(r"([A-Za-z_]\w*)(?:(\+?=)|$)")
+_DECIDING = re.compile(r"PATH|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|(?:LD|DYLD)_\w+")
+_ONE_WORD = re.compile(r'"[^"@*]*"')
+_COMPARING = ("=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef")
+_TILDE = re.compile(r"~[\w.+-]*(?=/|$)")
+_PROCESS_FOLDER = re.compile(r"/+proc/+(?:(?:self|thread-self|\d+)/+)?cwd(?=/|$)")  # `$$` counts as empty
 _NO_FILES = ("/dev/null", "/dev/stdout", "/dev/stderr")
 _WRITING = {">": ">", ">|": ">", "&>": ">", ">&": ">", ">>": ">>", "&>>": ">>", "<>": "<>", "<": "<"}
 
@@ -88,6 +97,8 @@ def _matchers(pattern: str) -> tuple[str, str, list[Matcher], list[Matcher]]:
     name, _, rest = plain.partition(" ")
     # Options may stand between the name of a program and what a rule says of it: `git -C x push`.
     forms = [plain, f"{name} -* {rest}"] if rest and not rest.startswith("*") else [plain]
+    if rest == "*":  # without any argument it is the same program
+        forms.append(name)
     inside = [any_text_matcher(f"*{sign}{form}") for form in forms for sign in " /"]
     return plain, name, [any_text_matcher(form) for form in forms], inside
 
@@ -161,13 +172,16 @@ class CommandReadings:
     @cached_property
     def _globbed(self) -> list[tuple[str, str]]:
         """Commands whose name is a pattern, with their other words."""
-        found = []
+        found: list[tuple[str, str]] = []
         for syntax in self._scripts:
-            for words in syntax.commands:
-                if words[0].globs and not _ASSIGNMENT.match(words[0].raw):
-                    rest = " ".join(word.value for word in words[1:])
-                    glob = _POSIX_CLASS.sub("?", os.path.basename(words[0].value).replace("[^", "[!"))
-                    found.append((glob if len(glob) <= LONGEST_GLOB else "*", rest))
+            for words in map(_unassigned, syntax.commands):
+                # Behind a program that runs others, any word may be the name of one.
+                count = len(words) if os.path.basename(words[0].value) in RUNNERS else 1
+                for at, word in enumerate(words[:count]):
+                    if word.globs and (at == 0 or "/" in word.raw) and len(found) <= MOST_GLOBBED:
+                        rest = " ".join(later.value for later in words[at + 1 :])
+                        glob = _POSIX_CLASS.sub("?", os.path.basename(word.value).replace("[^", "[!"))
+                        found.append((glob if len(glob) <= LONGEST_GLOB else "*", rest))
         return found
 
     def has(self, pattern: str) -> bool:
@@ -183,19 +197,45 @@ class CommandReadings:
 
     def files(self, cwd: str, home: str, access: str) -> list[str] | None:
         """The absolute paths that redirections write or read, in every folder the command may be in by then; none if
-        there are too many folders."""
-        folders = [cwd]
+        there are too many folders, or a name has wildcards or braces and may be any."""
         wanted = ("<", "<>", "<&") if access == "read" else tuple(_WRITING)[:-1]
+        targets = [
+            (redirection.target, syntax)
+            for syntax in self._scripts
+            for redirection in syntax.redirections
+            if redirection.operator in wanted and redirection.target.value not in ("", *_NO_FILES)
+        ]
+        folders = self._folders(cwd, home) if targets else []
+        if folders is None or any(_may_be_any(target) for target, _ in targets):
+            return None
         found: dict[str, None] = {}
+        for target, syntax in targets:
+            names = _names(target, syntax, cwd, home)
+            found.update(dict.fromkeys(os.path.join(folder, name) for folder in folders for name in names))
+        return list(found)
+
+    def _folders(self, cwd: str, home: str) -> list[str] | None:
+        """Where the command may be at any time; none if those are too many. Which `cd` comes first, and which one has
+        no effect behind a bracket, is not followed: each may begin where any other ended."""
+        folders = {cwd: None}
         for syntax in self._scripts:
+            search = [entry for entry in syntax.variables.get("CDPATH", "").split(":") if entry]
             for words in syntax.commands:
-                if words[0].value in ("cd", "pushd") and len(words) > 1:
-                    folders.append(os.path.join(folders[-1], _home(words[-1], home)))
-            for redirection in syntax.redirections:
-                if redirection.operator in wanted and redirection.target.value not in ("", *_NO_FILES):
-                    target = _home(redirection.target, home)
-                    found.update(dict.fromkeys(os.path.join(folder, target) for folder in folders[: MOST_FOLDERS + 1]))
-        return list(found) if len(folders) <= MOST_FOLDERS or not found else None
+                going = next((at for at, word in enumerate(words) if word.value in ("cd", "pushd")), None)
+                if going is None or (going and not _precedes_builtin(words[:going])):
+                    continue
+                target = words[-1]
+                if _may_be_any(target):
+                    return None
+                names = [home, syntax.variables.get("HOME", home)]
+                if len(words) > going + 1:
+                    names = _names(target, syntax, cwd, home)
+                    names += [os.path.join(entry, name) for entry in search for name in names]
+                below = (os.path.join(folder, name) for folder in tuple(folders) for name in names)
+                folders.update(dict.fromkeys(map(os.path.normpath, below)))
+                if len(folders) > MOST_FOLDERS:
+                    return None
+        return list(folders)
 
     # --- for rules that allow ------------------------------------------------------------------------------------
 
@@ -227,10 +267,33 @@ def _composed(joined: str) -> str:
     return joined + unicodedata.normalize("NFC", joined)
 
 
-def _home(word: ShellWord, home: str) -> str:
-    if word.raw == "~" or word.raw.startswith("~/"):
-        return home + word.value[1:]
-    return word.value
+def _precedes_builtin(words: list[ShellWord]) -> bool:
+    """Whether these words before `cd` leave it what it is."""
+    return all(_ASSIGNMENT.match(word.raw) or word.value in ("command", "builtin", "--", "-p") for word in words)
+
+
+def _may_be_any(word: ShellWord) -> bool:
+    """Whether the shell may make another name of it, by what files there are."""
+    return word.globs and any(sign in word.raw for sign in "*?[{")
+
+
+def _names(word: ShellWord, syntax: ShellSyntax, cwd: str, home: str) -> list[str]:
+    """What a word may name as a path; relative where it depends on the folder that the command is in by then."""
+    value, tilde = word.value, _TILDE.match(word.raw)
+    if tilde is not None:
+        rest = value[tilde.end() :]
+        if tilde[0] in ("~+", "~-"):
+            return [f".{rest}"]
+        if tilde[0] == "~":
+            return list(dict.fromkeys((home + rest, syntax.variables.get("HOME", home) + rest)))
+        return [expand_home(tilde[0], home) + rest]
+    names = [value]
+    if "PWD" in word.raw and (value == cwd or value.startswith(f"{cwd.rstrip('/')}/")):
+        names.append(f".{value[len(cwd.rstrip('/')) :]}")
+    process = _PROCESS_FOLDER.match(value)
+    if process is not None:
+        names.append(f".{value[process.end() :]}")
+    return names
 
 
 # --- texts that are commands again --------------------------------------------------------------------------------
@@ -254,6 +317,7 @@ def _scripts_in(syntax: ShellSyntax) -> Iterator[str]:
         for words in syntax.commands:
             if words[0].value in ("echo", "printf"):
                 yield " ".join(word.value for word in words[1:])
+                yield " ".join(word.value for word in words[2:])  # behind a format or an option
                 yield from (word.value for word in words[1:] if _SCRIPT.search(word.value))
 
 
@@ -262,11 +326,11 @@ def _handed_over(words: list[ShellWord]) -> Iterator[str]:
         if os.path.basename(word.value) in _JOINING:
             yield " ".join(later.value for later in words[index + 1 :])
             return
+        option = _OPTION.match(word.value)
         if index and _SCRIPT.search(word.value):
             yield word.value
-            option = _OPTION.match(word.value)
-            if option is not None:
-                yield word.value[option.end() :]
+        if option is not None and (_SCRIPT.search(word.value) or word.value.startswith("PROMPT_COMMAND=")):
+            yield word.value[option.end() :]
 
 
 def _braces_expanded(words: list[ShellWord]) -> str | None:
@@ -337,15 +401,16 @@ def _command_covered(words: list[ShellWord], patterns: Sequence[str], prefixes: 
     name = first.value
     if not first.exact or not _PROGRAM.fullmatch(name) or ".." in name.split("/"):
         return False
-    if name == "for":
-        return _is_allowed(patterns, text, name)
+    if name in _SETTING:
+        variables = _variables_set(words)
+        return variables is not None and _is_allowed(patterns, text, name, variables)
     inner = _behind_prefix(words) if prefixes < MOST_PREFIXES else None
     if inner is not None and _command_covered(inner, patterns, prefixes + 1):
         return True
+    if name == "let" or (name == "test" and not _is_harmless_test(words)):
+        return False
     if name == "printf" and (len(words) == 1 or not words[1].exact or words[1].value.startswith("-v")):
         return False  # sets a variable
-    if name in ("test", "printf", "read", "unset", "let", "wait", "getopts") and not _is_harmless_test(words):
-        return False
     program = os.path.basename(name)
     if program in ("find", "fd", "xargs") and prefixes < MOST_PREFIXES:
         return _is_allowed(patterns, text, name) and all(
@@ -354,10 +419,12 @@ def _command_covered(words: list[ShellWord], patterns: Sequence[str], prefixes: 
     return _is_allowed(patterns, text, name if program in RUNNERS else None)
 
 
-def _is_allowed(patterns: Sequence[str], piece: str, beginning: str | None) -> bool:
-    """Whether a pattern matches a piece; with `beginning` only one that begins so does."""
+def _is_allowed(patterns: Sequence[str], piece: str, beginning: str | None, naming: Sequence[str] = ()) -> bool:
+    """Whether a pattern matches a piece; with `beginning` only one that begins so, and has these names in it."""
     return any(
-        (beginning is None or pattern.startswith(beginning)) and text_matcher(pattern, classes=False)(piece)
+        (beginning is None or pattern.startswith(beginning))
+        and all(name in pattern for name in naming)
+        and text_matcher(pattern, classes=False)(piece)
         for pattern in patterns
     )
 
@@ -374,9 +441,33 @@ def _assignments_covered(words: list[ShellWord], pattern: str) -> bool:
     return not pattern
 
 
+def _variables_set(words: list[ShellWord]) -> list[str] | None:
+    """Of the variables that a command sets, those that decide which programs run; none if that is not certain."""
+    found = []
+    for word in words[1:2] if words[0].value == "for" else words[1:]:
+        variable = _VARIABLE.match(word.raw)
+        if variable is None or not (word.exact or variable[2]):
+            # An option or a text; a variable whose name is computed, or has a subscript, which the shell evaluates.
+            if not word.exact or "[" in word.value or word.quoted:
+                return None
+        elif _DECIDING.fullmatch(variable[1]):
+            found.append(variable[1])
+    return found
+
+
 def _is_harmless_test(words: list[ShellWord]) -> bool:
     """False if a word could be the name of a variable with a subscript, which the shell evaluates."""
-    return not any("[" in word.value and ("$" in word.value or "`" in word.value) for word in words[1:])
+    given = words[1:-1] if words[0].value == "[" else words[1:]
+    if any("[" in word.value and ("$" in word.value or "`" in word.value) for word in given):
+        return False
+    unknown = [word for word in given if not word.exact and word.raw not in ("$#", "$?")]
+    if not unknown:
+        return True
+    # One word each, where the meaning of the others is certain.
+    single = all(_ONE_WORD.fullmatch(word.raw) for word in unknown)
+    if len(given) == 2:
+        return single and given[0].exact and given[0].value not in ("-v", "-R")
+    return single and (len(given) == 1 or (len(given) == 3 and given[1].exact and given[1].value in _COMPARING))
 
 
 def _piece(words: list[ShellWord]) -> str:

@@ -37,12 +37,14 @@ _SINGLE = re.compile(r"'([^']*)'")
 _ANSI = re.compile(r"\$'((?:[^'\\]++|\\.)*+)'", re.DOTALL)
 _BACKTICKS = re.compile(r"`((?:[^`\\]++|\\.)*+)`", re.DOTALL)
 _ARITHMETIC = re.compile(r"\$?\(\(([^()'\"\\`;#{}\[\]$]*)\)\)")
-_CHANGES = re.compile(r"(?<![<>=!])=(?!=)|<<=|>>=|\+\+|--")  # arithmetic that sets a variable
+# Arithmetic with a name in it: it may set a variable, or run what the value of one says (`a[$(x)]`).
+_NAMES = re.compile(r"[A-Za-z_]")
 _PARAMETER = re.compile(
     r"\$(?:([A-Za-z_]\w*)|[0-9@*#?$!-]"
     r"|\{(#?(?:[A-Za-z_]\w*|\d+|[@*#?$!-]))((?::?[-+?]|##?|%%?|//?|:)[\w./,%^:*? -]*)?\})"
 )
-_BRACED = re.compile(r"\$\{[#!]?([A-Za-z_]\w*)?(:?[-=])?")
+_OFFSET = re.compile(r":(?![-+?=]).*[A-Za-z_]")  # where a part of a value begins is arithmetic, too
+_BRACED = re.compile(r"\$\{[#!]?([A-Za-z_]\w*)?(:?[-=+])?")
 _DESCRIPTOR = re.compile(r"\d*-?")
 _ESCAPE = re.compile(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
@@ -406,11 +408,12 @@ class _Reader:
         simple = _PARAMETER.match(text, self._at)
         if simple is not None:
             self._at = simple.end()
+            self._found.note_doubt(_OFFSET.match(simple[3] or ""))
             return self._variable(simple[1] or simple[2] or "", simple[3] or ""), False
         if text.startswith("$(", self._at):
             arithmetic = _ARITHMETIC.match(text, self._at)
             if arithmetic is not None:
-                self._found.note_doubt(_CHANGES.search(arithmetic[1]))
+                self._found.note_doubt(_NAMES.search(arithmetic[1]))
                 self._at = arithmetic.end()
             else:
                 self._found.note_doubt(text.startswith("((", self._at + 1))
@@ -425,8 +428,8 @@ class _Reader:
 
     def _variable(self, name: str, operation: str) -> str:
         value = self._found.variables.get(name, "")
-        if not value and operation.startswith(("-", ":-")):
-            value = operation.lstrip(":-")
+        if operation.startswith(("+", ":+")) or (not value and operation.startswith(("-", ":-"))):
+            value = operation.lstrip(":-+")
         self._found.fill_in(len(value))
         return value
 
@@ -455,7 +458,7 @@ class _Reader:
         return ""
 
     def _braced(self, begin: re.Match[str], in_quotes: bool) -> str:
-        """`${…}` in a form that is not followed exactly; a default value counts as its value."""
+        """`${…}` in a form that is not followed exactly; a default or alternative value counts as its value."""
         text = self._text
         self._found.note_doubt()
         self._at = begin.end()
@@ -479,7 +482,12 @@ class _Reader:
                 values.append(sign)
                 self._at += 1
         self._depth -= 1
-        return (begin[1] and self._found.variables.get(begin[1])) or ("".join(values) if begin[2] else "")
+        name, operation, given = begin[1] or "", begin[2] or "", "".join(values)
+        if operation.endswith("=") and name not in self._found.variables:
+            self._found.variables[name] = given[:LONGEST_VARIABLE]
+        if operation.endswith("+"):
+            return given
+        return self._found.variables.get(name) or (given if operation else "")
 
     # --- redirections --------------------------------------------------------------------------------------------
 
