@@ -2,11 +2,13 @@
 
 import os
 import sys
-from contextlib import suppress
 
-# `-m` puts the working directory in front of every library: a project could bring a module `asyncio` of its own.
-with suppress(OSError):
+# `-m` puts the working directory in front of every library: a project could bring a module `asyncio` of its own. Python
+# has imported a few modules by then, from there if it has them; only its option -P keeps it from that.
+try:
     sys.path[:] = [folder for folder in sys.path if folder not in ("", os.getcwd())]
+except OSError:
+    sys.path[:] = [folder for folder in sys.path if folder]
 
 from pigeon.cli.main import main
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,3 +140,16 @@ def test_no_program_of_the_project_runs_by_a_relative_entry_of_the_path(
     assert [message["isError"] for message in ended(records, "toolResult")] == [False, False, False]
     assert [text.strip().splitlines()[0] for text in tool_texts(records)] == ["x.txt:1: needle", "x.txt", "shell"]
     assert not mark.exists(), mark.read_text()
+
+
+@proves("path.relative")
+@pytest.mark.parametrize("module", ["asyncio", "msgspec", "json", "argparse", "contextlib", "pigeon"])
+def test_no_module_of_the_project_is_imported_by_the_program_as_a_module(folders: AgentFolders, module: str) -> None:
+    mark = folders.temp / "ran"
+    (folders.work / f"{module}.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    # What Python imports by itself before the program begins only its own option can keep away from there.
+    options = ["-P"] if module in ("contextlib", "pigeon") else []
+    command = [sys.executable, *options, "-m", "pigeon", "--list-models"]
+    surroundings = {"cwd": folders.work, "env": folders.environment()}
+    done = subprocess.run(command, check=False, capture_output=True, timeout=30, **surroundings)
+    assert (done.returncode, mark.exists()) == (0, False), done.stderr

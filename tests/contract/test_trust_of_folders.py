@@ -166,6 +166,22 @@ def test_a_host_can_decide_and_learns_what_that_changes(
 
 
 @proves("trust.set")
+def test_a_link_that_takes_the_place_of_a_trusted_folder_is_another_project(
+    start: Start, folders: AgentFolders, server: ModelServer, other: Path
+) -> None:
+    lay_out(other, "other")
+    host = start(keeps=True)
+    host.ask("set_trust", trusted=True)
+    folders.work.rename(folders.home / "moved")
+    folders.work.symlink_to(other)
+    asked = server.answers("fine")
+    host.run("/prompt-other")
+    assert used(host, "other") == set()
+    assert LURE not in json.dumps(asked.request)
+    assert host.ask("get_trust")["trusted"] is False
+
+
+@proves("trust.set")
 def test_a_decision_is_remembered_if_that_is_asked_for(start: Start, folders: AgentFolders) -> None:
     lay_out(folders.work, "it")
     assert start().ask("set_trust", trusted=True, remember=True)["remembered"] is True

@@ -8,15 +8,18 @@ import json
 import re
 from collections.abc import Callable
 from itertools import pairwise
+from time import process_time
 from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.guard.secrets import MASK, RedactedStream, Redactor, is_distinct, keys_in
+from pigeon.guard.secrets import IMAGE_WITH_KEY, MASK, RedactedStream, Redactor, is_distinct, keys_in
 from pigeon.system.shell.output import Capture
 from pigeon.system.shell.truncation import OutputLimits
+from pigeon.wire.content import ImageContent, TextContent
+from pigeon.wire.messages import ToolResultMessage
 
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=10, max_size=80).filter(is_distinct)
 TEXTS = st.binary(max_size=40)
@@ -35,6 +38,23 @@ FORMS: dict[str, Callable[[bytes], bytes]] = {
     "bytes repr": lambda key: repr(key)[2:-1].encode(),
     "html": lambda key: html.escape(key.decode()).encode(),
 }
+# How one character may be escaped; which characters are, is for each program to say.
+ESCAPES: dict[str, Callable[[str], str]] = {
+    "json": lambda sign: f"\\u{ord(sign):04x}",
+    "json in capitals": lambda sign: f"\\u{ord(sign):04X}",
+    "json in json": lambda sign: f"\\\\u{ord(sign):04x}",
+    "python": lambda sign: f"\\x{ord(sign):02x}",
+    "javascript": lambda sign: f"\\u{{{ord(sign):x}}}",
+    "octal": lambda sign: f"\\{ord(sign):03o}",
+    "url": lambda sign: f"%{ord(sign):02X}",
+    "url in lower case": lambda sign: f"%{ord(sign):02x}",
+    "url in url": lambda sign: f"%25{ord(sign):02X}",
+    "html": lambda sign: f"&#{ord(sign)};",
+    "html in hexadecimal": lambda sign: f"&#x{ord(sign):X};",
+    "shell": lambda sign: sign if sign.isalnum() else f"\\{sign}",
+}
+PARTLY = ("javascript", "url in url")
+WITH_ANCHOR = KEYS.filter(lambda key: re.search("[A-Za-z0-9]{3}", key) is not None and "\\" not in key)
 
 
 def redactor(*keys: str) -> Redactor:
@@ -55,6 +75,38 @@ def test_no_form_of_any_key_is_left_however_a_stream_is_cut(
     shown = b"".join(map(stream.feed, pieces)) + stream.feed(b"", final=True)
     assert found not in shown
     assert found not in redactor(*keys).mask(text)
+
+
+@given(WITH_ANCHOR, st.sampled_from(sorted(ESCAPES)), st.booleans(), TEXTS, TEXTS, st.data())
+def test_a_key_is_found_whichever_of_its_characters_are_escaped(
+    key: str, style: str, every: bool, before: bytes, after: bytes, data: st.DataObject
+) -> None:
+    signs = {sign for sign in key if not sign.isalnum()}
+    chosen = (
+        set(key)
+        if every and style not in PARTLY
+        else data.draw(st.sets(st.sampled_from(sorted(signs))))
+        if signs
+        else set()
+    )
+    found = "".join(ESCAPES[style](sign) if sign in chosen else sign for sign in key).encode()
+    text = before.replace(b"\\", b"") + found + after
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    stream = RedactedStream(redactor(key))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    shown = b"".join(map(stream.feed, pieces)) + stream.feed(b"", final=True)
+    assert found not in shown
+    assert found not in redactor(key).mask(text)
+    assert found.decode() not in redactor(key).mask_text(found.decode())
+
+
+def test_rows_of_escapes_do_not_make_the_search_slow() -> None:
+    known = redactor("ab+cdefgh/ijk")
+    for piece in (b"\\", b"%25", b"&amp;", b"\\u00", b"&#0", b"ab%2", b"ab\\"):
+        text = piece * (1_000_000 // len(piece)) + b"cdefgh"
+        began = process_time()
+        known.mask(text)
+        assert process_time() - began < 2
 
 
 @given(KEYS, TEXTS, TEXTS, st.booleans(), st.sampled_from([0, 4, 60, 76]), st.sampled_from(["\n", "\r\n"]), st.data())
@@ -164,6 +216,16 @@ def test_the_rest_of_a_key_at_the_beginning_of_a_long_output_is_not_shown(size: 
         shown = capture.shown().text
         assert MASK in shown
         assert not [key[at:] for at in range(1, len(key) - 4) if key[at:] in shown]
+
+
+def test_an_image_with_a_key_in_its_data_is_left_out_of_a_result() -> None:
+    images = [
+        ImageContent(data=base64.b64encode(b"\x89PNG" + text + b"..").decode(), mime_type="image/png")
+        for text in (b"harmless", b"sk-canary-0f1e2d3c4b5a")
+    ]
+    message = ToolResultMessage(tool_call_id="1", tool_name="read", content=list(images), is_error=False, timestamp=0)
+    masked = redactor("sk-canary-0f1e2d3c4b5a").mask_result(message)
+    assert masked.content == [images[0], TextContent(text=IMAGE_WITH_KEY)]
 
 
 def test_sources_are_asked_again_and_nothing_is_forgotten() -> None:

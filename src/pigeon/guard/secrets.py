@@ -1,7 +1,7 @@
 """The keys that Pigeon holds, kept to itself: out of the environment of commands, and out of all that it writes.
 
 `Redactor` knows the keys in use and finds them in texts, in the forms that programs give them: plain, base64,
-percent-escaped, hexadecimal, escaped for JSON, Python or HTML. Everything that leaves the process goes through the one
+hexadecimal, escaped for URLs, JSON, Python, HTML or a shell. Everything that leaves the process goes through the one
 of its agent: events and answers (`rpc/outbox`), session files (`session/history/journal`), the output of commands
 (`system/shell`), results of tools (`session/engine`), error texts (`providers/http/exchange`), pages, stderr. What it
 searches for are literal texts, because `in` is a hundred times faster than a pattern; only what was found, or is
@@ -13,13 +13,14 @@ from __future__ import annotations
 import os
 import re
 from binascii import b2a_base64
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TextIO
 
 from msgspec.structs import replace
 
 from pigeon.wire import codec
-from pigeon.wire.content import TextContent
+from pigeon.wire.content import ImageContent, TextContent
 from pigeon.wire.messages import ToolResultMessage
 
 # fmt: off
@@ -91,6 +92,7 @@ def tool_environment(
 # --- what is a key ----------------------------------------------------------------------------------------------------
 
 MASK = "***"
+IMAGE_WITH_KEY = "[An image was left out: there is a key of a model provider in its data]"
 KEY = "key"
 SHORTEST = 8
 MOST_VALUES = 500
@@ -193,6 +195,8 @@ def forms_of(key: str) -> tuple[set[bytes], set[bytes]]:
     # Most texts leave as JSON, and a text may have been JSON before.
     for _ in range(2):
         whole |= {form.replace(b"\\", b"\\\\").replace(b'"', b'\\"') for form in list(whole)}
+    for form in all_escaped(raw):
+        whole |= {form, form.replace(b"\\", b"\\\\")}
     return {form for form in whole if len(form) >= SHORTEST}, {form for form in broken if len(form) >= SHORTEST}
 
 
@@ -204,6 +208,74 @@ def base64_cores(raw: bytes) -> list[bytes]:
         encoded = b2a_base64(padded, newline=False)
         cores.append(encoded[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6])
     return cores
+
+
+def anchor_of(raw: bytes) -> bytes:
+    """The longest part of a key that hardly any program escapes: letters and digits."""
+    return max(raw.translate(_SIGNS_AS_SPACES).split(), key=len, default=b"")
+
+
+def escaped_pattern(raw: bytes) -> bytes:
+    """A key in which any characters are escaped, as programs differ in which ones they escape."""
+    characters = [b"(?:" + b"|".join(_escapes(byte)) + b")" for byte in raw]
+    # Whole or not at all: half of a row of backslashes would escape what takes the place of the key.
+    before = rb"(?<!\\)" if raw[:1] in b'"\\' else rb"(?:(?<!\\)|(?!\\))"
+    return before + b"".join(characters)
+
+
+def all_escaped(raw: bytes) -> set[bytes]:
+    """The forms without any character that stands for itself."""
+    styles = (b"\\u00%02x", b"\\u00%02X", b"\\x%02x", b"\\x%02X", b"\\%03o", b"&#%d;", b"&#x%x;", b"&#x%X;")
+    return {b"".join(style % byte for byte in raw) for style in styles}
+
+
+def _escapes(byte: int) -> Iterator[bytes]:
+    """How one character may be written. Repetitions are bounded: a text must not be able to make the search slow."""
+    sign, code = re.escape(bytes([byte])), b"(?i:%02x)" % byte
+    yield sign
+    yield rb"\\{1,8}(?:(?:u00|x)%b|u\{%b\}|%03o)" % (code, code, byte)
+    yield rb"%%(?:25){0,4}%b" % code
+    named = b"|".join(name + b";" for name in _NAMED_SIGNS.get(byte, ()))
+    yield rb"&(?:amp;){0,4}(?:#0{0,4}%d;|#[xX]0{0,4}%b;%b)" % (byte, code, b"|" + named if named else b"")
+    if not bytes([byte]).isalnum() and byte < _ASCII:
+        yield rb"\\{1,8}%b" % sign
+
+
+_ASCII = 128
+_SIGNS_AS_SPACES = bytes(byte if b"%c" % byte in _PLAIN[:-3] else 32 for byte in range(256))
+_NAMED_SIGNS = {
+    ord("&"): (b"amp", b"AMP"),
+    ord("<"): (b"lt", b"LT"),
+    ord(">"): (b"gt", b"GT"),
+    ord('"'): (b"quot", b"QUOT"),
+    ord("'"): (b"apos",),
+    ord("+"): (b"plus",),
+    ord("="): (b"equals",),
+    ord("/"): (b"sol",),
+    ord("%"): (b"percnt",),
+}
+_ESCAPE_SIGNS = (b"\\", b"%", b"&")
+_FORM_SIGNS = (b"\\u00", b"\\x", b"\\", b"&#", b"&", b"%", b"")
+_LONGEST_ESCAPE = 28
+_SHORTEST_ANCHOR = 3
+# One character of a text, escaped or not; and the beginning of an escape at the end of it.
+_ONE_CHARACTER = (
+    rb"(?s)\\{1,8}(?:(?:u00|x)([0-9A-Fa-f]{2})|u\{([0-9A-Fa-f]{2})\}|([0-7]{3}))|%(?:25){0,4}([0-9A-Fa-f]{2})"
+    rb"|&(?:amp;){0,4}(?:#0{0,4}([0-9]{2,3});|#[xX]0{0,4}([0-9A-Fa-f]{2});|([A-Za-z]{2,6});)|\\{1,8}([^\\])|(.)"
+)
+_CUT_ESCAPE = rb"(?:\\{1,8}(?:u\{?|x)?[0-9A-Fa-f]{0,4}|%[0-9A-Fa-f]{0,9}|&(?:amp;){0,4}[#\w]{0,9})\Z"
+_BASES = (16, 16, 8, 16, 10, 16)
+
+
+def _meant(found: re.Match[bytes]) -> bytes:
+    """The byte that one escape, or one character, stands for."""
+    for digits, base in zip(found.groups()[:6], _BASES, strict=True):
+        if digits is not None:
+            return bytes([int(digits, base) & 0xFF])
+    named = found[7]
+    if named is not None:
+        return next((bytes([byte]) for byte, names in _NAMED_SIGNS.items() if named in names), b"&")
+    return found[8] or found[9]
 
 
 def _json_escape(found: re.Match[bytes]) -> bytes:
@@ -248,9 +320,12 @@ class Redactor:
         self._whole: tuple[bytes, ...] = ()
         self._broken: tuple[bytes, ...] = ()
         self._forms: tuple[bytes, ...] = ()
-        self._texts: tuple[str, ...] = ()
-        self._beginnings: tuple[_Beginnings, _Beginnings, _Beginnings] | None = None
-        self.longest = 0
+        self._by_sign: tuple[tuple[bytes, tuple[bytes, ...]], ...] = ()
+        self._texts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        self._beginnings: tuple[_Beginnings, _Beginnings, _Beginnings, _Beginnings] | None = None
+        self._anchors: tuple[tuple[bytes, bytes], ...] = ()
+        self._escaped: dict[bytes, re.Pattern[bytes]] = {}
+        self.longest = self.longest_key = 0
 
     def ask(self, source: Callable[[], Iterable[Labelled]], variables: Callable[[], Iterable[str]] = tuple) -> None:
         """Learn keys from this from now on; `variables` are those that the keys come from."""
@@ -291,8 +366,14 @@ class Redactor:
         self._whole = tuple(sorted(whole, key=len, reverse=True))
         self._broken = tuple(sorted(broken, key=len, reverse=True))
         self._forms = tuple(sorted(whole | broken, key=len, reverse=True))
-        self._texts = tuple(form.decode("utf-8", "replace") for form in self._forms)
+        self._by_sign = _by_sign(self._forms)
+        self._texts = tuple(
+            (sign.decode(), tuple(form.decode("utf-8", "replace") for form in forms)) for sign, forms in self._by_sign
+        )
         self._beginnings = None
+        plain = [key.encode("utf-8", "surrogatepass") for key in self._values]
+        self.longest_key = max(map(len, plain))
+        self._anchors = tuple((anchor_of(key), key) for key in plain if len(anchor_of(key)) >= _SHORTEST_ANCHOR)
         self.longest = max(map(len, self._forms), default=0)
 
     def stream(self) -> Callable[[bytes, bool], bytes]:
@@ -301,10 +382,7 @@ class Redactor:
 
     def mask_result(self, message: ToolResultMessage) -> ToolResultMessage:
         """What a tool returned, as model, host and file get it."""
-        blocks = [
-            replace(block, text=self.mask_text(block.text)) if isinstance(block, TextContent) else block
-            for block in message.content
-        ]
+        blocks = [self._mask_block(block) for block in message.content]
         if blocks != message.content:
             message = replace(message, content=blocks)
         if message.details:
@@ -313,6 +391,12 @@ class Redactor:
             if masked != details:
                 message = replace(message, details=codec.decode(masked))
         return message
+
+    def _mask_block(self, block: TextContent | ImageContent) -> TextContent | ImageContent:
+        if isinstance(block, TextContent):
+            return replace(block, text=self.mask_text(block.text))
+        # With a part of its data masked it would be an image no longer.
+        return TextContent(text=IMAGE_WITH_KEY) if self.shows_key(block.data) else block
 
     def shows_key(self, text: str) -> bool:
         """True if a key can be read in the text."""
@@ -324,21 +408,33 @@ class Redactor:
             self.refresh()
         if not self._forms:
             return text
-        if not any(form in text for form in self._texts):
-            if "\n" not in text:
-                return text
-            joined = text.replace("\n", "").replace("\r", "")
-            if not any(form in joined for form in self._texts):
-                return text
+        joined = text.replace("\n", "").replace("\r", "") if "\n" in text else ""
+        if not (self._is_in(text) or self._may_be_escaped(text) or self._is_in(joined)):
+            return text
         return self.mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+    def _is_in(self, text: str) -> bool:
+        return any(form in text for sign, forms in self._texts if sign in text for form in forms)
+
+    def _may_be_escaped(self, text: str) -> bool:
+        return any(anchor.decode() in text for anchor, _ in self._anchors) and any(
+            sign.decode() in text for sign in _ESCAPE_SIGNS
+        )
 
     def mask(self, data: bytes) -> bytes:
         """The same for text as UTF-8, and for lines of JSON."""
         if not self._asked:
             self.refresh()
-        for form in self._forms:
-            if form in data:
-                data = data.replace(form, _MASKED)
+        for sign, forms in self._by_sign:
+            if sign in data:
+                for form in forms:
+                    if form in data:
+                        data = data.replace(form, _MASKED)
+        for anchor, key in self._anchors:
+            if anchor in data and any(sign in data for sign in _ESCAPE_SIGNS):
+                if key not in self._escaped:
+                    self._escaped[key] = re.compile(escaped_pattern(key))
+                data = self._escaped[key].sub(_MASKED, data)
         if self._broken and (b"\n" in data or b"\\n" in data):
             joined = data.translate(None, _LINE_BREAKS).replace(b"\\n", b"").replace(b"\\r", b"")
             for form in self._broken:
@@ -351,18 +447,27 @@ class Redactor:
         """Where the beginning of a form stands at the end of the data that contains a shorter form."""
         return self._begun()[0].found_in(data)
 
-    def _begun(self) -> tuple[_Beginnings, _Beginnings, _Beginnings]:
-        """Of forms that begin with another, of all, and of those that lines may break; made for the first stream."""
+    def _begun(self) -> tuple[_Beginnings, _Beginnings, _Beginnings, _Beginnings]:
+        """Of forms that begin with another, of all, of those that lines may break, and of the keys themselves.
+
+        Made for the first stream.
+        """
         if self._beginnings is None:
-            forms = self._forms
-            longer = [form for form in forms if any(form.startswith(other) for other in forms if other != form)]
-            self._beginnings = (_Beginnings(longer), _Beginnings(forms), _Beginnings(self._broken))
+            forms, sizes = set(self._forms), {len(form) for form in self._forms}
+            longer = [form for form in forms if any(form[:size] in forms for size in sizes if size < len(form))]
+            plain = [key.encode("utf-8", "surrogatepass") for key in self._values]
+            self._beginnings = (
+                _Beginnings(longer),
+                _Beginnings(forms),
+                _Beginnings(self._broken),
+                _Beginnings(plain),
+            )
         return self._beginnings
 
     def unfinished(self, data: bytes) -> int:
         """Where the beginning of a form stands at the end of the data, so that what follows may complete it."""
-        _, whole, over_lines = self._begun()
-        first = whole.found_in(data)
+        _, whole, over_lines, _ = self._begun()
+        first = min(whole.found_in(data), self._unfinished_escapes(data))
         # A form may be broken into lines, even of one character each.
         tail = data[-3 * self.longest :]
         if b"\n" not in tail:
@@ -376,6 +481,30 @@ class Redactor:
             at -= 1
             left -= tail[at] not in _LINE_BREAKS
         return min(first, len(data) - len(tail) + at)
+
+    def _unfinished_escapes(self, data: bytes) -> int:
+        """The same for keys in which some characters are escaped, of which the last may be in two pieces."""
+        tail = data[-_LONGEST_ESCAPE * self.longest_key :] if self._anchors else b""
+        if not any(sign in tail for sign in _ESCAPE_SIGNS):
+            return len(data)
+        places: list[int] = []
+        plain = bytearray()
+        for found in re.finditer(_ONE_CHARACTER, tail):
+            places.append(found.start())
+            plain += _meant(found)
+        places.append(len(tail))
+        cut = re.search(_CUT_ESCAPE, tail)
+        whole = len(plain) if cut is None else bisect_left(places, cut.start())
+        at = self._begun()[3].found_in(bytes(plain[:whole]))
+        return len(data) - len(tail) + places[at]
+
+
+def _by_sign(forms: tuple[bytes, ...]) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
+    """The forms in groups: with a sign that a text must have for any of them to be in it; last those without one."""
+    groups: dict[bytes, list[bytes]] = {sign: [] for sign in _FORM_SIGNS}
+    for form in forms:
+        groups[next(sign for sign in _FORM_SIGNS if sign in form)].append(form)
+    return tuple((sign, tuple(group)) for sign, group in groups.items() if group)
 
 
 class _Beginnings:

@@ -76,9 +76,13 @@ class Resources:
         In a `harmless` folder nothing asked for trust: its context files count as approved, nothing else is used.
         """
         self._cwd = cwd
-        self._trusted = trusted
+        self._trusted_place = os.path.realpath(cwd) if trusted else None
         self._approved = trusted or harmless
         self.reload()
+
+    def _trusts_project(self) -> bool:
+        """False also if a link has taken the place of the trusted folder: it leads to another project."""
+        return self._trusted_place is not None and os.path.realpath(self._cwd) == self._trusted_place
 
     def reload(self) -> None:
         """Read everything again when it is next needed."""
@@ -139,7 +143,7 @@ class Resources:
         """The project's file before the user's; the two are never mixed."""
         from pigeon.config.paths import project_dirs
 
-        folders = [*(project_dirs(self._cwd) if self._trusted else ()), self._agent_dir]
+        folders = [*(project_dirs(self._cwd) if self._trusts_project() else ()), self._agent_dir]
         for path in (os.path.join(folder, name) for folder in folders):
             if os.path.lexists(path) and (text := self._read(path)) is not None:
                 return text
@@ -188,7 +192,7 @@ class Resources:
             added=self._added[0] if is_skills else self._added[1],
         )
         folders = ResourceFolders(
-            agent_dir=self._agent_dir, cwd=self._cwd, home=self._home, base=self._base, trusted=self._trusted
+            agent_dir=self._agent_dir, cwd=self._cwd, home=self._home, base=self._base, trusted=self._trusts_project()
         )
         return roots_of(kind, folders, requested, self._report)
 

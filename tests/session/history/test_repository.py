@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import ThinkingLevelChange
 from pigeon.wire.errors import Refusal
 
+ONLY_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
 HEADER = {"type": "session", "version": 3, "id": "own", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/"}
 
 
@@ -84,7 +86,19 @@ def test_a_folder_that_cannot_be_made_is_a_refusal(tmp_path: Path) -> None:
     assert repository.folder == str(tmp_path), "nothing has changed"
 
 
-@pytest.mark.parametrize(("cwd", "where"), [("/", "/"), (ABSENT, "/tmp"), ("", "/tmp"), (5, "/tmp")])
+@pytest.mark.parametrize(
+    ("cwd", "where"),
+    [
+        ("/", "/"),
+        (ABSENT, "/tmp"),
+        ("", "/tmp"),
+        (5, "/tmp"),
+        # Always a path that other processes understand, too.
+        (".", os.getcwd()),
+        ("..", os.path.dirname(os.getcwd())),
+        pytest.param("/proc/self/cwd", os.path.realpath(os.curdir), marks=ONLY_LINUX),
+    ],
+)
 def test_a_session_has_its_folder_from_the_file_or_from_the_process(tmp_path: Path, cwd: Any, where: str) -> None:
     journal = DiskRepository(tmp_path).open(str(written(tmp_path / "a.jsonl", cwd=cwd)), "/tmp")
     assert (journal.cwd, journal.session_id) == (where, "own")

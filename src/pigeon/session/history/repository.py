@@ -123,7 +123,7 @@ class SessionRepository:
         if header is None:
             return self._bound(path, cwd)
         where = header.get("cwd")
-        where = where if isinstance(where, str) and where else cwd
+        where = self._meant_folder(where) if isinstance(where, str) and where else cwd
         if not os.path.isdir(where):
             raise Refusal(
                 f"Stored session working directory does not exist: {where}\n"
@@ -140,6 +140,12 @@ class SessionRepository:
             raise
         self._keep_beside(path)
         return journal
+
+    def _meant_folder(self, where: str) -> str:
+        """The folder that a file names, as a path that means the same to every process: commands run in others."""
+        if not os.path.isabs(where):
+            return self._absolute(os.path.join(os.curdir, where))
+        return os.path.realpath(where) if where.lstrip("/").startswith("proc/") else where
 
     def is_file_of(self, path: str, journal: Journal) -> bool:
         """True if this path is where the journal is kept."""
