@@ -114,16 +114,19 @@ def test_rules_can_be_set_where_there_were_none_and_taken_back(start: Start, ser
 
 
 @proves("permission.set")
-def test_rules_that_are_set_in_a_run_hold_for_its_next_call(start: Start, server: ModelServer) -> None:
+@pytest.mark.parametrize(("rule", "runs"), [("bash(echo again)", True), ("bash", False)])
+def test_rules_that_are_set_in_a_run_hold_for_its_next_call_and_for_one_that_is_asked_about(
+    start: Start, server: ModelServer, rule: str, runs: bool
+) -> None:
     host = start("--permissions", '{"ask": ["bash"]}')
     begun = calls(host, server, ECHO, Call("bash", {"command": "echo again"}))
     request = question(host, begun)
-    host.ask("set_permissions", permissions={"deny": ["bash"]})
+    host.ask("set_permissions", permissions={"deny": [rule]})
     reply(host, request, YES)
     first, second = results(host, begun)
-    assert first == (False, "hi\n")
+    assert first == (False, "hi\n") if runs else f'denied by the rule "{rule}"' in first[1]
     assert second[0] is True
-    assert 'the rule "bash"' in second[1]
+    assert f'the rule "{rule}"' in second[1]
 
 
 @proves("permission.set")

@@ -297,6 +297,24 @@ def test_a_foreign_tool_is_matched_by_every_argument_however_deep() -> None:
     assert said({"deny": ["run(rm *)"]}, "run", script="ls; rm x") == "deny"
 
 
+def test_names_in_the_arguments_of_a_foreign_tool_are_matched_like_texts() -> None:
+    denying = {"deny": ["open(secret/**)", "open(rm *)", "open(live)", "open(file-name=hidden*)"]}
+    for arguments in (
+        {"files": {"secret/key": "x"}}, {"files": [{"./a/../secret/key": None}]}, {"steps": {"a": {"rm x": {}}}},
+        {"stage": {"live": True}}, {"stage": {"secret": {}}}, {"secret/key": 1},
+        {"uri": "FILE:/work/project/secret/key"},
+        {"uri": "File://localhost/work/project/secret/key"}, {"file-name": "hidden.txt"}, {"file-name": {"hidden": 1}},
+        {"Command": "x" * 5000 + "; rm x"},
+    ):  # fmt: skip
+        assert said(denying, "open", **arguments) == "deny", arguments
+    assert said(denying, "open", live="x", rm={"x": 1}) == "allow"
+    allowing = {"allow": ["open(src/*)", "make(file-name=src/*)"], "default": "ask"}
+    assert said(allowing, "open", options={"path": "src/a"}) == "allow"
+    assert said(allowing, "open", files={"src/a": "src/b"}) == "allow"
+    assert said(allowing, "open", files={"/etc/x": "src/b"}) == "ask"
+    assert said(allowing, "make", **{"file-name": "src/b"}) == "allow"
+
+
 def test_an_allowance_of_a_foreign_tool_does_not_reach_above_its_folder() -> None:
     allowing = {"allow": ["open(file=src/*)", "run(git *)"], "default": "ask"}
     assert said(allowing, "open", file="src/a") == "allow"

@@ -141,6 +141,12 @@ def test_a_refusal_is_short_however_long_the_rules_are() -> None:
     assert len(str(refusal.value)) < 10_000
 
 
+def test_a_list_with_more_rules_than_can_be_followed_is_refused() -> None:
+    with pytest.raises(Refusal, match=r"permissions\.deny has 1001 rules"):
+        host_rules({"deny": [f"read(x{n})" for n in range(1001)]}, "yolo")
+    assert len(host_rules({"deny": [f"read(x{n})" for n in range(1000)]}, "yolo").deny) == 1000
+
+
 def test_the_shortest_time_to_answer_counts() -> None:
     assert layers_of({"ask": ["bash"]}).timeout_ms == 120_000
     both = replace(layers_of({"timeoutMs": 500}), host=host_rules({"timeoutMs": 90}, "yolo"))

@@ -120,19 +120,25 @@ class PermissionGate:
     async def before(self, prepared: PreparedCall) -> None:
         """Let it pass; raises `ToolFailed` when the call may not run."""
         tool, subject, paths = prepared.call.name, prepared.subject, self._paths()
-        said = ruling(self._rules, tool, subject, paths)
-        if said.verdict == "deny":
-            raise ToolFailed(_refusal(tool, await _shown(subject, paths), f"denied by {_by(said.rule)}"))
+        rules, said = self._rules, await self._not_denied(tool, subject, paths)
         said = await self._of_protected(tool, subject, paths, said)
         key = AllowedCall(self._session(), paths.cwd, tool, _key(subject))
         if said.verdict == "ask" and key not in self._allowed:
             await self._must_allow(prepared, key, await _shown(subject, paths), said.rule)
+            if self._rules is not rules:  # replaced while the question was open
+                await self._not_denied(tool, subject, paths)
         if isinstance(subject, PathSubject) and subject.access == "search":
             prepared.conceal(concealment(self._rules, tool, said.asking, paths))
 
     async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         """The outcome, unchanged."""
         return outcome, is_error
+
+    async def _not_denied(self, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
+        said = ruling(self._rules, tool, subject, paths)
+        if said.verdict == "deny":
+            raise ToolFailed(_refusal(tool, await _shown(subject, paths), f"denied by {_by(said.rule)}"))
+        return said
 
     async def _of_protected(self, tool: str, subject: Subject, paths: PathResolver, said: Ruling) -> Ruling:
         """What is to be done about a call that writes: as `said`, if nothing of what it writes is protected."""

@@ -38,11 +38,14 @@ MOST_VALUES = 50_000
 LONGEST_ASK_MS = 2**31 - 1
 LONGEST_SHOWN = 200
 MOST_SHOWN = 20
+MOST_RULES = 1000
 # The strictest first.
 APPROVAL_MODES: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
 _STRICTNESS: tuple[Verdict, ...] = ("allow", "ask", "deny")
 _RULE = re.compile(r"\s*([A-Za-z0-9_.*?:-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
-_NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_NAMED = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
+_PLAIN_NAME = re.compile(r"[A-Za-z_][\w-]*")
+_FILE_URL = re.compile(r"file:(?://[^/]*)?(?=/)", re.IGNORECASE)
 _SHELLS = ("bash",)
 _COMMAND_ARGUMENTS = ("command", "cmd", "script", "code")
 _FILES = ("read", "write", "edit", "grep", "find", "ls")
@@ -300,8 +303,10 @@ def _listed(section: dict[str, Any], name: str, problems: list[str]) -> list[Per
     if not isinstance(items, list):
         problems.append(f"permissions.{name} must be a list of rules")
         return []
+    if len(items) > MOST_RULES:
+        problems.append(f"permissions.{name} has {len(items)} rules, and {MOST_RULES} is the most that can be followed")
     rules = []
-    for item in items:
+    for item in items[:MOST_RULES]:
         rule = parsed(item) if isinstance(item, str) else None
         if rule is None:
             problems.append(f'permissions.{name}: {_short(item)} is no rule; write "tool" or "tool(pattern)"')
@@ -407,11 +412,13 @@ class _CalledWith:
         read = self._read(text)
         if read.has(pattern) or (self._is_command(name) and read.overflow):
             return True
-        place = self._place(text) if len(text) <= LONGEST_PATH else None
-        return place is not None and _path_matches(pattern, place, self._paths, False)
+        if len(text) > LONGEST_PATH:
+            return False
+        places = map(self._place, dict.fromkeys((text, _FILE_URL.sub("file://", text, count=1))))
+        return any(place is not None and _path_matches(pattern, place, self._paths, False) for place in places)
 
     def _is_command(self, name: str) -> bool:
-        return self._tool in _SHELLS or name in _COMMAND_ARGUMENTS
+        return self._tool in _SHELLS or name.lower() in _COMMAND_ARGUMENTS
 
     def _covered(self, patterns: Sequence[str], command: str) -> bool:
         return self._read(command).covered(patterns)
@@ -436,24 +443,32 @@ class _CalledWith:
 class _ArgumentTexts:
     """Every text, number and truth value in arguments, with the name each stands under.
 
-    Those that may be commands or paths are `short`; `too_many` is true if they are more than can be looked at in time.
+    Names are texts, too, if they are no plain words (`{"files": {"a/b": …}}`), and for rules that deny or ask all names
+    are that stand in an argument. Those that may be commands or paths are `short`; `too_many` is true if they are more
+    than can be looked at in time.
     """
 
     def __init__(self, name: str, value: Json) -> None:
         self.all: list[tuple[str, str]] = []
         self.short: list[tuple[str, str]] = []
         size = 0
+        names: dict[str, None] = {}
         waiting = [(name, value)]
+        # The names of arguments themselves are those of the tool.
+        outermost = value if not name else None
         self.too_many = False
         while waiting and not self.too_many:
             name, value = waiting.pop()
             if isinstance(value, dict):
                 waiting.extend(value.items())
+                waiting.extend(("", key) for key in value if not _PLAIN_NAME.fullmatch(key))
+                if value is not outermost:
+                    names.update(dict.fromkeys(key for key in value if len(key) <= LONGEST_PATH))
             elif isinstance(value, list):
                 waiting.extend((name, item) for item in value)
             elif isinstance(value, str):
                 self.all.append((name, value))
-                if name in _COMMAND_ARGUMENTS:
+                if name.lower() in _COMMAND_ARGUMENTS:
                     self.short.append((name, value))
                 elif len(value) <= LONGEST_PATH:
                     self.short.append((name, value))
@@ -462,8 +477,11 @@ class _ArgumentTexts:
                 self.all.append((name, {True: "true", False: "false", None: "null"}[value]))
             else:
                 self.all.append((name, str(value)))
-            self.too_many = len(self.short) > MOST_TEXTS or size > MOST_TEXT or len(self.all) > MOST_VALUES
-        joined = "\0".join(text.replace("\0", " ") for _, text in self.all)
+            most = len(self.short) + len(names)
+            self.too_many = most > MOST_TEXTS or size > MOST_TEXT or len(self.all) > MOST_VALUES
+        self.short.extend(("", name) for name in names)
+        texts_and_names = (*names, *(text for _, text in self.all))
+        joined = "\0".join(text.replace("\0", " ") for text in texts_and_names)
         self._joined = f"\0{joined}\0{'' if joined.isascii() else unicodedata.normalize('NFC', joined)}\0"
 
     def has(self, pattern: str) -> bool:

@@ -64,7 +64,7 @@ def rooted_matcher(pattern: str) -> Matcher:
     return _with_braces(f"{rooted}**" if rooted.endswith("/") else rooted, whole_path, re.NOFLAG)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def rule_matcher(pattern: str) -> Matcher:
     """Paths of permission rules: only `*`, `?` and `**` have a meaning."""
     return _test(path_expression(pattern, _RULES))
