@@ -50,10 +50,23 @@ def test_what_cannot_be_exported_is_refused(folders: AgentFolders) -> None:
         agent.run("hi")
         missing = str(folders.temp / "missing" / "x.html")
         assert agent.refused("export_html", outputPath=missing).startswith("ENOENT: no such file or directory, open")
+        assert "NUL" in agent.refused("export_html", outputPath="a\0b")
+        assert "NUL" in agent.refused("switch_session", sessionPath="/a\0b")
         session = agent.ask("get_state")["sessionFile"]
         before = Path(session).read_bytes()
         assert "session itself" in agent.refused("export_html", outputPath=session)
         assert Path(session).read_bytes() == before
+
+
+def test_a_page_is_private_whatever_stood_in_its_place(folders: AgentFolders) -> None:
+    planted = folders.work / "page.html"
+    planted.write_text("planted")
+    planted.chmod(0o666)
+    with RpcProcess(folders, "--model", "demo") as agent:
+        agent.run("hi")
+        agent.ask("export_html", outputPath="page.html")
+    assert planted.stat().st_mode & 0o777 == 0o600
+    assert "<!DOCTYPE html>" in planted.read_text("utf-8")
 
 
 def test_the_page_carries_the_name_of_the_session(folders: AgentFolders) -> None:

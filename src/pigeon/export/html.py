@@ -103,6 +103,8 @@ def write_page(path: str, text: str, protected: str | None = None, called: str |
     relative `called` does not leave the folder that it begins in by a link: a project may have planted either.
     """
     called = called or path
+    if "\0" in path:
+        raise Refusal("The path of the page cannot contain a NUL character")
     if protected is not None and _is_same_file(path, protected):
         raise Refusal(f"The page cannot be written over the session itself: {called}")
     asked = os.path.normpath(called)

@@ -162,18 +162,15 @@ def put_file(path: str, data: bytes, mode: int) -> None:
     """Put a new file at a name in a folder that exists, in the place of a regular file if there is one.
 
     A link at that name is refused, one that is planted meanwhile is replaced and not followed, and what other names
-    (hard links) the older file has keeps its content.
+    (hard links) the older file has keeps its content. Mode and owner of the older file do not count: it may have been
+    put there so that others can read the new one.
     """
     folder, name = os.path.split(path)
     descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        try:
-            before: os.stat_result | None = os.stat(name or ".", dir_fd=descriptor, follow_symlinks=False)
-        except FileNotFoundError:
-            before = None
-        if before is not None:
-            check_regular(before.st_mode, path)
-        _swap(name, data, mode if before is None else None, before, folder=descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            check_regular(os.stat(name or ".", dir_fd=descriptor, follow_symlinks=False).st_mode, path)
+        _swap(name, data, mode, folder=descriptor)
     finally:
         os.close(descriptor)
 

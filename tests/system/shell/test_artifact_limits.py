@@ -69,3 +69,15 @@ def test_a_full_disk_is_named_with_what_was_kept(tmp_path: Path) -> None:
     artifact.write(b"x" * 10)
     artifact.close()
     assert (artifact.complete, artifact.lost) == (False, "No space left on device")
+
+
+def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    elsewhere, link, temporary = tmp_path / "elsewhere", tmp_path / "session", tmp_path / "temporary"
+    elsewhere.mkdir()
+    temporary.mkdir()
+    link.symlink_to(elsewhere)
+    artifact = Artifacts(lambda: str(link), str(temporary)).create("bash")
+    assert artifact is not None
+    artifact.close()
+    assert artifact.path.startswith(str(temporary))
+    assert list(elsewhere.iterdir()) == []

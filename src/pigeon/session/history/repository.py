@@ -118,7 +118,7 @@ class SessionRepository:
 
         The file of `current` may be opened again: its lock is let go first.
         """
-        path = self._absolute(path)
+        path = self._checked(path)
         header = header_in(path)
         if header is None:
             return self._bound(path, cwd)
@@ -141,6 +141,11 @@ class SessionRepository:
         self._keep_beside(path)
         return journal
 
+    def _checked(self, path: str) -> str:
+        if "\0" in path:
+            raise Refusal("The path of a session cannot contain a NUL character")
+        return self._absolute(path)
+
     def _meant_folder(self, where: str) -> str:
         """The folder that a file names, as a path that means the same to every process: commands run in others."""
         if not os.path.isabs(where):
@@ -149,7 +154,7 @@ class SessionRepository:
 
     def is_file_of(self, path: str, journal: Journal) -> bool:
         """True if this path is where the journal is kept."""
-        path = self._absolute(path)
+        path = self._checked(path)
         if journal.file is None or path == journal.file:
             return path == journal.file
         return os.path.realpath(path) == os.path.realpath(journal.file)

@@ -73,7 +73,10 @@ class Artifact(Struct):
 
 
 class Artifacts:
-    """Makes the files. `folder` says where they belong now; if nowhere, in a private folder below `temporary`."""
+    """Makes the files. `folder` says where they belong now; if nowhere, in a private folder below `temporary`.
+
+    So it is if a link stands in the place of the folder.
+    """
 
     def __init__(self, folder: Folder, temporary: str, limits: DiskLimits | None = None) -> None:
         self._folder = folder
@@ -104,7 +107,8 @@ class Artifacts:
 
     def _place(self) -> str:
         folder = self._folder()
-        if folder is not None:
+        # A session may lie in a project, and a link beside it lead to anywhere.
+        if folder is not None and not os.path.islink(folder):
             os.makedirs(folder, mode=0o700, exist_ok=True)
             return folder
         if self._temporary is None or not os.path.isdir(self._temporary):
