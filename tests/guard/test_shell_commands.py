@@ -197,6 +197,9 @@ def test_what_find_and_xargs_run_must_be_allowed_too() -> None:
         ("echo x > $HOME/.ssh/id", "deny"), ("cd ~ && echo x > .ssh/id", "deny"), ("echo x > '~/.ssh/id'", "allow"),
         ("ls >/dev/null 2>/dev/stderr", "allow"), ("cd a;" * 80 + "echo x > y", "deny"),
         ("cd a;" * 80 + "echo x", "allow"), ("cd a;" * 20 + "echo x > y", "allow"),
+        ("cat .env > $out", "deny"), ("cat .env > $HOME/x", "allow"), ("x=1; cat .env > $x", "allow"),
+        ("cat .env > $(mktemp -d)/x", "deny"), ("echo a b > $out", "allow"),
+        (f"echo {' a'.join(map(str, range(3000)))} > $1", "deny"),
         ("echo x > .en[v]", "deny"), ("echo x > .e?v", "deny"), ("echo x > {.env,}", "deny"), ("echo x > '?'", "allow"),
         ("cd .ss* && echo x > id", "deny"), ("cd {~/.ssh,} && echo x > id", "deny"),
     ],
@@ -215,6 +218,11 @@ GOING = (
     "cd secret; echo > ~+/key", "cd sub; echo > $OLDPWD/secret/key", "cd sub; echo > ~-/secret/key",
     "echo > ~+/secret/key", "cd sub; cd; echo > secret/key", "HOME=$PWD/secret; echo > ~/key",
     "HOME=secret; cd; echo > key", "CDPATH=secret; cd deep; echo > ../key", "echo > /proc/self/cwd/secret/key",
+    "f() { echo > $1; }; f secret/key", 'f() { echo > "$1/key"; }; f secret', "set -- key; echo > secret/${1}",
+    "bash -c 'echo > $0' secret/key", "for f in a secret/key; do echo > $f; done", "read f <<< secret/key; echo > $f",
+    "while read f; do echo > $f; done <<< secret/key", "env f=secret/key bash -c 'echo > $f'",
+    "printf -v f %s secret/key; echo > $f", "echo > $(echo secret)/key", "echo > `echo secret`/key",
+    "OLDPWD=$PWD/secret; cd -; echo > key", "c='cd secret'; $c; echo > key",
     "echo > /proc/$$/cwd/secret/key", "echo > ${HOME:+secret/key}", ": ${x:=secret}; echo > $x/key",
 )  # fmt: skip
 

@@ -354,6 +354,8 @@ class _CalledWith:
         self._paths = paths
         self._readings: dict[str, CommandReadings] = {}
         self._places: dict[str, PlacedPath | None] = {}
+        # What the redirections of the command write and read, by the name of the tool that does so.
+        self._files: dict[str, list[str] | None] = {}
         self._arguments: dict[str | None, _ArgumentTexts] = {}
 
     def first(self, rules: Sequence[PermissionRule], strictly: bool) -> PermissionRule | None:
@@ -393,7 +395,9 @@ class _CalledWith:
         """Whether a rule for `write` or `read` means a file that the command's redirections write or read."""
         for tool in ("write", "read"):
             if _means(rule, tool, False):
-                files = self._read(command).files(self._paths.cwd, self._paths.home, tool)
+                if tool not in self._files:
+                    self._files[tool] = self._read(command).files(self._paths.cwd, self._paths.home, tool)
+                files = self._files[tool]
                 if files is None or len(files) > MOST_TEXTS:
                     return True
                 places = (self._place(file) for file in files)

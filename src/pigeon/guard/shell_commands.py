@@ -14,7 +14,7 @@ import sys
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 
 from pigeon.guard.shell_syntax import KEYWORDS, MOST_WORDS, ShellSyntax, ShellWord, shell_syntax
 from pigeon.system.globs import Matcher, any_text_matcher, text_matcher
@@ -25,6 +25,7 @@ MOST_GLOBBED = 100
 LONGEST_GLOB = 200
 MOST_PREFIXES = 8
 MOST_FOLDERS = 64
+MOST_FILES = 2000
 MOST_ALTERNATIVES = 1000
 MOST_EXPANDED = 512 * 1024
 LONGEST_SEQUENCE = 64
@@ -78,6 +79,9 @@ _VARIABLE = re.compile(r"([A-Za-z_]\w*)(?:(\+?=)|$)")
 _DECIDING = re.compile(r"PATH|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|(?:LD|DYLD)_\w+")
 _ONE_WORD = re.compile(r'"[^"@*]*"')
 _COMPARING = ("=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef")
+# A value of a variable or of a substitution that a word begins or ends with.
+_FIRST_VALUE = re.compile(r"\"?(?:\$\(|`|\$(\w+|[@*])|\$\{(\w+|[@*])\})")
+_LAST_VALUE = re.compile(r"(?:\)|`|\$(\w+|[@*])|\$\{(\w+|[@*])\})\"?$")
 _TILDE = re.compile(r"~[\w.+-]*(?=/|$)")
 _PROCESS_FOLDER = re.compile(r"/+proc/+(?:(?:self|thread-self|\d+)/+)?cwd(?=/|$)")  # `$$` counts as empty
 _NO_FILES = ("/dev/null", "/dev/stdout", "/dev/stderr")
@@ -197,21 +201,54 @@ class CommandReadings:
 
     def files(self, cwd: str, home: str, access: str) -> list[str] | None:
         """The absolute paths that redirections write or read, in every folder the command may be in by then; none if
-        there are too many folders, or a name has wildcards or braces and may be any."""
+        there are too many, or a name has wildcards or braces and may be any. Where a name begins or ends with a value
+        that is not known (`$1`), each word of the command may be it."""
         wanted = ("<", "<>", "<&") if access == "read" else tuple(_WRITING)[:-1]
-        targets = [
-            (redirection.target, syntax)
+        targets = {
+            (redirection.target.raw, redirection.target.value): (redirection.target, syntax)
             for syntax in self._scripts
             for redirection in syntax.redirections
-            if redirection.operator in wanted and redirection.target.value not in ("", *_NO_FILES)
-        ]
+            if redirection.operator in wanted and redirection.target.value not in _NO_FILES
+        }
         folders = self._folders(cwd, home) if targets else []
-        if folders is None or any(_may_be_any(target) for target, _ in targets):
+        if folders is None or any(_may_be_any(target) for target, _ in targets.values()):
             return None
         found: dict[str, None] = {}
-        for target, syntax in targets:
-            names = _names(target, syntax, cwd, home)
-            found.update(dict.fromkeys(os.path.join(folder, name) for folder in folders for name in names))
+        left = MOST_FILES // len(folders or (cwd,))
+        for target, syntax in targets.values():
+            names = list(islice(chain(_names(target, syntax, cwd, home), self._guessed(target, syntax)), left + 1))
+            left -= len(names)
+            if left < 0:
+                return None
+            found.update(dict.fromkeys(os.path.join(folder, name) for folder in folders for name in names if name))
+        return list(found)
+
+    def _guessed(self, target: ShellWord, syntax: ShellSyntax) -> Iterator[str]:
+        """What a name may be that begins or ends with a value that is not known."""
+        first, last = _FIRST_VALUE.match(target.raw), _LAST_VALUE.search(target.raw)
+        for found, begins in ((first, True), (last, False)):
+            variable = "" if found is None else found[1] or found[2] or ""
+            if found is None or (variable in syntax.variables and variable not in self._varying):
+                continue
+            known = syntax.variables.get(variable, "")
+            rest = target.value.removeprefix(known) if begins else target.value.removesuffix(known)
+            yield from (word + rest if begins else rest + word for word in self._spoken)
+
+    @cached_property
+    def _varying(self) -> set[str]:
+        """Variables of loops, which have several values."""
+        loops = (words for syntax in self._scripts for words in syntax.commands if words[0].raw == "for")
+        return {words[1].value for words in loops if len(words) > 4}
+
+    @cached_property
+    def _spoken(self) -> list[str]:
+        """Every word of the command that could be a part of a path, and what stands behind `=` in one."""
+        found: dict[str, None] = {}
+        for syntax in self._scripts:
+            texts = [word.value for words in syntax.commands for word in words]
+            texts += [word for document in syntax.documents if "\n" not in document for word in document.split()]
+            found.update(dict.fromkeys(text for text in texts if text[:1] not in ("", "-") and "\n" not in text))
+        found.update(dict.fromkeys(text.partition("=")[2] for text in tuple(found) if "=" in text))
         return list(found)
 
     def _folders(self, cwd: str, home: str) -> list[str] | None:
@@ -228,7 +265,9 @@ class CommandReadings:
                 if _may_be_any(target):
                     return None
                 names = [home, syntax.variables.get("HOME", home)]
-                if len(words) > going + 1:
+                if target.value == "-":
+                    names = [syntax.variables.get("OLDPWD", cwd)]
+                elif len(words) > going + 1:
                     names = _names(target, syntax, cwd, home)
                     names += [os.path.join(entry, name) for entry in search for name in names]
                 below = (os.path.join(folder, name) for folder in tuple(folders) for name in names)
@@ -327,7 +366,7 @@ def _handed_over(words: list[ShellWord]) -> Iterator[str]:
             yield " ".join(later.value for later in words[index + 1 :])
             return
         option = _OPTION.match(word.value)
-        if index and _SCRIPT.search(word.value):
+        if (index or word.expands) and _SCRIPT.search(word.value):
             yield word.value
         if option is not None and (_SCRIPT.search(word.value) or word.value.startswith("PROMPT_COMMAND=")):
             yield word.value[option.end() :]
