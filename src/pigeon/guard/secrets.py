@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 from binascii import b2a_base64
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TextIO
 
@@ -255,27 +254,26 @@ _NAMED_SIGNS = {
     ord("%"): (b"percnt",),
 }
 _ESCAPE_SIGNS = (b"\\", b"%", b"&")
-_FORM_SIGNS = (b"\\u00", b"\\x", b"\\", b"&#", b"&", b"%", b"")
 _LONGEST_ESCAPE = 28
 _SHORTEST_ANCHOR = 3
-# One character of a text, escaped or not; and the beginning of an escape at the end of it.
-_ONE_CHARACTER = (
-    rb"(?s)\\{1,8}(?:(?:u00|x)([0-9A-Fa-f]{2})|u\{([0-9A-Fa-f]{2})\}|([0-7]{3}))|%(?:25){0,4}([0-9A-Fa-f]{2})"
-    rb"|&(?:amp;){0,4}(?:#0{0,4}([0-9]{2,3});|#[xX]0{0,4}([0-9A-Fa-f]{2});|([A-Za-z]{2,6});)|\\{1,8}([^\\])|(.)"
+# One escaped character; and the beginning of an escape at the end of a text.
+_ONE_ESCAPE = (
+    rb"\\{1,8}(?:(?:u00|x)([0-9A-Fa-f]{2})|u\{([0-9A-Fa-f]{2})\}|([0-7]{3}))|%(?:25){0,4}([0-9A-Fa-f]{2})"
+    rb"|&(?:amp;){0,4}(?:#0{0,4}([0-9]{2,3});|#[xX]0{0,4}([0-9A-Fa-f]{2});|([A-Za-z]{2,6});)|\\{1,8}([^\\])"
 )
 _CUT_ESCAPE = rb"(?:\\{1,8}(?:u\{?|x)?[0-9A-Fa-f]{0,4}|%[0-9A-Fa-f]{0,9}|&(?:amp;){0,4}[#\w]{0,9})\Z"
 _BASES = (16, 16, 8, 16, 10, 16)
 
 
 def _meant(found: re.Match[bytes]) -> bytes:
-    """The byte that one escape, or one character, stands for."""
+    """The byte that an escape stands for."""
     for digits, base in zip(found.groups()[:6], _BASES, strict=True):
         if digits is not None:
             return bytes([int(digits, base) & 0xFF])
     named = found[7]
     if named is not None:
         return next((bytes([byte]) for byte, names in _NAMED_SIGNS.items() if named in names), b"&")
-    return found[8] or found[9]
+    return found[8]
 
 
 def _json_escape(found: re.Match[bytes]) -> bytes:
@@ -487,24 +485,25 @@ class Redactor:
         tail = data[-_LONGEST_ESCAPE * self.longest_key :] if self._anchors else b""
         if not any(sign in tail for sign in _ESCAPE_SIGNS):
             return len(data)
-        places: list[int] = []
-        plain = bytearray()
-        for found in re.finditer(_ONE_CHARACTER, tail):
-            places.append(found.start())
-            plain += _meant(found)
-        places.append(len(tail))
         cut = re.search(_CUT_ESCAPE, tail)
-        whole = len(plain) if cut is None else bisect_left(places, cut.start())
-        at = self._begun()[3].found_in(bytes(plain[:whole]))
+        body = tail if cut is None else tail[: cut.start()]
+        plain = re.sub(_ONE_ESCAPE, _meant, body)
+        at = self._begun()[3].found_in(plain)
+        if at == len(plain):
+            return len(data) - len(tail) + len(body)
+        # Which place of the text that is: rarely needed, so it may take its time.
+        places = [found.start() for found in re.finditer(_ONE_ESCAPE + b"|(?s:.)", body)]
         return len(data) - len(tail) + places[at]
 
 
 def _by_sign(forms: tuple[bytes, ...]) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
-    """The forms in groups: with a sign that a text must have for any of them to be in it; last those without one."""
-    groups: dict[bytes, list[bytes]] = {sign: [] for sign in _FORM_SIGNS}
+    """The forms in groups: with an escape that a text must have for any of them to be in it; last those without one."""
+    groups: dict[bytes, list[bytes]] = {}
     for form in forms:
-        groups[next(sign for sign in _FORM_SIGNS if sign in form)].append(form)
-    return tuple((sign, tuple(group)) for sign, group in groups.items() if group)
+        places = [place for place in map(form.find, _ESCAPE_SIGNS) if place >= 0]
+        groups.setdefault(form[min(places) :][:3] if places else b"", []).append(form)
+    plain = groups.pop(b"", [])
+    return (*((sign, tuple(group)) for sign, group in groups.items()), (b"", tuple(plain)))
 
 
 class _Beginnings:
