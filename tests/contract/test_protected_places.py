@@ -114,3 +114,20 @@ def test_rules_and_extensions_that_options_name_are_not_written(
     host = start("--permissions", "rules.json", "-e", "own.py")
     made = [Call("write", {"path": path, "content": "{}"}) for path in ("rules.json", "own.py")]
     assert [failed for failed, _ in results(host, server, *made)] == [True, True]
+
+
+@proves("permission.house")
+def test_no_way_to_a_protected_folder_hides_what_a_redirection_writes(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    lay_out(folders)
+    host = start(settings={"permissions": {"deny": ["read(nothing)"]}})
+    before = (folders.work / ".git" / "config").read_text()
+    ways = (
+        "(cd /); cd .git; echo x > config", "f() { echo x > config; }; cd .git; f", "A=1 cd .git; echo x > $PWD/config",
+        "f() { echo x > $1; }; f .git/config", "for f in a .git/config; do echo x > $f; done",
+        "echo x > ~+/.git/config", "eval 'cd .git'; echo x > config", "echo x > ${HOME:+.git/config}",
+    )  # fmt: skip
+    told = results(host, server, *(Call("bash", {"command": way}) for way in ways))
+    assert [failed for failed, _ in told] == [True] * len(ways)
+    assert (folders.work / ".git" / "config").read_text() == before

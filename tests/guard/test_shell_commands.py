@@ -157,11 +157,13 @@ def test_an_allowance_to_set_a_variable_does_not_allow_what_its_value_could_run(
 
 
 def test_plain_uses_of_variables_can_be_allowed() -> None:
-    some = ("git *", "for *", "[ *", "read *", "export *", "x=*", "LANG=* git *", "LANG=* A=* git *", "export PATH=*")
+    some = ("git *", "for *", "[ *", "read *", "wait *", "export *", "x=*", "LANG=* git *", "LANG=* A=* git *")
+    some += ("export PATH=*",)
     allowing: Json = {"allow": [f"bash({one})" for one in some], "default": "ask"}
     for command in (
         "x=1; git log $x", "LANG=C git log", "LANG=C A=1 git log", 'for f in *.py; do git log "$f"; done',
         'if [ -f "$x" ]; then git log; fi', '[ "$x" = y ] && git log', "[ $# -eq 0 ]", "[ -n x -a -n y ]",
+        "git gc & wait $!",
         "read -r line < /dev/null", "export A=$B && git log", "export PATH=x; git log", "git log ${x:0:3} $((1 + 2))",
     ):  # fmt: skip
         assert said(allowing, command) == "allow", command

@@ -77,6 +77,7 @@ _PREFIX_OPTIONS = {
 _SETTING = frozenset(("for", "read", "unset", "getopts", "wait", "export", "declare", "typeset", "local", "readonly"))
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)(?:(\+?=)|$)")
 _DECIDING = re.compile(r"PATH|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|(?:LD|DYLD)_\w+")
+_NUMBERS = ("$#", "$?", "$!", "$$")
 _ONE_WORD = re.compile(r'"[^"@*]*"')
 _COMPARING = ("=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef")
 # A value of a variable or of a substitution that a word begins or ends with.
@@ -487,7 +488,7 @@ def _variables_set(words: list[ShellWord]) -> list[str] | None:
         variable = _VARIABLE.match(word.raw)
         if variable is None or not (word.exact or variable[2]):
             # An option or a text; a variable whose name is computed, or has a subscript, which the shell evaluates.
-            if not word.exact or "[" in word.value or word.quoted:
+            if word.raw not in _NUMBERS and (not word.exact or "[" in word.value or word.quoted):
                 return None
         elif _DECIDING.fullmatch(variable[1]):
             found.append(variable[1])
@@ -499,7 +500,7 @@ def _is_harmless_test(words: list[ShellWord]) -> bool:
     given = words[1:-1] if words[0].value == "[" else words[1:]
     if any("[" in word.value and ("$" in word.value or "`" in word.value) for word in given):
         return False
-    unknown = [word for word in given if not word.exact and word.raw not in ("$#", "$?")]
+    unknown = [word for word in given if not word.exact and word.raw not in _NUMBERS]
     if not unknown:
         return True
     # One word each, where the meaning of the others is certain.
