@@ -212,13 +212,13 @@ def test_the_page_is_written_for_its_owner_only(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["page.html"]
 
 
-def test_an_older_page_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
+def test_an_older_page_is_replaced_by_one_that_is_private(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text("old")
     path.chmod(0o644)
     write_page(str(path), "new")
     assert path.read_text() == "new"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_missing_folder_is_a_refusal_that_names_the_path_and_makes_nothing(tmp_path: Path) -> None:
