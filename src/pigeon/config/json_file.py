@@ -19,7 +19,7 @@ LARGEST = 8 << 20
 # Nothing that was matched is given back, and what is not closed reaches to the end: so no text can be read in more than
 # one way, and each byte is looked at a few times at most.
 _REMARK = rb"//[^\n\r]*+|(?>/\*.*?(?:\*/|\Z))"
-_COMMENT = rb'(?s)"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|%b|,(?=\s*+(?:(?:%b)\s*+)*+[}\]])' % (_REMARK, _REMARK)
+_COMMENT = rb'(?s)"(?>(?:[^"\\]++|\\.)*)(?:"|\\?\Z)|%b|,(?=\s*+(?>(?:(?:%b)\s*+)*)[}\]])' % (_REMARK, _REMARK)
 _BOM = b"\xef\xbb\xbf"
 
 

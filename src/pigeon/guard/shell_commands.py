@@ -51,7 +51,7 @@ _LEADING = re.compile(
     r"\0(?:(?:[A-Za-z_]\w*(?:\[[^\]\0]*\])?\+?=[^\s\0]*|if|then|elif|else|while|until|do|time(?: -p)?(?: --)?|!|\{)"
     r"(?: |(?=\0)))+"
 )
-_SIMPLE = re.compile(r"([a-z][\w-]*+)(?: [\w./:@%+,-]++)*+", re.ASCII)
+_SIMPLE = re.compile(r"([a-z][\w-]*+)(?>(?: [\w./:@%+,-]++)*)", re.ASCII)
 _FOLDER = re.compile("\0[^\0 ]*/")
 _FIRST = re.compile("\0[^\0 ]+")
 _RUNNING = re.compile(
@@ -62,7 +62,7 @@ _QUOTES = str.maketrans("", "", "'\"\\")
 _SCRIPT = re.compile(r"[\s;|&$`(<>'\"\\{]")
 _OPTION = re.compile(r"(?:-[A-Za-z]*?S|--[\w-]+=|[\w.-]+=)")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
-_OPAQUE = re.compile(r"\\.|'[^']*'|\"(?:[^\"\\]++|\\.)*+\"|\$\{[^}]*\}|\$\([^)]*\)", re.DOTALL)
+_OPAQUE = re.compile(r"\\.|'[^']*'|\"(?>(?:[^\"\\]++|\\.)*)\"|\$\{[^}]*\}|\$\([^)]*\)", re.DOTALL)
 _BRACES = re.compile("[{},]")
 _SEQUENCE = re.compile(r"\{(-?\d{1,6}|[A-Za-z])\.\.(-?\d{1,6}|[A-Za-z])(?:\.\.-?\d+)?\}")
 _POSIX_CLASS = re.compile(r"\[\[:\w+:\]\]")

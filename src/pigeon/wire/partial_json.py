@@ -13,10 +13,10 @@ from typing import Any
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
-# Whole escapes belong to a run of plain text; possessive, since a run that may be given back again costs memory.
+# Whole escapes belong to a run of plain text; atomic and of limited length, since what may be given back costs memory.
 _PLAIN = re.compile(
-    r'(?:[^"\\\x00-\x1f\u2028\u2029]++|\\["\\/bfnrt]'
-    r"|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})++"
+    r'(?>(?:[^"\\\x00-\x1f\u2028\u2029]++|\\["\\/bfnrt]'
+    r"|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}){1,1000})"
 )
 _RAW = re.compile(r"[\x00-\x1f\u2028\u2029]+")
 _SPACE = " \t\r\n"

@@ -42,10 +42,10 @@ CUSTOM_TYPE = "ttsr-injection"
 MOST_CUTS = 10
 # Patterns as texts: `re` compiles them when they are first needed, and most sessions have no rules.
 _SCOPE = r"(text|thinking|tool|toolcall)(?::([^()\s]+))?(?:\((.+)\))?"
-_WHOLE_ESCAPES = r"(?:[^\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+"
+_WHOLE_ESCAPES = r"(?>(?:[^\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*)"
 _ESCAPE = r"(?s)\\(?:u([0-9a-fA-F]{4})|(.))"
 _PLAIN = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_PATH = r'"(?:path|file_path|filePath|file)"\s*:\s*"((?:[^"\\]|\\.)*+)"'
+_PATH = r'"(?:path|file_path|filePath|file)"\s*:\s*"((?>(?:[^"\\]++|\\.)*))"'
 _OTHER_GROUP = r"(?<!\\)\(\?<(?=[A-Za-z_])"
 
 
