@@ -355,5 +355,8 @@ async def finished_in_thread(work: Callable[[], _T]) -> _T:
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait({running})
+        while not running.done():
+            # Cancelled again while waiting: that changes nothing about what the thread is doing.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({running})
         raise
