@@ -193,6 +193,29 @@ async def test_only_the_user_opens_what_the_users_rules_protect(tmp_path: Path) 
     assert house.asked == []
 
 
+async def test_a_rule_that_names_the_place_takes_no_question_of_another_source_away(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    opened = rules_of({"allow": ["write(.git/**)"]}, None, "yolo", pytest.fail)
+    assert await house.strictness(opened, "write", ".git/config") == 0
+    asking = replace(opened, host=host_rules({"ask": ["write"]}, "yolo"))
+    assert await house.strictness(asking, "write", ".git/config") == 1
+
+
+async def test_a_place_that_becomes_protected_while_the_host_is_asked_is_not_written(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    opened = rules_of({"ask": ["write(.git/**)"]}, None, "yolo", pytest.fail)
+
+    async def ask(question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
+        gate.use(rules_of({"deny": ["bash"]}, None, "yolo", pytest.fail))
+        return "once"
+
+    gate = PermissionGate(opened, house.places, ask, lambda: house.paths, lambda: "one")
+    call = await prepared("write", {"path": ".git/config"}, house.paths)
+    with pytest.raises(ToolFailed, match="protected"):
+        await gate.before(call)
+    call.close()
+
+
 NAMING = ("write", "edit", "write(.git/**)", "write(**)", "*(.git)", "write(~/.bashrc)", "edit(.bashrc)", "write(a)")
 some_rules = st.lists(st.sampled_from(NAMING), max_size=3)
 written = st.fixed_dictionaries(

@@ -120,13 +120,12 @@ class PermissionGate:
     async def before(self, prepared: PreparedCall) -> None:
         """Let it pass; raises `ToolFailed` when the call may not run."""
         tool, subject, paths = prepared.call.name, prepared.subject, self._paths()
-        rules, said = self._rules, await self._not_denied(tool, subject, paths)
-        said = await self._of_protected(tool, subject, paths, said)
+        rules, said = self._rules, await self._judged(tool, subject, paths)
         key = AllowedCall(self._session(), paths.cwd, tool, _key(subject))
         if said.verdict == "ask" and key not in self._allowed:
             await self._must_allow(prepared, key, await _shown(subject, paths), said.rule)
             if self._rules is not rules:  # replaced while the question was open
-                await self._not_denied(tool, subject, paths)
+                await self._judged(tool, subject, paths)
         if isinstance(subject, PathSubject) and subject.access == "search":
             prepared.conceal(concealment(self._rules, tool, said.asking, paths))
 
@@ -134,11 +133,12 @@ class PermissionGate:
         """The outcome, unchanged."""
         return outcome, is_error
 
-    async def _not_denied(self, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
+    async def _judged(self, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
+        """What the rules say, if they do not deny it and no protected place is in the way; else raises `ToolFailed`."""
         said = ruling(self._rules, tool, subject, paths)
         if said.verdict == "deny":
             raise ToolFailed(_refusal(tool, await _shown(subject, paths), f"denied by {_by(said.rule)}"))
-        return said
+        return await self._of_protected(tool, subject, paths, said)
 
     async def _of_protected(self, tool: str, subject: Subject, paths: PathResolver, said: Ruling) -> Ruling:
         """What is to be done about a call that writes: as `said`, if nothing of what it writes is protected."""
@@ -157,7 +157,7 @@ class PermissionGate:
             naming = naming_ruling(self._rules, writing, place, parts, paths)
             if naming.verdict == "deny":
                 raise ToolFailed(_refusal(tool, await _shown(subject, paths), _unnamed(writing, place, parts, paths)))
-            said = naming if said.verdict == "allow" else said
+        # A rule that names the place and asks has been heard already: `said` is about all rules of all sources.
         return said
 
     async def _must_allow(self, prepared: PreparedCall, key: AllowedCall, shown: str, rule: str | None) -> None:
