@@ -12,36 +12,12 @@ import pytest
 from fakes.agent_folders import AgentFolders
 from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.record_outline import ended, tool_texts
+from fakes.permission_talk import calls, question, reply, results
 from fakes.rpc_process import RpcProcess, Start
 
 Record = dict[str, Any]
 ECHO = Call("bash", {"command": "echo hi"})
 YES = "Allow once"
-
-
-def calls(host: RpcProcess, server: ModelServer, *made: Call) -> int:
-    """Prompt, and let the model call; gives the place where this began."""
-    server.answers(*made)
-    server.answers("done")
-    start = host.mark()
-    host.ask("prompt", message="x")
-    return start
-
-
-def question(host: RpcProcess, start: int) -> Record:
-    return host.wait_event("extension_ui_request", start, method="select")
-
-
-def reply(host: RpcProcess, request: Record, value: str) -> None:
-    host.send({"type": "extension_ui_response", "id": request["id"], "value": value})
-
-
-def results(host: RpcProcess, start: int) -> list[tuple[bool, str]]:
-    host.wait_end(start)
-    records = host.since(start)
-    failed = [message["isError"] for message in ended(records, "toolResult")]
-    return list(zip(failed, tool_texts(records), strict=True))
 
 
 @proves("permission.host_option")
@@ -91,7 +67,7 @@ def test_a_host_allows_nothing_that_the_user_denies_or_wants_asked(start: Start,
         begun = calls(host, server, Call("bash", {"command": "rm -f x"}), ECHO, Call("read", {"path": "."}))
         for number in (1, 2):
             request = host.wait_count("extension_ui_request", number, begun)[-1]
-            reply(host, request, "Deny")
+            reply(host, request, value="Deny")
         assert [failed for failed, _ in results(host, begun)] == [True, True, True]
         host.ask("set_permissions", permissions=loose)
 
@@ -105,7 +81,7 @@ def test_rules_can_be_set_where_there_were_none_and_taken_back(start: Start, ser
     begun = calls(host, server, ECHO)
     request = question(host, begun)
     assert request["timeout"] == 5000
-    reply(host, request, YES)
+    reply(host, request, value=YES)
     assert results(host, begun) == [(False, "hi\n")]
     host.ask("set_permissions", permissions={})
     begun = calls(host, server, ECHO)
@@ -122,7 +98,7 @@ def test_rules_that_are_set_in_a_run_hold_for_its_next_call_and_for_one_that_is_
     begun = calls(host, server, ECHO, Call("bash", {"command": "echo again"}))
     request = question(host, begun)
     host.ask("set_permissions", permissions={"deny": [rule]})
-    reply(host, request, YES)
+    reply(host, request, value=YES)
     first, second = results(host, begun)
     assert first == (False, "hi\n") if runs else f'denied by the rule "{rule}"' in first[1]
     assert second[0] is True
@@ -157,7 +133,7 @@ def test_the_rules_in_force_are_told_by_source(start: Start, folders: AgentFolde
     host = start("--approve", "--approval-mode", "always-ask", settings=user)
     host.ask("set_permissions", permissions={"deny": ["bash(rm *)"], "default": "ask"})
     begun = calls(host, server, ECHO)
-    reply(host, question(host, begun), "Allow for this session")
+    reply(host, question(host, begun), value="Allow for this session")
     results(host, begun)
     nothing: Record = {"deny": [], "ask": [], "allow": [], "default": "allow", "approvalMode": "yolo"}
     assert host.ask("get_permissions") == {
@@ -190,7 +166,7 @@ def test_an_approval_mode_asks_before_tools(
     for number, tool in enumerate(asked, 1):
         request = host.wait_count("extension_ui_request", number, begun)[-1]
         assert request["title"].startswith(f"Allow {tool}: ")
-        reply(host, request, YES)
+        reply(host, request, value=YES)
     assert [failed for failed, _ in results(host, begun)] == [False, False, False]
     assert len(host.since(begun, "extension_ui_request")) == len(asked)
 
@@ -206,7 +182,7 @@ def test_an_approval_mode_that_nobody_knows_is_a_usage_error(start: Start) -> No
 def test_a_mode_in_the_settings_that_nobody_knows_is_told_and_asks(start: Start, server: ModelServer) -> None:
     host = start(settings={"tools": {"approvalMode": "sometimes"}})
     begun = calls(host, server, ECHO)
-    reply(host, question(host, begun), "Deny")
+    reply(host, question(host, begun), value="Deny")
     assert results(host, begun)[0][0] is True
     assert "the approval mode must be one of" in host.stderr
 
@@ -218,12 +194,12 @@ def test_what_was_allowed_for_a_session_is_asked_again_in_another(
 ) -> None:
     host = start("--permissions", '{"ask": ["bash"]}', keeps=True)
     begun = calls(host, server, ECHO)
-    reply(host, question(host, begun), "Allow for this session")
+    reply(host, question(host, begun), value="Allow for this session")
     results(host, begun)
     first = host.ask("get_state")["sessionFile"]
     host.ask("new_session" if way == "switch_session" else way)
     begun = calls(host, server, ECHO)
-    reply(host, question(host, begun), "Deny")
+    reply(host, question(host, begun), value="Deny")
     assert results(host, begun)[0][0] is True
     assert host.ask("get_permissions")["allowed"] == []
     if way == "switch_session":

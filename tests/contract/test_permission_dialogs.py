@@ -10,28 +10,12 @@ import pytest
 from fakes.agent_folders import AgentFolders
 from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
+from fakes.permission_talk import calls, question, reply
 from fakes.record_outline import ended, tool_texts
-from fakes.rpc_process import RpcProcess, Start
+from fakes.rpc_process import Start
 
 Record = dict[str, Any]
 ASK = '{"ask": ["bash", "write", "edit", "deploy"]}'
-
-
-def calls(host: RpcProcess, server: ModelServer, *made: Call) -> int:
-    """Prompt, and let the model call; gives the place where this began."""
-    server.answers(*made)
-    server.answers("done")
-    start = host.mark()
-    host.ask("prompt", message="x")
-    return start
-
-
-def question(host: RpcProcess, start: int) -> Record:
-    return host.wait_event("extension_ui_request", start, method="select")
-
-
-def reply(host: RpcProcess, request: Record, **answer: Any) -> None:
-    host.send({"type": "extension_ui_response", "id": request["id"], **answer})
 
 
 @proves("permission.dialog")

@@ -11,32 +11,13 @@ from fakes.agent_folders import AgentFolders
 from fakes.contract_manifest import proves
 from fakes.extension_files import extension
 from fakes.model_server import Call, ModelServer
-from fakes.record_outline import ended, tool_texts
+from fakes.permission_talk import calls, question, reply, results
+from fakes.record_outline import tool_texts
 from fakes.rpc_process import RpcProcess, Start
 
 Record = dict[str, Any]
 ASK = {"permissions": {"ask": ["bash(echo *)"], "deny": ["bash(rm *)", "write(.env)"]}}
 OPTIONS = ["Allow once", "Allow for this session", "Deny"]
-
-
-def calls(host: RpcProcess, server: ModelServer, *made: Call) -> int:
-    """Prompt, and let the model call; gives the place where this began."""
-    server.answers(*made)
-    server.answers("done")
-    start = host.mark()
-    host.ask("prompt", message="x")
-    return start
-
-
-def question(host: RpcProcess, start: int) -> Record:
-    return host.wait_event("extension_ui_request", start, method="select")
-
-
-def results(host: RpcProcess, start: int) -> list[tuple[bool, str]]:
-    host.wait_end(start)
-    records = host.since(start)
-    failed = [message["isError"] for message in ended(records, "toolResult")]
-    return list(zip(failed, tool_texts(records), strict=True))
 
 
 @proves("permission.off")
@@ -54,7 +35,7 @@ def test_the_host_is_asked_and_a_yes_runs_the_tool(start: Start, server: ModelSe
     assert request["options"] == OPTIONS
     assert request["title"] == "Allow bash: echo hi"
     assert request["timeout"] == 120_000
-    host.send({"type": "extension_ui_response", "id": request["id"], "value": "Allow once"})
+    reply(host, request, value="Allow once")
     assert results(host, begun) == [(False, "hi\n")]
 
 
@@ -63,7 +44,7 @@ def test_a_yes_for_the_session_is_not_asked_again(start: Start, server: ModelSer
     host = start(settings=ASK)
     begun = calls(host, server, Call("bash", {"command": "echo hi"}), Call("bash", {"command": "echo hi"}))
     request = question(host, begun)
-    host.send({"type": "extension_ui_response", "id": request["id"], "value": "Allow for this session"})
+    reply(host, request, value="Allow for this session")
     assert results(host, begun) == [(False, "hi\n"), (False, "hi\n")]
     assert len(host.since(begun, "extension_ui_request")) == 1
 
@@ -81,7 +62,7 @@ def test_anything_but_a_clear_yes_is_an_error_result(start: Start, server: Model
     begun = calls(host, server, Call("bash", {"command": "echo hi"}))
     request = question(host, begun)
     host.send({"type": "extension_ui_response", "id": "another", "value": "Allow once"})
-    host.send({"type": "extension_ui_response", "id": request["id"], **answer})
+    reply(host, request, **answer)
     ((failed, text),) = results(host, begun)
     assert failed is True
     assert text.startswith("Permission denied for bash: echo hi")
@@ -94,7 +75,7 @@ def test_no_answer_in_time_is_a_no(start: Start, server: ModelServer) -> None:
     request = question(host, begun)
     ((failed, text),) = results(host, begun)
     assert (failed, "there was no answer" in text) == (True, True)
-    host.send({"type": "extension_ui_response", "id": request["id"], "value": "Allow once"})
+    reply(host, request, value="Allow once")
     host.ask("get_state")
 
 
@@ -153,7 +134,7 @@ def test_a_redirection_of_an_allowed_command_is_asked_about(
     begun = calls(host, server, *made)
     request = question(host, begun)
     assert request["title"] == "Allow bash: echo a > x"
-    host.send({"type": "extension_ui_response", "id": request["id"], "value": "Deny"})
+    reply(host, request, value="Deny")
     assert [failed for failed, _ in results(host, begun)] == [False, True]
     assert not (folders.work / "x").exists()
 
@@ -164,7 +145,7 @@ def test_a_long_command_and_an_evil_pattern_do_not_stop_the_process(start: Start
     begun = calls(host, server, Call("bash", {"command": "echo " + "rm -r " * 6_000}))
     request = question(host, begun)
     host.ask("get_state")
-    host.send({"type": "extension_ui_response", "id": request["id"], "value": "Deny"})
+    reply(host, request, value="Deny")
     assert [failed for failed, _ in results(host, begun)] == [True]
 
 
@@ -180,7 +161,7 @@ def test_an_argument_that_a_tool_does_not_know_deceives_nobody(
     begun = calls(host, server, *made)
     request = question(host, begun)
     assert request["title"] == "Allow read: plain"
-    host.send({"type": "extension_ui_response", "id": request["id"], "value": "Deny"})
+    reply(host, request, value="Deny")
     assert [failed for failed, _ in results(host, begun)] == [True, True]
 
 
@@ -197,10 +178,10 @@ def test_a_folder_that_is_swapped_for_a_link_while_the_host_thinks_changes_nothi
     first = question(host, begun)
     (folders.work / "open").rename(folders.work / "moved")
     (folders.work / "open").symlink_to("secret")
-    host.send({"type": "extension_ui_response", "id": first["id"], "value": "Allow once"})
+    reply(host, first, value="Allow once")
     second = host.wait(lambda record: record.get("method") == "select" and record["id"] != first["id"], begun)
     assert second["title"] == f"Allow write: {folders.work / 'secret' / 'key'}"
-    host.send({"type": "extension_ui_response", "id": second["id"], "value": "Deny"})
+    reply(host, second, value="Deny")
     assert results(host, begun)[0] == (False, "open")
     assert (folders.work / "secret" / "key").read_text() == "secret"
 

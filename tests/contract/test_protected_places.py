@@ -11,8 +11,8 @@ import pytest
 from fakes.agent_folders import AgentFolders
 from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.record_outline import ended, tool_texts
-from fakes.rpc_process import RpcProcess, Start
+from fakes.permission_talk import calls, results
+from fakes.rpc_process import Start
 
 EVERYTHING = {"allow": ["*", "write(**)", "write(/**)", "edit(/**)"], "default": "allow"}
 PLACES = [
@@ -20,17 +20,6 @@ PLACES = [
     ".agents/skills/x/SKILL.md", "~/.bashrc", "~/.config/fish/config.fish", "~/.pi/agent/settings.json",
     "~/.pi/agent/extensions/x.py", "~/.pi/agent/auth.json", "link/pre-commit", ".GIT/config",
 ]  # fmt: skip
-
-
-def results(host: RpcProcess, server: ModelServer, *made: Call) -> list[tuple[bool, str]]:
-    server.answers(*made)
-    server.answers("done")
-    start = host.mark()
-    host.ask("prompt", message="x")
-    host.wait_end(start)
-    records = host.since(start)
-    failed = [message["isError"] for message in ended(records, "toolResult")]
-    return list(zip(failed, tool_texts(records), strict=True))
 
 
 def lay_out(folders: AgentFolders) -> None:
@@ -69,11 +58,11 @@ def test_a_model_that_may_write_everything_writes_nothing_that_decides_about_its
     edit = Call("edit", {"path": ".git/config", "edits": [{"oldText": "[core]", "newText": "[evil]"}]})
     shell = Call("bash", {"command": "cd .git && echo evil > hooks/pre-push"})
     made += [edit] if source in ("mode", "project") else [edit, shell]
-    for failed, text in results(host, server, *made):
+    for failed, text in results(host, calls(host, server, *made)):
         assert failed is True
         assert "is protected while permission rules are in force" in text
     assert (content_of(folders.work), content_of(folders.home)) == before
-    assert results(host, server, Call("write", {"path": "a", "content": "fine"}))[0][0] is False
+    assert results(host, calls(host, server, Call("write", {"path": "a", "content": "fine"})))[0][0] is False
 
 
 @proves("permission.house")
@@ -81,7 +70,10 @@ def test_a_rule_that_names_the_place_opens_it(start: Start, folders: AgentFolder
     lay_out(folders)
     rules = {"allow": ["write(.git/hooks/**)"], "ask": ["edit(.git/config)"]}
     host = start(settings={"permissions": rules})
-    assert results(host, server, Call("write", {"path": ".git/hooks/pre-push", "content": "x"}))[0][0] is False
+    assert (
+        results(host, calls(host, server, Call("write", {"path": ".git/hooks/pre-push", "content": "x"})))[0][0]
+        is False
+    )
     edit = Call("edit", {"path": ".git/config", "edits": [{"oldText": "[core]", "newText": "[user]"}]})
     server.answers(edit)
     server.answers("done")
@@ -101,7 +93,7 @@ def test_without_any_rule_nothing_is_protected(
     lay_out(folders)
     host = start(*options)
     made = [Call("write", {"path": path, "content": "x"}) for path in PLACES if path != ".git"]
-    assert [failed for failed, _ in results(host, server, *made)] == [False] * len(made)
+    assert [failed for failed, _ in results(host, calls(host, server, *made))] == [False] * len(made)
     assert (folders.home / ".bashrc").read_text() == "x"
 
 
@@ -113,7 +105,7 @@ def test_rules_and_extensions_that_options_name_are_not_written(
     (folders.work / "own.py").write_text("from pigeon.extensions import Extension\next = Extension('own', needs=[])\n")
     host = start("--permissions", "rules.json", "-e", "own.py")
     made = [Call("write", {"path": path, "content": "{}"}) for path in ("rules.json", "own.py")]
-    assert [failed for failed, _ in results(host, server, *made)] == [True, True]
+    assert [failed for failed, _ in results(host, calls(host, server, *made))] == [True, True]
 
 
 @proves("permission.house")
@@ -128,6 +120,6 @@ def test_no_way_to_a_protected_folder_hides_what_a_redirection_writes(
         "f() { echo x > $1; }; f .git/config", "for f in a .git/config; do echo x > $f; done",
         "echo x > ~+/.git/config", "eval 'cd .git'; echo x > config", "echo x > ${HOME:+.git/config}",
     )  # fmt: skip
-    told = results(host, server, *(Call("bash", {"command": way}) for way in ways))
+    told = results(host, calls(host, server, *(Call("bash", {"command": way}) for way in ways)))
     assert [failed for failed, _ in told] == [True] * len(ways)
     assert (folders.work / ".git" / "config").read_text() == before
