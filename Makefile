@@ -18,7 +18,7 @@ interop: $(READY)
 	PIGEON_INTEROP=1 $(BIN)/python -m pytest -m interop
 
 lint: $(READY)
-	$(BIN)/ruff check src tests scripts
+	$(BIN)/ruff check src tests scripts examples
 	$(BIN)/ruff format --check src tests scripts
 
 types: $(READY)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from pigeon.agent.inference import ModelRequest
 from pigeon.extensions import Call, Extension, Think
 from pigeon.wire.content import text_of
-from pigeon.agent.inference import ModelRequest
 from pigeon.wire.messages import ToolResultMessage, UserMessage
 
 ext = Extension("custom-provider", needs=[])

@@ -265,7 +265,7 @@ AROUND = [
     "f() { %s; }; f x", "function f { %s; }; f", "[[ a < b ]] && %s", "cat <<E\n$(%s)\nE", "cat <<-E\n\t$(%s)\n\tE",
     "cat <<'E'\n'\nE\n%s", ": ${x:-$(%s)}", 'echo "$(%s)"', 'echo "a \\" $(%s)"', "echo a#b; %s", "# c '\n%s",
     "x=$(%s)", "a=($(%s))", "echo $(( 1 + $(%s; echo 1) ))", "(( 1 + $(%s; echo 1) ))", "true & %s",
-    "echo $'\\'' ; %s", "coproc { %s; }; wait", "select i in a; do %s; break; done <<<1",
+    "echo $'\\'' ; %s", "coproc { %s; } </dev/null; wait", "select i in a; do %s; break; done <<<1",
     "for ((i=0;i<1;i++)); do %s; done", "((%s); true)", "echo >(%s)", "echo ${#x} # '\n%s", "[[ $(%s) ]]",
     "echo {a,$(%s)}", "echo $[1+1]; %s", "cat <<E <<F\nE\n$(%s)\nF", "echo <<E; %s\n'\nE", "time { %s; }",
     "echo ${x[$(%s)]}", "declare x=$(%s)", "echo x >$(%s)",
