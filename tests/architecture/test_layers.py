@@ -16,7 +16,7 @@ EDGES: dict[str, set[str]] = {
     "transport": set(),
     "config": {"wire", "system"},
     "resources": {"wire", "system", "config"},
-    "agent": {"wire", "system.expressions", "system.paths"},
+    "agent": {"wire", "system.clock", "system.expressions", "system.paths"},
     "providers": {"wire", "system", "agent"},
     "tools": {"wire", "system", "agent"},
     "guard": {"wire", "system", "agent"},
@@ -54,7 +54,7 @@ def test_the_picture_of_the_architecture_page_shows_the_edges_between_upper_room
     picture = (ROOT / "docs" / "architecture.md").read_text("utf-8").split("flowchart TD\n")[1].split("```")[0]
     arrows = [line.strip().split(" --> ") for line in picture.splitlines() if "base" not in line]
     shown = {(one, other) for left, right in arrows for one in left.split(" & ") for other in right.split(" & ")}
-    base = {"wire", "wire.errors", "system", "system.expressions", "system.paths"}
+    base = {"wire", "wire.errors", "system", "system.clock", "system.expressions", "system.paths"}
     edges = {(room, edge) for room, edges in EDGES.items() for edge in edges - base}
     assert {(one, other) for one, other in shown if one in EDGES} == edges
 

@@ -10,6 +10,8 @@ from fakes.rpc_process import RpcProcess
 
 BUSY = "Agent is already processing."
 
+LAST_WORDS = ("prompt_result", "session_settled")
+
 
 @proves(
     "frame.json",
@@ -46,7 +48,7 @@ BUSY = "Agent is already processing."
 def test_a_plain_conversation_after_a_ready_line(spoken: RpcProcess, server: ModelServer) -> None:
     assert spoken.wait(lambda record: True)["type"] == "ready"
     server.answers("Hello there.")
-    records = spoken.run("Say hello")
+    records = [record for record in spoken.run("Say hello") if record["type"] not in LAST_WORDS]
     assert [said_in(request) for request in server.requests] == [[("user", "Say hello")]]
     assert outline(records) == [
         "response:prompt",
@@ -89,13 +91,44 @@ def test_a_refused_prompt_is_acknowledged_and_then_fails(spoken: RpcProcess, ser
 
 
 @proves("xcsh/id.unknown", "xcsh/id.parse", dialects=("xcsh",))
-@proves("dialect.unknown_id", dialects=("omp", "xcsh"))
-@in_each("omp", "xcsh")
+@proves("dialect.unknown_id", dialects=("xcsh",))
+@in_each("xcsh")
 def test_an_unknown_command_is_answered_without_id(spoken: RpcProcess) -> None:
     spoken.send({"id": "u", "type": "nope"}, "{bad")
     unknown, parse = spoken.wait_count("response", 2)
     assert unknown == {"type": "response", "command": "nope", "success": False, "error": "Unknown command: nope"}
     assert "id" not in parse
+
+
+@proves("dialect.unknown_id_newest", dialects=("omp",))
+@in_each("omp")
+def test_an_unknown_command_is_answered_with_its_id_where_clients_wait_for_it(spoken: RpcProcess) -> None:
+    spoken.send({"id": "u", "type": "nope"}, "{bad")
+    unknown, parse = spoken.wait_count("response", 2)
+    assert (unknown["id"], unknown["error"]) == ("u", "Unknown command: nope")
+    assert "id" not in parse
+
+
+@proves("dialect.prompt_result", dialects=("omp",))
+@in_each("omp")
+def test_every_accepted_prompt_has_one_result_and_then_the_session_is_settled(
+    spoken: RpcProcess, server: ModelServer
+) -> None:
+    gate = Gate()
+    server.answers(gate, "one")
+    server.answers("two")
+    spoken.send({"id": "a", "type": "prompt", "message": "first"})
+    gate.wait_reached()
+    spoken.send({"id": "b", "type": "prompt", "message": "second", "streamingBehavior": "followUp"})
+    spoken.wait_event("response", id="b")
+    gate.open()
+    spoken.wait_event("session_settled")
+    results = [(record["id"], record["status"]) for record in spoken.since(0, "prompt_result")]
+    assert sorted(results) == [("a", "completed"), ("b", "completed")]
+    (end,) = spoken.since(0, "agent_end")
+    assert (end["isTerminal"], end["yielded"]) == (True, True)
+    kinds = [record["type"] for record in spoken.records]
+    assert kinds[-4:] == ["agent_end", "prompt_result", "prompt_result", "session_settled"]
 
 
 @proves(

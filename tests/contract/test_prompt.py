@@ -59,7 +59,8 @@ def test_a_plain_answer_is_told_in_the_documented_order(agent: RpcProcess, serve
 def test_a_prompt_without_id_is_acknowledged_without_id(agent: RpcProcess, server: ModelServer) -> None:
     server.answers("ok")
     agent.send({"type": "prompt", "message": "x"})
-    assert agent.wait_event("response") == {"type": "response", "command": "prompt", "success": True}
+    started = {"disposition": "started"}
+    assert agent.wait_event("response") == {"type": "response", "command": "prompt", "success": True, "data": started}
     agent.wait_end()
 
 

@@ -53,8 +53,8 @@ def new_in(answer: Answer) -> list[str]:
 def test_steering_comes_before_follow_ups_and_both_in_the_same_run(agent: RpcProcess, server: ModelServer) -> None:
     gate = busy(agent, server)
     second, third = server.answers("second"), server.answers("third")
-    assert agent.ask("follow_up", message="later") is None
-    assert agent.ask("steer", message="now") is None
+    assert agent.ask("follow_up", message="later") == {"disposition": "queued"}
+    assert agent.ask("steer", message="now") == {"disposition": "queued"}
     state = agent.ask("get_state")
     assert (state["pendingMessageCount"], state["queuedMessageCount"]) == (2, 2)
     assert agent.since(0, "queue_update")[-1] == {"type": "queue_update", "steering": ["now"], "followUp": ["later"]}

@@ -75,7 +75,7 @@ def test_the_dialect_follows_the_name_the_environment_and_the_flags(
     first = agent.records[0]
     seen = {
         ("response", True, "immediate"): "pi",
-        ("ready", False, "immediate"): "omp",
+        ("ready", True, "immediate"): "omp",
         ("ready", False, "wait"): "xcsh",
     }
     assert seen[first["type"], "id" in unknown, mode] == spoken

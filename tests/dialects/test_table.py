@@ -9,7 +9,7 @@ import pytest
 from fakes.dialect_lines import NAMES, VERSION, Record, an_answer, begun, dialect_for, parsed, records_for, update
 from pigeon.dialects.base import numbered
 from pigeon.dialects.choice import changed_dialect
-from pigeon.wire.answers import Compacted, failed, succeeded
+from pigeon.wire.answers import Accepted, Compacted, failed, succeeded
 from pigeon.wire.dialogs import NotifyRequest, SetTitleRequest
 from pigeon.wire.events import (
     AgentEnd,
@@ -18,6 +18,7 @@ from pigeon.wire.events import (
     CompactionEnd,
     CompactionStart,
     MessageEnd,
+    MessageStart,
     QueueUpdate,
     TextDelta,
     TextStart,
@@ -30,6 +31,14 @@ SAID = UserMessage(content="x", timestamp=1)
 OK: Record = {"id": 1, "type": "response", "command": "prompt", "success": True}
 NO: Record = {"id": 1, "type": "response", "command": "prompt", "success": False, "error": "busy"}
 UNKNOWN: Record = {"type": "response", "command": "nope", "success": False, "error": "Unknown command: nope"}
+UNDONE: Record = {
+    "type": "prompt_result",
+    "id": 1,
+    "agentInvoked": False,
+    "status": "error",
+    "sessionSettled": True,
+    "error": {"message": "busy", "retryable": False},
+}
 SUMMARY = Compacted(summary="s", first_kept_entry_id="e", tokens_before=9)
 
 
@@ -61,19 +70,19 @@ def test_message_update_has_the_message_so_far(name: str, cell: bool) -> None:
     assert (call["assistantMessageEvent"]["id"], call["assistantMessageEvent"]["toolName"]) == ("c", "bash")
 
 
-@cells(pi=[NO], omp=[OK, NO], xcsh=[OK, NO], companion=[{"type": "error", "error": "busy"}])
+@cells(pi=[NO], omp=[OK, NO, UNDONE], xcsh=[OK, NO], companion=[{"type": "error", "error": "busy"}])
 def test_rejected_prompt(name: str, cell: list[Record]) -> None:
     assert parsed(dialect_for(name).refused_prompt(failed("prompt", "busy", 1))) == cell
 
 
-@cells(pi=[{"id": "u", **UNKNOWN}], omp=[UNKNOWN], xcsh=[UNKNOWN], companion=[])
+@cells(pi=[{"id": "u", **UNKNOWN}], xcsh=[UNKNOWN], companion=[])
 def test_unknown_command(name: str, cell: list[Record]) -> None:
     assert parsed(dialect_for(name).unknown_command(failed("nope", "Unknown command: nope", "u"))) == cell
 
 
 @cells(
     pi=[("agent_start", None), ("agent_end", False), ("agent_settled", None)],
-    omp=[("agent_start", None), ("agent_end", None)],
+    omp=[("agent_start", None), ("agent_end", None), ("session_settled", None)],
     xcsh=[("agent_start", None), ("agent_end", None)],
     companion=[("agent_start", None), ("agent_end", None)],
 )
@@ -204,7 +213,7 @@ def test_every_dialect_can_leave_the_message_so_far_out(name: str) -> None:
     assert (dialect.name, dialect.version) == (name, VERSION)
     records_for(dialect, begun())
     (record,) = records_for(dialect, update(TextDelta(content_index=0, delta="Hi")))
-    assert set(record) == {"type", "usage", "assistantMessageEvent"}
+    assert set(record) - {"messageId"} == {"type", "usage", "assistantMessageEvent"}
 
 
 def test_the_newest_dialect_never_sends_the_message_so_far() -> None:
@@ -227,3 +236,30 @@ def test_every_kind_of_event_can_be_numbered(name: str) -> None:
     assert [(record["type"], record["seq"]) for record in records] == [
         ("agent_start", 7), ("message_start", 8), ("message_update", 9),
     ]  # fmt: skip
+
+
+def test_the_newest_omp_tells_how_each_prompt_ended_once_and_last() -> None:
+    dialect = dialect_for("omp")
+    for id, disposition in (("a", "started"), ("b", "queued"), ("c", "handled")):
+        (line,) = parsed(dialect.answer(succeeded("prompt", Accepted(disposition=disposition), id)))
+        assert line.get("data") == ({"agentInvoked": False} if disposition == "handled" else None)
+    dialect.answer(succeeded("steer", Accepted(disposition="queued"), "s"))
+    answer = an_answer("", stop="error")
+    records = records_for(dialect, AgentStart(), AgentEnd(messages=[answer]), AgentSettled(reason="error"))
+    kinds = ["agent_start", "agent_end", "prompt_result", "prompt_result", "session_settled"]
+    assert [record["type"] for record in records] == kinds
+    assert [(record["id"], record["status"]) for record in records[2:4]] == [("a", "error"), ("b", "error")]
+    assert records[2]["error"]["retryable"] is False
+    again = records_for(
+        dialect, AgentStart(), AgentEnd(messages=[answer]), AgentSettled(aborted=True, reason="aborted")
+    )
+    assert [record["type"] for record in again] == ["agent_start", "agent_end", "session_settled"]
+
+
+def test_the_newest_omp_gives_each_message_one_id() -> None:
+    dialect = dialect_for("omp")
+    said = records_for(dialect, MessageStart(message=SAID), MessageEnd(message=SAID))
+    streamed = records_for(dialect, begun(), update(TextStart(content_index=0)))
+    ids = [record["messageId"] for record in (*said, *streamed)]
+    assert ids == ["msg-1", "msg-1", "msg-2", "msg-2"]
+    assert "messageId" not in records_for(dialect_for("xcsh"), MessageEnd(message=SAID))[0]

@@ -13,6 +13,7 @@ from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.session.prompting import HostMessage
 from pigeon.wire import codec
+from pigeon.wire.answers import Accepted
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import ImageInput, text_of
 from pigeon.wire.events import Outbound
@@ -64,7 +65,7 @@ class InProcessAgent:
         """Prompt; the run goes on in the background."""
         pictures = ABSENT if images is None else codec.convert(images, list[ImageInput])
         waiting = self.agent.session.prompting.prompt(HostMessage(text, pictures))
-        if waiting is not None:
+        if not isinstance(waiting, Accepted):
             await waiting
 
     async def settled(self) -> None:

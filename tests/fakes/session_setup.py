@@ -29,7 +29,7 @@ from pigeon.system import ids
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
-from pigeon.wire.answers import Permissions, SlashCommand, TrustChange, TrustState
+from pigeon.wire.answers import Accepted, Permissions, SlashCommand, TrustChange, TrustState
 from pigeon.wire.content import ImageContent, text_of
 from pigeon.wire.events import AgentSettled, MessageEnd
 from pigeon.wire.model import Model
@@ -167,7 +167,7 @@ class SessionSetup:
         """A prompt of the host, seen through until the agent has settled."""
         settled = len(self.heard.of(AgentSettled))
         waiting = self.session.prompting.prompt(HostMessage(text, **more))
-        if waiting is not None:
+        if not isinstance(waiting, Accepted):
             await waiting
         await self.until(lambda: len(self.heard.of(AgentSettled)) > settled)
 

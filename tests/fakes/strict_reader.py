@@ -79,7 +79,9 @@ def _state(data: Record) -> list[str]:
     found += _one_of(data["steeringMode"], QUEUE_MODES, "steeringMode")
     found += _one_of(data["followUpMode"], QUEUE_MODES, "followUpMode")
     found += _one_of(data["interruptMode"], {"immediate", "wait"}, "interruptMode")
-    found += _typed({"systemPrompt": data.get("systemPrompt", "")}, systemPrompt=str)
+    # A list of texts in oh-my-pi, one text in the others.
+    if not isinstance(prompt := data.get("systemPrompt", ""), str):
+        found += [text for part in prompt for text in _typed({"systemPrompt": part}, systemPrompt=str)]
     if data.get("model") is not None:
         found += _typed(data["model"], id=str, name=str, api=str, provider=str, baseUrl=str)
         found += _typed(data["model"], contextWindow=int, maxTokens=int)

@@ -18,7 +18,7 @@ from pigeon.session.hooks import NoHooks, PromptAdditions, RunOutcome
 from pigeon.session.host.host_shell import NOT_RUN
 from pigeon.session.prompting import HostMessage
 from pigeon.session.settings import CompactionPolicy, RetryPolicy, SessionSettings
-from pigeon.wire.answers import BashResult, Compacted
+from pigeon.wire.answers import Accepted, BashResult, Compacted
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import ImageContent, ImageInput, TextContent, text_of
 from pigeon.wire.errors import Refusal
@@ -69,7 +69,9 @@ async def talked(*scripts: Script, **more: Any) -> SessionSetup:
 
 
 def queue(setup: SessionSetup, text: str, kind: Any = "followUp") -> None:
-    assert setup.session.prompting.queue(HostMessage(text), kind) is None
+    accepted = setup.session.prompting.queue(HostMessage(text), kind)
+    assert isinstance(accepted, Accepted)
+    assert accepted.disposition == "queued"
 
 
 async def test_a_message_taken_back_during_compaction_is_not_delivered() -> None:

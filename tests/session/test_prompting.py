@@ -53,11 +53,11 @@ def prompt(setup: SessionSetup, text: str, behavior: Literal["steer", "followUp"
 
 async def test_without_extensions_everything_is_decided_before_prompt_returns() -> None:
     setup = SessionSetup(says("one"))
-    assert prompt(setup, "go") is None
+    assert prompt(setup, "go").disposition == "started"
     assert setup.session.activity.in_run
     with pytest.raises(SessionBusy):
         prompt(setup, "again")
-    assert prompt(setup, "then", "followUp") is None
+    assert prompt(setup, "then", "followUp").disposition == "queued"
     assert setup.heard.of(QueueUpdate)[-1].follow_up == ["then"]
 
 

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pigeon.agent.inference import (
     BlockClosed,
@@ -219,7 +220,9 @@ class AnswerStream:
         watch: Watch | None = None,
         limits: AnswerLimits | None = None,
     ) -> None:
-        self._fold = Fold(request.model, now(), limits)
+        self._began = now()
+        self._fold = Fold(request.model, self._began, limits)
+        self._now = now
         self._request = request
         self._publish = publish
         self._finalize = finalize
@@ -313,7 +316,11 @@ class AnswerStream:
             await self._announce(event)
         self.failure = finished.failure
         error = finished.failure.message[:LONGEST_ERROR] if finished.failure else None
-        message = self._fold.message(finished.stop, finished, error)
+        message = replace(
+            self._fold.message(finished.stop, finished, error),
+            thinking_level=self._request.thinking,
+            duration_ms=max(0, self._now() - self._began),
+        )
         # An answer without a single block is announced all the same: each `message_end` has its `message_start`.
         if not self._started:
             await self._publish(MessageStart(message=message))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from pigeon.agent.interfaces import Feed, Gate, PreparedCall, Publish, RunOwner, Subject, Tool, ToolMode
 from pigeon.agent.scope import Scope
+from pigeon.system.clock import monotonic_ms
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.errors import Aborted, ToolFailed
@@ -31,13 +32,14 @@ NO_PROBLEMS: Mapping[str, str] = {}
 
 
 class CallResult:
-    """How a call ended."""
+    """How a call ended, and how long the tool ran, if it did."""
 
-    __slots__ = ("is_error", "outcome")
+    __slots__ = ("duration_ms", "is_error", "outcome")
 
-    def __init__(self, outcome: ToolOutcome, is_error: bool) -> None:
+    def __init__(self, outcome: ToolOutcome, is_error: bool, duration_ms: int | Absent = ABSENT) -> None:
         self.outcome = outcome
         self.is_error = is_error
+        self.duration_ms = duration_ms
 
 
 class Progress:
@@ -177,7 +179,7 @@ class ToolBatch:
         return prepared
 
     async def _execute(self, prepared: PreparedCall) -> CallResult:
-        call, scope = prepared.call, self._scope.child()
+        call, scope, began = prepared.call, self._scope.child(), monotonic_ms()
         progress = Progress(prepared, scope, self._publish)
         try:
             work = prepared.tool.execute(prepared.arguments, progress)
@@ -188,19 +190,26 @@ class ToolBatch:
             progress.end()
             scope.close()
             prepared.close()
+        took = monotonic_ms() - began
         gate = self._gate()
         if gate is not None:
             try:
                 ended = CallResult(*await self._scope.wait(gate.after(call, ended.outcome, ended.is_error)))
             except Aborted:
-                return ended
+                pass
             except Exception as error:
                 ended = failure_of(error)
-        return ended
+        return CallResult(ended.outcome, ended.is_error, took)
 
     async def _announce_end(self, call: ToolCall, ended: CallResult) -> CallResult:
         await self._publish(
-            ToolExecutionEnd(tool_call_id=call.id, tool_name=call.name, result=ended.outcome, is_error=ended.is_error)
+            ToolExecutionEnd(
+                tool_call_id=call.id,
+                tool_name=call.name,
+                result=ended.outcome,
+                is_error=ended.is_error,
+                duration_ms=ended.duration_ms,
+            )
         )
         return ended
 
@@ -215,6 +224,7 @@ class ToolBatch:
             is_error=ended.is_error,
             timestamp=self._now(),
             usage=outcome.usage,
+            duration_ms=ended.duration_ms,
         )
         message = await self._owner.prepare(message)
         await self._publish(MessageStart(message=message))

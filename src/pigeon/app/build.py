@@ -304,6 +304,7 @@ def _session_settings(settings: Settings, options: AgentOptions) -> SessionSetti
         tool_mode=settings.tool_execution,
         block_images=settings.images.block_images,
         keep_unreadable_images=options.keep_unreadable_images,
+        full_state=options.full_state,
         auto_retry=settings.retry.enabled,
         retry=RetryPolicy(
             max_retries=settings.retry.max_retries,

@@ -70,6 +70,8 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     # Whether a run is finished when the host goes away.
     drain: bool = False
 
-    # What dialects differ in: the interrupt mode unless the settings name one, and what happens to broken images.
+    # What dialects differ in: the interrupt mode unless the settings name one, what happens to broken images, and
+    # whether the state tells all that oh-my-pi's clients read.
     interrupt_mode: InterruptMode = "immediate"
     keep_unreadable_images: bool = True
+    full_state: bool = False

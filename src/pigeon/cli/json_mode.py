@@ -20,6 +20,7 @@ from pigeon.session.prompting import HostMessage
 from pigeon.session.session import Session
 from pigeon.transport import exit_codes
 from pigeon.transport.writer import Writer
+from pigeon.wire.answers import Accepted
 from pigeon.wire.errors import Refusal
 
 FLUSH_SECONDS = 10.0
@@ -69,7 +70,7 @@ async def _ask(session: Session, prompts: list[str]) -> int:
     for prompt in prompts:
         try:
             waiting = session.prompting.prompt(HostMessage(prompt))
-            if waiting is not None:
+            if not isinstance(waiting, Accepted):
                 await waiting
         except Refusal as refusal:
             print(refusal, file=sys.stderr)  # noqa: T201

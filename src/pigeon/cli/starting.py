@@ -115,6 +115,7 @@ async def _run(
         line.agent,
         interrupt_mode=dialect.default_interrupt_mode,
         keep_unreadable_images=dialect.keeps_unreadable_images,
+        full_state=dialect.full_state,
     )
     redactor = Redactor()
     # What is printed, by us, by the interpreter or by an extension, shows no key. Printed output goes to stderr too:

@@ -23,18 +23,29 @@ from pigeon.wire.events import (
     AutoCompactionStart,
     CompactionEnd,
     CompactionStart,
+    Event,
     MessageStart,
     MessageUpdate,
     Outbound,
+    PromptResult,
+    SessionSettled,
 )
 from pigeon.wire.messages import AssistantMessage
 
+_UPDATE = "message_update"
+_APART = (AgentSettled, PromptResult, SessionSettled)
+_ALWAYS = (PromptResult, SessionSettled)
+
 
 class OutputLine(Struct):
-    """One line of output in pieces, which are never joined here; `apart` asks for a write call of its own."""
+    """One line of output in pieces, which are never joined here; `apart` asks for a write call of its own.
+
+    `kind` is the type of the event, for hosts that want some types only; a line without is always sent.
+    """
 
     pieces: tuple[bytes, ...]
     apart: bool = False
+    kind: str = ""
 
 
 class Dialect:
@@ -44,6 +55,7 @@ class Dialect:
     default_interrupt_mode: ClassVar[InterruptMode] = "immediate"
     provisional_stop: ClassVar[str] = "stop"
     keeps_unreadable_images: ClassVar[bool] = True
+    full_state: ClassVar[bool] = False
 
     def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = False) -> None:
         self.version = version
@@ -59,7 +71,9 @@ class Dialect:
         """An event as this dialect shows it: none, one or several lines."""
         if isinstance(event, MessageUpdate):
             return [self.update(event)]
-        return [OutputLine((encode(record),), apart=isinstance(record, AgentSettled)) for record in self.project(event)]
+        return [
+            OutputLine((encode(record),), isinstance(record, _APART), kind_of(record)) for record in self.project(event)
+        ]
 
     def project(self, event: Outbound) -> Iterable[Record]:
         """All rows about events other than `message_update`."""
@@ -82,7 +96,7 @@ class Dialect:
     def update(self, event: MessageUpdate) -> OutputLine:
         """Row: `message_update`, here with `message` and `partial` snapshots unless the host wants deltas only."""
         if self.deltas:
-            return OutputLine((encode(event),))
+            return OutputLine((encode(event),), kind=_UPDATE)
         assert self._snapshot is not None
         opening = self._snapshot.apply(event)
         message = self._snapshot.encoded()
@@ -93,7 +107,8 @@ class Dialect:
                 b',"assistantMessageEvent":' + opening + b',"partial":',
                 message,
                 b'},"usage":' + encode(event.usage) + b"}",
-            )
+            ),
+            kind=_UPDATE,
         )
 
     def compaction(self, event: CompactionStart | CompactionEnd) -> Iterable[Record]:
@@ -120,10 +135,22 @@ def plain_answer(response: Response) -> list[OutputLine]:
     return [OutputLine((encode(response),))]
 
 
+def with_member(line: OutputLine, member: bytes) -> OutputLine:
+    """The same record with one more member, encoded already, at its end."""
+    *before, last = line.pieces
+    return OutputLine((*before, last[:-1] + b"," + member + b"}"), line.apart, line.kind)
+
+
 def numbered(line: OutputLine, number: int) -> OutputLine:
     """The same event with its place in the order of events."""
-    *before, last = line.pieces
-    return OutputLine((*before, last[:-1] + b',"seq":%d}' % number), line.apart)
+    return with_member(line, b'"seq":%d' % number)
+
+
+def kind_of(record: Record) -> str:
+    """The type of an event; none for what no host may do without: dialogs, and how prompts ended."""
+    if not isinstance(record, Event) or isinstance(record, _ALWAYS):
+        return ""
+    return str(record.__struct_config__.tag)
 
 
 def older_name(event: CompactionStart | CompactionEnd) -> Record:

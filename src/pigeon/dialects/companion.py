@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from pigeon.dialects.base import OutputLine
-from pigeon.dialects.omp import Omp
+from pigeon.dialects.omp import OhMyPi
 from pigeon.wire.answers import Response
 from pigeon.wire.base import Absent, Record
 from pigeon.wire.codec import encode
@@ -31,7 +31,7 @@ _SENT = (
 )  # fmt: skip
 
 
-class Companion(Omp):
+class Companion(OhMyPi):
     """Clients of the first version: prompt and abort in, ten kinds of events out."""
 
     name: ClassVar[DialectName] = "companion"

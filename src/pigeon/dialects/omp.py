@@ -1,27 +1,45 @@
-"""`omp`: oh-my-pi. A ready line, an acknowledgement before a refusal, no id on unknown commands, `agent_end` alone.
+"""`omp`: oh-my-pi. A ready line, an acknowledgement before a refusal, one `agent_end`, a result for each prompt.
 
-Its clients count one `agent_end` per accepted prompt and expect nothing after it. So what follows a run by itself (a
-retry, a compaction, the run after it) is reported between one `agent_start` and one `agent_end`.
+`OhMyPi` has what the whole family shares, `xcsh` and `companion` included. Its clients count one `agent_end` per
+accepted prompt. So what follows a run by itself (a retry, a compaction, the run after it) is reported between one
+`agent_start` and one `agent_end`. `Omp` adds what its newest clients wait for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from pigeon.dialects.base import Dialect, OutputLine, older_name, without_id
-from pigeon.wire.answers import Response, succeeded
-from pigeon.wire.base import Record
+from msgspec.structs import replace
+
+from pigeon.dialects.base import Dialect, OutputLine, older_name, with_member, without_id
+from pigeon.wire.answers import Accepted, LocalOnly, Response, succeeded
+from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.codec import encode
 from pigeon.wire.commands import DialectName
-from pigeon.wire.events import AgentEnd, AgentSettled, AgentStart, CompactionEnd, CompactionStart, Outbound, Ready
-from pigeon.wire.messages import Message
+from pigeon.wire.events import (
+    AgentEnd,
+    AgentSettled,
+    AgentStart,
+    CompactionEnd,
+    CompactionStart,
+    EndReason,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    Outbound,
+    PromptError,
+    PromptResult,
+    Ready,
+    SessionSettled,
+)
+from pigeon.wire.messages import AssistantMessage, Message
+
+_PROMPTS = ("prompt", "abort_and_prompt")
 
 
-class Omp(Dialect):
-    """Clients of oh-my-pi."""
-
-    name: ClassVar[DialectName] = "omp"
+class OhMyPi(Dialect):
+    """What the clients of oh-my-pi, xcsh and the companion protocol have in common."""
 
     def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = False) -> None:
         super().__init__(version, emit_title, deltas)
@@ -42,12 +60,22 @@ class Omp(Dialect):
             return ()
         if isinstance(event, AgentSettled):
             messages, self._added, self._begun = self._added, [], False
-            return (AgentEnd(messages=messages),)
+            return self.run_end(event, messages)
         return super().project(event)
+
+    def run_end(self, event: AgentSettled, messages: list[Message]) -> Iterable[Record]:
+        """Row: run end."""
+        return (AgentEnd(messages=messages),)
 
     def compaction(self, event: CompactionStart | CompactionEnd) -> Iterable[Record]:
         """Row: compaction events under their older name, automatic ones only."""
         return () if event.reason == "manual" else (older_name(event),)
+
+    def answer(self, response: Response) -> list[OutputLine]:
+        """Row: an accepted message, here without data unless no run follows."""
+        if isinstance(response.data, Accepted):
+            response = replace(response, data=LocalOnly() if response.data.disposition == "handled" else ABSENT)
+        return super().answer(response)
 
     def refused_prompt(self, response: Response) -> list[OutputLine]:
         """Row: rejected prompt: accepted first, then failed under the same id."""
@@ -56,3 +84,73 @@ class Omp(Dialect):
     def unknown_command(self, response: Response) -> list[OutputLine]:
         """Row: unknown command, without id."""
         return self.answer(without_id(response))
+
+
+class Omp(OhMyPi):
+    """The newest clients of oh-my-pi: a result for each accepted prompt, ids on messages and on every refusal."""
+
+    name: ClassVar[DialectName] = "omp"
+    full_state: ClassVar[bool] = True
+
+    def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = False) -> None:
+        super().__init__(version, emit_title, deltas)
+        self._prompts: list[Json | Absent] = []
+        self._messages = 0
+
+    def lines(self, event: Outbound) -> list[OutputLine]:
+        """Row: `messageId`, shared by the start, the updates and the end of a message."""
+        if isinstance(event, MessageStart):
+            self._messages += 1
+        lines = super().lines(event)
+        if isinstance(event, (MessageStart, MessageUpdate, MessageEnd)):
+            return [with_member(line, b'"messageId":"msg-%d"' % self._messages) for line in lines]
+        return lines
+
+    def run_end(self, event: AgentSettled, messages: list[Message]) -> Iterable[Record]:
+        """Row: run end, then a result for each prompt that was part of it, then that nothing follows."""
+        status, error = _STATUS[event.reason], _error_of(event, messages)
+        prompts, self._prompts = self._prompts, []
+        yield AgentEnd(messages=messages, is_terminal=True, yielded=True)
+        for id in prompts:
+            yield PromptResult(id=id, agent_invoked=True, status=status, session_settled=True, error=error)
+        yield SessionSettled()
+
+    def answer(self, response: Response) -> list[OutputLine]:
+        """Row: an accepted prompt gets a result later, unless its answer says that no run follows."""
+        accepted = response.data
+        if response.command in _PROMPTS and isinstance(accepted, Accepted) and accepted.disposition != "handled":
+            self._prompts.append(response.id)
+        return super().answer(response)
+
+    def refused_prompt(self, response: Response) -> list[OutputLine]:
+        """Row: rejected prompt: its acknowledgement promised a result, too."""
+        text = "" if isinstance(response.error, Absent) else response.error
+        result = PromptResult(
+            id=response.id,
+            agent_invoked=False,
+            status="error",
+            session_settled=not self._begun,
+            error=PromptError(message=text, retryable=False),
+        )
+        return [*super().refused_prompt(response), OutputLine((encode(result),), apart=True)]
+
+    def unknown_command(self, response: Response) -> list[OutputLine]:
+        """Row: unknown command, with its id: the client waits for it."""
+        return self.answer(response)
+
+
+_STATUS: dict[EndReason, Literal["completed", "aborted", "error"]] = {
+    "done": "completed",
+    "aborted": "aborted",
+    "error": "error",
+}
+
+
+def _error_of(event: AgentSettled, messages: list[Message]) -> PromptError | Absent:
+    if event.reason != "error":
+        return ABSENT
+    answers = (message for message in reversed(messages) if isinstance(message, AssistantMessage))
+    last = next(answers, None)
+    if last is None or isinstance(last.error_message, Absent):
+        return PromptError(message="The run ended in an error", retryable=False)
+    return PromptError(message=last.error_message, provider=last.provider, model=last.model, retryable=False)

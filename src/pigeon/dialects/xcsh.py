@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from pigeon.dialects.base import OutputLine
-from pigeon.dialects.omp import Omp
+from pigeon.dialects.omp import OhMyPi
 from pigeon.wire.base import Record
 from pigeon.wire.codec import encode
 from pigeon.wire.commands import DialectName, InterruptMode
@@ -14,7 +14,7 @@ from pigeon.wire.dialogs import SetTitleRequest
 from pigeon.wire.events import Outbound, Ready
 
 
-class Xcsh(Omp):
+class Xcsh(OhMyPi):
     """Clients of xcsh."""
 
     name: ClassVar[DialectName] = "xcsh"

@@ -58,6 +58,7 @@ class Outbox:
         self._turning = False
         self._numbers = False
         self._count = 0
+        self._kinds: frozenset[str] | None = None
         self._held: HeldDeltas | None = None
         self._may_hold = False
         self._release: asyncio.Task[None] | None = None
@@ -76,6 +77,11 @@ class Outbox:
         """Speak like this from now on; the next answer says so, and is the same in all dialects."""
         self._let_go()
         self._dialect, self._numbers, self._turning = dialect, numbers, True
+
+    def send_only(self, kinds: frozenset[str] | None) -> None:
+        """Leave out events of other types from now on; none leaves out nothing."""
+        self._let_go()
+        self._kinds = kinds
 
     def greet(self) -> None:
         """Whatever the dialect says first."""
@@ -142,6 +148,8 @@ class Outbox:
 
     def _tell(self, event: Outbound) -> None:
         lines = self._dialect.lines(event)
+        if self._kinds is not None:
+            lines = [line for line in lines if not line.kind or line.kind in self._kinds]
         if not isinstance(event, MessageUpdate):
             lines = self._masked(lines)
         if self._numbers:

@@ -116,7 +116,8 @@ class Server:
     def _finished(self, command: Command, data: Any, error: BaseException | None) -> None:
         name = NAMES[type(command)]
         if error is not None:
-            response = failed(name, _text(error), command.id)
+            code = error.code if isinstance(error, Refusal) and error.code else ABSENT
+            response = failed(name, _text(error), command.id, code)
             if isinstance(command, _PROMPTS) and isinstance(error, Refusal) and not isinstance(error, BadRecord):
                 self._outbox.refuse_prompt(response)
             else:

@@ -32,7 +32,7 @@ from pigeon.wire.answers import Compacted, Navigated
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import has_images
 from pigeon.wire.errors import Aborted, Refusal
-from pigeon.wire.events import AgentSettled
+from pigeon.wire.events import AgentSettled, EndReason
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
 from pigeon.wire.model import Model
 from pigeon.wire.steering import Rule
@@ -202,6 +202,7 @@ class Engine:
     # A run, and what follows it by itself.
 
     async def _run_and_settle(self, opening: Sequence[Spoken], scope: Scope) -> None:
+        reason: EndReason = "error"
         try:
             self._run_scope = scope
             self._recovered = False
@@ -211,10 +212,12 @@ class Engine:
                 result = await self._run(scope, (), resumes=True)
             while not scope.cancelled and (more := await self._continuation(result)):
                 result = await self._run(scope, more)
+            reason = "error" if result.failed else "done"
         finally:
             self.activity.end()
             self._syncing = asyncio.get_running_loop().run_in_executor(None, self._conversation.journal.sync)
-            await self._bus.publish(AgentSettled())
+            reason = "aborted" if scope.cancelled else reason
+            await self._bus.publish(AgentSettled(aborted=scope.cancelled, reason=reason))
 
     async def _run(self, scope: Scope, opening: Sequence[Spoken], resumes: bool = False) -> RunResult:
         """One run, repeated as often as its failures want and allow; afterwards there is room for the next one."""

@@ -17,7 +17,7 @@ from pigeon.session.dependencies import Dependencies
 from pigeon.session.engine import Engine
 from pigeon.session.hooks import HookResult, PromptInput, T, result_of
 from pigeon.session.queue import MessageQueue, QueueKind
-from pigeon.wire.answers import SlashCommand
+from pigeon.wire.answers import Accepted, SlashCommand
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.commands import StreamingBehavior
 from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextContent, UserBlock, text_of, user_blocks
@@ -25,6 +25,11 @@ from pigeon.wire.errors import Aborted, Refusal, SessionBusy
 from pigeon.wire.events import MessageEnd, MessageStart
 from pigeon.wire.messages import CustomMessage, UserMessage
 
+STARTED, QUEUED, HANDLED = (
+    Accepted(disposition="started"),
+    Accepted(disposition="queued"),
+    Accepted(disposition="handled"),
+)
 DeliverAs = Literal["steer", "followUp", "nextTurn"]
 ABORTED_BEFORE = "The prompt was aborted before it started"
 NO_MODEL = (
@@ -63,17 +68,19 @@ class Prompting:
         self._commands: set[asyncio.Future[bool]] = set()
         self._next_turn: list[CustomMessage] = []
 
-    def prompt(self, given: HostMessage, behavior: StreamingBehavior | Absent = ABSENT) -> Awaitable[None] | None:
+    def prompt(
+        self, given: HostMessage, behavior: StreamingBehavior | Absent = ABSENT
+    ) -> Awaitable[Accepted] | Accepted:
         """Start a run, or queue as `behavior` says while one is active; raises when it can do neither."""
         if self._hooks.has_command(given.text):
             self._run_command(given.text)
-            return None
+            return HANDLED
         if self._activity.in_run and not isinstance(behavior, Absent):
             return begin_now(self._enqueue(given, "followUp" if behavior == "followUp" else "steering"))
         blocks = user_blocks(given.text, given.images, given.attachments)
         return begin_now(self._start(given, blocks, behavior or None, self._reserve_run()))
 
-    def queue(self, given: HostMessage, kind: QueueKind) -> Awaitable[None] | None:
+    def queue(self, given: HostMessage, kind: QueueKind) -> Awaitable[Accepted] | Accepted:
         """Queue a message, also while nothing runs."""
         if self._hooks.has_command(given.text):
             name = given.text.split(None, 1)[0]
@@ -129,12 +136,12 @@ class Prompting:
 
     async def _start(
         self, given: HostMessage, blocks: list[UserBlock], behavior: StreamingBehavior | None, scope: Scope
-    ) -> None:
+    ) -> Accepted:
         try:
             message = await self._message(given, blocks, behavior, scope)
             if message is None:
                 self._activity.end()
-                return
+                return HANDLED
             images = [block for block in message.content if isinstance(block, ImageContent)]
             asked = self._hooks.before_agent_start(text_of(message.content), images, self._engine.system_prompt)
             additions = await _answer(asked, scope)
@@ -147,12 +154,15 @@ class Prompting:
         waiting, self._next_turn = self._next_turn, []
         opening: list[Spoken] = [message, *waiting, *additions.messages]
         self._engine.start(opening, scope, additions.system_prompt)
+        return STARTED
 
-    async def _enqueue(self, given: HostMessage, kind: QueueKind) -> None:
+    async def _enqueue(self, given: HostMessage, kind: QueueKind) -> Accepted:
         blocks = user_blocks(given.text, given.images, given.attachments)
         message = await self._message(given, blocks, "followUp" if kind == "followUp" else "steer", None)
-        if message is not None:
-            self._queue.add(message, kind)
+        if message is None:
+            return HANDLED
+        self._queue.add(message, kind)
+        return QUEUED
 
     async def _message(
         self, given: HostMessage, blocks: list[UserBlock], behavior: StreamingBehavior | None, scope: Scope | None
@@ -176,15 +186,16 @@ class Prompting:
         self._bus.post(MessageEnd(message=message))
 
 
-def begin_now(work: Coroutine[Any, Any, None]) -> Awaitable[None] | None:
-    """Run a coroutine at once as far as it gets; none if that is its end, else the task in which it goes on.
+def begin_now(work: Coroutine[Any, Any, Accepted]) -> Awaitable[Accepted] | Accepted:
+    """Run a coroutine at once as far as it gets; its result if that is its end, else the task in which it goes on.
 
     Such a coroutine runs outside of any task first, so it may wait for nothing before `_go_on_in_a_task`.
     """
     try:
         work.send(None)
-    except StopIteration:
-        return None
+    except StopIteration as end:
+        accepted: Accepted = end.value
+        return accepted
     return asyncio.ensure_future(work)
 
 

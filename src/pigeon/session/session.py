@@ -22,8 +22,9 @@ class Session:
 
     def __init__(self, dependencies: Dependencies) -> None:
         bus = dependencies.bus
-        self._conversation = dependencies.conversation
-        bus.record(self._conversation.record)
+        self.conversation = dependencies.conversation
+        self._full_state = dependencies.settings.full_state
+        bus.record(self.conversation.record)
         self._move_to = dependencies.move_to
         self.bus = bus
         self.repository = dependencies.repository
@@ -39,11 +40,11 @@ class Session:
         self.engine = Engine(dependencies, self.queue)
         self.activity = self.engine.activity
         self.prompting = Prompting(dependencies, self.engine, self.queue)
-        self.shell = HostShell(dependencies.workplace, bus, self._conversation, self.activity, dependencies.hooks)
+        self.shell = HostShell(dependencies.workplace, bus, self.conversation, self.activity, dependencies.hooks)
         self.switching = Switching(
             dependencies.repository,
             dependencies.hooks,
-            self._conversation,
+            self.conversation,
             self.engine.settle,
             dependencies.trust.enter,
             self._enter,
@@ -51,19 +52,28 @@ class Session:
         self._entered(restore=bool(self.journal.lines))
 
     @property
+    def full_state(self) -> bool:
+        """True if the state tells all that oh-my-pi's clients read."""
+        return self._full_state
+
+    def set_full_state(self, full: bool) -> None:
+        """What the state tells from now on; dialects differ."""
+        self._full_state = full
+
+    @property
     def journal(self) -> Journal:
         """The conversation on record."""
-        return self._conversation.journal
+        return self.conversation.journal
 
     @property
     def context(self) -> list[Message]:
         """The messages that the model would see now; do not change the list."""
-        return self._conversation.context
+        return self.conversation.context
 
     @property
     def visible(self) -> VisibleEntries:
         """The entries of that conversation, not parsed."""
-        return self._conversation.visible
+        return self.conversation.visible
 
     def disconnect(self) -> None:
         """The host will say nothing more: whatever waits for it goes on without."""
@@ -85,7 +95,7 @@ class Session:
         self.shell.abort()
         if journal.cwd != self.journal.cwd:
             self.shell.move_to(self._move_to(journal.cwd))
-        self._conversation.turn_to(journal)
+        self.conversation.turn_to(journal)
         self._entered(restore=reason == "resume")
 
     def _entered(self, restore: bool) -> None:

@@ -69,6 +69,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     tool_mode: ToolMode = "ordered"
     block_images: bool = False
     keep_unreadable_images: bool = True
+    full_state: bool = False
     auto_retry: bool = True
     retry: RetryPolicy = RetryPolicy()
     auto_compaction: bool = True

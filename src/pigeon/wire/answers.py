@@ -11,6 +11,21 @@ from pigeon.wire.model import Model, Number, Usage
 from pigeon.wire.steering import TodoPhase
 
 
+class Accepted(Record, kw_only=True):
+    """What became of a message: it started a run, waits in the queue, or was handled without a run.
+
+    After `handled` no `agent_settled` follows.
+    """
+
+    disposition: Literal["started", "queued", "handled"]
+
+
+class LocalOnly(Record, kw_only=True):
+    """The same in oh-my-pi's form: a message that no run follows."""
+
+    agent_invoked: bool = False
+
+
 class ClearedQueue(Record, kw_only=True):
     """The texts that were taken back."""
 
@@ -18,8 +33,24 @@ class ClearedQueue(Record, kw_only=True):
     follow_up: list[str]
 
 
+class DumpedTool(Record, kw_only=True):
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    parameters: Json
+
+
+class ContextUsage(Record, kw_only=True):
+    """How full the window is; null right after a compaction, until the provider counts again."""
+
+    tokens: int | None
+    context_window: int
+    percent: Number | None
+
+
 class State(Record, kw_only=True):
-    """Answer of `get_state`; `model` is null when there is none."""
+    """Answer of `get_state`; `model` is null when there is none. Some members are for oh-my-pi's clients alone."""
 
     model: Model | None
     thinking_level: str
@@ -35,7 +66,14 @@ class State(Record, kw_only=True):
     message_count: int
     pending_message_count: int
     queued_message_count: int
+    has_pending_async_work: bool | Absent = ABSENT
+    is_settled: bool | Absent = ABSENT
     todo_phases: list[TodoPhase]
+    fast_mode_enabled: bool | Absent = ABSENT
+    fast_mode_active: bool | Absent = ABSENT
+    system_prompt: list[str] | Absent = ABSENT
+    dump_tools: list[DumpedTool] | Absent = ABSENT
+    context_usage: ContextUsage | Absent = ABSENT
 
 
 class Messages(Record, kw_only=True):
@@ -58,14 +96,6 @@ class TokenTotals(Record, kw_only=True):
     cache_read: int
     cache_write: int
     total: int
-
-
-class ContextUsage(Record, kw_only=True):
-    """How full the window is; null right after a compaction, until the provider counts again."""
-
-    tokens: int | None
-    context_window: int
-    percent: Number | None
 
 
 class SessionStats(Record, kw_only=True):
@@ -345,8 +375,53 @@ class TrustChange(TrustState, kw_only=True):
     problem: str | Absent = ABSENT
 
 
+class EventFilter(Record, kw_only=True):
+    """Answer of `set_event_filter`: the types that are sent, null for all."""
+
+    events: list[str] | None
+
+
+class MessagesPage(Record, kw_only=True):
+    """Answer of `get_messages_page`; no cursor behind the last page."""
+
+    messages: list[Message]
+    next_cursor: str | Absent = ABSENT
+    total_messages: int
+
+
+class SubagentSubscription(Record, kw_only=True):
+    """Answer of `set_subagent_subscription`."""
+
+    level: Literal["off", "progress", "events"]
+
+
+class Subagents(Record, kw_only=True):
+    """Answer of `get_subagents`."""
+
+    subagents: list[Json]
+
+
+class LoginProviders(Record, kw_only=True):
+    """Answer of `get_login_providers`."""
+
+    providers: list[Json]
+
+
+class FastMode(Record, kw_only=True):
+    """Answer of `set_fast_mode`."""
+
+    enabled: bool
+    active: bool
+
+
+class HostUriSchemes(Record, kw_only=True):
+    """Answer of `set_host_uri_schemes`."""
+
+    schemes: list[str]
+
+
 class Response(Record, kw_only=True):
-    """`data` on success (absent where the command has none), `error` on failure."""
+    """`data` on success (absent where the command has none), `error` on failure, with a `code` for a few of them."""
 
     id: Json | Absent = ABSENT
     type: Literal["response"] = "response"
@@ -354,6 +429,7 @@ class Response(Record, kw_only=True):
     success: bool
     data: Json | Absent = ABSENT
     error: str | Absent = ABSENT
+    code: str | Absent = ABSENT
 
 
 def succeeded(command: str, data: Json | Absent = ABSENT, id: Json | Absent = ABSENT) -> Response:
@@ -361,6 +437,6 @@ def succeeded(command: str, data: Json | Absent = ABSENT, id: Json | Absent = AB
     return Response(id=id, command=command, success=True, data=data)
 
 
-def failed(command: str, error: str, id: Json | Absent = ABSENT) -> Response:
+def failed(command: str, error: str, id: Json | Absent = ABSENT, code: str | Absent = ABSENT) -> Response:
     """A command was refused."""
-    return Response(id=id, command=command, success=False, error=error)
+    return Response(id=id, command=command, success=False, error=error, code=code)

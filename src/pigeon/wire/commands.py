@@ -79,6 +79,7 @@ StreamingBehavior = Literal["steer", "followUp"]
 
 
 class _Says(Command, kw_only=True):
+    answer = answers.Accepted
     message: str
     images: list[ImageInput] | Absent = ABSENT
     attachments: list[Attachment] | Absent = ABSENT
@@ -488,6 +489,94 @@ class SetTrust(Command, tag="set_trust", kw_only=True):
     remember: bool = False
 
 
+# --- oh-my-pi's own ----------------------------------------------------------------------------------------------
+
+
+class SetEventFilter(Command, tag="set_event_filter", kw_only=True):
+    """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always sent."""
+
+    lane = "control"
+    about = "connection"
+    answer = answers.EventFilter
+    events: Json | Absent = ABSENT
+
+
+class GetMessagesPage(Command, tag="get_messages_page", kw_only=True):
+    """Some of the messages, from where the cursor of the page before says."""
+
+    lane = "beside"
+    answer = answers.MessagesPage
+    cursor: Json | Absent = ABSENT
+    limit: Json | Absent = ABSENT
+
+
+class SetSubagentSubscription(Command, tag="set_subagent_subscription", kw_only=True):
+    """Which events of helpers are wanted; there are no helpers here, so none ever come."""
+
+    lane = "control"
+    answer = answers.SubagentSubscription
+    level: Json | Absent = ABSENT
+
+
+class GetSubagents(Command, tag="get_subagents", kw_only=True):
+    """The helpers that work now: none."""
+
+    lane = "control"
+    answer = answers.Subagents
+
+
+class GetSubagentMessages(Command, tag="get_subagent_messages", kw_only=True):
+    """What a helper said; refused, because there are none."""
+
+    lane = "control"
+    subagent_id: Json | Absent = ABSENT
+    session_file: Json | Absent = ABSENT
+
+
+class GetLoginProviders(Command, tag="get_login_providers", kw_only=True):
+    """Providers that can be logged in to: none, keys come from files and variables."""
+
+    lane = "control"
+    answer = answers.LoginProviders
+
+
+class Login(Command, tag="login", kw_only=True):
+    """Log in to a provider; refused, because keys come from files and variables."""
+
+    lane = "control"
+    provider_id: Json | Absent = ABSENT
+
+
+class SetFastMode(Command, tag="set_fast_mode", kw_only=True):
+    """A faster service of a model; it can only be switched off."""
+
+    lane = "control"
+    answer = answers.FastMode
+    enabled: bool
+
+
+class Handoff(Command, tag="handoff", kw_only=True):
+    """Hand the work to a new conversation; refused: `compact` and `new_session` do the parts of it."""
+
+    lane = "control"
+    custom_instructions: Json | Absent = ABSENT
+
+
+class SetHostUriSchemes(Command, tag="set_host_uri_schemes", kw_only=True):
+    """Addresses that the host reads for the model; only the empty list is accepted."""
+
+    lane = "control"
+    answer = answers.HostUriSchemes
+    schemes: list[Json]
+
+
+class NegotiateProtocol(Command, tag="negotiate_protocol", kw_only=True):
+    """Another framing of long lines; refused, because lines of any length are sent as they are."""
+
+    lane = "control"
+    protocol_version: Json | Absent = ABSENT
+
+
 ALL: tuple[type[Command], ...] = (
     Prompt, Steer, FollowUp, AbortAndPrompt, Abort, ClearQueue,
     Hello, GetState, GetMessages, GetLastAssistantText, GetSessionStats, GetCommands, GetIntegrations,
@@ -499,6 +588,8 @@ ALL: tuple[type[Command], ...] = (
     NavigateTree, ListSessions, SetSessionName, ExportHtml,
     SetPermissions, GetPermissions, GetTrust, SetTrust,
     SetTodos, SetHostTools, HostToolUpdate, HostToolResult, ExtensionUiResponse,
+    SetEventFilter, GetMessagesPage, SetSubagentSubscription, GetSubagents, GetSubagentMessages,
+    GetLoginProviders, Login, SetFastMode, Handoff, SetHostUriSchemes, NegotiateProtocol,
 )  # fmt: skip
 OLD_NAMES = {"queue_message": "steer", "reset": "new_session", "set_queue_mode": "set_steering_mode"}
 NAMES: dict[type[Command], str] = {command: str(command.__struct_config__.tag) for command in ALL}

@@ -22,7 +22,11 @@ class PigeonError(Exception):
 
 
 class Refusal(PigeonError):
-    """The command cannot be carried out; nothing changed."""
+    """The command cannot be carried out; nothing changed. Programs tell a few of them apart by their `code`."""
+
+    def __init__(self, text: str, code: str | None = None) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class BadRecord(Refusal):

@@ -112,14 +112,49 @@ class AgentStart(Event, tag="agent_start", kw_only=True):
 
 
 class AgentEnd(Event, tag="agent_end", kw_only=True):
-    """A run ends, with the messages it added; `willRetry` when another attempt follows by itself."""
+    """A run ends, with the messages it added; `willRetry` when another attempt follows by itself.
+
+    `isTerminal` and `yielded` are oh-my-pi's words for: nothing follows by itself.
+    """
 
     messages: list[Message]
     will_retry: bool | Absent = ABSENT
+    is_terminal: bool | Absent = ABSENT
+    yielded: bool | Absent = ABSENT
+
+
+EndReason = Literal["done", "aborted", "error"]
 
 
 class AgentSettled(Event, tag="agent_settled", kw_only=True):
-    """Nothing more will happen by itself."""
+    """Nothing more will happen by itself: the one record that ends an accepted prompt, and says why it ended."""
+
+    aborted: bool = False
+    reason: EndReason = "done"
+
+
+class PromptError(Record, kw_only=True):
+    """Why a prompt failed."""
+
+    message: str
+    provider: str | Absent = ABSENT
+    model: str | Absent = ABSENT
+    http_status: int | Absent = ABSENT
+    retryable: bool
+
+
+class PromptResult(Event, tag="prompt_result", kw_only=True):
+    """How an accepted prompt ended: exactly one for each, after the `agent_end` of the run that it was part of."""
+
+    id: Json | Absent = ABSENT
+    agent_invoked: bool
+    status: Literal["completed", "aborted", "error"]
+    session_settled: bool
+    error: PromptError | Absent = ABSENT
+
+
+class SessionSettled(Event, tag="session_settled", kw_only=True):
+    """Nothing more will happen by itself, in oh-my-pi's words; comes after the results of the prompts."""
 
 
 class TurnStart(Event, tag="turn_start", kw_only=True):
@@ -170,12 +205,13 @@ class ToolExecutionUpdate(Event, tag="tool_execution_update", kw_only=True):
 
 
 class ToolExecutionEnd(Event, tag="tool_execution_end", kw_only=True):
-    """A tool call has ended."""
+    """A tool call has ended; the time is that of the tool's own run, of a call that did run."""
 
     tool_call_id: str
     tool_name: str
     result: ToolOutcome
     is_error: bool
+    duration_ms: int | Absent = ABSENT
 
 
 # --- the session ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,10 @@ class UserMessage(Record, tag_field="role", tag="user", kw_only=True):
 
 
 class AssistantMessage(Record, tag_field="role", tag="assistant", kw_only=True):
-    """One answer of the model; `timestamp` is when its stream began."""
+    """One answer of the model; `timestamp` is when its stream began.
+
+    The level that was asked for and the time until the end are known of a complete answer.
+    """
 
     content: list[AssistantBlock]
     api: str
@@ -37,6 +40,8 @@ class AssistantMessage(Record, tag_field="role", tag="assistant", kw_only=True):
     response_id: str | Absent = ABSENT
     response_model: str | Absent = ABSENT
     raw_stop_reason: str | Absent = ABSENT
+    thinking_level: str | Absent = ABSENT
+    duration_ms: int | Absent = ABSENT
 
 
 class ToolResultMessage(Record, tag_field="role", tag="toolResult", kw_only=True):
@@ -49,6 +54,7 @@ class ToolResultMessage(Record, tag_field="role", tag="toolResult", kw_only=True
     is_error: bool
     timestamp: int
     usage: Usage | Absent = ABSENT
+    duration_ms: int | Absent = ABSENT
 
 
 class BashExecutionMessage(Record, tag_field="role", tag="bashExecution", kw_only=True):

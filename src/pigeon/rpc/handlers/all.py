@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pigeon.rpc.handlers import (
-    dialogs,
     export,
     forks,
     hello,
     host_tools,
     models,
     modes,
+    oh_my_pi,
     permissions,
     prompting,
     sessions,
@@ -23,6 +23,6 @@ from pigeon.rpc.router import registered
 HANDLERS = registered()
 
 __all__ = [
-    "HANDLERS", "dialogs", "export", "forks", "hello", "host_tools", "models", "modes", "permissions", "prompting",
-    "sessions", "shell", "state", "todos", "trust",
+    "HANDLERS", "export", "forks", "hello", "host_tools", "models", "modes", "oh_my_pi", "permissions",
+    "prompting", "sessions", "shell", "state", "todos", "trust",
 ]  # fmt: skip

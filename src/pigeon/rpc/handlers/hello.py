@@ -27,6 +27,7 @@ def hello(cmd: Hello, connection: HostConnection) -> Welcome:
     if session.queue.interrupt_mode == before.default_interrupt_mode:
         session.queue.set_interrupt_mode(after.default_interrupt_mode)
     session.engine.set_keep_unreadable_images(after.keeps_unreadable_images)
+    session.set_full_state(after.full_state)
     session.trust.announce("trust" in wanted)
     session.permissions.announce("permissions" in wanted)
     limits = Limits(record_bytes=connection.record_cap, commands_in_flight=MOST_IN_FLIGHT)

@@ -1,11 +1,11 @@
-"""Handlers: tools that the host runs."""
+"""Handlers: tools that the host runs, and its answers to dialogs."""
 
 from __future__ import annotations
 
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
 from pigeon.wire.answers import ToolNames
-from pigeon.wire.commands import HostToolResult, HostToolUpdate, SetHostTools
+from pigeon.wire.commands import ExtensionUiResponse, HostToolResult, HostToolUpdate, SetHostTools
 
 
 @handles(SetHostTools)
@@ -24,3 +24,9 @@ def host_tool_update(cmd: HostToolUpdate, s: Session) -> None:
 def host_tool_result(cmd: HostToolResult, s: Session) -> None:
     """Never answered; an unknown id is ignored."""
     s.host_tools.finish(cmd.id, cmd.result, cmd.is_error is True)
+
+
+@handles(ExtensionUiResponse)
+def extension_ui_response(cmd: ExtensionUiResponse, s: Session) -> None:
+    """Never answered itself; an unknown id is ignored."""
+    s.dialogs.answer(cmd)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from pigeon.rpc.router import handles
 from pigeon.session.history.views import context_usage, name_of, stats_of
 from pigeon.session.session import Session
@@ -15,6 +17,28 @@ from pigeon.wire.messages import AssistantMessage
 @handles(GetState)
 def get_state(cmd: GetState, s: Session) -> answers.State:
     """Answered at once, whatever is going on."""
+    return _with_all(_state(s), s) if s.full_state else _state(s)
+
+
+def _with_all(state: answers.State, s: Session) -> answers.State:
+    """What oh-my-pi's clients read besides: there is no work beside the run here, and no fast mode."""
+    tools = [
+        answers.DumpedTool(name=tool.name, description=tool.description, parameters=tool.parameters)
+        for tool in s.toolset.specs()
+    ]
+    return replace(
+        state,
+        has_pending_async_work=False,
+        is_settled=not s.activity.busy and not len(s.queue),
+        fast_mode_enabled=False,
+        fast_mode_active=False,
+        system_prompt=[s.engine.system_prompt()],
+        dump_tools=tools,
+        context_usage=context_usage(s.journal.branch, s.models.model),
+    )
+
+
+def _state(s: Session) -> answers.State:
     queued = len(s.queue)
     return answers.State(
         model=s.models.model,
