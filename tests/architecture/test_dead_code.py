@@ -9,9 +9,13 @@ _ASYNCIO = "asyncio calls it"
 
 NAMES: dict[str, str] = {
     "pigeon.providers.anthropic.adapter.stream": _ADAPTER,
+    "pigeon.providers.anthropic.adapter.convert_ahead": _ADAPTER,
     "pigeon.providers.google.adapter.stream": _ADAPTER,
+    "pigeon.providers.google.adapter.convert_ahead": _ADAPTER,
     "pigeon.providers.openai_chat.adapter.stream": _ADAPTER,
+    "pigeon.providers.openai_chat.adapter.convert_ahead": _ADAPTER,
     "pigeon.providers.openai_responses.adapter.stream": _ADAPTER,
+    "pigeon.providers.openai_responses.adapter.convert_ahead": _ADAPTER,
     "pigeon.system.process.helper_main.main": "the helper process starts there",
 }
 METHODS: dict[str, str] = {

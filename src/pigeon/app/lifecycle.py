@@ -26,6 +26,11 @@ from pigeon.system.process.start import ProcessOwner
 if TYPE_CHECKING:
     from pigeon.extensions.runner import Runner
 
+# Entries that are read in one go: a few milliseconds. Each step compares what is converted already, so that very long
+# conversations are not converted to their end.
+READ_AHEAD = 200
+CONVERTED_AHEAD = 20_000
+
 
 class Lifecycle:
     """The beginning and the end of one agent; other agents of the process are not touched."""
@@ -73,6 +78,23 @@ class Lifecycle:
         """Load what the first request will need: the HTTP client, then the files of the system prompt."""
         await self._gateway.warm(self._session.models.model)
         self._session.engine.warm_up()
+        await self._read_ahead()
+
+    async def _read_ahead(self) -> None:
+        """Have a long conversation read and converted while the host thinks about its first prompt, a bit at a time."""
+        session, conversation = self._session, self._session.conversation
+        for _ in range(0, len(session.visible.lines), READ_AHEAD):
+            if session.activity.busy or not conversation.read_ahead(READ_AHEAD):
+                break
+            await asyncio.sleep(0)
+        journal, model, messages = conversation.journal, session.models.model, conversation.model_messages
+        for end in range(READ_AHEAD, min(len(messages), CONVERTED_AHEAD), READ_AHEAD):
+            # A run does the rest itself; after a change of the conversation or the model it would be in vain.
+            unchanged = conversation.journal is journal and session.models.model is model
+            if model is None or session.activity.busy or not unchanged:
+                return
+            self._gateway.convert_ahead(model, messages[:end])
+            await asyncio.sleep(0)
 
     def drains(self) -> bool:
         """True if a run is finished after the host went; with the demo, because it is tried out with piped input."""

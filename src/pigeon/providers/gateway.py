@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pigeon.agent.inference import CacheRetention, Delta, Failure, Finished, ModelRequest, ProviderHooks
+from pigeon.agent.inference import CacheRetention, Delta, Failure, Finished, ModelMessage, ModelRequest, ProviderHooks
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry, NoKey
@@ -80,6 +80,12 @@ class Gateway:
         await self._http.warm(model.base_url)
         import_module(ADAPTERS[model.api])
 
+    def convert_ahead(self, model: Model, messages: list[ModelMessage]) -> None:
+        """Convert the beginning of a conversation to the form of the model's API before a request needs all of it."""
+        if model.api not in self._extra and model.api in ADAPTERS:
+            request = ModelRequest(model=model, system_prompt="", messages=messages, tools=[])
+            import_module(ADAPTERS[model.api]).convert_ahead(request, self._history_cache())
+
     async def aclose(self) -> None:
         """Close all connections; at the end of the agent."""
         await self._http.aclose()
@@ -109,20 +115,23 @@ class Gateway:
             await deltas.aclose()
 
     async def _connection(self, model: Model) -> Connection:
-        from pigeon.providers.history.cache import HistoryCache
-
         access = await self._registry.access(model)
-        if self._history is None:
-            self._history = HistoryCache()
         return Connection(
             http=self._http,
             hooks=self._hooks,
             access=access,
             policy=self._policy,
             thinking_budgets=self._budgets,
-            history=self._history,
+            history=self._history_cache(),
             mask_text=self._mask_text,
         )
+
+    def _history_cache(self) -> HistoryCache:
+        from pigeon.providers.history.cache import HistoryCache
+
+        if self._history is None:
+            self._history = HistoryCache()
+        return self._history
 
 
 def _failed(text: str, code: str) -> Finished:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fakes.journal_strategies import STORIES, empty, grown, take
 from fakes.model_requests import PNG, a_model, answered, returned, said
@@ -114,6 +115,17 @@ def test_what_is_known_is_extended_to_the_same_as_anew(story: list[Any]) -> None
             assert current.model_messages == model_messages(anew.messages())
     assert current.context == context_of(journal.branch)
     assert current.model_messages == model_messages(current.context)
+
+
+@settings(max_examples=50)
+@given(STORIES, st.integers(1, 4))
+def test_what_is_read_ahead_in_steps_is_the_same_as_read_at_once(story: list[Any], most: int) -> None:
+    journal = grown(story)
+    ahead = Conversation(journal)
+    while ahead.read_ahead(most):
+        pass
+    assert ahead.context == context_of(journal.branch)
+    assert ahead.model_messages == model_messages(ahead.context)
 
 
 def test_what_was_said_is_the_very_same_each_time() -> None:

@@ -67,6 +67,11 @@ def headers_of(request: ModelRequest, connection: Connection, body: dict[str, An
     return request_headers(headers, access.headers)
 
 
+def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
+    """Fill the cache with the beginning of a conversation."""
+    body_of(request, {}, cache)
+
+
 def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCache | None = None) -> dict[str, Any]:
     """The JSON body."""
     model = request.model

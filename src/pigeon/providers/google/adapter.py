@@ -52,6 +52,11 @@ def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta
     return exchange(connection, outgoing, GoogleStream(request.model.id), "message")
 
 
+def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
+    """Fill the cache with the beginning of a conversation."""
+    body_of(request, {}, cache)
+
+
 def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCache | None = None) -> dict[str, Any]:
     """The JSON body."""
     model = request.model

@@ -71,6 +71,11 @@ def affinity_headers(session_id: str, style: str) -> dict[str, str]:
     return headers
 
 
+def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
+    """Fill the cache with the beginning of a conversation."""
+    body_of(request, chat_compat(request.model), {}, cache)
+
+
 def body_of(
     request: ModelRequest, compat: ChatCompat, budgets: Mapping[str, int], cache: HistoryCache | None = None
 ) -> dict[str, Any]:

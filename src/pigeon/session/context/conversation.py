@@ -49,9 +49,9 @@ class VisibleEntries(Struct):
     lines: list[EntryLine]
     edits: dict[str, Any]
 
-    def messages(self, start: int = 0) -> list[Message]:
+    def messages(self, start: int = 0, end: int | None = None) -> list[Message]:
         """What they say, from one of them on; an entry whose shape we do not know says nothing."""
-        return [message for line in self.lines[start:] if (message := self.message(line)) is not None]
+        return [message for line in self.lines[start:end] if (message := self.message(line)) is not None]
 
     def message(self, line: EntryLine) -> Message | None:
         """What one of them says."""
@@ -290,13 +290,13 @@ class Conversation:
     @property
     def context(self) -> list[Message]:
         """The messages that the model would see now; do not change the list."""
-        visible = self.visible
-        if self._parsed < len(visible.lines):
-            fresh = visible.messages(self._parsed)
-            self._context.extend(fresh)
-            self._model_messages.extend(model_messages(fresh))
-            self._parsed = len(visible.lines)
+        self._parse(len(self.visible.lines))
         return self._context
+
+    def read_ahead(self, most: int) -> bool:
+        """Parse some more entries before their messages are asked for; false once all are parsed."""
+        self._parse(min(self._parsed + most, len(self.visible.lines)))
+        return self._parsed < len(self._visible.lines)
 
     @property
     def model_messages(self) -> list[ModelMessage]:
@@ -307,6 +307,13 @@ class Conversation:
         """
         _ = self.context
         return list(self._model_messages)
+
+    def _parse(self, end: int) -> None:
+        if self._parsed < end:
+            fresh = self._visible.messages(self._parsed, end)
+            self._context.extend(fresh)
+            self._model_messages.extend(model_messages(fresh))
+            self._parsed = end
 
     def last_user_entry(self) -> str | None:
         """The id of the user's last message on the branch: what is counted per message of the user is counted by it."""
