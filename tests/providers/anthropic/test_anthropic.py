@@ -231,11 +231,11 @@ def test_a_whole_conversation_is_converted() -> None:
 
 def test_neighbouring_results_share_one_message_and_the_mark_is_on_its_end() -> None:
     request = a_request(
-        a_model(), said("go"), answered(called("a"), called("b")), returned("a", "1"), returned("b", PNG, is_error=True)
+        a_model(), said("go"), answered(called("a"), called("b")), returned("a", "1", is_error=True), returned("b", PNG)
     )
     results = body(request)["messages"][-1]["content"]
     assert [result["tool_use_id"] for result in results] == ["a", "b"]
-    assert results[1]["is_error"] is True
+    assert [result["is_error"] for result in results] == [True, False]
     assert results[1]["content"][0] == {"type": "text", "text": anthropic.IMAGE_NOTE}
     assert "cache_control" not in results[0]
     assert results[1]["cache_control"] == EPHEMERAL
@@ -248,10 +248,10 @@ def test_blank_texts_and_empty_messages_are_left_out() -> None:
 
 def test_thinking_without_a_signature_goes_as_text() -> None:
     model = a_model()
-    request = a_request(model, said("x"), answered(thought("hm"), by=model), said("y"))
-    assert body(request)["messages"][1]["content"] == [{"type": "text", "text": "hm"}]
+    request = a_request(model, said("x"), answered(thought("hm"), text("t"), by=model), said("y"))
+    assert body(request)["messages"][1]["content"][0] == {"type": "text", "text": "hm"}
     lenient = a_model(compat={"allowEmptySignature": True})
-    request = a_request(lenient, said("x"), answered(thought("hm"), by=lenient), said("y"))
+    request = a_request(lenient, said("x"), answered(thought("hm"), text("t"), by=lenient), said("y"))
     assert body(request)["messages"][1]["content"][0] == {"type": "thinking", "thinking": "hm", "signature": ""}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,89 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from fakes.model_histories import BODIES, MODELS, PLACES, messages_of
 from fakes.model_requests import BASH, PNG, a_model, a_request, answered, called, returned, said, text, thought
 from pigeon.agent.inference import ModelRequest
-from pigeon.providers.anthropic import adapter as anthropic
-from pigeon.providers.google import adapter as google
 from pigeon.providers.history import cache
 from pigeon.providers.history.cache import HistoryCache
 from pigeon.providers.http.exchange import encoded
-from pigeon.providers.openai_chat import adapter as openai_chat
-from pigeon.providers.openai_chat.compat import chat_compat
-from pigeon.providers.openai_responses import adapter as openai_responses
 from pigeon.wire.messages import AssistantMessage
 from pigeon.wire.model import Model
 
-Body = Callable[[ModelRequest, HistoryCache | None], dict[str, Any]]
-
-
-def to_chat(request: ModelRequest, memory: HistoryCache | None) -> dict[str, Any]:
-    return openai_chat.body_of(request, chat_compat(request.model), {}, memory)
-
-
-BODIES: dict[str, Body] = {
-    "anthropic-messages": lambda request, memory: anthropic.body_of(request, {}, memory),
-    "openai-completions": to_chat,
-    "openai-responses": openai_responses.body_of,
-    "google-generative-ai": lambda request, memory: google.body_of(request, {}, memory),
-}
-PLACES = {"google-generative-ai": "contents", "openai-responses": "input"}
-FLAGS: dict[str, list[dict[str, Any]]] = {
-    "anthropic-messages": [{}, {"allowEmptySignature": True}],
-    "openai-completions": [
-        {},
-        {"requiresAssistantAfterToolResult": True, "requiresToolResultName": True},
-        {"cacheControlFormat": "anthropic", "requiresThinkingAsText": True},
-        {"shortCallIds": True, "requiresReasoningContentOnAssistantMessages": True},
-        {"shortCallIds": True, "thinkingFormat": "mistral"},
-        {"cacheControlFormat": "anthropic", "requiresAssistantAfterToolResult": True, "isOpenai": True},
-    ],
-    "openai-responses": [{}],
-    "google-generative-ai": [{}],
-}
-NAMES = {"google-generative-ai": ("gemini-2.5-pro", "gemini-3-pro")}
-
-
-def models_of(api: str) -> list[Model]:
-    """Every kind of model that the adapter tells a conversation differently to."""
-    ids = NAMES.get(api, ("m-1", "m-2"))
-    seeing = [a_model(api=api, id=name, compat=flags) for flags in FLAGS[api] for name in ids]
-    return [*seeing, a_model(api=api, id=ids[0], input=["text"], reasoning=True)]
-
-
-MODELS = {api: models_of(api) for api in BODIES}
-WORDS = st.sampled_from(["", " \n", "hi", "a\u2028b", "half \ud83d", "\ud83d\ude00", "é" * 3])
-SIGNATURES = st.sampled_from(
-    [None, "", "sig!", "c2ln", "reasoning_content", '[{"type":"x"}]', '{"type":"reasoning","id":"rs"}', '{"id":"i"}']
-)
-IDS = st.sampled_from(["", "a", "a!", "a_", "2_a", "a|fc_1", "a|fc_2", "123456789", "x" * 70, "half \ud83d"])
-ARGUMENTS = st.sampled_from([{}, {"command": "ls"}, {"n": 10**30, "x": 0.5}, {"half \ud83d": ["\ud83d", None]}])
-USER_BLOCKS = st.one_of(st.builds(text, WORDS), st.just(PNG))
-BLOCKS = st.one_of(
-    st.builds(text, WORDS, SIGNATURES),
-    st.builds(thought, WORDS, SIGNATURES, st.booleans()),
-    st.builds(lambda name, signature, arguments: called(name, signature, **arguments), IDS, SIGNATURES, ARGUMENTS),
-)
-USERS = st.one_of(st.builds(said, WORDS), st.builds(said, st.lists(USER_BLOCKS, max_size=3)))
-RESULTS = st.builds(
-    lambda name, blocks, failed: returned(name, *blocks, is_error=failed),
-    IDS,
-    st.lists(USER_BLOCKS, max_size=2),
-    st.booleans(),
-)
-
-
-def answers_of(api: str) -> st.SearchStrategy[Any]:
-    return st.builds(
-        lambda blocks, by, stop: answered(*blocks, by=by, stop_reason=stop),
-        st.lists(BLOCKS, max_size=4),
-        st.sampled_from(MODELS[api]),
-        st.sampled_from(["stop", "toolUse", "length", "stop", "toolUse", "error", "aborted"]),
-    )
-
-
-def messages_of(api: str) -> st.SearchStrategy[Any]:
-    return st.one_of(USERS, answers_of(api), RESULTS, answers_of(api))
+CHAT = BODIES["openai-completions"]
 
 
 def steps_of(api: str) -> st.SearchStrategy[list[tuple[str, Any, Any]]]:
@@ -260,7 +186,7 @@ def test_the_mark_for_the_cache_moves_on_with_the_end_of_the_conversation(api: s
 def test_without_instructions_the_first_message_may_be_told_from_memory() -> None:
     model, memory = a_model(api="openai-completions", compat={"cacheControlFormat": "anthropic"}), HistoryCache()
     request = a_request(model, *a_talk(model), system_prompt="")
-    assert encoded(to_chat(request, memory)) == encoded(to_chat(request, None))
+    assert encoded(CHAT(request, memory)) == encoded(CHAT(request, None))
 
 
 def test_a_message_that_cannot_be_encoded_leaves_no_trace_in_the_cache() -> None:
@@ -268,6 +194,6 @@ def test_a_message_that_cannot_be_encoded_leaves_no_trace_in_the_cache() -> None
     broken = answered(called("a", command=object()), by=model)
     for end in ([], [said("x"), answered(text("y"), by=model)]):
         with pytest.raises(TypeError, match="unsupported"):
-            to_chat(a_request(model, said("begin"), broken, *end), memory)
+            CHAT(a_request(model, said("begin"), broken, *end), memory)
     request = a_request(model, *a_talk(model))
-    assert encoded(to_chat(request, memory)) == encoded(to_chat(request, None))
+    assert encoded(CHAT(request, memory)) == encoded(CHAT(request, None))

@@ -431,9 +431,9 @@ def test_mistral_gets_its_thinking_back_in_the_parts_it_came_in() -> None:
     assert not any(name.startswith("reasoning") for message in sent for name in message)
 
 
-def test_mistral_gets_the_thinking_of_another_model_as_plain_text() -> None:
+def test_mistral_gets_no_thinking_of_another_model() -> None:
     sent = body(a_request(mistral(), said("a"), answered(thought("hm"), text("t")), said("b")))["messages"]
-    assert sent[2]["content"] == "hm\n\nt"
+    assert sent[2]["content"] == "t"
 
 
 def test_mistral_keeps_a_cache_for_the_session() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -23,7 +24,7 @@ from pigeon.providers.request import (
     split_budget,
 )
 from pigeon.wire.base import Absent
-from pigeon.wire.content import AssistantBlock, TextContent, ThinkingContent, UserBlock, has_images
+from pigeon.wire.content import AssistantBlock, ImageContent, TextContent, ThinkingContent, UserBlock, has_images
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 
 VERSION = "2023-06-01"
@@ -95,7 +96,7 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
     return body
 
 
-def call_id(text: str) -> str:
+def call_id(text: str, _same: bool = False) -> str:
     """A tool call id as this API takes it."""
     return _BAD_ID.sub("_", text)[:64]
 
@@ -163,23 +164,20 @@ def _thinking(request: ModelRequest, compat: dict[str, Any], budgets: Mapping[st
 
 def _messages(messages: list[ModelMessage], unsigned: bool) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
-    results: list[dict[str, Any]] | None = None
-    for message in messages:
-        if isinstance(message, ToolResultMessage):
-            if results is None:
-                results = []
-                out.append({"role": "user", "content": results})
-            results.append(_result(message))
+    for is_result, group in itertools.groupby(messages, lambda message: isinstance(message, ToolResultMessage)):
+        if is_result:
+            results = [message for message in group if isinstance(message, ToolResultMessage)]
+            images = [block for message in results for block in _images_of_failure(message)]
+            out.append({"role": "user", "content": [*map(_result, results), *images]})
             continue
-        results = None
-        if isinstance(message, UserMessage):
-            content = _user_content(message.content)
+        for message in group:
+            if isinstance(message, UserMessage):
+                role, content = "user", _user_content(message.content)
+            else:
+                assert isinstance(message, AssistantMessage)
+                role, content = "assistant", _assistant_blocks(message, unsigned)
             if content:
-                out.append({"role": "user", "content": content})
-        else:
-            blocks = _assistant_blocks(message, unsigned)
-            if blocks:
-                out.append({"role": "assistant", "content": blocks})
+                out.append({"role": role, "content": content})
     return out
 
 
@@ -196,8 +194,12 @@ def _user_block(block: UserBlock) -> dict[str, Any]:
 
 
 def _assistant_blocks(message: AssistantMessage, unsigned: bool) -> list[dict[str, Any]]:
-    blocks = (_assistant_block(block, unsigned) for block in message.content)
-    return [block for block in blocks if block is not None]
+    blocks = [_assistant_block(block, unsigned) for block in message.content]
+    sent = [block for block in blocks if block is not None]
+    # The API refuses an answer that ends in thinking.
+    while sent and sent[-1]["type"] in ("thinking", "redacted_thinking"):
+        sent.pop()
+    return sent
 
 
 def _assistant_block(block: AssistantBlock, unsigned: bool) -> dict[str, Any] | None:
@@ -220,16 +222,26 @@ def _thinking_block(block: ThinkingContent, unsigned: bool) -> dict[str, Any] | 
 
 def _result(message: ToolResultMessage) -> dict[str, Any]:
     content: str | list[dict[str, Any]]
-    if has_images(message.content):
+    if not has_images(message.content):
+        content = result_text(message.content)
+    elif message.is_error:
+        content = result_text(message.content) or IMAGE_NOTE
+    else:
         blocks = not_blank(message.content)
         content = [_user_block(block) for block in blocks]
         if not any(isinstance(block, TextContent) for block in blocks):
             content.insert(0, {"type": "text", "text": IMAGE_NOTE})
-    else:
-        content = result_text(message.content)
     return {
         "type": "tool_result",
         "tool_use_id": message.tool_call_id,
         "content": content,
         "is_error": message.is_error,
     }
+
+
+def _images_of_failure(message: ToolResultMessage) -> list[dict[str, Any]]:
+    """The API takes only text in the result of a failure: its images follow all results, as the user's."""
+    if not message.is_error or not has_images(message.content):
+        return []
+    lead = {"type": "text", "text": f"Images of the failed call {message.tool_call_id} ({message.tool_name}):"}
+    return [lead, *(_user_block(block) for block in message.content if isinstance(block, ImageContent))]

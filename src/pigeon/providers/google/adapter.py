@@ -10,7 +10,14 @@ from urllib.parse import quote
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest
 from pigeon.providers.google.stream import GoogleStream
 from pigeon.providers.history.cache import HistoryCache, conversation
-from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, is_same_model, not_blank, result_text
+from pigeon.providers.history.normalize import (
+    IMAGE_NOTE,
+    IMAGES_LEAD,
+    MAX_NAME_CHARS,
+    is_same_model,
+    not_blank,
+    result_text,
+)
 from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.request import Connection, endpoint, mapped_level, output_cap, request_headers, sampling_of
@@ -86,7 +93,7 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
     return body
 
 
-def call_id(text: str) -> str:
+def call_id(text: str, _same: bool = False) -> str:
     """A tool call id of another API as this one takes it."""
     return _BAD_ID.sub("_", text)[:64]
 
@@ -190,7 +197,7 @@ class _ContentsBuilder:
                 signature = block.thinking_signature
                 worth = bool(block.thinking.strip())
             else:
-                call: dict[str, Any] = {"name": block.name, "args": block.arguments}
+                call: dict[str, Any] = {"name": _name(block.name), "args": block.arguments}
                 if self._with_ids:
                     call["id"] = block.id
                 part = {"functionCall": call}
@@ -211,7 +218,7 @@ class _ContentsBuilder:
         if images and not text.strip():
             text = IMAGE_NOTE
         response: dict[str, Any] = {
-            "name": message.tool_name,
+            "name": _name(message.tool_name),
             "response": {"error" if message.is_error else "output": text},
         }
         if self._with_ids:
@@ -219,6 +226,11 @@ class _ContentsBuilder:
         if images and self._nested_images:
             response["parts"] = [_image(block) for block in images]
         return {"functionResponse": response}
+
+
+def _name(name: str) -> str:
+    """A name in the history as this API takes it: it begins with a letter or `_`."""
+    return name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"[:MAX_NAME_CHARS]
 
 
 def _sign_first_call(parts: Parts) -> None:

@@ -29,7 +29,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from pigeon.agent.inference import ModelMessage, ModelRequest
-from pigeon.providers.history.normalize import CallIdForm, CallIds, becomes_items, normalized
+from pigeon.providers.history.normalize import CallIdForm, CallIds, becomes_items, framed, normalized
 from pigeon.providers.http.exchange import encoded
 from pigeon.wire.model import Model
 
@@ -51,14 +51,14 @@ class HistoryCache:
 
     def __init__(self) -> None:
         self._model: Model | None = None
-        self._drop_all(str)
+        self._drop_all(lambda text, _: text)
 
     def items(self, request: ModelRequest, call_id_form: CallIdForm, convert: ConvertMessages) -> list[Any]:
         """What the API gets: the last chunk as objects that the adapter may change, all before it as encoded JSON."""
         if request.model is not self._model:
             self._model = request.model
             self._drop_all(call_id_form)
-        messages = request.messages
+        messages = framed(request.messages)
         self._drop_changed(messages)
         at = len(self._known)
         last: list[Any] = []
@@ -118,7 +118,7 @@ def conversation(
 ) -> list[Any]:
     """The conversation in the form of an API; all of it as objects where there is no cache."""
     if cache is None:
-        return convert(normalized(request.messages, request.model, CallIds(call_id_form)), 0)
+        return convert(normalized(framed(request.messages), request.model, CallIds(call_id_form)), 0)
     return cache.items(request, call_id_form, convert)
 
 

@@ -1,13 +1,17 @@
 """History in a form that the next model accepts, whichever model wrote it.
 
-Every adapter gets its messages through here (`history/cache` calls it per chunk). Thinking of another model becomes
-plain text and its signatures go; call ids are rewritten to what the API takes, and no two calls share one; names that
-no API takes are rewritten too; every call has exactly one result right behind it; failed answers stay out; and there is
-always something to answer. At the end stand the texts for tool results without text, which adapters share.
+Every adapter gets its messages through here (`history/cache` calls it per chunk). What a provider refuses once it
+refuses in every later request, so nothing of that kind may pass. Thinking of another model goes, with its signatures;
+call ids are rewritten to what the API takes, and no two calls share one; names that no API takes are rewritten too;
+every call has exactly one result right behind it, and a result always says something; images that no API reads become
+words; failed and blank answers stay out; the user has the first word, and there is always something to answer. At the
+end stand the texts for tool results without text, which adapters share. `tests/fakes/request_rules.py` has the rules
+of each API.
 """
 
 from __future__ import annotations
 
+import itertools
 import operator
 import re
 from collections.abc import Callable
@@ -21,7 +25,6 @@ from pigeon.wire.content import (
     ThinkingContent,
     ToolCall,
     UserBlock,
-    has_images,
 )
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
@@ -29,13 +32,36 @@ from pigeon.wire.model import Model
 NO_RESULT = "No result provided"
 USER_IMAGE = "[An image was attached here; this model cannot see images]"
 TOOL_IMAGE = "[The tool returned an image; this model cannot see images]"
+BAD_IMAGE = "[An image was here in a form that models do not read]"
 EMPTY_MESSAGE = "(empty message)"
+CONTINUE = "(go on)"
+NO_OUTPUT = "(no output)"
+READABLE_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 UNNAMED_TOOL = "unknown"
 MAX_NAME_CHARS = 64
 
-CallIdForm = Callable[[str], str]  # any text as a call id that the API takes
+# Any text as a call id that the API takes, and whether it is an id of the very model that is asked.
+CallIdForm = Callable[[str, bool], str]
 _is_legal = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME_CHARS}}}").fullmatch
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+
+
+# The same objects each time, because the cache compares messages by identity.
+_OPENING = UserMessage(content=EMPTY_MESSAGE, timestamp=0)
+_CLOSING = UserMessage(content=CONTINUE, timestamp=0)
+
+
+def framed(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """The messages with a word of the user before the first answer and behind the last, where there is none."""
+    before = itertools.takewhile(lambda message: not becomes_items(message), messages)
+    if not any(isinstance(message, UserMessage) for message in before):
+        messages = [_OPENING, *messages]
+    for message in reversed(messages):
+        if isinstance(message, UserMessage) or _has_call(message):
+            break
+        if becomes_items(message):
+            return [*messages, _CLOSING]
+    return messages
 
 
 def normalized(messages: list[ModelMessage], model: Model, ids: CallIds) -> list[ModelMessage]:
@@ -48,14 +74,10 @@ def normalized(messages: list[ModelMessage], model: Model, ids: CallIds) -> list
         at += 1
         if isinstance(message, UserMessage):
             out.append(_user(message, sees_images))
-        elif isinstance(message, AssistantMessage) and message.stop_reason not in ("error", "aborted"):
+        elif isinstance(message, AssistantMessage) and becomes_items(message):
             end = _turn_end(messages, at)
             out.extend(_turn(message, messages[at:end], model, ids))
             at = end
-    if not sees_images:
-        out = [
-            _without_result_images(message) if isinstance(message, ToolResultMessage) else message for message in out
-        ]
     _fill_blank_turns(out)
     return out
 
@@ -101,8 +123,8 @@ def _is_blank(message: UserMessage) -> bool:
 
 
 def _turn_end(messages: list[ModelMessage], at: int) -> int:
-    """Where the next answer begins: results may come late, behind a user's interjection."""
-    while at < len(messages) and not isinstance(messages[at], AssistantMessage):
+    """Where the next answer begins: results may come late, behind an interjection or an answer that is left out."""
+    while at < len(messages) and not becomes_items(messages[at]):
         at += 1
     return at
 
@@ -120,8 +142,8 @@ def _turn(answer: AssistantMessage, following: list[ModelMessage], model: Model,
         elif isinstance(message, ToolResultMessage) and message.tool_call_id in renamed:
             results.setdefault(message.tool_call_id, message)
     paired: list[ModelMessage] = [
-        _renamed(results[old], new) if old in results else _missing_result(call, answer.timestamp)
-        for (old, new), call in zip(renamed.items(), _calls(blocks), strict=True)
+        _result(results[old], call, sees_images) if old in results else _missing_result(call, answer.timestamp)
+        for old, call in zip(renamed, _calls(blocks), strict=True)
     ]
     unchanged = len(blocks) == len(answer.content) and all(map(operator.is_, blocks, answer.content))
     return [answer if unchanged else _with_blocks(answer, blocks), *paired, *rest]
@@ -134,12 +156,13 @@ def is_same_model(message: AssistantMessage, model: Model) -> bool:
 
 def has_tool_traffic(messages: list[ModelMessage]) -> bool:
     """True if the history has a call that is sent."""
-    return any(
-        isinstance(message, AssistantMessage)
-        and message.stop_reason not in ("error", "aborted")
-        and bool(_calls(message.content))
-        for message in messages
-    )
+    return any(_has_call(message) for message in messages)
+
+
+def _has_call(message: ModelMessage) -> bool:
+    if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
+        return False
+    return bool(_calls(message.content))
 
 
 def _block(block: AssistantBlock, same: bool, ids: CallIds, renamed: dict[str, str]) -> AssistantBlock | None:
@@ -163,14 +186,12 @@ def tool_name(name: str) -> str:
     return name if _is_legal(name) else _ILLEGAL.sub("_", name)[:MAX_NAME_CHARS] or UNNAMED_TOOL
 
 
-def _thinking(block: ThinkingContent, same: bool) -> AssistantBlock | None:
-    if block.redacted is True:
-        return block if same else None
-    if same and not isinstance(block.thinking_signature, Absent) and block.thinking_signature:
-        return block
-    if not block.thinking.strip():
+def _thinking(block: ThinkingContent, same: bool) -> ThinkingContent | None:
+    """Thoughts of another model are left out: as text the next one would take them for what was said to the user."""
+    if not same:
         return None
-    return block if same else TextContent(text=block.thinking)
+    signed = not isinstance(block.thinking_signature, Absent) and bool(block.thinking_signature)
+    return block if signed or block.redacted is True or block.thinking.strip() else None
 
 
 class CallIds:
@@ -191,11 +212,11 @@ class CallIds:
         self._used.difference_update(keys)
 
     def new(self, old: str, same: bool) -> str:
-        """An id that no other call has; of the same model, the old one if it is free."""
-        candidate = old if same and old else self._form(old or "call")
+        """An id that no other call has; of the same model, the old one if it is free and the API takes it."""
+        candidate = self._form(old or "call", same)
         number = 2
         while self._key(candidate) in self._used:
-            candidate = self._form(f"{number}_{old}")
+            candidate = self._form(f"{number}_{old}", False)
             number += 1
         key = self._key(candidate)
         self._used.add(key)
@@ -224,17 +245,25 @@ def _with_blocks(answer: AssistantMessage, blocks: list[AssistantBlock]) -> Assi
     )
 
 
-def _renamed(result: ToolResultMessage, call_id: str) -> ToolResultMessage:
-    name = tool_name(result.tool_name)
-    if result.tool_call_id == call_id and name is result.tool_name:
+def _result(result: ToolResultMessage, call: ToolCall, sees_images: bool) -> ToolResultMessage:
+    content = _said_in(result.content, TOOL_IMAGE, sees_images)
+    if content is result.content and result.tool_call_id == call.id and result.tool_name == call.name:
         return result
     return ToolResultMessage(
-        tool_call_id=call_id,
-        tool_name=name,
-        content=result.content,
+        tool_call_id=call.id,
+        tool_name=call.name,
+        content=content,
         is_error=result.is_error,
         timestamp=result.timestamp,
     )
+
+
+def _said_in(blocks: list[UserBlock], note: str, sees_images: bool) -> list[UserBlock]:
+    """A result is never blank: several APIs refuse that."""
+    shown = _with_image_notes(blocks, note, sees_images)
+    if all(isinstance(block, ImageContent) or (block.text and not block.text.isspace()) for block in shown) and shown:
+        return shown
+    return not_blank(shown) or [TextContent(text=NO_OUTPUT)]
 
 
 def _missing_result(call: ToolCall, timestamp: int) -> ToolResultMessage:
@@ -248,34 +277,32 @@ def _missing_result(call: ToolCall, timestamp: int) -> ToolResultMessage:
 
 
 def _user(message: UserMessage, sees_images: bool) -> UserMessage:
-    if sees_images or isinstance(message.content, str) or not has_images(message.content):
+    if isinstance(message.content, str):
         return message
-    return UserMessage(content=_with_image_notes(message.content, USER_IMAGE), timestamp=message.timestamp)
+    content = _with_image_notes(message.content, USER_IMAGE, sees_images)
+    return message if content is message.content else UserMessage(content=content, timestamp=message.timestamp)
 
 
-def _without_result_images(result: ToolResultMessage) -> ToolResultMessage:
-    if not has_images(result.content):
-        return result
-    return ToolResultMessage(
-        tool_call_id=result.tool_call_id,
-        tool_name=result.tool_name,
-        content=_with_image_notes(result.content, TOOL_IMAGE),
-        is_error=result.is_error,
-        timestamp=result.timestamp,
-    )
-
-
-def _with_image_notes(blocks: list[UserBlock], note: str) -> list[UserBlock]:
+def _with_image_notes(blocks: list[UserBlock], unseen: str, sees_images: bool) -> list[UserBlock]:
+    """The very same blocks if the model can take every image; else with a note for each group that it cannot."""
+    if all(isinstance(block, TextContent) or (sees_images and _is_readable(block)) for block in blocks):
+        return blocks
     out: list[UserBlock] = []
     for block in blocks:
-        shown = TextContent(text=note) if isinstance(block, ImageContent) else block
-        if isinstance(block, ImageContent) and out and isinstance(out[-1], TextContent) and out[-1].text == note:
+        if isinstance(block, TextContent) or (sees_images and _is_readable(block)):
+            out.append(block)
             continue
-        out.append(shown)
+        note = BAD_IMAGE if sees_images else unseen
+        last = out[-1] if out else None
+        if not (isinstance(last, TextContent) and last.text == note):
+            out.append(TextContent(text=note))
     return out
 
 
-NO_OUTPUT = "(no output)"
+def _is_readable(image: ImageContent) -> bool:
+    return image.mime_type in READABLE_IMAGES and bool(image.data)
+
+
 IMAGE_NOTE = "(see attached image)"
 IMAGES_LEAD = "Images returned by the tools above:"
 

@@ -14,7 +14,6 @@ from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import (
     IMAGE_NOTE,
     IMAGES_LEAD,
-    NO_OUTPUT,
     has_tool_traffic,
     not_blank,
     result_text,
@@ -35,6 +34,7 @@ REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
 BRIDGE = "The tool results are in."
 CACHE_KEY_CHARS = 64
 CALL_ID_CHARS = 40
+OWN_CALL_ID_CHARS = 64
 
 
 def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
@@ -81,7 +81,7 @@ def body_of(
 ) -> dict[str, Any]:
     """The JSON body."""
     model = request.model
-    form = short_call_id if compat.short_call_ids else call_id
+    form = short_call_id if compat.short_call_ids else openai_call_id if compat.is_openai else call_id
     prompt = instructions(request, compat)
     history = conversation(request, cache, form, lambda messages, _: chat_messages(messages, compat))
     body: dict[str, Any] = {
@@ -117,15 +117,22 @@ def body_of(
     return body
 
 
-def call_id(text: str) -> str:
-    """A tool call id of another API as these servers take it."""
+def call_id(text: str, same: bool = False) -> str:
+    """A tool call id as these servers take it. Their own may be longer, and models repeat the form that they see."""
+    if same and len(text) <= OWN_CALL_ID_CHARS:
+        return text
+    return openai_call_id(text)
+
+
+def openai_call_id(text: str, _same: bool = False) -> str:
+    """A tool call id as OpenAI takes it."""
     joined = text.replace("|", "_")
     if len(joined) <= CALL_ID_CHARS:
         return joined
     return f"{joined[: CALL_ID_CHARS - 9]}_{_hash(text)[:8]}"
 
 
-def short_call_id(text: str) -> str:
+def short_call_id(text: str, _same: bool = False) -> str:
     """Nine letters and digits, for servers that insist on that."""
     return text if len(text) == 9 and text.isascii() and text.isalnum() else _hash(text)[:9]
 
@@ -236,9 +243,7 @@ def _user_content(content: str | list[UserBlock]) -> str | list[dict[str, Any]]:
 
 
 def _result(message: ToolResultMessage, compat: ChatCompat) -> dict[str, Any]:
-    text = result_text(message.content)
-    if not text.strip():
-        text = IMAGE_NOTE if has_images(message.content) else NO_OUTPUT
+    text = result_text(message.content) or IMAGE_NOTE
     out: dict[str, Any] = {"role": "tool", "tool_call_id": message.tool_call_id, "content": text}
     if compat.requires_tool_result_name:
         out["name"] = message.tool_name
@@ -264,7 +269,7 @@ def _assistant(message: AssistantMessage, compat: ChatCompat) -> dict[str, Any] 
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": codec.encode(call.arguments).decode()},
+                "function": {"name": call.name, "arguments": encoded(call.arguments).decode()},
             }
             for call in calls
         ]

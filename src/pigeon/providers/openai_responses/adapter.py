@@ -12,7 +12,7 @@ from typing import Any
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest
 from pigeon.providers.history.cache import HistoryCache, conversation
-from pigeon.providers.history.normalize import NO_OUTPUT, is_same_model, not_blank, result_text
+from pigeon.providers.history.normalize import is_same_model, not_blank, result_text
 from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.openai_chat.compat import is_openai_host
@@ -29,7 +29,7 @@ from pigeon.providers.request import (
 )
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
-from pigeon.wire.content import TextContent, ThinkingContent, ToolCall, UserBlock, has_images
+from pigeon.wire.content import AssistantBlock, TextContent, ThinkingContent, ToolCall, UserBlock, has_images
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
@@ -114,11 +114,14 @@ def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[st
     return body
 
 
-def call_id(text: str) -> str:
+def call_id(text: str, same: bool = False) -> str:
     """The call half of an id, as this API takes it; item ids of another model are left out."""
-    half = re.sub(r"[^A-Za-z0-9_-]", "_", text.split("|", maxsplit=1)[0])
+    call = text.split("|", maxsplit=1)[0]
+    half = re.sub(r"[^A-Za-z0-9_-]", "_", call)
     if len(half) > CALL_ID_CHARS:
         half = f"{half[: CALL_ID_CHARS - 9]}_{hashlib.sha256(half.encode()).hexdigest()[:8]}"
+    if same and half == call and half:
+        return text
     return half.rstrip("_") or "call"
 
 
@@ -195,31 +198,44 @@ def _part(block: UserBlock) -> dict[str, Any]:
 
 
 def _output(message: ToolResultMessage) -> dict[str, Any]:
-    output: str | Items
-    if has_images(message.content):
-        output = _user_content(message.content)
-    else:
-        output = result_text(message.content) or NO_OUTPUT
+    content = message.content
+    output: str | Items = _user_content(content) if has_images(content) else result_text(content)
     return {"type": "function_call_output", "call_id": message.tool_call_id.split("|")[0], "output": output}
 
 
 def _answer(message: AssistantMessage, same: bool, index: int) -> Items:
     out: Items = []
+    used: set[str] = set()
     for place, block in enumerate(message.content):
-        if isinstance(block, ThinkingContent):
-            item = _reasoning_item(block)
-            if item is not None:
-                out.append(item)
-        elif isinstance(block, TextContent):
-            if block.text.strip():
-                out.append(_message_item(block, f"msg_{index}_{place}"))
-        else:
-            out.append(_call_item(block, same))
-    if out and out[-1].get("type") == "reasoning":
-        # The API refuses a reasoning item that nothing follows.
-        while out and out[-1].get("type") == "reasoning":
-            out.pop()
+        item = _answer_item(block, same)
+        if item is not None and _has_own_id(item, used, f"msg_{index}_{place}"):
+            out.append(item)
+    # The API refuses a reasoning item that nothing follows.
+    while out and out[-1]["type"] == "reasoning":
+        out.pop()
     return out
+
+
+def _answer_item(block: AssistantBlock, same: bool) -> dict[str, Any] | None:
+    if isinstance(block, ThinkingContent):
+        return _reasoning_item(block)
+    if isinstance(block, TextContent):
+        return _message_item(block) if block.text.strip() else None
+    return _call_item(block, same)
+
+
+def _has_own_id(item: dict[str, Any], used: set[str], fallback: str) -> bool:
+    """Give a text an id that no other item of the answer has: the API refuses two. False for a repeated thought."""
+    known = item.get("id", "")
+    if item["type"] == "message" and (not known or known in used):
+        item["id"] = fallback
+    elif known in used:
+        if item["type"] == "reasoning":
+            return False
+        del item["id"]
+    used.add(item.get("id", ""))
+    used.discard("")
+    return True
 
 
 def _reasoning_item(block: ThinkingContent) -> dict[str, Any] | None:
@@ -229,16 +245,17 @@ def _reasoning_item(block: ThinkingContent) -> dict[str, Any] | None:
         item = codec.decode(block.thinking_signature)
     except BadRecord:
         return None
-    return item if isinstance(item, dict) and item.get("type") == "reasoning" else None
+    is_reasoning = isinstance(item, dict) and item.get("type") == "reasoning" and isinstance(item.get("id", ""), str)
+    return item if is_reasoning else None
 
 
-def _message_item(block: TextContent, fallback: str) -> dict[str, Any]:
+def _message_item(block: TextContent) -> dict[str, Any]:
     item_id, phase = _text_signature(block)
     item: dict[str, Any] = {
         "type": "message",
         "role": "assistant",
         "status": "completed",
-        "id": item_id or fallback,
+        "id": item_id,
         "content": [{"type": "output_text", "text": block.text, "annotations": []}],
     }
     if phase:
@@ -271,7 +288,7 @@ def _call_item(call: ToolCall, same: bool) -> dict[str, Any]:
         "type": "function_call",
         "call_id": call_id,
         "name": call.name,
-        "arguments": codec.encode(call.arguments).decode(),
+        "arguments": encoded(call.arguments).decode(),
     }
     if same and item_id.startswith("fc_") and len(item_id) <= ITEM_ID_CHARS:
         item["id"] = item_id

@@ -1,0 +1,105 @@
+"""Histories of every kind, in the way each API is told them: for tests that hold whatever the history is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from fakes.model_requests import PNG, a_model, answered, called, returned, said, text, thought
+from pigeon.agent.inference import ModelRequest
+from pigeon.providers.anthropic import adapter as anthropic
+from pigeon.providers.google import adapter as google
+from pigeon.providers.history.cache import HistoryCache
+from pigeon.providers.openai_chat import adapter as openai_chat
+from pigeon.providers.openai_chat.compat import chat_compat
+from pigeon.providers.openai_responses import adapter as openai_responses
+from pigeon.wire.content import ImageContent, ToolCall
+from pigeon.wire.model import Model
+
+Body = Callable[[ModelRequest, HistoryCache | None], dict[str, Any]]
+
+
+def to_chat(request: ModelRequest, memory: HistoryCache | None) -> dict[str, Any]:
+    return openai_chat.body_of(request, chat_compat(request.model), {}, memory)
+
+
+BODIES: dict[str, Body] = {
+    "anthropic-messages": lambda request, memory: anthropic.body_of(request, {}, memory),
+    "openai-completions": to_chat,
+    "openai-responses": openai_responses.body_of,
+    "google-generative-ai": lambda request, memory: google.body_of(request, {}, memory),
+}
+PLACES = {"google-generative-ai": "contents", "openai-responses": "input"}
+FLAGS: dict[str, list[dict[str, Any]]] = {
+    "anthropic-messages": [{}, {"allowEmptySignature": True}],
+    "openai-completions": [
+        {},
+        {"requiresAssistantAfterToolResult": True, "requiresToolResultName": True},
+        {"cacheControlFormat": "anthropic", "requiresThinkingAsText": True},
+        {"shortCallIds": True, "requiresReasoningContentOnAssistantMessages": True},
+        {"shortCallIds": True, "thinkingFormat": "mistral"},
+        {"cacheControlFormat": "anthropic", "requiresAssistantAfterToolResult": True, "isOpenai": True},
+    ],
+    "openai-responses": [{}],
+    "google-generative-ai": [{}],
+}
+NAMES = {"google-generative-ai": ("gemini-2.5-pro", "gemini-3-pro")}
+
+
+def models_of(api: str) -> list[Model]:
+    """Every kind of model that the adapter tells a conversation differently to."""
+    ids = NAMES.get(api, ("m-1", "m-2"))
+    seeing = [a_model(api=api, id=name, compat=flags) for flags in FLAGS[api] for name in ids]
+    return [*seeing, a_model(api=api, id=ids[0], input=["text"], reasoning=True)]
+
+
+MODELS = {api: models_of(api) for api in BODIES}
+
+
+def named(call: ToolCall, name: str) -> ToolCall:
+    """The call of another tool."""
+    return ToolCall(id=call.id, name=name, arguments=call.arguments, thought_signature=call.thought_signature)
+
+
+WORDS = st.sampled_from(["", " \n", "hi", "a\u2028b", "half \ud83d", "\ud83d\ude00", "é" * 3])
+SIGNATURES = st.sampled_from(
+    [None, "", "sig!", "c2ln", "reasoning_content", '[{"type":"x"}]', '{"type":"reasoning","id":"rs"}', '{"id":"i"}']
+)
+IDS = st.sampled_from(["", "a", "a!", "a_", "2_a", "a|fc_1", "a|fc_2", "123456789", "x" * 70, "half \ud83d"])
+ARGUMENTS = st.sampled_from([{}, {"command": "ls"}, {"n": 10**30, "x": 0.5}, {"half \ud83d": ["\ud83d", None]}])
+NAMES_OF_TOOLS = st.sampled_from(["bash", "bash", "", "3d", "-x", "two words", "n" * 70, "é", "half \ud83d"])
+IMAGES = [PNG, PNG, ImageContent(data="", mime_type="image/png"), ImageContent(data="aGk=", mime_type="image/bmp")]
+USER_BLOCKS = st.one_of(st.builds(text, WORDS), st.sampled_from(IMAGES))
+BLOCKS = st.one_of(
+    st.builds(text, WORDS, SIGNATURES),
+    st.builds(thought, WORDS, SIGNATURES, st.booleans()),
+    st.builds(
+        lambda call_id, name, signature, arguments: named(called(call_id, signature, **arguments), name),
+        IDS,
+        NAMES_OF_TOOLS,
+        SIGNATURES,
+        ARGUMENTS,
+    ),
+)
+USERS = st.one_of(st.builds(said, WORDS), st.builds(said, st.lists(USER_BLOCKS, max_size=3)))
+RESULTS = st.builds(
+    lambda name, blocks, failed: returned(name, *blocks, is_error=failed),
+    IDS,
+    st.lists(USER_BLOCKS, max_size=2),
+    st.booleans(),
+)
+
+
+def answers_of(api: str) -> st.SearchStrategy[Any]:
+    return st.builds(
+        lambda blocks, by, stop: answered(*blocks, by=by, stop_reason=stop),
+        st.lists(BLOCKS, max_size=4),
+        st.sampled_from(MODELS[api]),
+        st.sampled_from(["stop", "toolUse", "length", "stop", "toolUse", "error", "aborted"]),
+    )
+
+
+def messages_of(api: str) -> st.SearchStrategy[Any]:
+    return st.one_of(USERS, answers_of(api), RESULTS, answers_of(api))
