@@ -127,10 +127,14 @@ class ModelRegistry:
             text = value if label == ADDRESS else self._values.known(value, own)
             # The name of a provider stands in every record about it.
             if text and text not in self._entries:
-                yield " ".join([label, *(f"${name}" for name in self._values.references(value))]), text
+                yield self._label(label, value), text
         for name in self.variables():
             if self._environ.get(name):
                 yield f"${name}", self._environ[name]
+
+    def _label(self, name: str, value: str) -> str:
+        """What a configured value is called, with the variables that it comes from."""
+        return " ".join([name, *(f"${variable}" for variable in self._values.references(value))])
 
     def variables(self) -> set[str]:
         """The variables that keys and headers refer to, and those of the providers we know."""
@@ -180,15 +184,19 @@ class ModelRegistry:
         _require_sendable(key, f"The API key for {model.reference}")
         known = self._models(provider)
         headers: Headers = {}
+        used = [("key", key), *own.items()]
         for name, value in {**known.headers, **known.model_headers.get(model.id, {})}.items():
             resolved = None if value is None else await self._values.resolve(value, own)
+            if value is not None and resolved is not None:
+                used.append((self._label(name, value), resolved))
             if value is None or resolved is not None:
                 headers[name.lower()] = None if resolved is None else resolved.strip()
                 _require_sendable(resolved or "", f'The header "{name}" of {model.reference}')
         if key and self._entries.get(provider, {}).get("authHeader"):
             headers.setdefault("authorization", f"Bearer {key}")
-        # A key that a command printed is known from here on, before anything can repeat it.
-        self._hold([("key", key), *self.secrets()])
+        # A key that a command printed is known from here on, before anything can repeat it. What other providers have
+        # configured is not asked for again: `secrets` takes longer than all the rest of this.
+        self._hold(used)
         if not key and not any(headers.get(name) for name in _AUTH_HEADERS):
             raise NoKey(self._advice(model, stored))
         return Access(key=key, bearer=bearer, headers=headers, env={**self._environ, **own} if own else self._environ)
