@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import shutil
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -34,38 +33,6 @@ def talk(agent: RpcProcess, server: ModelServer, *messages: str) -> Path:
 def notices(agent: RpcProcess, start: int = 0) -> list[str]:
     found = agent.since(start, "extension_ui_request")
     return [record["message"] for record in found if record["method"] == "notify"]
-
-
-@proves("session.in_use", "session.in_use_start", "session.stale_lock")
-def test_a_second_process_is_refused_and_a_dead_one_is_no_hindrance(
-    start: Start, server: ModelServer, tmp_path: Path
-) -> None:
-    first = start(keeps=True)
-    file = talk(first, server, "one")
-    before = file.read_bytes()
-    second = start(keeps=True)
-    own = second.ask("get_state")
-    assert second.refused("switch_session", sessionPath=str(file)) == f"Session is in use by another process: {file}"
-    assert first.ask("get_state")["sessionFile"] == str(file), "refused while the first still has it, not after a wait"
-    assert second.ask("get_state") == own
-    for arguments in (("--session", str(file)), ("--session", own_id(file)), ("--continue",)):
-        third = start(*arguments, keeps=True)
-        assert third.wait_exit() == 1
-        assert third.stderr == f"Error: Session is in use by another process: {file}\n"
-        assert third.records == []
-    assert file.read_bytes() == before
-    server.answers("wait", Call("bash", {"command": "sleep 60"}))
-    first.send({"type": "prompt", "message": "two"})
-    first.wait_event("tool_execution_start")
-    first.signal(signal.SIGKILL)
-    first.wait_exit()
-    assert second.ask("switch_session", sessionPath=str(file)) == {"cancelled": False}
-    assert second.ask("get_messages")["messages"][-1]["isError"] is True
-    talk(second, server, "three")
-
-
-def own_id(file: Path) -> str:
-    return file.stem.rpartition("_")[2]
 
 
 @proves("session.fork_in_use")

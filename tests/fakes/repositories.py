@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ class DiskRepository(SessionRepository):
         self.opener = opener
         super().__init__(str(folder), str(folder.parent), persistent, lambda: NOW, self.reports.append, os.path.abspath)
 
-    def _store(self, path: str) -> SessionFile:
-        return SessionFile(path, self.reports.append, self.opener)
+    def _store(self, path: str, namesake: Callable[[], str | None] | None = None) -> SessionFile:
+        return SessionFile(path, self.reports.append, self.opener, namesake)
 
 
 def user(text: str) -> UserMessage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from fakes.repositories import OLD, RECORDED, DiskRepository, raws, user
-from pigeon.session.history import repository as repository_module
 from pigeon.session.history import session_file as store_module
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import load_session
@@ -285,19 +285,25 @@ def test_what_is_no_longer_this_session_is_left_alone(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_two_new_sessions_bound_to_one_path_do_not_mix(tmp_path: Path) -> None:
+def test_two_new_sessions_bound_to_one_path_become_one(tmp_path: Path) -> None:
     path = tmp_path / "session.jsonl"
     shelves = DiskRepository(tmp_path), DiskRepository(tmp_path)
     first, second = (repository.open(str(path), "/") for repository in shelves)
+    step(second, 0)
     step(first, 1)
-    step(second, 1)
-    assert "in use by another process" in shelves[1].reports[0]
+    with pytest.raises(SessionInUse):
+        step(second, 1)
     step(first, 2)
+    assert second.follow()
+    assert (second.session_id, raws(second)) == (first.session_id, raws(first))
     first.close()
     step(second, 2)
-    assert kept_in(first) == raws(first)
+    assert raws(second)[:2] == raws(first)
+    assert [line.type for line in second.lines] == ["message", "message", "model_change", "message"]
+    assert [line.parent_id for line in second.lines] == [None, *(line.id for line in second.lines[:-1])]
     second.close()
-    assert shelves[1].reports[1:] == [f"The session could not be saved completely: {path}"]
+    assert kept_in(second) == raws(second)
+    assert (shelves[0].reports, shelves[1].reports) == ([], [])
 
 
 def test_a_disk_that_does_not_confirm_is_told_of_by_the_next_write(
@@ -323,27 +329,39 @@ def test_a_disk_that_does_not_confirm_is_told_of_by_the_next_write(
     assert kept_in(journal) == raws(journal)
 
 
-def test_a_session_in_use_is_refused_and_not_touched(tmp_path: Path) -> None:
+def test_a_session_in_use_is_read_and_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "session.jsonl"
     path.write_bytes((OLD / "version-1.jsonl").read_bytes()[:-1])
     before = path.read_bytes()
     holder = AppendFile(str(path), False)
-    try:
-        with pytest.raises(SessionInUse, match=f"Session is in use by another process: {path}"):
-            DiskRepository(tmp_path).open(str(path), "/")
-        assert path.read_bytes() == before
-    finally:
-        holder.close()
-    DiskRepository(tmp_path).open(str(path), "/").close()
+    repository = DiskRepository(tmp_path)
+    journal = repository.open(str(path), "/")
+    with pytest.raises(SessionInUse, match=f"Session is in use by another process: {path}"):
+        step(journal, 1)
+    assert (journal.reading, path.read_bytes()) == (True, before)
+    assert repository.reports == [str(SessionInUse(str(path)))]
+    holder.close()
+    step(journal, 1)
+    assert not journal.reading
+    assert kept_in(journal) == raws(journal)
+    journal.close()
 
 
-def test_a_session_in_use_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "session.jsonl"
-    shutil.copy(RECORDED / "pigeon.jsonl", path)
-    monkeypatch.setattr(repository_module, "load_session", lambda path: pytest.fail("it was read"))
-    holder = AppendFile(str(path), False)
-    try:
-        with pytest.raises(SessionInUse):
-            DiskRepository(tmp_path).open(str(path), "/")
-    finally:
-        holder.close()
+def test_a_file_system_without_locks_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(descriptor: int, operation: int) -> None:
+        if operation != fcntl.LOCK_UN:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    repository = DiskRepository(tmp_path)
+    journal = repository.new("/")
+    step(journal, 1)
+    step(journal, 2)
+    assert repository.reports == [
+        f"The session cannot be saved to {journal.file}: the file system gives no lock that keeps other processes out "
+        "(No locks available). The conversation goes on in memory and will be saved when writing works again."
+    ]
+    monkeypatch.undo()
+    step(journal, 3)
+    assert kept_in(journal) == raws(journal)
+    journal.close()

@@ -233,4 +233,4 @@ def test_appending_costs_the_same_however_long_the_file_is(path: str, monkeypatc
     file.append(b"one\n")
     monkeypatch.undo()
     file.close()
-    assert calls == ["write"]
+    assert calls == ["write", "fstat"]

@@ -32,7 +32,9 @@ from pigeon.resources.resources import ResourceOptions, Resources
 from pigeon.session.bus import Bus
 from pigeon.session.context.conversation import Conversation
 from pigeon.session.dependencies import Dependencies
+from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
+from pigeon.session.history.session_file import SessionInUse
 from pigeon.session.history.views import clean_name
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.host.dialogs import Dialogs
@@ -179,7 +181,7 @@ class _Builder:
             self._dependencies(repository, conversation, gateway, models, tools, resources, trust, permissions)
         )
         if options.name and options.name.strip():
-            session.journal.append(SessionInfo, name=clean_name(options.name))
+            self._give_name(session.journal, clean_name(options.name))
         return BuiltAgent(
             session=session,
             lifecycle=Lifecycle(
@@ -189,6 +191,12 @@ class _Builder:
             redactor=self._redactor,
             known_flags=frozenset(runner.known_flags() if runner else ()),
         )
+
+    def _give_name(self, journal: Journal, name: str) -> None:
+        try:
+            journal.append(SessionInfo, name=name)
+        except SessionInUse as error:
+            self._reports.at_start(f"--name: {error}")
 
     def _dependencies(
         self,

@@ -77,7 +77,16 @@ class Engine:
     # What commands ask for.
 
     def start(self, opening: Sequence[Spoken], scope: Scope, system_prompt: str | None = None) -> None:
-        """Begin a run in the background; it was reserved with this scope. A system prompt is for this run only."""
+        """Begin a run in the background; it was reserved with this scope. A system prompt is for this run only.
+
+        Raises `SessionInUse` where another process writes the session; then nothing was begun.
+        """
+        try:
+            if self._conversation.journal.claim(begins=True):
+                self.enter_branch()
+        except Refusal:
+            self.activity.end()
+            raise
         self._run_system_prompt = system_prompt
         loop = asyncio.get_running_loop()
         self._task = loop.create_task(self._run_and_settle(opening, scope), name="pigeon-run")
@@ -102,12 +111,14 @@ class Engine:
 
     def compact(self, instructions: str | Absent = ABSENT) -> Awaitable[Compacted]:
         """Summarize the history now; what is going on is stopped before this returns."""
+        self._conversation.journal.claim()
         return self._compact(self.activity.claim_compaction(), instructions)
 
     def navigate(self, entry_id: str, options: NavigationOptions) -> Awaitable[Navigated]:
         """Go to another place in the tree; what is going on is stopped before this returns."""
         if self._conversation.journal.line(entry_id) is None:
             raise Refusal(f"Entry not found: {entry_id}")
+        self._conversation.journal.claim()
         return self._navigate(self.activity.claim_compaction(), entry_id, options)
 
     def enter_branch(self) -> None:

@@ -80,7 +80,7 @@ class ModelChoice:
         if level is not None:
             self._wanted = level
         before, self.level = self.level, clamped(self._wanted, self.model)
-        if level is None:
+        if level is None and not self._conversation.journal.reading:
             self._conversation.journal.append(ThinkingLevelChange, thinking_level=self.level)
         if self.level != before:
             self._post(ThinkingLevelChanged(level=self.level, thinking_level=self.level))
@@ -107,6 +107,7 @@ class ModelChoice:
         references = [candidate.model.reference for candidate in candidates]
         at = references.index(self.model.reference) if self.model and self.model.reference in references else -1
         chosen = candidates[(at + 1) % len(candidates)]
+        self._conversation.journal.claim()
         if chosen.level is not None:
             self._wanted = chosen.level
         self._choose(chosen.model, "cycle")
@@ -118,6 +119,8 @@ class ModelChoice:
 
     def think(self, level: ThinkingLevel) -> None:
         """Want this level; what the model cannot do is clamped."""
+        if clamped(level, self.model) != self.level:
+            self._conversation.journal.claim()
         self._wanted = level
         self._apply_level()
 
@@ -137,7 +140,11 @@ class ModelChoice:
         return [scoped for scoped in self._scoped if scoped.model.reference in known]
 
     def _choose(self, model: Model, how: Literal["set", "cycle"]) -> None:
-        previous, self.model = self.model, model
+        previous = self.model
+        if previous is not None and previous.reference == model.reference and self._conversation.journal.reading:
+            return
+        self._conversation.journal.claim()
+        self.model = model
         self._record_model(model)
         self._apply_level()
         self._hooks.model_selected(model, previous, how)

@@ -57,6 +57,7 @@ class Prompting:
 
     def __init__(self, dependencies: Dependencies, engine: Engine, queue: MessageQueue) -> None:
         self._bus = dependencies.bus
+        self._conversation = dependencies.conversation
         self._hooks = dependencies.hooks
         self._expander = dependencies.expander
         self._now = dependencies.now
@@ -95,6 +96,7 @@ class Prompting:
         if deliver_as == "nextTurn":
             self._next_turn.append(message)
         elif not trigger_turn:
+            self._conversation.journal.claim()
             self._activity.after_run(partial(self._announce, message))
         elif self._activity.in_run:
             self._queue.add(message, "followUp" if deliver_as == "followUp" else "steering")
@@ -151,9 +153,9 @@ class Prompting:
         except Refusal:
             self._activity.end()
             raise
-        waiting, self._next_turn = self._next_turn, []
-        opening: list[Spoken] = [message, *waiting, *additions.messages]
+        opening: list[Spoken] = [message, *self._next_turn, *additions.messages]
         self._engine.start(opening, scope, additions.system_prompt)
+        self._next_turn = []
         return STARTED
 
     async def _enqueue(self, given: HostMessage, kind: QueueKind) -> Accepted:

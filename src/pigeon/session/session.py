@@ -62,18 +62,25 @@ class Session:
 
     @property
     def journal(self) -> Journal:
-        """The conversation on record."""
+        """The conversation on record, with what another process has appended where one writes it."""
+        self._follow()
         return self.conversation.journal
 
     @property
     def context(self) -> list[Message]:
         """The messages that the model would see now; do not change the list."""
+        self._follow()
         return self.conversation.context
 
     @property
     def visible(self) -> VisibleEntries:
         """The entries of that conversation, not parsed."""
+        self._follow()
         return self.conversation.visible
+
+    def _follow(self) -> None:
+        if self.conversation.journal.follow():
+            self.engine.enter_branch()
 
     def disconnect(self) -> None:
         """The host will say nothing more: whatever waits for it goes on without."""

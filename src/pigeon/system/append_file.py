@@ -1,16 +1,25 @@
-"""A file that only grows: one write per record, all of it or nothing, locked against a second writer."""
+"""A file that only grows: one write per record, all of it or nothing, locked against a second writer.
+
+The lock is the system's (`flock`), so it ends with the process that holds it and with nothing else. Programs that do
+not ask for it can write all the same: `changed` tells.
+"""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from pigeon.system.files import sync_folder
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
+_TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
+_FOLDER_SECONDS = 5.0
+_PAUSE = 0.002
 
 
 class FileInUse(OSError):
@@ -21,7 +30,10 @@ class AppendFile:
     """Holds the descriptor, and with it the lock: both end with the process."""
 
     def __init__(self, path: str, fresh: bool) -> None:
-        """Open for appending; `fresh` insists on creating the file."""
+        """Open for appending; `fresh` insists on creating the file.
+
+        Raises `FileInUse`, and `FileNotFoundError` also for a file that was deleted or replaced while it was opened.
+        """
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if fresh else 0)
         if fresh:
             make_private_folder(os.path.dirname(path))
@@ -30,16 +42,17 @@ class AppendFile:
         self._folder_unsafe = fresh
         self._descriptor = os.open(path, flags, PRIVATE_FILE)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            _lock(self._descriptor, path)
+            here = os.fstat(self._descriptor)
+            self._identity = (here.st_dev, here.st_ino)
+            self._seen = (here.st_size, here.st_mtime_ns)
+            if self.is_gone():
+                raise FileNotFoundError(errno.ENOENT, "the file was replaced while it was opened", path)
+        except OSError:
             os.close(self._descriptor)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise FileInUse(error.errno, "the file is in use by another process", path) from None
             raise
         with suppress(OSError):
             os.fchmod(self._descriptor, PRIVATE_FILE)
-        here = os.fstat(self._descriptor)
-        self._identity = (here.st_dev, here.st_ino)
 
     def append(self, data: bytes) -> None:
         """Write all of it; on failure `OSError` says why, and the file is as it was, or `torn` where that fails too."""
@@ -50,7 +63,20 @@ class AppendFile:
         except OSError:
             if written:
                 self._take_back(written)
+            self._look()
             raise
+        self._seen = (self._seen[0] + written, os.fstat(self._descriptor).st_mtime_ns)
+
+    @property
+    def empty(self) -> bool:
+        """True while nothing was ever written."""
+        return os.fstat(self._descriptor).st_size == 0
+
+    @property
+    def changed(self) -> bool:
+        """True if another program has written to the file since this one did or `mended`."""
+        here = os.fstat(self._descriptor)
+        return (here.st_size, here.st_mtime_ns) != self._seen
 
     @property
     def torn(self) -> bool:
@@ -60,10 +86,12 @@ class AppendFile:
     def mended(self) -> None:
         """The writer has read what the file holds and goes on from there."""
         self._torn = False
+        self._look()
 
     def clear(self) -> None:
         """Drop what is there: a beginning that was never finished."""
         os.ftruncate(self._descriptor, 0)
+        self._look()
 
     def sync(self) -> None:
         """Wait until the disk has it, and knows it by its name."""
@@ -85,11 +113,56 @@ class AppendFile:
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
 
+    def remove(self) -> None:
+        """Delete the file, unless another has taken its place."""
+        with suppress(OSError):
+            if not self.is_gone():
+                os.unlink(self.path)
+
+    def _look(self) -> None:
+        here = os.fstat(self._descriptor)
+        self._seen = (here.st_size, here.st_mtime_ns)
+
     def _take_back(self, written: int) -> None:
         try:
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
         except OSError:
             self._torn = True
+
+
+def _lock(descriptor: int, path: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            raise FileInUse(error.errno, "the file is in use by another process", path) from None
+        said = os.strerror(error.errno or 0)
+        raise OSError(error.errno, f"the file system gives no lock that keeps other processes out ({said})") from None
+
+
+@contextmanager
+def locked_folder(folder: str) -> Iterator[None]:
+    """Keep other processes that ask for this lock out while a file is looked for and, if it is not there, made.
+
+    The folder is made if it is missing. Raises `FileInUse` where another process has held the lock for seconds, which
+    only a stopped one does.
+    """
+    make_private_folder(folder)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + _FOLDER_SECONDS
+        while True:
+            try:
+                _lock(descriptor, folder)
+            except FileInUse:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_PAUSE)
+            else:
+                break
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def make_private_folder(folder: str) -> None:

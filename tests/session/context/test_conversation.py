@@ -28,9 +28,8 @@ from pigeon.session.context.conversation import (
     without_images,
 )
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
-from pigeon.session.history.journal import Journal
+from pigeon.session.history.journal import Journal, answer_dangling_calls
 from pigeon.session.history.reading import load_session
-from pigeon.session.history.repository import answer_dangling_calls
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent, ToolCall, text_of

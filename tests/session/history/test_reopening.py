@@ -12,8 +12,7 @@ from fakes.loop_fakes import AnyTool, calls, says
 from fakes.model_requests import answered, called, returned
 from fakes.repositories import DiskRepository, user
 from fakes.session_setup import SessionSetup
-from pigeon.session.history.journal import Journal
-from pigeon.session.history.repository import INTERRUPTED
+from pigeon.session.history.journal import INTERRUPTED, Journal
 from pigeon.session.navigation import NavigationOptions
 from pigeon.wire.content import text_of
 from pigeon.wire.entries import ContextEdit

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fakes.repositories import NOW, DiskRepository, user
-from pigeon.session.history import repository as repository_module
+from pigeon.session.history import journal as journal_module
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import InvalidSession, header_in, load_session
 from pigeon.session.history.repository import SessionRepository, artifact_folder, file_name
@@ -143,22 +143,22 @@ def test_a_file_that_changes_while_it_is_opened_is_refused_and_let_go(
     path = written(tmp_path / "a.jsonl")
     repository = DiskRepository(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(repository_module, "load_session", lambda given: None)
+        patched.setattr(journal_module, "load_session", lambda given: None)
         with pytest.raises(InvalidSession):
             repository.open(str(path), "/")
     DiskRepository(tmp_path).open(str(path), "/").close()
 
 
-def test_a_second_journal_of_the_same_file_is_refused_unless_it_takes_the_place_of_the_first(tmp_path: Path) -> None:
+def test_a_second_journal_of_the_same_file_reads_unless_it_takes_the_place_of_the_first(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl")
     repository = DiskRepository(tmp_path)
     first = repository.open(str(path), "/")
-    with pytest.raises(Refusal, match="in use by another process"):
-        repository.open(str(path), "/")
-    other = repository.new("/")
-    with pytest.raises(Refusal, match="in use by another process"):
-        repository.open(str(path), "/", other)
-    repository.open(str(path), "/", first).close()
+    assert not first.reading
+    assert repository.open(str(path), "/").reading
+    assert repository.open(str(path), "/", repository.new("/")).reading
+    again = repository.open(str(path), "/", first)
+    assert not again.reading
+    again.close()
 
 
 def test_a_journal_knows_its_file_by_any_path(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from fakes.repositories import NOW, OLD, RECORDED, DiskRepository, raws, recorde
 from pigeon.session.context.conversation import context_of, visible_entries
 from pigeon.session.history import entry_line, listing
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
-from pigeon.session.history.journal import Journal
+from pigeon.session.history.journal import Journal, dangling_calls
 from pigeon.session.history.reading import InvalidSession, LoadedSession, load_session
-from pigeon.session.history.repository import dangling_calls, default_folder, file_name
+from pigeon.session.history.repository import default_folder, file_name
 from pigeon.session.history.views import name_of, tree_of
 from pigeon.session.model_choice import last_choice
 from pigeon.session.steering.todos import plan_on

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fakes.repositories import NOW, RECORDED, DiskRepository, raws, recorded, user
+from pigeon.session.history.journal import INTERRUPTED
 from pigeon.session.history.reading import is_unfinished, load_session
-from pigeon.session.history.repository import INTERRUPTED
 from pigeon.wire import codec
 
 

@@ -1,20 +1,31 @@
 """The record of one conversation: entries that are only ever appended, the tree they form, and the leaf that the next
-one hangs on. Everything else about a conversation is derived from its journal."""
+one hangs on. Everything else about a conversation is derived from its journal.
+
+One process writes the file of a journal. Another that has it open reads, follows what is appended (`follow`), and takes
+over when the first has ended (`claim`): it reads the rest, answers tool calls that a crash left without a result, and
+goes on from the last entry. Those calls are not run again.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from operator import attrgetter, eq
 from typing import Any, TypeVar
 
-from pigeon.session.history.entry_line import EntryLine, free_id, line_from_entry
-from pigeon.session.history.reading import LoadedSession
+from pigeon.session.history.entry_line import EntryLine, free_id, line_from_bytes, line_from_entry
+from pigeon.session.history.reading import InvalidSession, LoadedSession, lines_behind, load_session
 from pigeon.session.history.session_file import SessionFile
 from pigeon.system import clock
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.entries import MessageEntry, SessionHeader
+from pigeon.wire.content import TextContent, ToolCall
+from pigeon.wire.entries import ContextEdit, MessageEntry, SessionHeader
+from pigeon.wire.errors import Refusal
+from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 
+INTERRUPTED = "The tool call was interrupted before it finished. It was not run again."
 _E = TypeVar("_E", bound=Any)
 _id = attrgetter("id")
 _parent_id = attrgetter("parent_id")
@@ -43,6 +54,9 @@ class Journal:
         self._by_id: dict[str, EntryLine] = {}
         self._branch: list[EntryLine] = []
         self._moves = 0
+        self._pending: list[EntryLine] = []
+        self._place: tuple[int, int] | None = None
+        self._size = 0
 
     @property
     def file(self) -> str | None:
@@ -53,6 +67,11 @@ class Journal:
     def saved(self) -> bool:
         """True once there is a file."""
         return self._store is not None and self._store.begun
+
+    @property
+    def reading(self) -> bool:
+        """True while another process writes the file, as far as is known: nothing can be appended then."""
+        return self._store is not None and self._store.reading
 
     @property
     def lines(self) -> list[EntryLine]:
@@ -79,26 +98,123 @@ class Journal:
         return self._by_id.get(entry_id)
 
     def append(self, kind: type[_E], **fields: Any) -> _E:
-        """Put one entry on record, as a child of the leaf; it is saved when this returns."""
+        """Put one entry on record, as a child of the leaf; it is saved when this returns.
+
+        Raises `SessionInUse` where another process writes the file.
+        """
+        if self._store is not None and not self._store.writing:
+            self.claim(begins=kind is MessageEntry)
         entry: _E = kind(id=free_id(self._by_id), parent_id=self.leaf_id, timestamp=clock.iso(self._now()), **fields)
-        kept = line_from_entry(entry, self._mask)
-        self._lines.append(kept)
-        self._by_id[kept.id] = kept
-        self._branch.append(kept)
-        if self._store is not None and (self._store.begun or kept.type == "message"):
-            self._store.append(kept.raw, self.every_line)
+        self._keep(line_from_entry(entry, self._mask))
         return entry
 
     def append_message(self, message: Any) -> MessageEntry:
         """Put one message on record."""
         return self.append(MessageEntry, message=message)
 
+    def claim(self, begins: bool = False) -> bool:
+        """Make sure that this process may append; true if what other programs wrote was read for that.
+
+        `begins` says that a message comes next: only then is the file made. Raises `SessionInUse`.
+        """
+        store = self._store
+        claimed = "ours" if store is None else store.claim(begins)
+        if store is None or claimed == "ours":
+            return False
+        if claimed == "changed":
+            return self._merge(store)
+        try:
+            self._read_again(store)
+        except Refusal:
+            store.release()
+            raise
+        return True
+
+    def open(self, store: SessionFile) -> None:
+        """Fill the journal from its file, which was adopted; raises a `Refusal` if it is no session."""
+        if store.reading:
+            self._read(store)
+        else:
+            self._read_again(store)
+
+    def follow(self) -> bool:
+        """Read what another process has appended by now; true if there was anything."""
+        store = self._store
+        if store is None or store.writing:
+            return False
+        place = _place_of(store.path)
+        if place is None or place == self._place:
+            return place is not None and self._take_in(*lines_behind(store.path, self._size))
+        with suppress(Refusal):
+            self._read(store)
+            store.follow()
+            return True
+        return False
+
+    def _read(self, store: SessionFile) -> LoadedSession:
+        """The session as the file has it, in place of what is known."""
+        place = _place_of(store.path)
+        loaded = load_session(store.path)
+        if loaded is None:
+            raise InvalidSession(store.path)
+        self._place = place
+        if not self._size:
+            known = {line.id for line in loaded.lines}
+            self._pending = [line for line in self._lines if line.id not in known]
+        self.session_id, self._header_line = loaded.header["id"], loaded.header_line
+        self.load(loaded)
+        self._size = loaded.size
+        return loaded
+
+    def _read_again(self, store: SessionFile) -> None:
+        """The file is ours from now on: read what others wrote, mend it, and put behind it what has waited."""
+        loaded = self._read(store)
+        store.mend(loaded.needs_newline, loaded.rewritten, self.every_line)
+        answer_dangling_calls(self, self._now())
+        pending, self._pending = self._pending, []
+        for line in pending:
+            self._keep(_hung_on(line, self.leaf_id))
+
+    def _take_in(self, lines: list[EntryLine], size: int) -> bool:
+        """Entries that another process has appended; the last one is its leaf."""
+        self._size = size
+        fresh = [line for line in lines if line.id not in self._by_id]
+        for line in fresh:
+            follows = line.parent_id == self.leaf_id
+            self._lines.append(line)
+            self._by_id[line.id] = line
+            if follows:
+                self._branch.append(line)
+            else:
+                self.move_to(line.id)
+        return bool(fresh)
+
+    def _merge(self, store: SessionFile) -> bool:
+        """A program without a lock wrote to our file. The leaf only moves to what hangs on it: a conversation goes on
+        where it was."""
+        loaded = load_session(store.path)
+        fresh = [line for line in loaded.lines if line.id not in self._by_id] if loaded else []
+        for line in fresh:
+            self._lines.append(line)
+            self._by_id[line.id] = line
+            if line.parent_id == self.leaf_id:
+                self._branch.append(line)
+        return bool(fresh)
+
+    def _keep(self, line: EntryLine) -> None:
+        self._lines.append(line)
+        self._by_id[line.id] = line
+        self._branch.append(line)
+        if self._store is not None and (self._store.begun or line.type == "message"):
+            self._store.append(line.raw, self.every_line)
+
     def load(self, loaded: LoadedSession) -> None:
-        """Fill an empty journal from a file; the leaf is the last entry."""
+        """Fill the journal with the entries of a file; the leaf is the last one."""
         lines = self._lines = loaded.lines
         self._by_id = dict(zip(map(_id, lines), lines, strict=True))
         if lines and self._is_a_line():
             self._branch = lines.copy()
+            self._moves += 1
         else:
             self.move_to(lines[-1].id if lines else None)
 
@@ -133,6 +249,7 @@ class Journal:
 
     def save_all(self) -> None:
         """Write the file now, not with the first message."""
+        self.claim(begins=True)
         if self._store is not None and not self._store.begun:
             self._store.append(b"", self.every_line)
 
@@ -151,3 +268,58 @@ def new_header(session_id: str, now_ms: int, cwd: str, parent_session: str | Abs
     """The first line of a new session."""
     header = SessionHeader(id=session_id, timestamp=clock.iso(now_ms), cwd=cwd, parent_session=parent_session)
     return codec.encode(header)
+
+
+def _place_of(path: str) -> tuple[int, int] | None:
+    """Which file is there now; none if there is none."""
+    try:
+        there = os.stat(path)
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino
+
+
+def _hung_on(line: EntryLine, parent_id: str | None) -> EntryLine:
+    """An entry with another parent."""
+    moved = line_from_bytes(codec.encode({**line.plain(), "parentId": parent_id}))
+    assert moved is not None
+    return moved
+
+
+def answer_dangling_calls(journal: Journal, now_ms: int) -> int:
+    """Append a result for every open call of the last answer; returns how many there were."""
+    calls = dangling_calls(journal.branch)
+    for call in calls:
+        journal.append_message(
+            ToolResultMessage(
+                tool_call_id=call.id,
+                tool_name=call.name,
+                content=[TextContent(text=INTERRUPTED)],
+                details={},
+                is_error=True,
+                timestamp=now_ms,
+            )
+        )
+    return len(calls)
+
+
+def dangling_calls(branch: list[EntryLine]) -> list[ToolCall]:
+    """The calls of the last answer that have no result after it; an answer that was taken back asks for none."""
+    answered: set[str] = set()
+    taken_back: dict[str, bool] = {}
+    for line in reversed(branch):
+        if line.role == "user":
+            return []
+        if line.type == "context_edit":
+            edit = line.entry
+            if isinstance(edit, ContextEdit):
+                taken_back.setdefault(edit.target_id, edit.replacement is None)
+        message = None if taken_back.get(line.id) else line.message
+        if isinstance(message, ToolResultMessage):
+            answered.add(message.tool_call_id)
+        elif isinstance(message, AssistantMessage):
+            if message.stop_reason in ("error", "aborted"):
+                return []
+            calls = [block for block in message.content if isinstance(block, ToolCall)]
+            return [call for call in calls if call.id not in answered]
+    return []

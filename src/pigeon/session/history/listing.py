@@ -74,6 +74,15 @@ def resolve(reference: str, folder: str, everywhere: str) -> tuple[str, bool] | 
     return None
 
 
+def file_with_id(session_id: str, folder: str) -> str | None:
+    """The file in this folder of the session with exactly this id, also one that is only just being made."""
+    for path in session_files(folder):
+        header = header_of(path)
+        if header["id"] == session_id if header is not None else path.endswith(f"_{session_id}.jsonl"):
+            return path
+    return None
+
+
 def _names(session_id: str, reference: str, exact: bool) -> bool:
     return session_id == reference if exact else session_id.startswith(reference)
 

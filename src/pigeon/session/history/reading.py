@@ -84,6 +84,8 @@ class LoadedSession(Struct):
     lines: list[EntryLine]
     needs_newline: bool
     rewritten: bool
+    size: int = 0
+    """Where the last whole line ends in the file."""
 
 
 def header_in(path: str) -> dict[str, Any] | None:
@@ -107,7 +109,22 @@ def load_session(path: str) -> LoadedSession | None:
     if rewritten:
         header, lines = migrated(header, lines)
         header_line = codec.encode(header)
-    return LoadedSession(header, header_line, lines, not raw.endswith(b"\n"), rewritten)
+    return LoadedSession(header, header_line, lines, not raw.endswith(b"\n"), rewritten, raw.rfind(b"\n") + 1)
+
+
+def lines_behind(path: str, size: int) -> tuple[list[EntryLine], int]:
+    """The entries in whole lines behind the first `size` bytes, and where the last of them ends."""
+    try:
+        with open(open_regular(path), "rb") as file:
+            if os.fstat(file.fileno()).st_size <= size:
+                return [], size
+            file.seek(size)
+            raw = file.read()
+    except OSError:
+        return [], size
+    whole = raw[: raw.rfind(b"\n") + 1]
+    pieces = whole.split(b"\n")
+    return [line for piece in pieces if piece and (line := line_from_bytes(piece)) is not None], size + len(whole)
 
 
 def is_unfinished(raw: bytes) -> bool:
@@ -121,6 +138,18 @@ def is_unfinished(raw: bytes) -> bool:
     except BadRecord:
         return True
     return False
+
+
+def is_of_session(raw: bytes, header_line: bytes) -> bool:
+    """True if the content of a file begins with this header, perhaps as another program writes it."""
+    first = raw.lstrip().split(b"\n", 1)[0]
+    if first == header_line:
+        return True
+    try:
+        there, ours = codec.decode(first), codec.decode(header_line)
+    except BadRecord:
+        return False
+    return isinstance(there, dict) and there.get("type") == "session" and there.get("id") == ours["id"]
 
 
 def _read(path: str, most: int = -1) -> bytes | None:

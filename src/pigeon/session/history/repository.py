@@ -1,27 +1,26 @@
 """Where sessions are kept: `SessionRepository` makes new journals, opens files, and copies branches into new files.
 
-Folders and file names are exactly those of pi, so that both programs find the same sessions. When a file is opened,
-tool calls that a crash left without a result get one on record; they are not run again.
+Folders and file names are exactly those of pi, so that both programs find the same sessions. A file that another
+process writes is opened for reading.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
 
+from pigeon.session.history import listing
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal, new_header
-from pigeon.session.history.listing import all_folders
-from pigeon.session.history.reading import InvalidSession, LoadedSession, header_in, load_session
-from pigeon.session.history.session_file import SessionFile
+from pigeon.session.history.reading import LoadedSession, header_in
+from pigeon.session.history.session_file import SessionFile, SessionInUse
 from pigeon.system import clock, ids
+from pigeon.system.append_file import locked_folder
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.content import TextContent, ToolCall
-from pigeon.wire.entries import ContextEdit
 from pigeon.wire.errors import Refusal
-from pigeon.wire.messages import AssistantMessage, ToolResultMessage
-
-INTERRUPTED = "The tool call was interrupted before it finished. It was not run again."
 
 
 def default_folder(agent_dir: str, cwd: str) -> str:
@@ -40,45 +39,6 @@ def file_name(session_id: str, now_ms: int) -> str:
 def artifact_folder(session_file: str) -> str:
     """Where the full outputs of a session's tools are kept."""
     return session_file.removesuffix(".jsonl")
-
-
-def answer_dangling_calls(journal: Journal, now_ms: int) -> int:
-    """Append a result for every open call of the last answer; returns how many there were."""
-    calls = dangling_calls(journal.branch)
-    for call in calls:
-        journal.append_message(
-            ToolResultMessage(
-                tool_call_id=call.id,
-                tool_name=call.name,
-                content=[TextContent(text=INTERRUPTED)],
-                details={},
-                is_error=True,
-                timestamp=now_ms,
-            )
-        )
-    return len(calls)
-
-
-def dangling_calls(branch: list[EntryLine]) -> list[ToolCall]:
-    """The calls of the last answer that have no result after it; an answer that was taken back asks for none."""
-    answered: set[str] = set()
-    taken_back: dict[str, bool] = {}
-    for line in reversed(branch):
-        if line.role == "user":
-            return []
-        if line.type == "context_edit":
-            edit = line.entry
-            if isinstance(edit, ContextEdit):
-                taken_back.setdefault(edit.target_id, edit.replacement is None)
-        message = None if taken_back.get(line.id) else line.message
-        if isinstance(message, ToolResultMessage):
-            answered.add(message.tool_call_id)
-        elif isinstance(message, AssistantMessage):
-            if message.stop_reason in ("error", "aborted"):
-                return []
-            calls = [block for block in message.content if isinstance(block, ToolCall)]
-            return [call for call in calls if call.id not in answered]
-    return []
 
 
 class SessionRepository:
@@ -104,19 +64,22 @@ class SessionRepository:
 
     def folders(self) -> list[str]:
         """Every folder that may hold sessions of this user."""
-        return list(dict.fromkeys([self.folder, *all_folders(self.everywhere)]))
+        return list(dict.fromkeys([self.folder, *listing.all_folders(self.everywhere)]))
 
     def new(self, cwd: str, parent: str | Absent = ABSENT, session_id: str | None = None) -> Journal:
         """An empty conversation; its file comes with the first message."""
         now = self._now()
         name = session_id or ids.session_id(now)
-        store = self._store(os.path.join(self.folder, file_name(name, now))) if self.persistent else None
+        path = os.path.join(self.folder, file_name(name, now))
+        namesake = partial(listing.file_with_id, name, self.folder) if session_id else None
+        store = self._store(path, namesake) if self.persistent else None
         return Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask)
 
     def open(self, path: str, cwd: str, current: Journal | None = None) -> Journal:
         """The conversation in a file; a missing or empty file becomes a new conversation bound to that path.
 
-        The file of `current` may be opened again: its lock is let go first.
+        A file that another process writes is opened for reading, which is reported. The file of `current` may be opened
+        again: its lock is let go first.
         """
         path = self._checked(path)
         header = header_in(path)
@@ -134,11 +97,13 @@ class SessionRepository:
         store = self._store(path)
         store.adopt()
         try:
-            journal = self._filled(path, where, store)
+            journal = self._filled(header, where, store)
         except Refusal:
             store.close()
             raise
         self._keep_beside(path)
+        if store.reading:
+            self._report(str(SessionInUse(path)))
         return journal
 
     def _checked(self, path: str) -> str:
@@ -162,24 +127,29 @@ class SessionRepository:
     def copy(
         self, lines: Iterable[EntryLine], cwd: str, parent: str | Absent, session_id: str | None = None
     ) -> Journal:
-        """A new conversation with these entries; saved at once if it holds a message."""
-        journal = self.new(cwd, parent, session_id)
+        """A new conversation with these entries; saved at once if it holds a message.
+
+        Raises a `Refusal` if there is a session with the id that was asked for.
+        """
         kept = list(lines)
-        journal.load(LoadedSession({}, b"", kept, needs_newline=False, rewritten=False))
-        if any(line.type == "message" for line in kept):
-            journal.save_all()
+        saved = self.persistent and any(line.type == "message" for line in kept)
+        with locked_folder(self.folder) if saved and session_id else nullcontext():
+            if session_id and listing.file_with_id(session_id, self.folder) is not None:
+                raise Refusal(f"Session already exists with id '{session_id}'")
+            now = self._now()
+            name = session_id or ids.session_id(now)
+            store = self._store(os.path.join(self.folder, file_name(name, now))) if self.persistent else None
+            journal = Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask)
+            journal.load(LoadedSession({}, b"", kept, needs_newline=False, rewritten=False))
+            if saved:
+                journal.save_all()
         return journal
 
-    def _filled(self, path: str, cwd: str, store: SessionFile) -> Journal:
-        """The journal of a locked file; read only now, because until the lock was taken another process may have
+    def _filled(self, header: dict[str, Any], cwd: str, store: SessionFile) -> Journal:
+        """The journal of an adopted file; read only now, because until the lock was taken another process may have
         written."""
-        loaded = load_session(path)
-        if loaded is None:
-            raise InvalidSession(path)
-        journal = Journal(loaded.header["id"], cwd, loaded.header_line, store, self._now, self._mask)
-        journal.load(loaded)
-        store.mend(loaded.needs_newline, loaded.rewritten, journal.every_line)
-        answer_dangling_calls(journal, self._now())
+        journal = Journal(header["id"], cwd, b"", store, self._now, self._mask)
+        journal.open(store)
         return journal
 
     def _bound(self, path: str, cwd: str) -> Journal:
@@ -201,5 +171,5 @@ class SessionRepository:
         self.persistent = True
         self.folder = os.path.dirname(path)
 
-    def _store(self, path: str) -> SessionFile:
-        return SessionFile(path, self._report)
+    def _store(self, path: str, namesake: Callable[[], str | None] | None = None) -> SessionFile:
+        return SessionFile(path, self._report, namesake=namesake)

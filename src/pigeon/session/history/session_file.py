@@ -1,8 +1,19 @@
-"""The file behind a journal: created with the first message, appended to with each entry.
+"""The file behind a journal: created with the first message, appended to with each entry, written by one process.
 
 While writing fails, entries wait in memory and are written, in order, as soon as it works again; the failure is
 reported once, and so is its end. A file that was deleted is made anew. A file that was put in its place gets the
 entries it lacks if it is this session, and is left alone if it is anything else.
+
+Which process writes is decided by the lock of the file (`system/append_file`):
+
+| state | how it is left |
+|---|---|
+| not begun: there is no file yet | `claim` makes it, or finds that another process did |
+| reading: another process writes the file | `claim` takes over as soon as the lock is free, and refuses until then |
+| writing: the lock is ours | `close` |
+
+Programs that ask for no lock, as pi, may write the same file: what they wrote stays, and what they wrote over is
+written again.
 """
 
 from __future__ import annotations
@@ -10,30 +21,49 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Literal
 
-from pigeon.session.history.reading import is_unfinished
-from pigeon.system.append_file import PRIVATE_FILE, AppendFile, FileInUse
+from pigeon.session.history.entry_line import line_from_bytes
+from pigeon.session.history.reading import header_in, is_of_session, is_unfinished
+from pigeon.system.append_file import PRIVATE_FILE, AppendFile, FileInUse, locked_folder
 from pigeon.system.files import swap_file
 from pigeon.wire.errors import Refusal
 
 Opener = Callable[[str, bool], AppendFile]
 Everything = Callable[[], Iterable[bytes]]
+Claim = Literal["ours", "taken", "changed"]
+_ATTEMPTS = 10
 
 
 class SessionInUse(Refusal):
-    """A second process wants a session that one already writes."""
+    """A second process wants to write a session that one already writes."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"Session is in use by another process: {path}")
+        super().__init__(
+            f"Session is in use by another process: {path}. Here it is open for reading; write to it when the other "
+            "process has ended, or to a copy (fork, clone)"
+        )
 
 
 class SessionFile:
-    """One session file."""
+    """One session file.
 
-    def __init__(self, path: str, report: Callable[[str], None], opener: Opener = AppendFile) -> None:
-        self.path = path
+    `namesake` looks for a file that already has the id of a session that is about to get one: two processes may have
+    been given the same id, and each would choose another name for its file.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        report: Callable[[str], None],
+        opener: Opener = AppendFile,
+        namesake: Callable[[], str | None] | None = None,
+    ) -> None:
+        self._path = path
         self._report = report
         self._opener = opener
+        self._namesake = namesake
         self._file: AppendFile | None = None
         self._everything: Everything = tuple
         self._unsaved: list[bytes] = []
@@ -42,14 +72,30 @@ class SessionFile:
         self._failing = False
         self._unconfirmed: OSError | None = None
         self._begun = False
+        self._reading = False
+
+    @property
+    def path(self) -> str:
+        """Where the session is kept."""
+        return self._path
 
     @property
     def begun(self) -> bool:
         """True once there is, or should be, a file."""
         return self._begun
 
+    @property
+    def reading(self) -> bool:
+        """True while another process writes the file, as far as is known."""
+        return self._reading
+
+    @property
+    def writing(self) -> bool:
+        """True if entries can be appended without a `claim`: the file is ours, or at least no other process's."""
+        return self._file is not None or (self._begun and not self._reading)
+
     def adopt(self) -> None:
-        """Take over an existing file; raises `SessionInUse` if another process writes it.
+        """Take over an existing file, or only read it if another process writes it.
 
         A file that can be read but not written is reported; writing is tried again with each entry.
         """
@@ -57,9 +103,70 @@ class SessionFile:
         try:
             self._file = self._opener(self._real, False)
         except FileInUse:
-            raise SessionInUse(self.path) from None
+            self._reading = True
         except OSError as error:
             self._failed(error)
+
+    def claim(self, begins: bool) -> Claim:
+        """Be the process that writes; raises `SessionInUse`, or says what is in the way of a file that was not begun.
+
+        `begins` says that there is something to keep: the file is made, and what programs without a lock have
+        written is noticed. The journal has to be read again when the file was `taken` over or `changed`.
+        """
+        if self._file is not None:
+            return "changed" if begins and self._begun and self._file.changed else "ours"
+        if not (begins or self._reading):
+            return "ours"
+        try:
+            return self._check_own() if self.writing else self._take_over()
+        except FileInUse:
+            self._reading = self._reading or not self._begun
+            raise SessionInUse(self._path) from None
+        except OSError as error:
+            self._failed(error)
+            was_reading, self._reading = self._reading, False
+            return "taken" if was_reading else "ours"
+
+    def _take_over(self) -> Claim:
+        """Lock the file that another process wrote, or make the one that was not begun."""
+        if self._namesake is None or self._begun:
+            file = self._locked()
+        else:
+            with locked_folder(os.path.dirname(self._real)):
+                self._path = self._namesake() or self._path
+                file = self._locked()
+        try:
+            self._begun = not file.empty and header_in(self._real) is not None
+            if not (self._begun or file.empty):
+                file.clear()
+        except BaseException:
+            file.close()
+            raise
+        self._file = file
+        self._reading = False
+        return "taken" if self._begun else "ours"
+
+    def _check_own(self) -> Claim:
+        """What is not saved yet may go where another process writes by now: then nothing more is accepted."""
+        with suppress(FileNotFoundError):
+            self._opener(self._real, False).close()
+        return "ours"
+
+    def _locked(self) -> AppendFile:
+        """The file, made if it is missing; others may make and remove it at the same time."""
+        for _ in range(_ATTEMPTS):
+            with suppress(FileNotFoundError, FileExistsError):
+                return self._opener(self._real, not os.path.exists(self._real))
+        raise FileInUse(errno.EBUSY, "other processes make and remove the file again and again", self._path)
+
+    def follow(self) -> None:
+        """Another process has begun the file: from here on it is read."""
+        self._begun = self._reading = True
+
+    def release(self) -> None:
+        """Let go of a file that was taken over and cannot be used."""
+        self._reading = True
+        self._let_go()
 
     def mend(self, needs_newline: bool, outdated: bool, everything: Everything) -> None:
         """Close a last line that was cut off; write a file of an older version anew."""
@@ -91,9 +198,12 @@ class SessionFile:
                 self._unconfirmed = error
 
     def close(self) -> None:
-        """Let go of the file, after a last try to save what is not saved yet."""
-        if self._unsaved:
+        """Let go of the file, after a last try to save what is not saved yet, or not there any more."""
+        file = self._file
+        if self._unsaved or (file is not None and self._begun and file.changed):
             self._try_to_write()
+        elif file is not None and not self._begun and file.empty:
+            file.remove()
         if self._unsaved:
             self._report(f"The session could not be saved completely: {self.path}")
         self._let_go()
@@ -120,7 +230,7 @@ class SessionFile:
             self._renew()
         if self._file is None:
             self._open()
-        elif self._file.torn:
+        elif self._file.torn or self._file.changed:
             self._take_stock(self._file)
         assert self._file is not None
         self._file.append(self._lead + b"".join(line + b"\n" for line in self._unsaved))
@@ -156,10 +266,9 @@ class SessionFile:
         if is_unfinished(raw):
             file.clear()
             raw = b""
-        known = set(raw.split(b"\n"))
-        if raw and every[0] not in known:
+        if raw and not is_of_session(raw, every[0]):
             raise OSError(errno.EEXIST, "another file has taken its place")
-        self._unsaved = [line for line in every if line not in known]
+        self._unsaved = _lacking(every, raw) if raw else every
         self._lead = b"\n" if raw and not raw.endswith(b"\n") else b""
         file.mended()
 
@@ -180,6 +289,16 @@ class SessionFile:
         if self._failing:
             self._failing = False
             self._report(f"The session is saved again: {self.path}")
+
+
+def _lacking(every: list[bytes], raw: bytes) -> list[bytes]:
+    """The entries that are not in the file, in no form: another program may have written them in its own."""
+    known = set(raw.split(b"\n"))
+    lacking = [line for line in every[1:] if line not in known]
+    if not lacking:
+        return []
+    ids = {found.id for line in known.difference(every) if (found := line_from_bytes(line)) is not None}
+    return [line for line in lacking if (entry := line_from_bytes(line)) is None or entry.id not in ids]
 
 
 def _reason(error: OSError) -> str:

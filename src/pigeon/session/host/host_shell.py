@@ -52,8 +52,10 @@ class HostShell:
     def run(self, command: str, excluded: bool, id: Json | Absent) -> Coroutine[None, None, BashResult]:
         """Run a command to its end; raises a `Refusal` when the shell cannot start.
 
-        From this call on `abort` reaches it, also before anything of it has begun.
+        From this call on `abort` reaches it, also before anything of it has begun. Raises `SessionInUse` where its
+        output could not be kept because another process writes the session.
         """
+        self._conversation.journal.claim(begins=not self._activity.in_run)
         scope = Scope()
         self._running.add(scope)
         return self._run(command, excluded, id, scope, self._conversation.journal)

@@ -1,0 +1,251 @@
+"""One session and several processes: one of them writes, the others read until it has ended, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.contract_manifest import proves
+from fakes.model_server import Call, ModelServer
+from fakes.record_outline import text_of
+from fakes.rpc_process import RpcProcess, Start
+
+Record = dict[str, Any]
+WAYS = ("--session", "--session ID", "--session-id", "--continue", "--resume", "switch_session")
+RACES = int(os.environ.get("PIGEON_RACES", "4"))
+READS = ("get_state", "get_messages", "get_entries", "get_tree", "get_session_stats", "get_last_assistant_text",
+         "get_fork_messages", "get_commands", "get_available_models")  # fmt: skip
+WRITES: list[tuple[str, Record]] = [
+    ("prompt", {"message": "mine"}),
+    ("set_session_name", {"name": "mine"}),
+    ("compact", {}),
+    ("bash", {"command": "touch ran"}),
+    ("set_model", {"provider": "fake", "modelId": "fake-2"}),
+    ("cycle_model", {}),
+    ("set_thinking_level", {"level": "high"}),
+    ("cycle_thinking_level", {}),
+]
+
+
+def lines_of(file: str | Path) -> list[Record]:
+    return [json.loads(line) for line in Path(file).read_bytes().split(b"\n") if line]
+
+
+def talk(agent: RpcProcess, server: ModelServer, *messages: str) -> Path:
+    for message in messages:
+        server.answers(f"answer {message}")
+        agent.run(message)
+    return Path(agent.ask("get_state")["sessionFile"])
+
+
+def texts(agent: RpcProcess) -> list[str]:
+    return [text_of(message) for message in agent.ask("get_messages")["messages"]]
+
+
+def in_use(file: str | Path) -> str:
+    return f"Session is in use by another process: {file}. "
+
+
+def is_one_line(file: str | Path) -> bool:
+    """True if every entry hangs on the one before it: there is one branch."""
+    entries = lines_of(file)[1:]
+    return [entry["parentId"] for entry in entries] == [None, *(entry["id"] for entry in entries[:-1])]
+
+
+def own_id(file: Path) -> str:
+    return file.stem.rpartition("_")[2]
+
+
+@proves("session.in_use", "session.in_use_start", "session.in_use_follows")
+@pytest.mark.parametrize(
+    "way", ["--session", "--session ID", "--session-id", "--continue", "--resume", "switch_session"]
+)
+def test_a_session_that_another_process_writes_opens_for_reading(start: Start, server: ModelServer, way: str) -> None:
+    first = start(keeps=True)
+    file = talk(first, server, "one")
+    value = {"--session": str(file), "--continue": None}.get(way, own_id(file))
+    option = way.split(maxsplit=1)[0]
+    second = start(*([] if option == "switch_session" else [option] if value is None else [option, value]), keeps=True)
+    if option == "switch_session":
+        assert second.ask(option, sessionPath=str(file)) == {"cancelled": False}
+    (told,) = [record["message"] for record in second.since(0, "extension_ui_request")] or [
+        second.wait_event("extension_ui_request")["message"]
+    ]
+    assert told.startswith(in_use(file))
+    assert texts(second) == ["one", "answer one"]
+    talk(first, server, "two")
+    for command in READS:
+        assert second.request(command)["success"] is True
+    page = second.ask("export_html", outputPath=str(file.with_suffix(".html")))["path"]
+    assert "answer two" in Path(page).read_text()
+    assert texts(second) == texts(first)
+    assert second.ask("get_entries") == first.ask("get_entries")
+    assert second.ask("get_state")["sessionId"] == own_id(file)
+    before = file.read_bytes()
+    for command, fields in WRITES:
+        assert second.refused(command, **fields).startswith(in_use(file)), command
+    first_entry = second.ask("get_entries")["entries"][0]["id"]
+    assert second.refused("navigate_tree", entryId=first_entry).startswith(in_use(file))
+    assert (file.read_bytes(), (second.folders.work / "ran").exists()) == (before, False)
+    assert second.ask("get_state")["isStreaming"] is False
+    assert second.stderr == ""
+
+
+@proves("session.takes_over", "session.stale_lock")
+@pytest.mark.parametrize("end", ["close", "kill"])
+def test_the_next_write_takes_over_when_the_writer_has_ended(start: Start, server: ModelServer, end: str) -> None:
+    first = start(keeps=True)
+    file = talk(first, server, "one")
+    second = start("--session", str(file), keeps=True)
+    assert texts(second) == ["one", "answer one"]
+    server.answers("wait", Call("bash", {"command": "sleep 60"}))
+    first.send({"type": "prompt", "message": "two"})
+    first.wait_event("tool_execution_start")
+    first.signal(signal.SIGSTOP)
+    assert second.refused("prompt", message="too early").startswith(in_use(file)), "a stopped process holds its lock"
+    first.signal(signal.SIGCONT)
+    if end == "kill":
+        first.signal(signal.SIGKILL)
+        first.wait_exit()
+    else:
+        first.close()
+    talk(second, server, "three")
+    said = texts(second)
+    assert (said[:3], said[-2:]) == (["one", "answer one", "two"], ["three", "answer three"])
+    assert is_one_line(file)
+    assert lines_of(file)[1:] == second.ask("get_entries")["entries"]
+    second.ask("set_session_name", name="taken over")
+    assert lines_of(file)[-1]["name"] == "taken over"
+
+
+@proves("session.takes_over")
+def test_a_name_may_be_the_write_that_takes_over(start: Start, server: ModelServer) -> None:
+    first = start(keeps=True)
+    file = talk(first, server, "one")
+    second = start("--session", str(file), "--name", "too early", keeps=True)
+    assert "sessionName" not in second.ask("get_state")
+    assert second.stderr.startswith(f"Warning: --name: {in_use(file)}")
+    talk(first, server, "two")
+    first.close()
+    second.ask("set_session_name", name="now")
+    assert is_one_line(file)
+    assert texts(second) == ["one", "answer one", "two", "answer two"]
+    assert second.ask("get_state")["sessionName"] == "now"
+
+
+@proves("session.fork_in_use")
+def test_a_session_that_is_read_can_be_forked_and_cloned_and_left(start: Start, server: ModelServer) -> None:
+    first = start(keeps=True)
+    file = talk(first, server, "one", "two")
+    second = start("--session", str(file), keeps=True)
+    assert second.ask("clone") == {"cancelled": False}
+    copy = talk(second, server, "mine")
+    assert copy != file
+    assert texts(second) == ["one", "answer one", "two", "answer two", "mine", "answer mine"]
+    second.ask("switch_session", sessionPath=str(file))
+    last = second.ask("get_fork_messages")["messages"][-1]
+    assert second.ask("fork", entryId=last["entryId"]) == {"text": "two", "cancelled": False}
+    assert talk(second, server, "other") not in (file, copy)
+    second.ask("switch_session", sessionPath=str(file))
+    assert second.ask("new_session") == {"cancelled": False}
+    talk(second, server, "new")
+    assert [text_of(entry["message"]) for entry in lines_of(file) if entry["type"] == "message"] == texts(first)
+
+
+def race(start: Start, server: ModelServer, *options: str) -> tuple[list[RpcProcess], list[Record]]:
+    """Two processes that are prompted at the same time; their answers to the prompt."""
+    agents = [start(*options, keeps=True) for _ in range(2)]
+    for agent in agents:
+        agent.ask("get_state")
+    server.answers("to one of them")
+    with ThreadPoolExecutor(2) as pool:
+        return agents, list(pool.map(lambda agent: agent.request("prompt", message=f"from {agent.pid}"), agents))
+
+
+@proves("session.race_path", "session.race_id")
+@pytest.mark.parametrize("option", ["--session", "--session-id"])
+@pytest.mark.parametrize("number", range(RACES))
+def test_two_starts_on_a_missing_session_make_one_file(
+    start: Start, server: ModelServer, option: str, number: int, tmp_path: Path
+) -> None:
+    folder = tmp_path / "kept"
+    options = ("--session", str(folder / "s.jsonl")) if option == "--session" else ("--session-id", "mine")
+    agents, answers = race(start, server, *options, "--session-dir", str(folder))
+    assert sorted(answer["success"] for answer in answers) == [False, True]
+    winner, loser = agents if answers[0]["success"] else agents[::-1]
+    winner.wait_end()
+    (file,) = folder.iterdir()
+    refused = next(answer for answer in answers if not answer["success"])
+    assert refused["error"].startswith(in_use(file))
+    assert texts(loser) == [f"from {winner.pid}", "to one of them"]
+    assert loser.ask("get_state")["sessionId"] == winner.ask("get_state")["sessionId"]
+    winner.close()
+    talk(loser, server, "again")
+    loser.close()
+    assert [path.name for path in folder.iterdir()] == [file.name]
+    said = [text_of(entry["message"]) for entry in lines_of(file) if entry["type"] == "message"]
+    assert said == [f"from {winner.pid}", "to one of them", "again", "answer again"]
+    assert is_one_line(file)
+
+
+@proves("session.race_path")
+def test_a_session_that_was_begun_elsewhere_before_the_first_prompt_is_read(
+    start: Start, server: ModelServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "s.jsonl"
+    first, second = (start("--session", str(file), keeps=True) for _ in range(2))
+    second.ask("set_session_name", name="kept for later")
+    assert not file.exists()
+    talk(first, server, "one")
+    assert texts(second) == ["one", "answer one"]
+    first.close()
+    talk(second, server, "two")
+    assert texts(second) == ["one", "answer one", "two", "answer two"]
+    assert second.ask("get_state")["sessionName"] == "kept for later"
+    assert is_one_line(file)
+
+
+@proves("session.race_id")
+def test_a_fork_with_an_id_that_exists_is_refused(start: Start, server: ModelServer) -> None:
+    first = start("--session-id", "mine", keeps=True)
+    file = talk(first, server, "one")
+    second = start("--fork", str(file), "--session-id", "mine", keeps=True)
+    assert second.wait_exit() == 1
+    assert second.stderr == "Error: Session already exists with id 'mine'\n"
+
+
+@proves("session.unlocked_writer")
+@pytest.mark.parametrize("how", ["appends", "rewrites", "truncates"])
+def test_what_a_program_without_a_lock_does_to_the_file_loses_no_line(
+    start: Start, server: ModelServer, how: str
+) -> None:
+    agent = start(keeps=True)
+    file = talk(agent, server, "one")
+    kept = lines_of(file)
+    message = {"role": "user", "content": [{"type": "text", "text": "from pi"}], "timestamp": 1}
+    time = "2026-11-16T00:00:00.000Z"
+    foreign = {"type": "message", "id": "f0000001", "parentId": kept[-1]["id"], "timestamp": time, "message": message}
+    if how == "appends":
+        with file.open("a") as other:
+            other.write(json.dumps(foreign) + "\n")
+    elif how == "rewrites":
+        file.write_text("".join(json.dumps(line) + "\n" for line in [*kept[:-1], foreign]))
+    else:
+        file.write_text("".join(json.dumps(line) + "\n" for line in kept[:3]))
+    talk(agent, server, "two")
+    agent.close()
+    after = lines_of(file)
+    assert after[0]["id"] == kept[0]["id"]
+    ids = [entry["id"] for entry in after]
+    assert len(set(ids)) == len(ids)
+    wanted = {entry["id"] for entry in kept} | ({"f0000001"} if how != "truncates" else set())
+    assert wanted <= set(ids)
+    said = [text_of(entry["message"]) for entry in after if entry["type"] == "message"]
+    assert {"one", "answer one", "two", "answer two"} <= set(said)
+    assert ("from pi" in said) == (how != "truncates")
