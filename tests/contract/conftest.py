@@ -12,7 +12,7 @@ import pytest
 from fakes.agent_folders import AgentFolders, providers
 from fakes.contract_manifest import behaviours
 from fakes.model_server import ModelServer
-from fakes.rpc_process import AGAINST, RpcProcess, Start
+from fakes.rpc_process import AGAINST, LAST_EVENTS, RpcProcess, Start
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -63,7 +63,7 @@ def start(folders: AgentFolders, server: ModelServer, request: pytest.FixtureReq
         spoken = [] if AGAINST else ["--dialect", dialect]
         kept = [] if keeps else ["--no-session"]
         process = RpcProcess(folders, *kept, *chosen, *spoken, *args, **{"by_exec": by_exec, **more})
-        process.settles &= dialect in ("pi", "pi-latest")
+        process.last_event = LAST_EVENTS.get(dialect, "agent_end") if not AGAINST else process.last_event
         running.append(process)
         return process
 

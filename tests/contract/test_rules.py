@@ -50,7 +50,7 @@ def test_a_match_cuts_the_answer_and_the_run_goes_on_with_the_rule(
             "message_end:assistant",
             "turn_end",
             "agent_end",
-            *(["agent_settled"] if dialect == "pi" else []),
+            *{"pi": ["agent_settled"], "omp": ["prompt_result", "session_settled"]}.get(dialect, []),
         ]
         (triggered,) = agent.since(0, "ttsr_triggered")
         (told,) = triggered["rules"]

@@ -39,7 +39,7 @@ def begin(folders: AgentFolders, server: ModelServer, program: list[str] | None,
     """Start a program, one of the originals or ours, in these folders."""
     folders.configure(providers(server.url), SETTINGS)
     process = RpcProcess(folders, "--provider", "fake", "--model", "fake-1", *args, program=program)
-    process.settles = program is None or "@mariozechner" not in program[-1]
+    process.last_event = "agent_settled" if program is None or "@mariozechner" not in program[-1] else "agent_end"
     return process
 
 
@@ -60,8 +60,8 @@ def converse(agent: RpcProcess, server: ModelServer) -> str:
     agent.ask("prompt", message="And now?")
     agent.wait_event("auto_retry_end", mark)
     agent.wait_count("agent_end", 2, mark)
-    if agent.settles:
-        agent.wait_event("agent_settled", mark)
+    if agent.last_event != "agent_end":
+        agent.wait_event(agent.last_event, mark)
     server.answers("THE SUMMARY")
     agent.ask("compact", customInstructions="short")
     server.answers(Call("bash", {"command": "false"}, id="toolu_c"))

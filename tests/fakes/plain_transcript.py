@@ -12,7 +12,9 @@ from typing import Any
 
 Record = dict[str, Any]
 PACED = ("tool_execution_update", "bash_execution_update")
-TIMES = ("timestamp", "created", "modified")
+TIMES = ("timestamp", "created", "modified", "durationMs")
+# Long, and not what a transcript is about; the prompt also holds the date.
+LONG = ("systemPrompt", "dumpTools")
 _IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{8}(?:[0-9a-f]{8})?\b")
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 
@@ -31,6 +33,8 @@ class PlainTranscript:
         return [json.dumps(self._plain(record), ensure_ascii=False) for record in kept]
 
     def _plain(self, value: Any, key: str = "") -> Any:
+        if key in LONG:
+            return f"<{key}>"
         if isinstance(value, dict):
             return {name: self._plain(item, name) for name, item in value.items()}
         if isinstance(value, list):

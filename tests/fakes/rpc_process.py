@@ -35,6 +35,8 @@ DEADLINE = 15.0
 MARK = "RPC_PROCESS_MARK"
 KEPT_LINES = 2_000
 AGAINST = os.environ.get("PIGEON_AGAINST", "")
+# What says that a run is over and nothing more happens by itself; `agent_end` in the other dialects.
+LAST_EVENTS = {"pi": "agent_settled", "pi-latest": "agent_settled", "omp": "session_settled"}
 
 
 def command_line() -> list[str]:
@@ -65,7 +67,7 @@ class RpcProcess:
         self.records: list[Record] = []
         self.raw: list[bytes] = []
         self.faults: list[str] = []
-        self.settles = AGAINST != "pi-0.73"
+        self.last_event = "agent_end" if AGAINST == "pi-0.73" else "agent_settled"
         self.folders = folders
         self.arguments = args
         self._mark = f"{MARK}={uuid.uuid4().hex}"
@@ -187,8 +189,8 @@ class RpcProcess:
     def wait_end(self, start: int = 0, deadline: float = DEADLINE) -> Record:
         """The end of the run: nothing more happens by itself."""
         end = self.wait_event("agent_end", start, deadline)
-        if self.settles:
-            self.wait_event("agent_settled", start, deadline)
+        if self.last_event != "agent_end":
+            self.wait_event(self.last_event, start, deadline)
         return end
 
     def wait_delta(self, text: str, start: int = 0) -> Record:

@@ -11,7 +11,7 @@ import pytest
 from fakes.agent_folders import AgentFolders, providers
 from fakes.model_server import Call, Gate, Hang, ModelServer, Text, Thinking
 from fakes.plain_transcript import PlainTranscript
-from fakes.rpc_process import RpcProcess
+from fakes.rpc_process import LAST_EVENTS, RpcProcess
 from pigeon import __version__
 
 FOLDER = Path(__file__).parent
@@ -27,7 +27,7 @@ class Conversation:
         self._agent = agent
         self._server = server
         self._answers = dialect != "companion"
-        self._settles = dialect in ("pi", "pi-latest")
+        self._last_event = LAST_EVENTS.get(dialect, "agent_end")
         self._count = 0
 
     def play(self) -> None:
@@ -75,8 +75,7 @@ class Conversation:
         start = self._agent.mark()
         self._agent.send({"id": "again", "type": "prompt", "message": "Once more"})
         self._agent.wait(lambda record: record["type"] == "agent_end" and "At last." in str(record), start)
-        if self._settles:
-            self._agent.wait_event("agent_settled", start)
+        self._agent.wait_event(self._last_event, start)
 
     def _rest(self) -> None:
         if not self._answers:
@@ -94,7 +93,7 @@ class Conversation:
         self._wait_end(start)
 
     def _wait_end(self, start: int) -> None:
-        self._agent.wait_event("agent_settled" if self._settles else "agent_end", start)
+        self._agent.wait_event(self._last_event, start)
 
     def _command(self, kind: str, **fields: Any) -> None:
         self._count += 1
