@@ -38,7 +38,7 @@ def a_registry(environ: dict[str, str], *problems: str) -> ModelRegistry:
     return ModelRegistry(
         catalog=Catalog(),
         entries={},
-        stored={}.get,
+        stored=dict,
         environ=environ,
         values=Values(environ, ProcessOwner()),
         problems=problems,

@@ -128,7 +128,7 @@ def a_gateway(url: str, variables: dict[str, str]) -> tuple[Gateway, Model]:
     registry = ModelRegistry(
         catalog=BuiltInCatalog(),
         entries={"anthropic": {"baseUrl": url}},
-        stored=lambda provider: None,
+        stored=dict,
         environ=variables,
         values=Values(variables, ProcessOwner()),
     )

@@ -46,7 +46,7 @@ def registry(
     return ModelRegistry(
         catalog=catalog or Catalog(),
         entries=file.providers,
-        stored=(stored or {}).get,
+        stored=lambda: stored or {},
         environ=environ,
         values=Values(environ, ProcessOwner()),
     )
@@ -229,8 +229,7 @@ def test_every_key_is_told_before_it_is_used_and_the_variables_it_comes_from_are
     made = ModelRegistry(
         catalog=Catalog(),
         entries={"mine": {"apiKey": "$A_KEY", "headers": {"X-Team": "${TEAM}"}, "baseUrl": "https://u:p@h"}},
-        stored={"other": {"key": "!pass show $PASS_NAME", "env": {"OWN": "value-of-own"}}}.get,
-        stored_names=lambda: ["other"],
+        stored=lambda: {"other": {"key": "!pass show $PASS_NAME", "env": {"OWN": "value-of-own"}}},
         environ={"OPENAI_API_KEY": "known"},
         values=values,
         hold=told.extend,

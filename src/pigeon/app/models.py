@@ -66,11 +66,10 @@ def registry_of(
     registry = ModelRegistry(
         catalog=BuiltInCatalog(),
         entries=file.providers,
-        stored=auth.get,
+        stored=auth.all,
         environ=environment,
         values=Values(environment, processes, cwd),
         problems=problems,
-        stored_names=auth.all,
         hold=redactor.learn,
     )
     redactor.ask(registry.secrets, registry.variables)

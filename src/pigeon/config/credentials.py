@@ -41,10 +41,6 @@ class AuthFile:
         self.all()
         return self._problem
 
-    def get(self, provider: str) -> Credential | None:
-        """The stored credential of a provider, as it stands in the file."""
-        return self.all().get(provider)
-
     def all(self) -> dict[str, Credential]:
         """All credentials; empty, with `problem` set, when the file is unusable."""
         try:

@@ -14,6 +14,7 @@ import os
 import re
 from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import TextIO
 
 from msgspec.structs import replace
@@ -52,8 +53,11 @@ MARKERS = {"PI_CODING_AGENT": "true", "AI_AGENT": "pigeon"}
 
 def is_secret(name: str, also: Collection[str] = ()) -> bool:
     """True for a variable that holds the key of a model provider."""
-    if name in also:
-        return name not in _NEEDED
+    return name not in _NEEDED if name in also else _is_called_secret(name)
+
+
+@lru_cache(maxsize=1024)
+def _is_called_secret(name: str) -> bool:
     return name.upper() in SECRET_NAMES or re.fullmatch(_SECRET_FAMILIES, name.upper()) is not None
 
 

@@ -7,8 +7,10 @@ anew for each request. Precedence of keys: `--api-key`, stored, `models.json`, e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from pigeon.providers.catalog.built_in import KNOWN, BuiltInCatalog, key_variables
 from pigeon.providers.custom_models import Headers, ProviderModels, UnusableEntry, provider_models
@@ -46,6 +48,15 @@ class NoKey(Exception):
     """A model has no usable credentials; the text says what to do."""
 
 
+class _Configuration(Struct, frozen=True):
+    """Values that are keys or may contain one, with their label, name and own variables; and where they were found."""
+
+    stored: Mapping[str, Mapping[str, Any]]
+    entries: Mapping[str, Mapping[str, Any]]
+    values: list[tuple[str, str, str, Mapping[str, str] | None]]
+    variables: frozenset[str]
+
+
 class ModelRegistry:
     """All models of one agent."""
 
@@ -54,24 +65,23 @@ class ModelRegistry:
         *,
         catalog: BuiltInCatalog,
         entries: Mapping[str, Mapping[str, Any]],
-        stored: Callable[[str], Mapping[str, Any] | None],
+        stored: Callable[[], Mapping[str, Mapping[str, Any]]],
         environ: Mapping[str, str],
         values: ValueResolver,
         problems: Iterable[str] = (),
-        stored_names: Callable[[], Iterable[str]] = tuple,
         hold: Callable[[Iterable[Labelled]], None] = lambda values: None,
     ) -> None:
-        """`hold` is told each key before it is used; `stored_names` are the providers that `stored` knows."""
+        """`stored` gives the credentials of all providers; `hold` is told each key before it is used."""
         self._catalog = catalog
         self._entries = dict(entries)
-        self._stored = stored
+        self._all_stored = stored
         self._environ = environ
         self._values = values
         self._given_problems = list(problems)
         self._problems: dict[str, str] = {}
         self._cached: dict[str, ProviderModels] = {}
         self._runtime: dict[str, str] = {}
-        self._stored_names = stored_names
+        self._configuration: _Configuration | None = None
         self._hold = hold
 
     def providers(self) -> list[str]:
@@ -122,37 +132,54 @@ class ModelRegistry:
         """Everything configured that is a key or may contain one, as far as it is known; nothing is run to find out."""
         for key in self._runtime.values():
             yield "key", key
-        for label, value, own in self._configured():
+        configured = self._configured()
+        for label, name, value, own in configured.values:
             # An address is used as it is written.
-            text = value if label == ADDRESS else self._values.known(value, own)
+            text = value if name == ADDRESS else self._values.known(value, own)
             # The name of a provider stands in every record about it.
             if text and text not in self._entries:
-                yield self._label(label, value), text
-        for name in self.variables():
-            if self._environ.get(name):
-                yield f"${name}", self._environ[name]
+                yield label, text
+        for name in configured.variables:
+            if text := self._environ.get(name):
+                yield f"${name}", text
+
+    def variables(self) -> Collection[str]:
+        """The variables that keys and headers refer to, and those of the providers we know."""
+        return self._configured().variables
+
+    def _configured(self) -> _Configuration:
+        """What is configured now. It is asked for before each command, so it is gone through only if it changed."""
+        stored, entries = self._all_stored(), self._entries
+        known = self._configuration
+        if known is None or known.stored != stored or known.entries is not entries:
+            values = [
+                (self._label(name, value), name, value, own)
+                for name, value, own in self._values_of_all(stored, entries)
+            ]
+            named = {name for _, _, value, _ in values for name in self._values.references(value)}
+            known = self._configuration = _Configuration(stored, entries, values, key_variables() | named)
+        return known
+
+    def _values_of_all(
+        self, stored: Mapping[str, Mapping[str, Any]], entries: Mapping[str, Mapping[str, Any]]
+    ) -> Iterator[tuple[str, str, Mapping[str, str] | None]]:
+        """Configured values: what they are called, what stands in the file, the variables of their own."""
+        for credential in stored.values():
+            env = credential.get("env")
+            own = {key: value for key, value in env.items() if isinstance(value, str)} if isinstance(env, dict) else {}
+            yield from ((key, value, None) for key, value in own.items())
+            for label, field in (("key", "key"), ("token", "access"), ("token", "refresh"), ("token", "token")):
+                if isinstance(credential.get(field), str):
+                    yield label, credential[field], own
+        for entry in entries.values():
+            yield from _values_of(entry)
 
     def _label(self, name: str, value: str) -> str:
         """What a configured value is called, with the variables that it comes from."""
         return " ".join([name, *(f"${variable}" for variable in self._values.references(value))])
 
-    def variables(self) -> set[str]:
-        """The variables that keys and headers refer to, and those of the providers we know."""
-        named = {name for _, value, _ in self._configured() for name in self._values.references(value)}
-        return named | key_variables()
-
-    def _configured(self) -> Iterator[tuple[str, str, Mapping[str, str] | None]]:
-        """Configured values: what they are called, what stands in the file, the variables of their own."""
-        for name in {*self._stored_names(), *self._entries}:
-            stored = self._stored(name) or {}
-            env = stored.get("env")
-            own = {key: value for key, value in env.items() if isinstance(value, str)} if isinstance(env, dict) else {}
-            yield from ((key, value, None) for key, value in own.items())
-            for label, field in (("key", "key"), ("token", "access"), ("token", "refresh"), ("token", "token")):
-                if isinstance(stored.get(field), str):
-                    yield label, stored[field], own
-        for entry in self._entries.values():
-            yield from _values_of(entry)
+    def _stored(self, provider: str) -> Mapping[str, Any] | None:
+        return self._all_stored().get(provider)
 
     def has_key(self, provider: str) -> bool:
         """True if credentials are configured; nothing is run or asked to find out."""
