@@ -84,7 +84,7 @@ def test_a_project_is_trusted_by_option_and_no_is_stronger(arguments: list[str],
 
 
 @pytest.mark.parametrize(
-    ("given", "tools"), [("read,bash", ("read", "bash")), (" read , ,bash ", ("read", "bash")), (",", ()), ("", None)]
+    ("given", "tools"), [("read,bash", ("read", "bash")), (" read , ,bash ", ("read", "bash")), (",", ()), ("", ())]
 )
 def test_lists_are_taken_apart_at_commas(given: str, tools: tuple[str, ...] | None) -> None:
     options = parse(["--tools", given, "--exclude-tools", given, "--models", "a/*, b:high"]).agent

@@ -27,6 +27,7 @@ LONG = "lorem ipsum dolor sit amet " * 40
 NULLS = {"data.text", "data", "data.model", "data.leafId", "result", "data.contextUsage.tokens",
          "data.contextUsage.percent"}  # fmt: skip
 ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "branchSummary", "compactionSummary"}
+OF_THE_NEWEST = {"system"}  # clients of `pi-latest` know it; that no other dialect has it is a row of its table
 COMMANDS: dict[str, Record] = {
     "get_state": {}, "get_messages": {}, "get_last_assistant_text": {}, "get_session_stats": {}, "get_commands": {},
     "get_available_models": {}, "get_available_thinking_levels": {}, "get_fork_messages": {}, "get_entries": {},
@@ -97,7 +98,7 @@ def test_2_3_9_a_whole_life_is_clean(life: RpcProcess) -> None:
     events = [record for record in life.records if record["type"] != "response"]
     assert not [event for event in events if "id" in event and event["type"] != "bash_execution_update"]
     assert all(isinstance(record["id"], str) for record in life.since(0, "response"))
-    assert {event["message"]["role"] for event in events if event["type"] == "message_end"} <= ROLES
+    assert {event["message"]["role"] for event in events if event["type"] == "message_end"} <= ROLES | OF_THE_NEWEST
     (named,) = [event for event in events if event["type"] == "session_info_changed"]
     assert named["name"] == "a life"
 
@@ -146,7 +147,7 @@ def test_6_session_files_are_where_and_what_windows_expect(start: Start, server:
     assert (header["type"], header["id"], header["cwd"]) == ("session", state["sessionId"], str(agent.folders.work))
     assert all({"type", "id", "parentId", "timestamp"} <= set(entry) for entry in entries)
     said = [entry["message"]["role"] for entry in entries if entry["type"] == "message"]
-    assert said == ["user", "assistant"]
+    assert said == ["system", "user", "assistant"]
     assert [entry["name"] for entry in entries if entry["type"] == "session_info"] == ["greeting"]
 
 

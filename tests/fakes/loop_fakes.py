@@ -174,6 +174,9 @@ class Owner:
     def tools(self) -> dict[str, Tool]:
         return self._tools
 
+    async def declare_tools(self) -> None:
+        """Nothing has to be declared."""
+
     async def between_turns(self, scope: Scope) -> None:
         self.breaks += 1
         self.at_break()

@@ -108,7 +108,7 @@ async def test_the_run_and_the_queue_end_with_the_conversation(tmp_path: Path) -
     await setup.session.switching.new()
     await running
     assert len(setup.heard.of(AgentSettled)) == 1
-    assert [line.role for line in old.branch if line.role] == ["user", "assistant"], "the old one has its end"
+    assert [line.role for line in old.branch if line.role] == ["system", "user", "assistant"], "the old one has its end"
     assert len(setup.session.queue) == 0
     await setup.prompt("two")
     assert said(setup) == ["two"]

@@ -294,6 +294,10 @@ class RunOwner(Protocol):
         """The tools that can be called now."""
         ...
 
+    async def declare_tools(self) -> None:
+        """Announce the tools of the run, if they are news; called once, before anything is said."""
+        ...
+
     async def between_turns(self, scope: Scope) -> None:
         """Called before each further turn; the run's scope says when to stop."""
         ...

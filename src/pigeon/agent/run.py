@@ -91,18 +91,20 @@ class Run:
 
     async def _play(self, opening: Sequence[Spoken], resumes: bool) -> RunResult:
         await self._publish(AgentStart())
-        await self._begin_turn(opening)
+        await self._publish(TurnStart())
+        await self._owner.declare_tools()
+        await self._say_all(opening)
         queued = self._queued_at_start(resumes)
         while True:
             turn = await self._turn(queued)
             following = await self._next_turn(turn)
             if following is None:
                 return await self._end(turn)
-            await self._begin_turn(following.said)
+            await self._publish(TurnStart())
+            await self._say_all(following.said)
             queued = following.queued
 
-    async def _begin_turn(self, messages: Sequence[Spoken]) -> None:
-        await self._publish(TurnStart())
+    async def _say_all(self, messages: Sequence[Spoken]) -> None:
         for message in messages:
             await self._say(message)
 

@@ -39,7 +39,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     session_dir: str | None = None
     name: str | None = None
 
-    # Tools by name; `None` leaves the choice to the settings.
+    # Tools by name or pattern, or changes (`+name`, `-name`); `None` leaves the choice to the session and the settings.
     tools: tuple[str, ...] | None = None
     exclude_tools: tuple[str, ...] = ()
     no_tools: bool = False

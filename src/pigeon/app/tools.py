@@ -1,20 +1,21 @@
-"""The tools of an agent: which it has, by options and settings, and where they work."""
+"""The tools of an agent: which it has, by options, settings and its conversation, and where they work."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pigeon.agent.interfaces import Tool
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
+from pigeon.config.tool_selection import ToolSelection, matches, option_selection, selection_of
 from pigeon.guard.secrets import Redactor, tool_environment
 from pigeon.session.context.conversation import Conversation
 from pigeon.session.history.repository import artifact_folder
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.steering.todos import Todos
-from pigeon.session.toolset import Toolset
+from pigeon.session.toolset import DeclaredTools, Toolset
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Workplace, find_shell
@@ -54,29 +55,22 @@ class ToolSetup:
         self.workplace = self._workplace(conversation.journal.cwd)
         self._fitter = GuardedFitter(processes)
         self.images = PromptImages(self._fitter, self._resizes)
-        # The model sees the plan as soon as the host has made one, unless the tools were named.
-        offer = self._offer_plan if options.tools is None else lambda: None
-        self.todos = Todos(post, settings.tasks.todo_clear_delay, offer)
+        self.todos = Todos(post, settings.tasks.todo_clear_delay, self._offer_plan)
         tools = self._tools()
         if not (options.no_tools or options.no_builtin_tools):
             tools["todo"] = TodoTool(self.todos)
-        self.toolset = Toolset(tools, _active(options, settings, list(tools)))
+        self._choice = ToolChoice(options, settings, list(tools))
+        self.toolset = Toolset(tools, (), self._choice.active, self._choice.admits)
 
     def add(self, tools: Mapping[str, Tool]) -> None:
         """Tools of extensions; they take the place of built-in ones of the same name."""
-        options = self._options
         self.toolset.replace(dict(tools))
-        allowed = list(tools) if options.tools is None else options.tools
-        for name in tools:
-            if name in allowed and name not in options.exclude_tools and not options.no_tools:
-                self.toolset.offer(name)
 
     def report_unknown(self, report: Callable[[str], None]) -> None:
-        """Report names in the options that no tool has; those of the host's tools come later and need not be given."""
+        """Report names that no tool has; those of the host's tools come later and need not be given."""
         known = sorted(tool.spec.name for tool in self.toolset.every())
-        for name in self._options.tools or ():
-            if name not in known:
-                report(f'--tools: there is no tool "{name}" (known: {", ".join(known)})')
+        for problem in self._choice.problems(known):
+            report(problem)
 
     def move_to(self, cwd: str) -> Workplace:
         """Work in another folder from here on."""
@@ -90,7 +84,9 @@ class ToolSetup:
             self._processes.warm_up()
 
     def _offer_plan(self) -> None:
-        self.toolset.offer("todo")
+        """The model sees the plan as soon as the host has made one, unless the options leave the tool out."""
+        if self._choice.admits("todo"):
+            self.toolset.offer("todo")
 
     def _workplace(self, cwd: str) -> Workplace:
         settings, environment = self._settings, self._environment
@@ -138,12 +134,49 @@ class ToolSetup:
         return {name: value for name, value in known.items() if value}
 
 
-def _active(options: AgentOptions, settings: Settings, known: list[str]) -> list[str]:
-    if options.no_tools or options.no_builtin_tools:
-        return []
-    wanted: Iterable[str] = DEFAULT_TOOLS
-    if options.tools is not None:
-        wanted = options.tools
-    elif not isinstance(settings.default_tools, Absent):
-        wanted = settings.default_tools
-    return [name for name in wanted if name in known and name not in options.exclude_tools]
+class ToolChoice:
+    """Which tools are active when a conversation begins or goes on; raises `StartupError` for a list without sense.
+
+    Options come before what the conversation had, and that before the settings. Tools of extensions are active unless
+    an option or the conversation says otherwise.
+    """
+
+    def __init__(self, options: AgentOptions, settings: Settings, built_in: Sequence[str]) -> None:
+        self._options = options
+        self._built_in = built_in
+        self._named = ToolSelection() if options.tools is None else option_selection(options.tools, "--tools")
+        listed = settings.default_tools
+        self._default = ToolSelection() if isinstance(listed, Absent) else selection_of(listed)
+
+    def active(self, known: list[str], declared: DeclaredTools | None) -> list[str]:
+        """Of all tools, those to begin with."""
+        chosen = self._named.changed(self._named.named(self._before(known, declared), known), known)
+        return [name for name in chosen if not self._excluded(name)]
+
+    def admits(self, name: str) -> bool:
+        """Whether a tool that appears later may become active."""
+        if self._excluded(name):
+            return False
+        before = [] if self._options.no_tools else [name]
+        return name in self._named.changed(self._named.named(before, [name]), [name])
+
+    def problems(self, known: Sequence[str]) -> Iterator[str]:
+        """What is named and does not exist, a sentence each."""
+        for where, selection in (("--tools", self._named), ("defaultTools", self._default)):
+            for name in selection.unknown(known):
+                yield f'{where}: there is no tool "{name}" (known: {", ".join(known)})'
+
+    def _before(self, known: list[str], declared: DeclaredTools | None) -> list[str]:
+        """The tools that changes change."""
+        if self._options.no_tools:
+            return []
+        added = [name for name in known if name not in self._built_in]
+        if self._options.no_builtin_tools:
+            return added
+        if declared is not None:
+            kept = [name for name in declared.active if name in known]
+            return [*kept, *(name for name in added if name not in declared.named)]
+        return self._default.changed([*self._default.named(DEFAULT_TOOLS, known), *added], known)
+
+    def _excluded(self, name: str) -> bool:
+        return any(matches(pattern, name) for pattern in self._options.exclude_tools)

@@ -13,10 +13,12 @@ from typing import Any, NoReturn, get_args
 from msgspec import Struct
 
 from pigeon.app.options import AgentOptions
+from pigeon.config.tool_selection import option_selection
 from pigeon.wire.answers import ApprovalMode
 from pigeon.wire.errors import StartupError
 
 HELP_WIDTH = 100
+TOOL_LISTS = ("--tools", "-t", "--exclude-tools", "-xt")
 MODES = ("text", "json", "rpc", "rpc-ui", "acp")
 APPROVAL_MODES: tuple[str, ...] = get_args(ApprovalMode)
 USAGE = """
@@ -58,8 +60,8 @@ GROUPS: dict[str, list[Row]] = {
         ("--no-session", "", "keep nothing on disk"),
     ],
     "tools and extensions": [
-        ("--tools -t", "LIST", "use only these tools: comma-separated names"),
-        ("--exclude-tools -xt", "LIST", "leave out these tools"),
+        ("--tools -t", "LIST", "use only these tools (comma-separated, * for any characters), or +add and -drop some"),
+        ("--exclude-tools -xt", "LIST", "leave out these tools, * for any characters"),
         ("--no-tools -nt", "", "use no tools at all"),
         ("--no-builtin-tools -nbt", "", "use only tools of extensions and of the host"),
         ("--extension -e", "PATH...", "load an extension"),
@@ -149,6 +151,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
 def parse(arguments: Sequence[str], program: str = "pigeon") -> CommandLine:
     """The options; raises `StartupError` for a value that cannot be used."""
     known, messages = _without_messages(arguments)
+    known = _with_tool_lists(known)
     found, unknown = parser().parse_known_args(known)
     if found.mode is not None and found.mode not in MODES:
         raise StartupError(f'Invalid mode "{found.mode}". Valid values: text, json, rpc')
@@ -181,6 +184,19 @@ def _without_messages(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(arguments), []
 
 
+def _with_tool_lists(arguments: Sequence[str]) -> list[str]:
+    """The same arguments with each list of tools joined to its option: it may begin like an option (`-bash`)."""
+    joined: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        value = next(words, None) if word in TOOL_LISTS else None
+        joined.append(word if value is None else f"{word}={value}")
+        option, equals, given = joined[-1].partition("=")
+        if equals and option in TOOL_LISTS[:2]:
+            option_selection(_listed(given), option)
+    return joined
+
+
 def _flags(options: list[str], arguments: list[str]) -> dict[str, bool | str]:
     """Options that only extensions may know, by name; a word that follows one is its value."""
     found: dict[str, bool | str] = {}
@@ -210,7 +226,7 @@ def _agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> A
         no_session=found.no_session,
         session_dir=found.session_dir,
         name=found.name,
-        tools=_listed(found.tools) if found.tools else None,
+        tools=None if found.tools is None else _listed(found.tools),
         exclude_tools=_listed(found.exclude_tools or ""),
         no_tools=found.no_tools,
         no_builtin_tools=found.no_builtin_tools,

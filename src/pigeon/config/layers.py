@@ -1,6 +1,7 @@
 """Settings in two layers: the user's, and over it the project's if the project is trusted.
 
-Objects merge key by key, everything else is replaced. Keys that decide about trust or the network are the user's alone.
+Objects merge key by key, changes of `defaultTools` are added, everything else is replaced. Keys that decide about trust
+or the network are the user's alone.
 
 Permission rules fail closed. `doubts` has what may have kept rules from being seen: a file that is there and cannot be
 used, permissions that are no object, a key that stands twice or looks like `permissions` and is not. While there is
@@ -15,9 +16,11 @@ from typing import Any
 
 from pigeon.config.json_file import repeated_key
 from pigeon.config.settings import Settings, ToolSettings, fitting, keys_of, read_settings_file
+from pigeon.config.tool_selection import joined_lists, listed_names
 from pigeon.wire import codec
 from pigeon.wire.base import merged
 
+TOOLS = "defaultTools"
 USERS_ONLY = ("defaultProjectTrust", "httpProxy", "keepProviderKeys", "permissions", "tools")
 
 
@@ -70,7 +73,10 @@ class Layers:
         together: dict[str, Any] = {}
         for path, raw in layers:
             wrong: list[str] = []
-            together = merged(together, fitting(raw, wrong.append))
+            given = dict(raw)
+            if TOOLS in raw:
+                given[TOOLS] = joined_lists(together.get(TOOLS, []), listed_names(raw[TOOLS], wrong.append))
+            together = merged(together, fitting(given, wrong.append))
             for problem in (f"{path}: {text}" for text in wrong):
                 if problem not in self._reported:
                     self._reported.add(problem)

@@ -29,6 +29,7 @@ from pigeon.wire.events import (
     Outbound,
     PromptResult,
     SessionSettled,
+    ToolsDeclared,
 )
 from pigeon.wire.messages import AssistantMessage
 
@@ -81,7 +82,13 @@ class Dialect:
             return (self.message_start(event),)
         if isinstance(event, (CompactionStart, CompactionEnd)):
             return self.compaction(event)
+        if isinstance(event, ToolsDeclared):
+            return self.tools_declared(event)
         return (event,)
+
+    def tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:
+        """Row: system messages, here none: most clients do not know the role."""
+        return ()
 
     def message_start(self, event: MessageStart) -> MessageStart:
         """Row: provisional stop reason. An answer also begins its snapshot here."""

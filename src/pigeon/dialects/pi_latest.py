@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from pigeon.dialects.base import Dialect
 from pigeon.wire.base import Record
 from pigeon.wire.commands import DialectName, InterruptMode
-from pigeon.wire.events import CompactionEnd, CompactionStart, MessageStart
+from pigeon.wire.events import (
+    AgentEnd,
+    CompactionEnd,
+    CompactionStart,
+    MessageEnd,
+    MessageStart,
+    Outbound,
+    ToolsDeclared,
+)
+from pigeon.wire.messages import Message
 
 
 class PiLatest(Dialect):
@@ -21,10 +32,23 @@ class PiLatest(Dialect):
 
     def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = True) -> None:
         super().__init__(version, emit_title, deltas=True)
+        self._declared: list[Message] = []
 
     def message_start(self, event: MessageStart) -> MessageStart:
         """Row: provisional stop reason."""
         return event
+
+    def project(self, event: Outbound) -> Iterable[Record]:
+        """Row: the messages of a run, system messages included."""
+        if isinstance(event, AgentEnd):
+            declared, self._declared = self._declared, []
+            event = replace(event, messages=[*declared, *event.messages])
+        return super().project(event)
+
+    def tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:
+        """Row: system messages, as a start and an end like those of the user's."""
+        self._declared.append(event.message)
+        return (MessageStart(message=event.message), MessageEnd(message=event.message))
 
     def compaction(self, event: CompactionStart | CompactionEnd) -> Iterable[Record]:
         """Row: compaction events under their newer name."""

@@ -98,7 +98,7 @@ def _message(message: Message, anchor: str) -> str:
         return _summary("Compaction", f"{message.tokens_before:,} tokens before", message.summary, at, anchor)
     if isinstance(message, BranchSummaryMessage):
         return _summary("Summary of another branch", "", message.summary, at, anchor)
-    return _assistant(message, {}, anchor)
+    return _assistant(message, {}, anchor) if isinstance(message, AssistantMessage) else ""
 
 
 def _user(message: UserMessage, anchor: str) -> str:

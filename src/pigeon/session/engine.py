@@ -32,7 +32,7 @@ from pigeon.wire.answers import Compacted, Navigated
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import has_images
 from pigeon.wire.errors import Aborted, Refusal
-from pigeon.wire.events import AgentSettled, EndReason
+from pigeon.wire.events import AgentSettled, EndReason, ToolsDeclared
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
 from pigeon.wire.model import Model
 from pigeon.wire.steering import Rule
@@ -121,9 +121,13 @@ class Engine:
         self._conversation.journal.claim()
         return self._navigate(self.activity.claim_compaction(), entry_id, options)
 
-    def enter_branch(self) -> None:
-        """Another branch or another conversation is in use: take its plan and what it was given of the rules."""
+    def enter_branch(self, *, restore: bool = False) -> None:
+        """Another branch or another conversation is in use: take its plan and what it was given of the rules.
+
+        With `restore` it begins or goes on here, and its tools are taken, too.
+        """
         branch = self._conversation.journal.branch
+        self._dependencies.toolset.enter(branch, restore=restore)
         self._todos.enter(branch)
         self._rules.enter(branch)
 
@@ -174,6 +178,12 @@ class Engine:
     def tools(self) -> dict[str, Tool]:
         """The tools that can be called now."""
         return self._dependencies.toolset.active()
+
+    async def declare_tools(self) -> None:
+        """Put on record which tools the model has, where the branch does not say so."""
+        declaration = self._dependencies.toolset.declaration(self._dependencies.now())
+        if declaration is not None:
+            await self._bus.publish(ToolsDeclared(message=declaration))
 
     def watch(self) -> Watch | None:
         """The stream rules, if any of them could match."""

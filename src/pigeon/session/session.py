@@ -106,8 +106,9 @@ class Session:
         self._entered(restore=reason == "resume")
 
     def _entered(self, restore: bool) -> None:
+        begins = not self.journal.lines
         if restore:
             self.models.restore(self.journal.branch)
-        elif not self.journal.lines:
+        elif begins:
             self.models.enter_session()
-        self.engine.enter_branch()
+        self.engine.enter_branch(restore=restore or begins)

@@ -1,24 +1,116 @@
-"""Which tools the model has: those built in, and those that the host runs, by name."""
+"""Which tools the model has: those built in, and those that the host runs, by name; and what a branch says of them.
+
+A branch declares its tools in system messages. They are read when the branch is entered, so that a conversation goes on
+with the tools that it had, and one more is made when a run begins with other tools than the branch has declared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
 
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import Tool
+from pigeon.session.history.entry_line import EntryLine
+from pigeon.wire.base import ABSENT
+from pigeon.wire.messages import SystemMessage, ToolDeclaration, ToolReference
+
+
+class DeclaredTools(Struct, frozen=True):
+    """What the system messages of a branch say: the tools that are active after them, and all they have named."""
+
+    active: list[str]
+    named: set[str]
+
+
+# The names of the tools to begin with: of all names that there are, by what the branch declares, if it does.
+Choose = Callable[[list[str], DeclaredTools | None], list[str]]
+
+
+def declared_tools(branch: Sequence[EntryLine]) -> DeclaredTools | None:
+    """All declarations of a branch together, also those before a compaction; none where there are none."""
+    messages = [line.plain().get("message") for line in branch if line.role == "system"]
+    if not messages:
+        return None
+    active: dict[str, None] = {}
+    named: set[str] = set()
+    for message in messages:
+        for name in _names(message, "toolsRemoved"):
+            active.pop(name, None)
+            named.add(name)
+        for name in _names(message, "toolsAdded"):
+            active.setdefault(name)
+            named.add(name)
+    return DeclaredTools(list(active), named)
+
+
+def _names(message: Any, key: str) -> list[str]:
+    listed = message.get(key) if isinstance(message, dict) else None
+    tools = [tool.get("name") for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
+    return [name for name in tools if isinstance(name, str)]
 
 
 class Toolset:
-    """All tools, and the names of the active ones in the order they are offered."""
+    """All tools, and the names of the active ones in the order they are offered.
 
-    def __init__(self, tools: dict[str, Tool], active: Iterable[str]) -> None:
+    `choose` says which tools a conversation begins with; without it they stay as they are. `admits` says whether a
+    tool that is registered later may become active.
+    """
+
+    def __init__(
+        self,
+        tools: dict[str, Tool],
+        active: Iterable[str],
+        choose: Choose | None = None,
+        admits: Callable[[str], bool] = lambda name: True,
+    ) -> None:
         self._tools = dict(tools)
         self._lent: dict[str, Tool] = {}
         self._active = [name for name in active if name in self._tools]
+        self._choose = choose
+        self._admits = admits
+        self._declared: DeclaredTools | None = None
+
+    def enter(self, branch: Sequence[EntryLine], *, restore: bool) -> None:
+        """Another branch is in use. With `restore`, a conversation begins or goes on: its tools are chosen anew."""
+        self._declared = declared_tools(branch)
+        if restore and self._choose is not None:
+            lent = [name for name in self._active if name in self._lent]
+            chosen = self._choose(list(self._tools), self._declared)
+            self._active = list(dict.fromkeys([*chosen, *lent]))
+
+    def declaration(self, now: int) -> SystemMessage | None:
+        """What has to be put on record before the next request; none if the branch has declared these tools.
+
+        Tools that another agent has declared and that do not exist here stay declared.
+        """
+        before = self._declared.active if self._declared else []
+        added = [self._tool(name).spec for name in self._active if name not in before]
+        removed = [name for name in before if name not in self._active and self.tool(name) is not None]
+        if self._declared is not None and not added and not removed:
+            return None
+        foreign = [name for name in before if self.tool(name) is None]
+        named = {*self._active, *(self._declared.named if self._declared else ())}
+        self._declared = DeclaredTools([*self._active, *foreign], named)
+        return SystemMessage(
+            timestamp=now,
+            tools_added=[_declaration(spec) for spec in added] or ABSENT,
+            tools_removed=[ToolReference(name=name) for name in removed] or ABSENT,
+        )
 
     def replace(self, tools: dict[str, Tool]) -> None:
         """Other implementations under the same names, as when the working directory changes."""
         self._tools.update(tools)
+
+    def add(self, tool: Tool) -> None:
+        """A tool that was registered later: active unless options, or the branch before, left it out."""
+        name = tool.spec.name
+        self._tools[name] = tool
+        declared = self._declared
+        if self._admits(name) and (declared is None or name in declared.active or name not in declared.named):
+            self.offer(name)
 
     def offer(self, name: str) -> None:
         """Make a tool active; nothing happens if there is none of this name, or if it is active already."""
@@ -67,3 +159,7 @@ class Toolset:
 
     def _tool(self, name: str) -> Tool:
         return self._lent[name] if name in self._lent else self._tools[name]
+
+
+def _declaration(spec: ToolSpec) -> ToolDeclaration:
+    return ToolDeclaration(name=spec.name, description=spec.description, parameters=spec.parameters)

@@ -13,7 +13,7 @@ from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.content import ToolCall, UserBlock
 from pigeon.wire.dialogs import DialogRequest
 from pigeon.wire.entries import Entry
-from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
+from pigeon.wire.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage
 from pigeon.wire.model import Usage
 from pigeon.wire.steering import Rule, TodoTask
 
@@ -347,6 +347,12 @@ class PermissionResolved(Event, tag="permission_resolved", kw_only=True):
     id: str
     tool_call_id: str
     outcome: PermissionOutcome
+
+
+class ToolsDeclared(Event, tag="tools_declared", kw_only=True):
+    """The model has other tools from here on; dialects that show system messages make a start and an end of it."""
+
+    message: SystemMessage
 
 
 class TtsrTriggered(Event, tag="ttsr_triggered", kw_only=True):

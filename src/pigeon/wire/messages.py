@@ -88,6 +88,34 @@ class BranchSummaryMessage(Record, tag_field="role", tag="branchSummary", kw_onl
     timestamp: int
 
 
+class ToolDeclaration(Record, kw_only=True):
+    """A tool as a system message declares it; `parameters` is a JSON Schema object."""
+
+    name: str
+    description: str
+    parameters: Json
+
+
+class ToolReference(Record, kw_only=True):
+    """A tool that the model no longer has."""
+
+    name: str
+
+
+class SystemMessage(Record, tag_field="role", tag="system", kw_only=True):
+    """Which tools the model has from here on: what was added, and what was taken away.
+
+    All system messages of a branch together give the tools that are active when it is opened again. `content` and
+    `sections` are texts that other agents of the family keep there.
+    """
+
+    content: str | list[UserBlock] = ""
+    sections: dict[str, str | None] | Absent = ABSENT
+    timestamp: int
+    tools_added: list[ToolDeclaration] | Absent = ABSENT
+    tools_removed: list[ToolReference] | Absent = ABSENT
+
+
 class CompactionSummaryMessage(Record, tag_field="role", tag="compactionSummary", kw_only=True):
     """What stood in the history that a compaction replaced."""
 
@@ -104,4 +132,5 @@ Message = (
     | CustomMessage
     | BranchSummaryMessage
     | CompactionSummaryMessage
+    | SystemMessage
 )

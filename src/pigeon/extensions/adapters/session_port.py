@@ -130,8 +130,7 @@ class ToolsPort:
 
     def add(self, tool: Tool) -> None:
         """Register a tool and make it active, as far as the command line allows; replaces a built-in one."""
-        self._toolset.replace({tool.spec.name: tool})
-        self._toolset.offer(tool.spec.name)
+        self._toolset.add(tool)
 
 
 class ModelsPort:

@@ -22,7 +22,7 @@ from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, ContextEdit, CustomMessageEntry
 from pigeon.wire.errors import BadRecord
-from pigeon.wire.events import MessageEnd, Outbound
+from pigeon.wire.events import MessageEnd, Outbound, ToolsDeclared
 from pigeon.wire.messages import (
     AssistantMessage,
     BashExecutionMessage,
@@ -165,8 +165,7 @@ def model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
             converted.append(_said(said, message.timestamp))
         elif isinstance(message, CompactionSummaryMessage):
             converted.append(_summary(COMPACTED, message.summary, message.timestamp))
-        else:
-            assert isinstance(message, BranchSummaryMessage)
+        elif isinstance(message, BranchSummaryMessage):
             converted.append(_summary(CAME_BACK, message.summary, message.timestamp))
     return converted
 
@@ -325,8 +324,8 @@ class Conversation:
         self._journal = journal
 
     def record(self, event: Outbound) -> None:
-        """Put the message of a `message_end` on record."""
-        if not isinstance(event, MessageEnd):
+        """Put the message of a `message_end` on record, and a declaration of tools."""
+        if not isinstance(event, (MessageEnd, ToolsDeclared)):
             return
         message = event.message
         if isinstance(message, CustomMessage):

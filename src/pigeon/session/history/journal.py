@@ -205,7 +205,7 @@ class Journal:
         self._lines.append(line)
         self._by_id[line.id] = line
         self._branch.append(line)
-        if self._store is not None and (self._store.begun or line.type == "message"):
+        if self._store is not None and (self._store.begun or _is_said(line)):
             self._store.append(line.raw, self.every_line)
 
     def load(self, loaded: LoadedSession) -> None:
@@ -262,6 +262,11 @@ class Journal:
         """Let go of the file."""
         if self._store is not None:
             self._store.close()
+
+
+def _is_said(line: EntryLine) -> bool:
+    """True for what is worth a file: a message, but not the declaration of tools before the first one."""
+    return line.type == "message" and line.role != "system"
 
 
 def new_header(session_id: str, now_ms: int, cwd: str, parent_session: str | Absent = ABSENT) -> bytes:

@@ -33,7 +33,7 @@ def stats_of(
     context_usage: ContextUsage | Absent = ABSENT,
 ) -> SessionStats:
     """The answer of `get_session_stats`."""
-    entries = [entry for line in lines if (entry := line.entry) is not None]
+    entries = [entry for line in lines if line.role != "system" and (entry := line.entry) is not None]
     messages = [entry.message for entry in entries if isinstance(entry, MessageEntry)]
     answers = [message for message in messages if isinstance(message, AssistantMessage)]
     spent = [usage for entry in entries if (usage := usage_of(entry)) is not None]

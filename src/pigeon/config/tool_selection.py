@@ -1,0 +1,93 @@
+"""Which tools are meant by a list of names, patterns and changes: `--tools`, `--exclude-tools` and `defaultTools`.
+
+A name stands for itself, `*` in it for any characters. `+name` and `-name` change what was chosen before, in their
+order, and take exact names. `app/tools.py` applies selections, `layers.py` joins those of two settings files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from pigeon.wire.errors import StartupError
+
+WILDCARD = "*"
+NO_TOOL = ""  # the name of no tool: a list with it names tools, and none of them exists
+
+
+class ToolSelection(Struct, frozen=True):
+    """Names and patterns, none where whatever was chosen before stays; and changes, true for a tool to add."""
+
+    names: tuple[str, ...] | None = None
+    changes: tuple[tuple[bool, str], ...] = ()
+
+    def named(self, before: Iterable[str], known: Sequence[str]) -> list[str]:
+        """The known tools that the names mean, in the order of the names."""
+        if self.names is None:
+            return list(dict.fromkeys(before))
+        return list(dict.fromkeys(tool for name in self.names for tool in known if matches(name, tool)))
+
+    def changed(self, before: Iterable[str], known: Sequence[str]) -> list[str]:
+        """What is left and added of the tools that were chosen."""
+        chosen = list(before)
+        for adds, name in self.changes:
+            if not adds:
+                chosen = [tool for tool in chosen if tool != name]
+            elif name in known and name not in chosen:
+                chosen.append(name)
+        return chosen
+
+    def unknown(self, known: Sequence[str]) -> list[str]:
+        """The names and patterns that mean no tool, as they were written."""
+        names = [name for name in self.names or () if not any(matches(name, tool) for tool in known)]
+        changes = [("+" if adds else "-") + name for adds, name in self.changes if name and name not in known]
+        return [name for name in [*names, *changes] if name]
+
+
+def matches(pattern: str, tool: str) -> bool:
+    """Whether a name or pattern means this tool."""
+    if WILDCARD not in pattern:
+        return pattern == tool
+    return re.fullmatch(".*".join(re.escape(part) for part in pattern.split(WILDCARD)), tool, re.DOTALL) is not None
+
+
+def selection_of(entries: Iterable[str]) -> ToolSelection:
+    """A list as settings have it: names first, then the changes; changes alone change the default."""
+    listed = list(entries)
+    names = tuple(entry for entry in listed if not is_change(entry))
+    changes = tuple((entry[0] == "+", entry[1:]) for entry in listed if is_change(entry))
+    return ToolSelection(names if names or not changes else None, changes)
+
+
+def option_selection(entries: Sequence[str], option: str) -> ToolSelection:
+    """A list as an option has it: either names or changes; raises `StartupError` that names the option."""
+    selection = selection_of(entries)
+    if selection.names and selection.changes:
+        raise StartupError(f"{option}: tool names cannot be mixed with +name or -name entries")
+    pattern = next((entry for entry in entries if is_change(entry) and WILDCARD in entry), None)
+    if pattern is not None:
+        raise StartupError(f"{option}: +name and -name entries take exact tool names, not patterns: {pattern}")
+    return selection
+
+
+def is_change(entry: str) -> bool:
+    """True for `+name` and `-name`."""
+    return entry.startswith(("+", "-"))
+
+
+def joined_lists(users: Sequence[str], projects: Sequence[str]) -> list[str]:
+    """The lists of two settings files: a project's changes are added to what the user has, its names replace it."""
+    return [*users, *projects] if all(map(is_change, projects)) else list(projects)
+
+
+def listed_names(value: Any, report: Callable[[str], None]) -> list[str]:
+    """The list that stands in a settings file; what is no list names no tool, and what is no name is left out."""
+    if not isinstance(value, list):
+        report("defaultTools must be a list of tool names; no tool is active by it")
+        return [NO_TOOL]
+    if not all(isinstance(entry, str) for entry in value):
+        report("defaultTools has entries that are no names; they are ignored")
+    return [entry for entry in value if isinstance(entry, str)]
