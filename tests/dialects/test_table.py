@@ -19,7 +19,9 @@ from pigeon.wire.events import (
     CompactionStart,
     MessageEnd,
     MessageStart,
+    PromptResult,
     QueueUpdate,
+    SessionSettled,
     TextDelta,
     TextStart,
     ToolcallStart,
@@ -82,12 +84,19 @@ def test_unknown_command(name: str, cell: list[Record]) -> None:
 
 @cells(
     pi=[("agent_start", None), ("agent_end", False), ("agent_settled", None)],
-    omp=[("agent_start", None), ("agent_end", None), ("session_settled", None)],
+    omp=[("agent_start", None), ("agent_end", None), ("prompt_result", None), ("session_settled", None)],
     xcsh=[("agent_start", None), ("agent_end", None)],
     companion=[("agent_start", None), ("agent_end", None)],
 )
 def test_run_end(name: str, cell: list[tuple[str, bool | None]]) -> None:
-    records = records_for(dialect_for(name), AgentStart(), AgentEnd(messages=[SAID], will_retry=False), AgentSettled())
+    records = records_for(
+        dialect_for(name),
+        AgentStart(),
+        AgentEnd(messages=[SAID], will_retry=False),
+        AgentSettled(),
+        PromptResult(agent_invoked=True, status="completed", session_settled=True),
+        SessionSettled(),
+    )
     assert [(record["type"], record.get("willRetry")) for record in records] == cell
     assert next(record for record in records if record["type"] == "agent_end")["messages"][0]["content"] == "x"
 
@@ -238,22 +247,26 @@ def test_every_kind_of_event_can_be_numbered(name: str) -> None:
     ]  # fmt: skip
 
 
-def test_the_newest_omp_tells_how_each_prompt_ended_once_and_last() -> None:
+def test_omp_answers_a_prompt_without_data_unless_no_run_follows() -> None:
     dialect = dialect_for("omp")
     for id, disposition in (("a", "started"), ("b", "queued"), ("c", "handled")):
         (line,) = parsed(dialect.answer(succeeded("prompt", Accepted(disposition=disposition), id)))
         assert line.get("data") == ({"agentInvoked": False} if disposition == "handled" else None)
-    dialect.answer(succeeded("steer", Accepted(disposition="queued"), "s"))
-    answer = an_answer("", stop="error")
-    records = records_for(dialect, AgentStart(), AgentEnd(messages=[answer]), AgentSettled(reason="error"))
-    kinds = ["agent_start", "agent_end", "prompt_result", "prompt_result", "session_settled"]
-    assert [record["type"] for record in records] == kinds
-    assert [(record["id"], record["status"]) for record in records[2:4]] == [("a", "error"), ("b", "error")]
-    assert records[2]["error"]["retryable"] is False
-    again = records_for(
-        dialect, AgentStart(), AgentEnd(messages=[answer]), AgentSettled(aborted=True, reason="aborted")
-    )
-    assert [record["type"] for record in again] == ["agent_start", "agent_end", "session_settled"]
+
+
+def test_omp_promises_a_refused_prompt_that_the_session_settles_only_while_it_has_not() -> None:
+    dialect = dialect_for("omp")
+
+    def says_settled() -> bool:
+        return bool(parsed(dialect.refused_prompt(failed("prompt", "busy", 1)))[-1]["sessionSettled"])
+
+    assert says_settled()
+    dialect.answer(succeeded("prompt", Accepted(disposition="started"), 2))
+    assert not says_settled()
+    records_for(dialect, AgentStart(), AgentEnd(messages=[]), AgentSettled())
+    assert not says_settled()
+    records_for(dialect, SessionSettled())
+    assert says_settled()
 
 
 def test_the_newest_omp_gives_each_message_one_id() -> None:

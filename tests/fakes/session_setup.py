@@ -170,6 +170,7 @@ class SessionSetup:
         if not isinstance(waiting, Accepted):
             await waiting
         await self.until(lambda: len(self.heard.of(AgentSettled)) > settled)
+        await self.session.engine.told_all()
 
     async def until(self, happened: Any) -> None:
         """Let the loop turn until something has happened."""

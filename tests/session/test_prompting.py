@@ -12,6 +12,7 @@ from fakes.model_requests import PNG
 from fakes.session_setup import MODEL, SessionSetup
 from pigeon.session.hooks import NoHooks, PromptAdditions, PromptInput
 from pigeon.session.prompting import ABORTED_BEFORE, HostMessage
+from pigeon.wire.answers import Accepted
 from pigeon.wire.content import Attachment, ImageContent, ImageInput
 from pigeon.wire.errors import BadRecord, Refusal, SessionBusy
 from pigeon.wire.events import AgentSettled, MessageEnd, QueueUpdate
@@ -45,10 +46,11 @@ def note(text: str) -> CustomMessage:
 
 
 def prompt(setup: SessionSetup, text: str, behavior: Literal["steer", "followUp"] | None = None, **more: Any) -> Any:
+    """What `prompt` returns; the rest of its work goes on in a task, as that of a command does."""
     given = HostMessage(text, **more)
-    return (
-        setup.session.prompting.prompt(given) if behavior is None else setup.session.prompting.prompt(given, behavior)
-    )
+    prompting = setup.session.prompting
+    accepted = prompting.prompt(given) if behavior is None else prompting.prompt(given, behavior)
+    return accepted if isinstance(accepted, Accepted) else asyncio.ensure_future(accepted)
 
 
 async def test_without_extensions_everything_is_decided_before_prompt_returns() -> None:
@@ -161,7 +163,15 @@ async def test_a_note_in_a_run_is_said_when_the_run_has_ended() -> None:
     setup = SessionSetup([aside, *says("one")])
     await setup.prompt("go")
     assert setup.spoken() == ["user: go", "assistant: one", "custom: aside"]
-    assert setup.heard.outline()[-4:] == ["agent_end", "message_start custom", "message_end custom", "agent_settled"]
+    end = [
+        "agent_end",
+        "message_start custom",
+        "message_end custom",
+        "agent_settled",
+        "prompt_result",
+        "session_settled",
+    ]
+    assert setup.heard.outline()[-6:] == end
 
 
 @pytest.mark.parametrize("user", [True, False])

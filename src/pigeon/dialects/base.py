@@ -84,7 +84,7 @@ class Dialect:
             return self.compaction(event)
         if isinstance(event, ToolsDeclared):
             return self.tools_declared(event)
-        return (event,)
+        return () if isinstance(event, _ALWAYS) else (event,)
 
     def tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:
         """Row: system messages, here none: most clients do not know the role."""

@@ -8,13 +8,13 @@ accepted prompt. So what follows a run by itself (a retry, a compaction, the run
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from msgspec.structs import replace
 
 from pigeon.dialects.base import Dialect, OutputLine, older_name, with_member, without_id
 from pigeon.wire.answers import Accepted, LocalOnly, Response, succeeded
-from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.codec import encode
 from pigeon.wire.commands import DialectName
 from pigeon.wire.events import (
@@ -23,7 +23,6 @@ from pigeon.wire.events import (
     AgentStart,
     CompactionEnd,
     CompactionStart,
-    EndReason,
     MessageEnd,
     MessageStart,
     MessageUpdate,
@@ -33,9 +32,7 @@ from pigeon.wire.events import (
     Ready,
     SessionSettled,
 )
-from pigeon.wire.messages import AssistantMessage, Message
-
-_PROMPTS = ("prompt", "abort_and_prompt")
+from pigeon.wire.messages import Message
 
 
 class OhMyPi(Dialect):
@@ -94,7 +91,7 @@ class Omp(OhMyPi):
 
     def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = False) -> None:
         super().__init__(version, emit_title, deltas)
-        self._prompts: list[Json | Absent] = []
+        self._settled = True
         self._messages = 0
 
     def lines(self, event: Outbound) -> list[OutputLine]:
@@ -106,20 +103,20 @@ class Omp(OhMyPi):
             return [with_member(line, b'"messageId":"msg-%d"' % self._messages) for line in lines]
         return lines
 
+    def project(self, event: Outbound) -> Iterable[Record]:
+        """Row: how each prompt ended, then that nothing follows."""
+        if isinstance(event, (AgentStart, SessionSettled)):
+            self._settled = isinstance(event, SessionSettled)
+        return (event,) if isinstance(event, (PromptResult, SessionSettled)) else super().project(event)
+
     def run_end(self, event: AgentSettled, messages: list[Message]) -> Iterable[Record]:
-        """Row: run end, then a result for each prompt that was part of it, then that nothing follows."""
-        status, error = _STATUS[event.reason], _error_of(event, messages)
-        prompts, self._prompts = self._prompts, []
-        yield AgentEnd(messages=messages, is_terminal=True, yielded=True)
-        for id in prompts:
-            yield PromptResult(id=id, agent_invoked=True, status=status, session_settled=True, error=error)
-        yield SessionSettled()
+        """Row: run end; results follow."""
+        return (AgentEnd(messages=messages, is_terminal=True, yielded=True),)
 
     def answer(self, response: Response) -> list[OutputLine]:
         """Row: an accepted prompt gets a result later, unless its answer says that no run follows."""
-        accepted = response.data
-        if response.command in _PROMPTS and isinstance(accepted, Accepted) and accepted.disposition != "handled":
-            self._prompts.append(response.id)
+        if isinstance(response.data, Accepted) and response.data.disposition == "started":
+            self._settled = False
         return super().answer(response)
 
     def refused_prompt(self, response: Response) -> list[OutputLine]:
@@ -129,7 +126,7 @@ class Omp(OhMyPi):
             id=response.id,
             agent_invoked=False,
             status="error",
-            session_settled=not self._begun,
+            session_settled=self._settled,
             error=PromptError(message=text, retryable=False),
         )
         return [*super().refused_prompt(response), OutputLine((encode(result),), apart=True)]
@@ -137,20 +134,3 @@ class Omp(OhMyPi):
     def unknown_command(self, response: Response) -> list[OutputLine]:
         """Row: unknown command, with its id: the client waits for it."""
         return self.answer(response)
-
-
-_STATUS: dict[EndReason, Literal["completed", "aborted", "error"]] = {
-    "done": "completed",
-    "aborted": "aborted",
-    "error": "error",
-}
-
-
-def _error_of(event: AgentSettled, messages: list[Message]) -> PromptError | Absent:
-    if event.reason != "error":
-        return ABSENT
-    answers = (message for message in reversed(messages) if isinstance(message, AssistantMessage))
-    last = next(answers, None)
-    if last is None or isinstance(last.error_message, Absent):
-        return PromptError(message="The run ended in an error", retryable=False)
-    return PromptError(message=last.error_message, provider=last.provider, model=last.model, retryable=False)

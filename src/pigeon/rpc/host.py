@@ -36,7 +36,7 @@ class Host:
     ) -> None:
         self._session = session
         self._drains = drains
-        self._shutdown = Shutdown()
+        self._shutdown = Shutdown(self._end_asked)
         self._writer = Writer(descriptors[1], lambda: self._shutdown.request(exit_codes.FAILED))
         self._outbox = Outbox(self._writer, dialect, mask)
         connection = HostConnection(session, self._outbox, record_cap)
@@ -70,6 +70,7 @@ class Host:
         await self._server.drained()
         await self._session.prompting.commands_done()
         await self._session.activity.until_idle()
+        await self._session.engine.told_all()
 
     async def _stop(self, leaving: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]]) -> None:
         await leaving()
@@ -89,6 +90,13 @@ class Host:
         """Not before the first commands were answered: a host waits for those."""
         await self._server.until_begun()
         await self._warm()
+
+    def _end_asked(self, code: int) -> None:
+        """What stops the work under way also keeps its end from the host, which could answer into a closing pipe."""
+        if code != exit_codes.OK:
+            self._outbox.mute()
+        elif not self._drains():
+            self._outbox.leave_out_ends()
 
     def _input_ended(self) -> None:
         self._session.disconnect()

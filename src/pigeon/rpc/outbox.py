@@ -14,9 +14,21 @@ from msgspec.structs import replace
 from pigeon.dialects.base import Dialect, OutputLine, numbered, plain_answer
 from pigeon.transport.writer import Writer
 from pigeon.wire.answers import Response
-from pigeon.wire.events import MessageUpdate, Outbound, TextDelta, ThinkingDelta, ToolcallDelta
+from pigeon.wire.events import (
+    AgentEnd,
+    AgentSettled,
+    Event,
+    MessageUpdate,
+    Outbound,
+    PromptResult,
+    SessionSettled,
+    TextDelta,
+    ThinkingDelta,
+    ToolcallDelta,
+)
 
 MOST_HELD = 64 * 1024
+ENDS = (AgentEnd, AgentSettled, PromptResult, SessionSettled)
 _GROWING = (TextDelta, ThinkingDelta, ToolcallDelta)
 
 
@@ -59,6 +71,7 @@ class Outbox:
         self._numbers = False
         self._count = 0
         self._kinds: frozenset[str] | None = None
+        self._left_out: tuple[type[Event], ...] = ()
         self._held: HeldDeltas | None = None
         self._may_hold = False
         self._release: asyncio.Task[None] | None = None
@@ -83,12 +96,22 @@ class Outbox:
         self._let_go()
         self._kinds = kinds
 
+    def leave_out_ends(self) -> None:
+        """The process is about to end: say of no run that it is over, since a host may answer that with a command."""
+        self._left_out = ENDS
+
+    def mute(self) -> None:
+        """Announce nothing more of what happens; commands are still answered, and warnings shown."""
+        self._left_out = (Event,)
+
     def greet(self) -> None:
         """Whatever the dialect says first."""
         self._send(self._dialect.greeting())
 
     def event(self, event: Outbound) -> None:
         """Announce an event."""
+        if isinstance(event, self._left_out):
+            return
         self._may_hold = isinstance(event, MessageUpdate) and isinstance(event.assistant_message_event, _GROWING)
         if isinstance(event, MessageUpdate) and self._hold(event):
             return

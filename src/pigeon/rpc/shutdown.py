@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from pigeon.transport import exit_codes
 
 
 class Shutdown:
-    """The first reason to end wins; a second signal ends at once."""
+    """The first reason to end wins; a second signal ends at once. `asked` hears of each reason the moment it comes."""
 
-    def __init__(self) -> None:
+    def __init__(self, asked: Callable[[int], None] = lambda code: None) -> None:
+        self._asked = asked
         self._loop = asyncio.get_running_loop()
         self._reason: asyncio.Future[int] = self._loop.create_future()
         self._again: asyncio.Future[int] = self._loop.create_future()
@@ -23,6 +25,7 @@ class Shutdown:
 
     def request(self, code: int) -> None:
         """Ask for the end."""
+        self._asked(code)
         if not self._reason.done():
             self._reason.set_result(code)
         elif not self._again.done():

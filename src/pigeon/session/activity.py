@@ -114,15 +114,17 @@ class Activity:
 
     def end(self) -> None:
         """What was begun is over; what was kept for the end of the run is done first."""
-        while self._after_run:
-            self._after_run.pop(0)()
-        if self._state != "closing":
-            self._state = "idle"
-        self._owner = None
-        self._scope = None
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
-        self._idle.set()
+        try:
+            while self._after_run:
+                self._after_run.pop(0)()
+        finally:
+            if self._state != "closing":
+                self._state = "idle"
+            self._owner = None
+            self._scope = None
+            if self._ended is not None and not self._ended.done():
+                self._ended.set_result(None)
+            self._idle.set()
 
     def cancel(self) -> None:
         """Stop what is going on, and what is next; it ends by itself soon after."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from typing import cast
 
 from pigeon.agent.inference import Failure, ModelRequest
@@ -24,7 +25,7 @@ from pigeon.session.context.images import ready_to_send
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.hooks import HookResult, T, result_of
 from pigeon.session.navigation import Navigation, NavigationOptions
-from pigeon.session.queue import MessageQueue
+from pigeon.session.queue import MessageQueue, OpenPrompt
 from pigeon.session.retry import Retry
 from pigeon.session.steering.stream_rules import StreamRules
 from pigeon.session.steering.todos import Reminders
@@ -32,7 +33,7 @@ from pigeon.wire.answers import Compacted, Navigated
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import has_images
 from pigeon.wire.errors import Aborted, Refusal
-from pigeon.wire.events import AgentSettled, EndReason, ToolsDeclared
+from pigeon.wire.events import AgentSettled, EndReason, PromptError, SessionSettled, ToolsDeclared
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
 from pigeon.wire.model import Model
 from pigeon.wire.steering import Rule
@@ -65,7 +66,7 @@ class Engine:
         self._run_scope = Scope()
         self._run_system_prompt: str | None = None
         self._recovered = False
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._syncing: asyncio.Future[None] | None = None
         self.activity = Activity()
         self.retry = Retry(conversation, bus, settings.retry, settings.auto_retry)
@@ -89,7 +90,9 @@ class Engine:
             raise
         self._run_system_prompt = system_prompt
         loop = asyncio.get_running_loop()
-        self._task = loop.create_task(self._run_and_settle(opening, scope), name="pigeon-run")
+        task = loop.create_task(self._run_and_settle(opening, scope), name="pigeon-run")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         loop.call_soon(self._dependencies.run_started)  # behind the run's first step, which sends the request
 
     def abort(self) -> Awaitable[None] | None:
@@ -105,9 +108,18 @@ class Engine:
 
     async def settle(self) -> None:
         """Stop everything, and what was to come next, and wait for the end."""
-        while self.activity.busy:
+        while self.activity.busy or self._tasks:
             self.activity.cancel()
-            await (self.activity.ended() or asyncio.sleep(0))
+            await (self.activity.ended() or self.told_all())
+
+    async def told_all(self) -> None:
+        """Wait until the host was told how every prompt of the runs so far has ended."""
+        await (asyncio.wait(set(self._tasks)) if self._tasks else asyncio.sleep(0))
+
+    @property
+    def settled(self) -> bool:
+        """True if no run was started that the host has not heard the end of."""
+        return not self._tasks
 
     def compact(self, instructions: str | Absent = ABSENT) -> Awaitable[Compacted]:
         """Summarize the history now; what is going on is stopped before this returns."""
@@ -223,22 +235,62 @@ class Engine:
     # A run, and what follows it by itself.
 
     async def _run_and_settle(self, opening: Sequence[Spoken], scope: Scope) -> None:
-        reason: EndReason = "error"
+        result: RunResult | None = None
         try:
-            self._run_scope = scope
-            self._recovered = False
-            await self._make_room(scope)
-            result = await self._run(scope, opening)
-            while not scope.cancelled and not result.failed and len(self._queue):
-                result = await self._run(scope, (), resumes=True)
-            while not scope.cancelled and (more := await self._continuation(result)):
-                result = await self._run(scope, more)
-            reason = "error" if result.failed else "done"
+            result = await self._run_all(opening, scope)
         finally:
-            self.activity.end()
+            prompts = self._queue.prompts.take()
+            try:
+                self.activity.end()
+            finally:
+                self._sync()
+                await self._tell_end(result, scope.cancelled, prompts)
+
+    async def _run_all(self, opening: Sequence[Spoken], scope: Scope) -> RunResult:
+        """The run, and further ones for what is queued and for what extensions want done, until nothing is left."""
+        self._run_scope = scope
+        self._recovered = False
+        await self._make_room(scope)
+        result = await self._run(scope, opening)
+        while not scope.cancelled:
+            if not result.failed and len(self._queue):
+                result = await self._run(scope, (), resumes=True)
+            elif more := await self._continuation(result):
+                result = await self._run(scope, more)
+            elif result.failed or not len(self._queue):
+                # Nothing is awaited from here to the end: what is queued later finds that the run is over.
+                break
+        return result
+
+    def _sync(self) -> None:
+        """Have the disk confirm the session file, in a thread; without one the next run does."""
+        with suppress(RuntimeError):
             self._syncing = asyncio.get_running_loop().run_in_executor(None, self._conversation.journal.sync)
-            reason = "aborted" if scope.cancelled else reason
-            await self._bus.publish(AgentSettled(aborted=scope.cancelled, reason=reason))
+
+    async def _tell_end(self, result: RunResult | None, aborted: bool, prompts: list[OpenPrompt]) -> None:
+        """Say that nothing follows, then how each prompt ended. In between, commands that waited for the end of the
+        run are answered, which takes two turns of the event loop; another run may have begun by then."""
+        reason: EndReason = "aborted" if aborted else "error" if result is None or result.failed else "done"
+        await self._bus.publish(AgentSettled(aborted=aborted, reason=reason))
+        for _ in range(2):
+            await asyncio.sleep(0)
+        settled = len(self._tasks) == 1
+        error = self._prompt_error(result) if reason == "error" else ABSENT
+        self._queue.prompts.tell(prompts, "completed" if reason == "done" else reason, settled, error)
+        if settled:
+            await self._bus.publish(SessionSettled())
+
+    def _prompt_error(self, result: RunResult | None) -> PromptError:
+        if result is None or isinstance(result.answer.error_message, Absent):
+            return PromptError(message="The run ended in an error", retryable=False)
+        answer, failure = result.answer, result.failure
+        return PromptError(
+            message=result.answer.error_message,
+            provider=answer.provider,
+            model=answer.model,
+            http_status=ABSENT if failure is None or failure.status is None else failure.status,
+            retryable=failure is not None and failure.retryable,
+        )
 
     async def _run(self, scope: Scope, opening: Sequence[Spoken], resumes: bool = False) -> RunResult:
         """One run, repeated as often as its failures want and allow; afterwards there is room for the next one."""

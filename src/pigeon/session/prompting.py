@@ -4,7 +4,8 @@ queue, waits for the next prompt, or is refused."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import coroutine
 from typing import Any, Literal
@@ -16,9 +17,9 @@ from pigeon.agent.scope import Scope
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.engine import Engine
 from pigeon.session.hooks import HookResult, PromptInput, T, result_of
-from pigeon.session.queue import MessageQueue, QueueKind
+from pigeon.session.queue import MessageQueue, OpenPrompt, QueueKind
 from pigeon.wire.answers import Accepted, SlashCommand
-from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import StreamingBehavior
 from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextContent, UserBlock, text_of, user_blocks
 from pigeon.wire.errors import Aborted, Refusal, SessionBusy
@@ -41,11 +42,12 @@ NO_MODEL = (
 
 
 class HostMessage(Struct, frozen=True):
-    """A message from the host, as it was sent."""
+    """A message from the host, as it was sent; `id` is that of the command, which the result of a prompt repeats."""
 
     text: str
     images: list[ImageInput] | Absent = ABSENT
     attachments: list[Attachment] | Absent = ABSENT
+    id: Json | Absent = ABSENT
 
 
 class Prompting:
@@ -77,7 +79,7 @@ class Prompting:
             self._run_command(given.text)
             return HANDLED
         if self._activity.in_run and not isinstance(behavior, Absent):
-            return begin_now(self._enqueue(given, "followUp" if behavior == "followUp" else "steering"))
+            return begin_now(self._enqueue_prompt(given, "followUp" if behavior == "followUp" else "steering"))
         blocks = user_blocks(given.text, given.images, given.attachments)
         return begin_now(self._start(given, blocks, behavior or None, self._reserve_run()))
 
@@ -139,32 +141,61 @@ class Prompting:
     async def _start(
         self, given: HostMessage, blocks: list[UserBlock], behavior: StreamingBehavior | None, scope: Scope
     ) -> Accepted:
-        try:
+        with self._reserved():
             message = await self._message(given, blocks, behavior, scope)
             if message is None:
                 self._activity.end()
                 return HANDLED
-            images = [block for block in message.content if isinstance(block, ImageContent)]
-            asked = self._hooks.before_agent_start(text_of(message.content), images, self._engine.system_prompt)
-            additions = await _answer(asked, scope)
-        except Aborted:
-            self._activity.end()
-            raise Refusal(ABORTED_BEFORE) from None
-        except Refusal:
-            self._activity.end()
-            raise
+            await self._launch(given, message, scope)
+        return STARTED
+
+    async def _launch(self, given: HostMessage, message: UserMessage, scope: Scope) -> None:
+        """Ask the extensions what else the run begins with, and start it."""
+        images = [block for block in message.content if isinstance(block, ImageContent)]
+        asked = self._hooks.before_agent_start(text_of(message.content), images, self._engine.system_prompt)
+        additions = await _answer(asked, scope)
         opening: list[Spoken] = [message, *self._next_turn, *additions.messages]
         self._engine.start(opening, scope, additions.system_prompt)
         self._next_turn = []
-        return STARTED
+        prompt = OpenPrompt(given.id)
+        prompt.deliver()
+        self._queue.prompts.add(prompt)
+
+    @contextmanager
+    def _reserved(self) -> Iterator[None]:
+        """Whatever keeps a reserved run from being started gives it up, so that the next prompt can have it."""
+        try:
+            yield
+        except Aborted:
+            self._activity.end()
+            raise Refusal(ABORTED_BEFORE) from None
+        except BaseException:
+            self._activity.end()
+            raise
 
     async def _enqueue(self, given: HostMessage, kind: QueueKind) -> Accepted:
-        blocks = user_blocks(given.text, given.images, given.attachments)
-        message = await self._message(given, blocks, "followUp" if kind == "followUp" else "steer", None)
+        message = await self._queueable(given, kind)
         if message is None:
             return HANDLED
         self._queue.add(message, kind)
         return QUEUED
+
+    async def _enqueue_prompt(self, given: HostMessage, kind: QueueKind) -> Accepted:
+        """The run may have ended while the extensions had a look: then the prompt starts the next one."""
+        message = await self._queueable(given, kind)
+        if message is None:
+            return HANDLED
+        if self._activity.in_run:
+            self._queue.add_prompt(message, kind, given.id)
+            return QUEUED
+        scope = self._reserve_run()
+        with self._reserved():
+            await self._launch(given, message, scope)
+        return STARTED
+
+    async def _queueable(self, given: HostMessage, kind: QueueKind) -> UserMessage | None:
+        blocks = user_blocks(given.text, given.images, given.attachments)
+        return await self._message(given, blocks, "followUp" if kind == "followUp" else "steer", None)
 
     async def _message(
         self, given: HostMessage, blocks: list[UserBlock], behavior: StreamingBehavior | None, scope: Scope | None
@@ -189,21 +220,30 @@ class Prompting:
 
 
 def begin_now(work: Coroutine[Any, Any, Accepted]) -> Awaitable[Accepted] | Accepted:
-    """Run a coroutine at once as far as it gets; its result if that is its end, else the task in which it goes on.
+    """Run a coroutine at once as far as it gets; its result if that is its end, else the rest of it, to be awaited.
 
-    Such a coroutine runs outside of any task first, so it may wait for nothing before `_go_on_in_a_task`.
+    Such a coroutine runs outside of any task first, so it may wait for nothing before `_go_on_in_a_task`. Its rest runs
+    in the task that awaits it, so that what this task does with the result, which is to answer the host, comes before
+    the first step of the run that was started.
     """
     try:
         work.send(None)
     except StopIteration as end:
         accepted: Accepted = end.value
         return accepted
-    return asyncio.ensure_future(work)
+    return _rest_of(work)
+
+
+@coroutine
+def _rest_of(work: Coroutine[Any, Any, Accepted]) -> Generator[Any, Any, Accepted]:
+    """The rest of a coroutine that has begun, which `await` refuses to take up."""
+    accepted: Accepted = yield from work
+    return accepted
 
 
 @coroutine
 def _go_on_in_a_task() -> Generator[None, None, None]:
-    """A bare `yield`: `begin_now` gets control back and hands the coroutine to a task, which resumes it here."""
+    """A bare `yield`: `begin_now` gets control back, and the task that awaits the rest resumes it here."""
     yield
 
 

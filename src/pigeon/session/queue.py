@@ -1,4 +1,5 @@
-"""The message queue: steering messages wait for the next break of a run, follow-ups for its end."""
+"""The message queue: steering messages wait for the next break of a run, follow-ups for its end. `OpenPrompts` knows
+which accepted prompts have not ended, whether they wait here or are part of the run."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from msgspec import Struct
 from pigeon.agent.interfaces import QueuedItem, Spoken
 from pigeon.session.settings import SessionSettings
 from pigeon.system import ids
+from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import InterruptMode, QueueMode
 from pigeon.wire.content import ImageContent, TextContent, UserBlock, text_of
 from pigeon.wire.errors import Refusal
-from pigeon.wire.events import Outbound, QueueUpdate
+from pigeon.wire.events import Outbound, PromptError, PromptResult, PromptStatus, QueueUpdate
 
 QueueKind = Literal["steering", "followUp"]
 
@@ -32,13 +34,71 @@ class QueueFull(Refusal):
     """The queue takes no further message."""
 
 
-class QueuedMessage:
-    """One waiting message."""
+class OpenPrompt:
+    """An accepted prompt of the host: the id of its command, and whether the model was asked."""
 
-    def __init__(self, message: Spoken, kind: QueueKind) -> None:
+    __slots__ = ("delivered", "id")
+
+    def __init__(self, id: Json | Absent = ABSENT) -> None:
+        self.id = id
+        self.delivered = False
+
+    def deliver(self) -> None:
+        """It is part of a run."""
+        self.delivered = True
+
+
+class OpenPrompts:
+    """The accepted prompts that have not ended; `prompt_result` is posted exactly once for each.
+
+    A prompt ends with the run that it is part of, also if it still waits in the queue then because the run was stopped
+    or failed: a host that waits for its end must not wait for another prompt. Its message stays in the queue.
+    """
+
+    def __init__(self, post: Callable[[Outbound], None]) -> None:
+        self._post = post
+        self._open: list[OpenPrompt] = []
+
+    def add(self, prompt: OpenPrompt) -> None:
+        """A prompt was accepted: it starts a run, or waits in the queue."""
+        self._open.append(prompt)
+
+    def take(self) -> list[OpenPrompt]:
+        """The prompts that end now; the caller tells their results."""
+        taken, self._open = self._open, []
+        return taken
+
+    def tell(
+        self, prompts: list[OpenPrompt], status: PromptStatus, settled: bool, error: PromptError | Absent = ABSENT
+    ) -> None:
+        """Post the results of prompts that were taken; a prompt that the model never saw is not completed."""
+        for prompt in prompts:
+            ended: PromptStatus = "aborted" if status == "completed" and not prompt.delivered else status
+            self._post(
+                PromptResult(
+                    id=prompt.id,
+                    agent_invoked=prompt.delivered,
+                    status=ended,
+                    session_settled=settled,
+                    error=error if ended == "error" else ABSENT,
+                )
+            )
+
+    def withdraw(self, prompts: list[OpenPrompt]) -> None:
+        """The messages of these prompts were taken out of the queue while the run goes on."""
+        gone = [prompt for prompt in prompts if prompt in self._open]
+        self._open = [prompt for prompt in self._open if prompt not in gone]
+        self.tell(gone, "aborted", settled=False)
+
+
+class QueuedMessage:
+    """One waiting message, and the prompt that it came with, if it was one."""
+
+    def __init__(self, message: Spoken, kind: QueueKind, prompt: OpenPrompt | None = None) -> None:
         self.id = ids.request_id()
         self.message = message
         self.kind: QueueKind = kind
+        self.prompt = prompt
         self.size = sum(_size(block) for block in _blocks(message))
 
     @property
@@ -54,6 +114,7 @@ class MessageQueue:
         self, post: Callable[[Outbound], None], settings: SessionSettings, limits: QueueLimits | None = None
     ) -> None:
         self._post = post
+        self.prompts = OpenPrompts(post)
         self._limits = limits or QueueLimits()
         self._items: dict[str, QueuedMessage] = {}
         self._steering_mode = settings.steering_mode
@@ -65,7 +126,15 @@ class MessageQueue:
 
     def add(self, message: Spoken, kind: QueueKind) -> None:
         """Put a message at the end of its queue; raises `QueueFull` if there is no room for it."""
-        item = QueuedMessage(message, kind)
+        self._add(QueuedMessage(message, kind))
+
+    def add_prompt(self, message: Spoken, kind: QueueKind, id: Json | Absent) -> None:
+        """The same for a prompt of the host, which ends with the run that takes it out of the queue."""
+        prompt = OpenPrompt(id)
+        self._add(QueuedMessage(message, kind, prompt))
+        self.prompts.add(prompt)
+
+    def _add(self, item: QueuedMessage) -> None:
         size = item.size + sum(waiting.size for waiting in self._items.values())
         if len(self._items) >= self._limits.messages or (self._items and size > self._limits.characters):
             raise QueueFull(
@@ -78,8 +147,10 @@ class MessageQueue:
     def clear(self) -> tuple[list[str], list[str]]:
         """Empty both queues and announce it; returns their texts."""
         texts = self._texts("steering"), self._texts("followUp")
+        prompts = [item.prompt for item in self._items.values() if item.prompt is not None]
         self._items.clear()
         self._announce()
+        self.prompts.withdraw(prompts)
         return texts
 
     def drop(self) -> None:
@@ -132,7 +203,9 @@ class MessageQueue:
 
     async def delivered(self, item: QueuedItem) -> None:
         """The item is being said: it leaves the queue."""
-        self._items.pop(item.id, None)
+        waiting = self._items.pop(item.id, None)
+        if waiting is not None and waiting.prompt is not None:
+            waiting.prompt.deliver()
         self._announce()
 
     def _next(self, kind: QueueKind, mode: QueueMode) -> list[QueuedItem]:

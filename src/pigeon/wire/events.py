@@ -124,6 +124,7 @@ class AgentEnd(Event, tag="agent_end", kw_only=True):
 
 
 EndReason = Literal["done", "aborted", "error"]
+PromptStatus = Literal["completed", "aborted", "error"]
 
 
 class AgentSettled(Event, tag="agent_settled", kw_only=True):
@@ -148,7 +149,7 @@ class PromptResult(Event, tag="prompt_result", kw_only=True):
 
     id: Json | Absent = ABSENT
     agent_invoked: bool
-    status: Literal["completed", "aborted", "error"]
+    status: PromptStatus
     session_settled: bool
     error: PromptError | Absent = ABSENT
 

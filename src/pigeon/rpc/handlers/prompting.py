@@ -18,7 +18,7 @@ def prompt(cmd: Prompt, s: Session) -> Awaitable[Accepted] | Accepted:
     """Answered when it is accepted or refused; what it starts goes on in the background."""
     if not isinstance(cmd.locale, Absent):
         s.engine.set_locale(cmd.locale)
-    return s.prompting.prompt(HostMessage(cmd.message, cmd.images, cmd.attachments), cmd.streaming_behavior)
+    return s.prompting.prompt(HostMessage(cmd.message, cmd.images, cmd.attachments, cmd.id), cmd.streaming_behavior)
 
 
 @handles(Steer)
@@ -51,7 +51,7 @@ async def _prompt_after(ended: Awaitable[None] | None, aborts: int, cmd: AbortAn
         await ended
     if s.engine.aborts != aborts:
         raise Refusal(ABORTED_BEFORE)
-    accepted = s.prompting.prompt(HostMessage(cmd.message, cmd.images, cmd.attachments))
+    accepted = s.prompting.prompt(HostMessage(cmd.message, cmd.images, cmd.attachments, cmd.id))
     return accepted if isinstance(accepted, Accepted) else await accepted
 
 

@@ -29,7 +29,7 @@ def _with_all(state: answers.State, s: Session) -> answers.State:
     return replace(
         state,
         has_pending_async_work=False,
-        is_settled=not s.activity.busy and not len(s.queue),
+        is_settled=s.engine.settled,
         fast_mode_enabled=False,
         fast_mode_active=False,
         system_prompt=[s.engine.system_prompt()],

@@ -1,0 +1,231 @@
+"""How prompts end in the newest omp: one `prompt_result` each, behind its answer, then `session_settled`."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from fakes.agent_folders import AgentFolders
+from fakes.contract_manifest import proves
+from fakes.extension_files import extension
+from fakes.model_server import Call, Gate, Hang, ModelServer, said_in
+from fakes.record_outline import outline
+from fakes.rpc_process import RpcProcess, Start
+
+Record = dict[str, Any]
+OMP = ("omp",)
+FAST = {"retry": {"baseDelayMs": 1}}
+SLOW_INPUT = """
+@ext.on(Input)
+async def look(event, ctx):
+    if event.text == "wait":
+        await asyncio.Event().wait()
+    await asyncio.sleep(0)
+
+@ext.command("hi")
+async def hi(args, ctx):
+    ctx.ui.notify("hi")
+"""
+
+
+@pytest.fixture
+def omp(start: Start) -> RpcProcess:
+    return start(dialect="omp", settings=FAST)
+
+
+def results(agent: RpcProcess) -> dict[str, Record]:
+    """The results so far; each prompt has at most one."""
+    told = agent.since(0, "prompt_result")
+    by_id = {record["id"]: record for record in told}
+    assert len(by_id) == len(told), told
+    return by_id
+
+
+def ends(agent: RpcProcess) -> list[str]:
+    """The last records of a run, and answers, in order."""
+    kinds = ("agent_end", "prompt_result", "session_settled", "response:")
+    return [word for word in outline(agent.records) if word.startswith(kinds)]
+
+
+def begin(agent: RpcProcess, server: ModelServer, id: str = "a") -> None:
+    """A prompt whose answer hangs."""
+    gate = Gate()
+    server.answers("begun", gate)
+    agent.send({"id": id, "type": "prompt", "message": "go"})
+    gate.wait_reached()
+
+
+@proves("omp.result.busy", dialects=OMP)
+def test_a_prompt_that_is_refused_in_a_run_has_its_result_at_once(omp: RpcProcess, server: ModelServer) -> None:
+    begin(omp, server)
+    omp.send({"id": "b", "type": "prompt", "message": "me too"})
+    omp.wait_event("prompt_result", id="b")
+    first, second, result = (record for record in omp.records if record.get("id") == "b")
+    assert (first["success"], second["success"]) == (True, False)
+    assert result["agentInvoked"] is False
+    assert (result["status"], result["sessionSettled"]) == ("error", False)
+    assert result["error"] == {"message": second["error"], "retryable": False}
+    omp.ask("abort")
+
+
+@proves("omp.result.abort", dialects=OMP)
+def test_an_abort_is_answered_between_the_end_of_the_run_and_the_results(omp: RpcProcess, server: ModelServer) -> None:
+    begin(omp, server)
+    omp.send({"id": "q", "type": "prompt", "message": "later", "streamingBehavior": "followUp"})
+    omp.response("q")
+    omp.ask("abort")
+    omp.wait_event("session_settled")
+    words = ["agent_end", "response:abort", "prompt_result", "prompt_result", "session_settled"]
+    assert ends(omp)[2:] == words
+    assert {id: (r["status"], r["agentInvoked"], r["sessionSettled"]) for id, r in results(omp).items()} == {
+        "a": ("aborted", True, True),
+        "q": ("aborted", False, True),
+    }
+    assert omp.ask("get_state")["isSettled"] is True
+
+
+@proves("omp.result.leftover", dialects=OMP)
+def test_a_prompt_that_waited_through_an_abort_is_said_with_the_next_one_and_ends_only_once(
+    omp: RpcProcess, server: ModelServer
+) -> None:
+    begin(omp, server)
+    omp.send({"id": "q", "type": "prompt", "message": "later", "streamingBehavior": "followUp"})
+    omp.response("q")
+    omp.ask("abort")
+    omp.wait_event("session_settled")
+    server.answers("one")
+    server.answers("two")
+    start = omp.mark()
+    omp.send({"id": "b", "type": "prompt", "message": "next"})
+    omp.wait_event("session_settled", start)
+    assert ("user", "later") in said_in(server.requests[-1])
+    assert sorted(results(omp)) == ["a", "b", "q"]
+
+
+@proves("omp.result.cleared", dialects=OMP)
+def test_a_prompt_that_is_taken_out_of_the_queue_ends_there(omp: RpcProcess, server: ModelServer) -> None:
+    begin(omp, server)
+    omp.send({"id": "q", "type": "prompt", "message": "later", "streamingBehavior": "steer"})
+    omp.response("q")
+    assert omp.ask("clear_queue")["steering"] == ["later"]
+    result = results(omp)["q"]
+    assert (result["status"], result["agentInvoked"], result["sessionSettled"]) == ("aborted", False, False)
+    omp.ask("abort")
+    omp.wait_event("session_settled")
+    assert sorted(results(omp)) == ["a", "q"]
+
+
+@proves("omp.result.error", dialects=OMP)
+def test_a_failed_prompt_says_what_failed_and_where(omp: RpcProcess, server: ModelServer) -> None:
+    server.fails(400, "no such thing", "invalid_request_error")
+    omp.send({"id": "a", "type": "prompt", "message": "go"})
+    omp.wait_event("session_settled")
+    error = results(omp)["a"]["error"]
+    assert {key: value for key, value in error.items() if key != "message"} == {
+        "provider": "fake",
+        "model": "fake-1",
+        "httpStatus": 400,
+        "retryable": False,
+    }
+    assert "no such thing" in error["message"]
+
+
+@proves("omp.result.retried", dialects=OMP)
+def test_an_error_that_is_retried_has_one_end_and_one_result(omp: RpcProcess, server: ModelServer) -> None:
+    server.fails(529, "busy", "overloaded_error")
+    server.answers("now")
+    omp.send({"id": "a", "type": "prompt", "message": "go"})
+    omp.wait_event("session_settled")
+    assert ends(omp) == ["response:prompt", "agent_end", "prompt_result", "session_settled"]
+    assert results(omp)["a"]["status"] == "completed"
+
+
+@proves("omp.result.no_message", dialects=OMP)
+def test_a_prompt_without_message_is_one_failure(omp: RpcProcess) -> None:
+    omp.send({"id": "a", "type": "prompt"})
+    assert omp.response("a")["success"] is False
+    omp.ask("get_state")
+    assert ends(omp) == ["response:prompt", "response:get_state"]
+
+
+@proves("omp.result.filtered", dialects=OMP)
+def test_results_are_never_filtered(omp: RpcProcess, server: ModelServer) -> None:
+    omp.ask("set_event_filter", events=["turn_end"])
+    server.answers("hello")
+    omp.send({"id": "a", "type": "prompt", "message": "go"})
+    omp.wait_event("session_settled")
+    expected = ["response:set_event_filter", "response:prompt", "turn_end", "prompt_result", "session_settled"]
+    assert [word for word in outline(omp.records) if word not in ("ready", "available_commands_update")] == expected
+
+
+@proves("omp.result.handled", "prompt.answered_first", dialects=OMP)
+def test_with_extensions_the_answer_comes_before_the_run_and_what_they_handle_has_no_result(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    omp = start(*extension(folders, SLOW_INPUT), dialect="omp")
+    assert omp.ask("prompt", message="/hi") == {"agentInvoked": False}
+    server.answers("hello")
+    omp.send({"id": "a", "type": "prompt", "message": "go"})
+    omp.wait_event("session_settled")
+    words = [word for word in outline(omp.records) if word.startswith(("response", "agent", "prompt", "session"))]
+    assert words[1:] == ["response:prompt", "agent_start", "agent_end", "prompt_result", "session_settled"]
+
+
+@proves("omp.result.preflight", dialects=OMP)
+def test_a_prompt_that_is_aborted_while_an_extension_looks_at_it_has_a_result_and_leaves_the_session_free(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    omp = start(*extension(folders, SLOW_INPUT), dialect="omp")
+    omp.send({"id": "a", "type": "prompt", "message": "wait"}, {"id": "b", "type": "prompt", "message": "two"})
+    omp.ask("abort")
+    omp.wait_event("prompt_result", id="a")
+    assert {id: r["status"] for id, r in results(omp).items()} == {"a": "error", "b": "error"}
+    assert omp.ask("get_state")["isSettled"] is True
+    server.answers("hello")
+    omp.send({"id": "c", "type": "prompt", "message": "go"})
+    omp.wait_event("session_settled")
+    assert results(omp)["c"]["status"] == "completed"
+
+
+@proves("omp.result.replaced", dialects=OMP)
+def test_abort_and_prompt_ends_both_prompts_once(omp: RpcProcess, server: ModelServer) -> None:
+    begin(omp, server)
+    server.answers("other")
+    omp.send({"id": "b", "type": "abort_and_prompt", "message": "instead"})
+    omp.wait_event("session_settled")
+    assert {id: (r["status"], r["sessionSettled"]) for id, r in results(omp).items()} == {
+        "a": ("aborted", False),
+        "b": ("completed", True),
+    }
+
+
+@proves("exit.signal_silent")
+@pytest.mark.by_exec
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("dialect", ["pi", "pi-latest", "omp", "xcsh", "companion"])
+def test_a_signal_in_a_run_is_followed_by_no_record(
+    start: Start, server: ModelServer, number: int, dialect: str
+) -> None:
+    agent = start(dialect=dialect, keeps=True)
+    server.answers(Call("bash", {"command": "sleep 600"}))
+    agent.send({"id": "a", "type": "prompt", "message": "go"})
+    agent.wait_event("tool_execution_start")
+    agent.signal(number)
+    agent.wait_exit()
+    assert agent.records[-1]["type"] in ("tool_execution_start", "tool_execution_update")
+
+
+@proves("exit.eof_unsettled")
+@pytest.mark.by_exec
+@pytest.mark.parametrize("dialect", ["pi", "pi-latest", "omp", "xcsh", "companion"])
+def test_the_end_of_input_in_a_run_is_not_followed_by_its_end(start: Start, server: ModelServer, dialect: str) -> None:
+    agent = start(dialect=dialect)
+    server.answers("begun", Hang())
+    agent.send({"id": "a", "type": "prompt", "message": "go"})
+    agent.wait_event(
+        "message_start", message=agent.wait(lambda r: r.get("message", {}).get("role") == "assistant")["message"]
+    )
+    agent.close()
+    assert agent.records[-1]["type"] == "turn_end"
