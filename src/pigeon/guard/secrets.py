@@ -438,7 +438,9 @@ class Redactor:
                     self._escaped[key] = re.compile(escaped_pattern(key))
                 data = self._escaped[key].sub(_MASKED, data)
         if self._broken and (b"\n" in data or b"\\n" in data):
-            joined = data.translate(None, _LINE_BREAKS).replace(b"\\n", b"").replace(b"\\r", b"")
+            joined = data.translate(None, _LINE_BREAKS)
+            if b"\\" in joined:
+                joined = joined.replace(b"\\n", b"").replace(b"\\r", b"")
             for form in self._broken:
                 if form in joined:
                     spread = _BETWEEN.join(re.escape(form[at : at + 1]) for at in range(len(form)))

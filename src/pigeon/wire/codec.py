@@ -135,7 +135,8 @@ def _with_finite_numbers(value: Any) -> Any:
 
 def escape_separators(raw: bytes) -> bytes:
     """The same JSON with U+2028 and U+2029 as escapes."""
-    if b"\xe2\x80" in raw:
+    # One byte is found many times faster than two, and most text has none of it.
+    if b"\xe2" in raw and b"\xe2\x80" in raw:
         return raw.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return raw
 
