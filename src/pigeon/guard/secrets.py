@@ -438,9 +438,7 @@ class Redactor:
                     self._escaped[key] = re.compile(escaped_pattern(key))
                 data = self._escaped[key].sub(_MASKED, data)
         if self._broken and (b"\n" in data or b"\\n" in data):
-            joined = data.translate(None, _LINE_BREAKS)
-            if b"\\" in joined:
-                joined = joined.replace(b"\\n", b"").replace(b"\\r", b"")
+            joined = _joined(data)
             for form in self._broken:
                 if form in joined:
                     spread = _BETWEEN.join(re.escape(form[at : at + 1]) for at in range(len(form)))
@@ -538,6 +536,12 @@ class _Beginnings:
             if tail[-size:] in self._starts:
                 return len(data) - size
         return len(data)
+
+
+def _joined(data: bytes) -> bytes:
+    """Without line breaks, also those that JSON escapes."""
+    joined = data.translate(None, _LINE_BREAKS)
+    return joined.replace(b"\\n", b"").replace(b"\\r", b"") if b"\\" in joined else joined
 
 
 class RedactedStream:

@@ -93,7 +93,7 @@ def header_in(path: str) -> dict[str, Any] | None:
     beginning = _read(path, LONGEST_HEADER)
     if beginning is None or is_unfinished(beginning):
         return None
-    return _header(beginning.lstrip().split(b"\n", 1)[0], path)
+    return _header(_first_line(beginning), path)
 
 
 def load_session(path: str) -> LoadedSession | None:
@@ -129,7 +129,7 @@ def lines_behind(path: str, size: int) -> tuple[list[EntryLine], int]:
 
 def is_unfinished(raw: bytes) -> bool:
     """True for a file whose session was never reported to a host: it is empty, or its first line was cut off."""
-    if not raw.strip():
+    if not raw or raw.isspace():
         return True
     if b"\n" in raw or not (raw.startswith(BEGINNING) or BEGINNING.startswith(raw)):
         return False
@@ -142,7 +142,7 @@ def is_unfinished(raw: bytes) -> bool:
 
 def is_of_session(raw: bytes, header_line: bytes) -> bool:
     """True if the content of a file begins with this header, perhaps as another program writes it."""
-    first = raw.lstrip().split(b"\n", 1)[0]
+    first = _first_line(raw)
     if first == header_line:
         return True
     try:
@@ -150,6 +150,13 @@ def is_of_session(raw: bytes, header_line: bytes) -> bool:
     except BadRecord:
         return False
     return isinstance(there, dict) and there.get("type") == "session" and there.get("id") == ours["id"]
+
+
+def _first_line(raw: bytes) -> bytes:
+    """Found without a copy of all the rest."""
+    text = raw.lstrip()
+    end = text.find(b"\n")
+    return text if end < 0 else text[:end]
 
 
 def _read(path: str, most: int = -1) -> bytes | None:

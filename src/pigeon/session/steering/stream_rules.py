@@ -39,6 +39,7 @@ from pigeon.wire.steering import Rule
 WINDOW = 1000
 HEAD = 4000
 CUSTOM_TYPE = "ttsr-injection"
+_SAID = frozenset({"message", "custom_message"})
 MOST_CUTS = 10
 # Patterns as texts: `re` compiles them when they are first needed, and most sessions have no rules.
 _SCOPE = r"(text|thinking|tool|toolcall)(?::([^()\s]+))?(?:\((.+)\))?"
@@ -222,12 +223,12 @@ class StreamRules:
         """Another conversation: remember what it was given; the files are read again when they are needed."""
         self.reload()
         self._given = {}
-        self._messages = self._cuts = 0
-        for line in branch:
-            self._messages += line.type in ("message", "custom_message")
+        said = [line for line in branch if line.type in _SAID]
+        self._messages, self._cuts = len(said), 0
+        for at, line in enumerate(said, 1):
             entry = line.entry if line.type == "custom_message" else None
             if isinstance(entry, CustomMessageEntry) and entry.custom_type == CUSTOM_TYPE:
-                self._given.update(dict.fromkeys(_names(entry), self._messages))
+                self._given.update(dict.fromkeys(_names(entry), at))
 
     def reload(self) -> None:
         """Read the files again when they are next needed."""
