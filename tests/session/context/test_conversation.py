@@ -66,7 +66,7 @@ def must_be_valid(messages: list[ModelMessage]) -> None:
 
 
 def sent(branch: list[EntryLine], model: Any = None) -> list[ModelMessage]:
-    return normalized(model_messages(context_of(branch)), model or a_model(), CallIds(lambda name: name))
+    return normalized(model_messages(context_of(branch)), model or a_model(), CallIds(lambda name, same: name))
 
 
 @given(STORIES)
