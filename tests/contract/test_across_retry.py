@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.model_server import ModelServer
@@ -127,3 +129,27 @@ def test_the_pause_is_a_little_off(start: Start, server: ModelServer) -> None:
         agent.wait_event("agent_settled", mark)
     assert len(pauses) > 1
     assert all(40_000 <= pause <= 60_000 for pause in pauses)
+
+
+@proves("auto_retry.texts", dialects=("pi-latest",))
+@pytest.mark.parametrize(
+    ("status", "text", "repeated"),
+    [
+        (400, "overloaded_error", True),
+        (400, "the model is at capacity", True),
+        (408, "", True),
+        (529, "", True),
+        (501, "", False),
+        (400, "at most 500 items", False),
+        (429, "out of budget", False),
+        (503, "GoUsageLimitError", False),
+    ],
+)
+def test_a_failure_is_repeated_by_what_the_server_says(
+    start: Start, server: ModelServer, status: int, text: str, repeated: bool
+) -> None:
+    agent = start(settings={"retry": {"baseDelayMs": 1}}, dialect="pi-latest")
+    server.fails(status, text, kind="invalid_request_error")
+    server.answers("fine")
+    records = agent.run("go")
+    assert ("auto_retry_start" in outline(records)) is repeated

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fakes.agent_folders import model
 from fakes.contract_manifest import proves
-from fakes.model_server import Answer, Call, Hang, ModelServer, said_in
+from fakes.model_server import Answer, Call, Hang, ModelServer, Thinking, said_in
 from fakes.record_outline import answers, outline, text_of
 from fakes.rpc_process import RpcProcess, Start
 
@@ -241,3 +243,38 @@ def test_a_model_can_have_thresholds_of_its_own(start: Start, server: ModelServe
     server.answers("THE SUMMARY")
     agent.run("four")
     assert "result" in agent.wait_event("compaction_end")
+
+
+@proves("compact.model_limit", dialects=("pi-latest",))
+def test_a_summary_may_be_as_long_as_the_model_can_write(start: Start, server: ModelServer) -> None:
+    large = [model("fake-1", contextWindow=200_000, maxTokens=32_000, reasoning=True)]
+    agent = start("--thinking", "medium", settings=SETTINGS, models=large, dialect="pi-latest")
+    for message in ("one", "two"):
+        server.answers(Thinking("private doubts"), f"answer {message}")
+        agent.run(f"{message} {LONG}")
+    server.answers(Thinking("more doubts"), Call("bash", {"command": "echo one"}))
+    server.answers(f"the end {LONG}")
+    agent.run(f"three {LONG}")
+    history, prefix = server.answers("THE SUMMARY"), server.answers("THE BEGINNING")
+    agent.ask("compact", customInstructions="mind the colours")
+    for asked in (history.request, prefix.request):
+        assert (asked["max_tokens"], asked["thinking"]["budget_tokens"]) == (32_000, 8192)
+        assert "doubts" not in str(asked)
+        assert "Additional focus: mind the colours" in str(asked)
+
+
+@proves("overflow.any_413", dialects=("pi-latest",))
+@pytest.mark.parametrize(
+    ("status", "text"), [(413, ""), (413, "Payload Too Large"), (503, "litellm.ContextWindowExceededError: too long")]
+)
+def test_a_request_that_is_too_large_makes_room_whatever_the_words(
+    start: Start, server: ModelServer, status: int, text: str
+) -> None:
+    agent = begin(start, server)
+    server.fails(status, text)
+    server.answers("THE SUMMARY")
+    again = server.answers("fine now")
+    mark = agent.mark()
+    agent.run("three")
+    assert "compaction_start" in told(agent, mark)
+    assert "THE SUMMARY" in context(again)

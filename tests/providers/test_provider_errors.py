@@ -24,6 +24,58 @@ OVERFLOWS = [
 ]
 
 
+TRANSIENT = """
+overloaded | overloaded_error | Overloaded | server_is_overloaded
+Model overloaded. | currently experiencing high demand
+rate limit | rate_limit_error | ratelimit | rate-limited | too many requests | ResourceExhausted | RESOURCE_EXHAUSTED
+server_busy | The servers are currently busy | The model is at capacity
+server error | server_error | internal server error | internal error | internal_error
+service unavailable | service_unavailable | ServiceUnavailable | The service is temporarily unavailable
+service temporarily unavailable | Provider returned error | provider_returned_error | The provider returned an error
+exceeded request buffer limit while retrying upstream | unable to forward upstream | upstream request failed
+upstream_request_failed | upstream_stream_read_error | stream was interrupted
+HTTP/2 stream failed | http2 stream failed
+request to https://a.invalid/v1 failed, reason: gone | network error | network_error | connection error
+Connection error. | connection_error | connection refused | connection lost | connection reset by peer
+other side closed | fetch failed | getaddrinfo ENOTFOUND a.invalid | EAI_AGAIN | upstream connect error
+reset before headers | socket hang up | The socket connection was closed unexpectedly | timed out | time out | timeout
+timeout_error | DeadlineTimeout | terminated | websocket closed | websocket_error | ended without sending chunks
+stream ended before message_stop | stream ended before a terminal response event
+http2 request did not get a response | stream disconnected before completion | pending stream has been canceled
+retry delay of 3 s | you can retry your request | try your request again | please retry your request
+subscription_sharing_usage_unavailable | subscription_sharing_user_unavailable
+"""
+NEVER = """
+GoUsageLimitError | FreeUsageLimitError | Monthly usage limit reached | available balance | insufficient_quota
+out of budget | quota exceeded | billing | subscription_sharing_usage_limit_exceeded
+subscription_sharing_workplace_individual_usage_limit_exceeded | "code":"1308" | "code": 1308 | code:1308
+insufficient balance | Your credit balance is too low | You exceeded your current quota
+"""
+TOO_LONG = """
+prompt is too long | prompt too long | prompt exceeds max length | Prompt exceeds max length | request_too_large
+input is too long for requested model | exceeds the context window | context window exceeded
+litellm.ContextWindowExceededError | exceeds the maximum context length of 4,096 tokens
+exceeds model's maximum context length (4096) | input token count (5) exceeds the maximum
+maximum prompt length is 131072
+Please reduce the length of the messages | maximum context length is 4096 tokens
+exceeds the maximum allowed input length of 4,096 tokens
+input (9 tokens) is longer than the model's context length (8 tokens) | exceeds the limit of 4096
+exceeds the available context size | greater than the context length | context window exceeds limit
+exceeded model token limit | too large for model with 4096 maximum context length
+prompt has 9,000 tokens, but the configured context size is 4,096 tokens | model_context_window_exceeded
+prompt too long; exceeded max context length | range of input length should be [1, 9] | context_length_exceeded
+context length exceeded | too many tokens | token limit exceeded
+"""
+NEITHER = """
+used 1500 tokens | request 5003 | req_502abc | id a-503-b | 500,000 tokens | 0.500 | 4290 bytes | 529er
+invalid api key | the model was determined | code 13081 | undocumented error | context window is 4096
+"""
+
+
+def fragments(table: str) -> list[str]:
+    return [one.strip() for line in table.strip().splitlines() for one in line.split("|")]
+
+
 def body(message: str, **more: object) -> bytes:
     return json.dumps({"error": {"message": message, **more}}).encode()
 
@@ -33,6 +85,77 @@ def test_an_overflow_is_known_by_its_words_and_never_retried(words: str) -> None
     failure = from_response(400, {}, body(words))
     assert failure.overflow
     assert not failure.retryable
+
+
+@pytest.mark.parametrize("words", fragments(TRANSIENT))
+def test_every_transient_text_is_retried_in_a_stream_and_behind_a_status(words: str) -> None:
+    for failure in (classified(words), from_event({"message": words}, words), from_response(400, {}, body(words))):
+        assert failure.retryable
+        assert not failure.overflow
+
+
+@pytest.mark.parametrize("words", fragments(NEVER))
+def test_an_empty_account_is_never_retried_whatever_else_is_said(words: str) -> None:
+    for text in (words, f"429 Too many requests: {words}", f"503 overloaded: {words}"):
+        assert not classified(text).retryable
+    for status in (400, 429, 500, 503):
+        assert not from_response(status, {}, body(words), "message").retryable
+
+
+@pytest.mark.parametrize("words", fragments(TOO_LONG))
+@pytest.mark.parametrize("status", [None, 400, 413, 422, 500, 503])
+def test_every_overflow_is_known_behind_any_status(words: str, status: int | None) -> None:
+    failure = classified(words) if status is None else from_response(status, {}, body(words))
+    assert (failure.overflow, failure.retryable) == (True, False)
+    assert classified(words.upper()).overflow
+
+
+@pytest.mark.parametrize("words", fragments(NEITHER))
+def test_what_only_looks_like_it_is_neither(words: str) -> None:
+    for failure in (classified(words), from_response(400, {}, body(words))):
+        assert (failure.overflow, failure.retryable) == (False, False)
+
+
+@pytest.mark.parametrize("number", [429, 500, 502, 503, 504, 520, 524])
+def test_a_status_in_a_text_counts_where_it_stands_alone(number: int) -> None:
+    for text in (f"{number}", f"{number}: bad gateway", f"upstream said {number}", f"({number})"):
+        assert classified(text).retryable
+    for text in (f"1{number}", f"{number}0", f"req_{number}", f"x{number}", f"{number}ms", f"{number}.5"):
+        assert not classified(text).retryable
+    assert from_response(400, {}, body(f"upstream returned {number}")).retryable
+    assert not from_response(400, {}, body(f"at most {number} items")).retryable
+
+
+def test_one_server_says_nothing_at_all_when_a_request_is_too_long() -> None:
+    assert from_response(400, {}, b"", host="api.cerebras.ai").overflow
+    assert not from_response(400, {}, b"no", host="api.cerebras.ai").overflow
+    assert not from_response(400, {}, b"", host="cerebras.ai.invalid").overflow
+    assert not from_response(400, {}, b"").overflow
+
+
+def test_any_413_is_an_overflow() -> None:
+    assert from_response(413, {}, b"").overflow
+    assert from_response(413, {}, b"<html><title>Request Entity Too Large</title></html>").overflow
+    assert from_response(413, {}, body("Limit 6000, requested 7000", code="rate_limit_exceeded")).overflow
+    assert not from_response(413, {}, body("rate limit reached")).overflow
+    for text in ("413", "413 too big", "413: too big", "OpenAI API error (413): x"):
+        assert classified(text).overflow
+    for text in ("4130", "x 413", "the 413 items", "error 4131"):
+        assert not classified(text).overflow
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Throttling error: too many tokens", "Service unavailable: prompt is too long", "rate limit: too many tokens"],
+)
+def test_a_limit_on_speed_is_no_overflow(words: str) -> None:
+    assert not classified(words).overflow
+    assert not from_response(503, {}, body(words), "message").overflow
+
+
+def test_a_numbered_code_of_an_event_is_read() -> None:
+    assert not from_event({"code": 1308, "message": "rate limit"}, "rate limit").retryable
+    assert from_event({"code": 1302, "message": "rate limit"}, "rate limit").retryable
 
 
 def test_an_overflow_is_known_by_its_code() -> None:
@@ -57,7 +180,7 @@ def test_transient_statuses_are_retried(status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 422, 501])
 def test_other_statuses_are_not(status: int) -> None:
-    failure = from_response(status, {}, body("about 1500 tokens, 503 of them, timeout"))
+    failure = from_response(status, {}, body("about 1500 tokens, 503 of them"))
     assert not failure.retryable
     assert failure.status == status
 

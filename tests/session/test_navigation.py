@@ -34,7 +34,7 @@ async def test_a_branch_summary_takes_the_newest_that_fits_and_no_results() -> N
     assert "question 7" in asked
     assert "question 0" not in asked
     assert "secret" not in asked
-    assert [request.max_tokens for request in setup.answers.requests] == [800]
+    assert [request.max_tokens for request in setup.answers.requests] == [None]
 
 
 async def test_leaving_nothing_behind_needs_no_summary() -> None:
@@ -102,20 +102,21 @@ async def test_without_a_focus_there_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("window", "most", "shown"),
+    ("window", "shown"),
     [
-        (0, 4_000, 1),  # unknown: the model's own limit holds
-        (2_000, 400, 3),  # half of a small window
-        (200_000, 4_000, 8),
+        (0, 1),
+        (2_000, 3),  # half of a small window
+        (200_000, 8),
     ],
 )
-async def test_what_is_summarized_follows_the_window(window: int, most: int, shown: int) -> None:
+async def test_what_is_summarized_follows_the_window(window: int, shown: int) -> None:
     setup = filled("WHAT IT DID", turns=0, window=window)
     root = setup.say("root")
     for number in range(8):
         setup.say(f"question {number} {LONG}")
     await setup.navigation.go(root, NavigationOptions(summarize=True), setup.scope)
-    assert [request.max_tokens for request in setup.answers.requests] == [most]
+    # The model's own limit holds, as for any answer.
+    assert [request.max_tokens for request in setup.answers.requests] == [None]
     assert setup.answers.asked().count("question ") == shown
 
 

@@ -1,7 +1,9 @@
 """What went wrong, as a `Failure`: status and code first, texts only where a provider sends nothing else.
 
 The order decides: a context overflow is never retried, nor is an exhausted quota; then the server's `x-should-retry`,
-the error code, the status; and last, phrases with word boundaries. `session/retry` and compaction act on the flags.
+the status, the error code; and last, phrases, because proxies wrap the failures of others in a status of their own. A
+bare number counts as a status only where it stands alone, and beside another status only where a text calls it one.
+`session/retry` and compaction act on the flags.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ LONG_WAIT_MS = 60_000
 MAX_BODY_CHARS = 4000
 ErrorStyle = Literal["body", "message"]
 
+_WORDLESS_OVERFLOW = "context_length_exceeded"
 _OVERFLOW_CODES = {
-    "context_length_exceeded",
+    _WORDLESS_OVERFLOW,
     "request_too_large",
     "model_context_window_exceeded",
     "exceed_context_size_error",
@@ -53,7 +56,8 @@ _TRANSIENT_CODES = {
     "aborted",
 }
 _OVERFLOW = (
-    r"prompt (?:is )?too long|request_too_large|input is too long for (?:the )?requested model"
+    r"prompt (?:is )?too long|prompt exceeds max(?:imum)? length|request_too_large"
+    r"|input is too long for (?:the )?requested model"
     r"|exceeds? (?:the )?(?:model'?s )?context window|exceeds? (?:the )?(?:model'?s )?maximum context length"
     r"|input token count.{0,40}exceeds the maximum|maximum prompt length is \d|reduce the length of the messages"
     r"|maximum context length is \d|exceeds? (?:the )?maximum allowed input length"
@@ -61,21 +65,41 @@ _OVERFLOW = (
     r"|greater than the context length|context window exceeds limit|exceeded model token limit"
     r"|too large for model with \d+ maximum context|but the configured context size is"
     r"|exceeded (?:max(?:imum)? )?context length|range of input length should be"
-    r"|context[_ ]length[_ ]exceeded|model_context_window_exceeded|\btoo many tokens\b|\btoken limit exceeded\b"
+    r"|context[_ ]?(?:length|window)[_ ]?exceeded|\btoo many tokens\b|\btoken limit exceeded\b"
+    r"|\A(?:[\w -]+ API error \(413\):|413(?:\s|:|\Z))"
 )
+# A limit per minute is no overflow, whatever it says about tokens.
 _NOT_OVERFLOW = r"\A(?:\d{3}:? )?(?:throttling error:|service unavailable:)|rate[ _-]?limit|too many requests"
 _QUOTA = (
-    r"insufficient[_ ](?:quota|balance|credits)|monthly usage limit|usage limit (?:has been )?reached"
-    r"|available balance|out of budget|\bquota exceeded\b|exceeded your current quota|\bbilling\b"
-    r"|credit balance is too low"
+    r"insufficient[_ ](?:quota|balance|credits)|(?:Go|Free)UsageLimitError|monthly usage limit"
+    r"|usage limit (?:has been )?reached|available balance|out of budget|\bquota exceeded\b|exceeded your current quota"
+    r"|\bbilling\b|credit balance is too low"
+    r"|subscription_sharing_(?:workplace_individual_)?usage_limit_exceeded"
+    r'|"?code"?\s*:\s*"?1308(?!\d)'
 )
+_NUMBERS = r"(?:429|500|502|503|504|520|524|529)"
 _TRANSIENT = (
-    r"\boverloaded\b|\bhigh demand\b|rate[ _-]?limit|too many requests|\b(?:429|500|502|503|504|520|524|529)\b"
-    r"|service (?:is )?(?:temporarily )?unavailable|\b(?:server|internal) error\b|provider returned error"
-    r"|network error|connection (?:error|refused|lost|reset|closed)|other side closed|fetch failed|getaddrinfo"
-    r"|\bENOTFOUND\b|\bEAI_AGAIN\b|\bECONNRESET\b|upstream connect|reset before headers|socket (?:hang up|closed)"
-    r"|\btime(?:d )?out\b|\bterminated\b|websocket (?:closed|error)|ended (?:without|before)|\bretry delay\b"
-    r"|retry your request|try again later|resource ?exhausted|peer closed connection"
+    # Load.
+    r"overloaded|server_busy|servers are currently busy|\bhigh demand\b|model is at capacity|rate[ _-]?limit"
+    r"|too many requests|resource.?exhausted"
+    # The server, or one behind it.
+    r"|service.?(?:is.?)?(?:temporarily.?)?unavailable|server.?error|internal.?error|provider.?returned.?(?:an.?)?error"
+    r"|exceeded request buffer limit while retrying upstream|unable to forward upstream|upstream.?request.?failed"
+    r"|upstream_stream_read_error|stream was interrupted|http/?2 stream failed|request to \S+ failed, reason:"
+    # The network.
+    r"|network.?error|connection.?(?:error|refused|lost|reset|closed)|other side closed|peer closed connection"
+    r"|fetch failed|getaddrinfo|ENOTFOUND|EAI_AGAIN|ECONNRESET|upstream.?connect|reset before headers"
+    r"|socket (?:hang up|closed|connection was closed)|timed? ?out|\bterminated\b|websocket.?(?:closed|error)"
+    # Streams that were cut.
+    r"|ended (?:without|before)|http2 request did not get a response|stream disconnected before completion"
+    r"|pending stream has been canceled"
+    # The server asks for it.
+    r"|\bretry delay\b|retry your request|try your request again|try again later"
+    r"|subscription_sharing_(?:usage|user)_unavailable"
+)
+_STATUS_ALONE = rf"(?<![\w-])(?<!\d[.,]){_NUMBERS}(?![\w-])(?![.,]\d)"
+_STATUS_BY_NAME = (
+    rf"(?:status(?:[ _]code)?|\bhttp(?:/[\d.]+)?|\bcode|\berror|\breturned|\bsaid|\bgot)\W{{1,4}}{_NUMBERS}\b"
 )
 _NEVER_BY_STATUS = {501, 505}
 _ALWAYS_BY_STATUS = {408, 409, 425, 429}
@@ -106,9 +130,7 @@ def classified(
     """A failure with its retry and overflow flags decided; `text` is searched besides the message."""
     searched = f"{message}\n{text}"
     lowered = (code or "").lower()
-    overflow = lowered in _OVERFLOW_CODES or (
-        status in (None, 400, 413, 422, 500) and _says(_OVERFLOW, searched) and not _says(_NOT_OVERFLOW, searched)
-    )
+    overflow = lowered in _OVERFLOW_CODES or _overflows(searched, status)
     return Failure(
         message=message,
         status=status,
@@ -119,18 +141,30 @@ def classified(
     )
 
 
+def _overflows(text: str, status: int | None) -> bool:
+    if status == 413:
+        # Of a request that is too large for the limit per minute, a smaller one is worth a try.
+        return not _says("rate limit|too many requests", text)
+    # Proxies pass overflows on with a status of their own, also 503.
+    return status not in (401, 402, 403, 429) and _says(_OVERFLOW, text) and not _says(_NOT_OVERFLOW, text)
+
+
 def _retryable(text: str, status: int | None, code: str, server_says: bool | None, delay_named: bool) -> bool:
     # A limit per minute is worded like an empty account, but comes with the time after which to ask again.
     if code in _QUOTA_CODES or status == 402 or (_says(_QUOTA, text) and not delay_named):
         return False
     if server_says is not None:
         return server_says
-    if status is not None:
-        return status in _ALWAYS_BY_STATUS or (status >= 500 and status not in _NEVER_BY_STATUS)
-    return code in _TRANSIENT_CODES or _says(_TRANSIENT, text)
+    if status is not None and (status in _ALWAYS_BY_STATUS or (status >= 500 and status not in _NEVER_BY_STATUS)):
+        return True
+    if (status is None and code in _TRANSIENT_CODES) or _says(_TRANSIENT, text):
+        return True
+    return _says(_STATUS_ALONE if status is None else _STATUS_BY_NAME, text)
 
 
-def from_response(status: int, headers: Mapping[str, str], body: bytes, style: ErrorStyle = "body") -> Failure:
+def from_response(
+    status: int, headers: Mapping[str, str], body: bytes, style: ErrorStyle = "body", host: str = ""
+) -> Failure:
     """An HTTP answer that is not a success."""
     text = body.decode("utf-8", "replace").strip()[:MAX_BODY_CHARS]
     error = error_object(body)
@@ -144,11 +178,16 @@ def from_response(status: int, headers: Mapping[str, str], body: bytes, style: E
     return classified(
         (f"{status} {shown}" if shown else f"{status} (no body)") + wait,
         status=status,
-        code=code_of(error),
+        code=_WORDLESS_OVERFLOW if status == 400 and not text and _has_no_words(host) else code_of(error),
         text=f"{said}\n{text}",
         server_says=None if should not in ("true", "false") else should == "true",
         retry_after_ms=delay if delay is not None else _delay_in(error),
     )
+
+
+def _has_no_words(host: str) -> bool:
+    """True for servers that refuse a request that is too long without a word."""
+    return f".{host}".endswith(".cerebras.ai")
 
 
 def from_event(error: Any, shown: str) -> Failure:
@@ -160,9 +199,15 @@ def from_event(error: Any, shown: str) -> Failure:
         shown[:MAX_BODY_CHARS],
         status=status,
         code=code_of(error),
-        text=message_of(error),
+        text=f"{message_of(error)}\n{_numbered_code(error)}",
         retry_after_ms=_delay_in(error),
     )
+
+
+def _numbered_code(error: Any) -> str:
+    """The provider's code where it is a number, as texts have it."""
+    code = error.get("code") if isinstance(error, dict) else None
+    return f"code: {code}" if isinstance(code, int) else ""
 
 
 def from_exception(error: BaseException) -> Failure:
@@ -227,7 +272,7 @@ def truncated(what: str) -> StreamBroken:
 
 def unknown_stop(reason: str) -> Failure:
     """A stop reason that the API does not document."""
-    return Failure(message=f"The model stopped for an unknown reason: {reason}", code=code_of({"code": reason}))
+    return classified(f"The model stopped for an unknown reason: {reason}", code=code_of({"code": reason}))
 
 
 def error_object(body: bytes) -> Any:

@@ -20,7 +20,7 @@ from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.messages import AssistantMessage
 from pigeon.wire.model import Model
-from pigeon.wire.tokens import characters_of, estimated_tokens
+from pigeon.wire.tokens import characters_of, prompt_tokens
 
 if TYPE_CHECKING:
     from pigeon.providers.history.cache import HistoryCache
@@ -105,16 +105,15 @@ def endpoint(base_url: str, path: str) -> str:
 
 
 def estimated_context(request: ModelRequest) -> int:
-    """Tokens of the prompt: what the last answer was billed for, and a quarter of the characters since."""
+    """Tokens of the prompt: what the last answer was billed for, and the characters since by a cautious estimate."""
     billed = _last_billed(request.messages)
-    chars = sum(map(characters_of, request.messages[billed + 1 :]))
+    since = sum(prompt_tokens(characters_of(message)) for message in request.messages[billed + 1 :])
     if billed >= 0:
         answer = request.messages[billed]
         assert isinstance(answer, AssistantMessage)
-        return answer.usage.total_tokens + estimated_tokens(chars, round_up=False)
-    chars += len(request.system_prompt)
-    chars += sum(len(tool.name) + len(tool.description) + len(codec.encode(tool.parameters)) for tool in request.tools)
-    return estimated_tokens(chars, round_up=False)
+        return answer.usage.total_tokens + since
+    chars = sum(len(tool.name) + len(tool.description) + len(codec.encode(tool.parameters)) for tool in request.tools)
+    return since + prompt_tokens(len(request.system_prompt)) + prompt_tokens(chars)
 
 
 _timestamp_of = attrgetter("timestamp")

@@ -27,7 +27,6 @@ elsewhere, with these sections:
 ## Progress
 ## Key Decisions
 ## Next Steps"""
-MOST_TOKENS = 4096
 RESERVE_TOKENS = 16384
 
 
@@ -92,8 +91,7 @@ class Navigation:
         told = BRANCH if isinstance(focus, Absent) else f"{BRANCH}\n\nAdditional focus: {focus}"
         ask = SummaryRequest(model=model, thinking=self._models.level, scope=scope, source="branchSummary")
         budget = max(model.context_window - RESERVE_TOKENS, model.context_window // 2)
-        most = min(MOST_TOKENS, model.context_window // 5) or MOST_TOKENS
-        said, usage = await self._summarizer.summary(_newest(messages, budget), told, ask, most)
+        said, usage = await self._summarizer.summary(_newest(messages, budget), told, ask)
         return said + files.appendix(), files.details(), usage
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import field
+
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.content import AssistantBlock, Attachment, UserBlock
 from pigeon.wire.model import Usage
@@ -44,6 +46,20 @@ class AssistantMessage(Record, tag_field="role", tag="assistant", kw_only=True):
     duration_ms: int | Absent = ABSENT
 
 
+class NestedCall(Record, kw_only=True):
+    """A call that a tool made itself."""
+
+    name: str = ""
+    arguments: Json = None
+
+
+class NestedCalls(Record, kw_only=True):
+    """The calls that a tool made itself; Pigeon's tools make none, files of other agents may name some."""
+
+    calls: list[NestedCall] = field(default_factory=list)
+    complete: bool | Absent = ABSENT
+
+
 class ToolResultMessage(Record, tag_field="role", tag="toolResult", kw_only=True):
     """The outcome of one tool call, linked by `toolCallId`."""
 
@@ -55,6 +71,7 @@ class ToolResultMessage(Record, tag_field="role", tag="toolResult", kw_only=True
     timestamp: int
     usage: Usage | Absent = ABSENT
     duration_ms: int | Absent = ABSENT
+    nested_calls: NestedCalls | Absent = ABSENT
 
 
 class BashExecutionMessage(Record, tag_field="role", tag="bashExecution", kw_only=True):

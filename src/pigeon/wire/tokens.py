@@ -1,7 +1,8 @@
 """The one estimate of how many tokens a text or a message takes: characters divided by four.
 
-Compaction, branch summaries, the room for an answer and the models without a network use it wherever no provider has
-counted. An image counts like a text of fixed length, because its size in bytes says nothing about its tokens.
+Compaction, branch summaries and the models without a network use it wherever no provider has counted. Where it decides
+how much of the window is left for an answer, `prompt_tokens` counts more cautiously. An image counts like a text of
+fixed length, because its size in bytes says nothing about its tokens.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, Tool
 from pigeon.wire.messages import BashExecutionMessage, BranchSummaryMessage, CompactionSummaryMessage, Message
 
 CHARACTERS_PER_TOKEN = 4
+CHARACTERS_PER_PROMPT_TOKEN = 3.5
 IMAGE_CHARACTERS = 4_800
 
 
 def estimated_tokens(characters: int, *, round_up: bool = True) -> int:
     """Tokens of so many characters; rounded down where it is subtracted from what there is room for."""
     return -(-characters // CHARACTERS_PER_TOKEN) if round_up else characters // CHARACTERS_PER_TOKEN
+
+
+def prompt_tokens(characters: int) -> int:
+    """Tokens of so many characters of a prompt, rather too many than too few: the rest is promised to the answer."""
+    return -int(-characters // CHARACTERS_PER_PROMPT_TOKEN)
 
 
 def message_tokens(message: Message) -> int:

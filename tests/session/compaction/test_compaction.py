@@ -36,10 +36,10 @@ async def test_the_history_is_replaced_by_a_summary_that_is_on_record() -> None:
     assert (end(setup).result, end(setup).will_retry, end(setup).aborted) == (result, False, False)
     history, prefix = setup.answers.requests
     assert "mind the colours" in setup.answers.asked(0)
-    assert "mind the colours" not in setup.answers.asked(1)
+    assert "mind the colours" in setup.answers.asked(1)
     assert setup.answers.asked(0).count("[User]: question") == 2
-    assert setup.answers.asked(1).endswith(PREFIX)
-    assert (history.max_tokens, prefix.max_tokens) == (800, 500)
+    assert f"{PREFIX}\n\nAdditional focus: " in setup.answers.asked(1)
+    assert (history.max_tokens, prefix.max_tokens) == (None, None)
     assert history.tools == []
     assert history.cache == "none"
 

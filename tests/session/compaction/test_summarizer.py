@@ -10,6 +10,7 @@ from fakes.compaction_setup import QUICK, Answers, Reply
 from fakes.model_requests import a_model, answered, called, returned, said, text, thought
 from pigeon.agent.inference import Failure
 from pigeon.agent.scope import Scope
+from pigeon.providers.request import output_cap
 from pigeon.session.compaction.summarizer import (
     MOST_OF_A_RESULT,
     ROLE,
@@ -35,6 +36,8 @@ from pigeon.wire.messages import (
     CompactionSummaryMessage,
     CustomMessage,
     Message,
+    NestedCall,
+    NestedCalls,
 )
 from pigeon.wire.model import Cost, Usage
 
@@ -53,7 +56,6 @@ def ran(output: str) -> BashExecutionMessage:
         (
             answered(thought("hm"), text("one"), text("two"), called("c", path="a", n=1), called("d")),
             [
-                "[Assistant thinking]: hm",
                 "[Assistant]: one\ntwo",
                 '[Assistant tool calls]: bash(path="a", n=1); bash(command="ls")',
             ],
@@ -81,12 +83,10 @@ class Summaries:
     async def _publish(self, event: Outbound) -> None:
         self.told.append(event)
 
-    async def summary(
-        self, *messages: Message, most: int = 100, previous: str | None = None, **facts: Any
-    ) -> tuple[str, Usage]:
+    async def summary(self, *messages: Message, previous: str | None = None, **facts: Any) -> tuple[str, Usage]:
         model = a_model(**{"context_window": 10_000, "max_tokens": 1_000, **facts})
         ask = SummaryRequest(model=model, thinking="low", scope=Scope(), source="branchSummary", about="overflow")
-        return await self._summarizer.summary(messages, "DO IT", ask, most, previous)
+        return await self._summarizer.summary(messages, "DO IT", ask, previous)
 
 
 async def test_the_conversation_is_one_message_without_tools() -> None:
@@ -108,21 +108,29 @@ async def test_an_earlier_summary_is_to_be_brought_up_to_date() -> None:
     )
 
 
-@pytest.mark.parametrize(("most", "max_tokens", "sent"), [(100, 1_000, 100), (2_000, 1_000, 1_000), (2_000, 0, 2_000)])
-async def test_an_answer_is_no_longer_than_the_model_can_write(most: int, max_tokens: int, sent: int) -> None:
+async def test_a_summary_may_be_as_long_as_the_model_can_write() -> None:
     summaries = Summaries("SUMMARY")
-    await summaries.summary(said("hello"), most=most, max_tokens=max_tokens)
-    assert summaries.answers.requests[0].max_tokens == sent
+    await summaries.summary(said("hello"), context_window=200_000, max_tokens=32_000, reasoning=True)
+    request = summaries.answers.requests[0]
+    assert (request.max_tokens, output_cap(request), request.thinking) == (None, 32_000, "low")
+
+
+async def test_a_long_conversation_leaves_room_for_its_summary() -> None:
+    summaries = Summaries(*["SUMMARY"] * 9)
+    await summaries.summary(*(said("x" * 10_000) for _ in range(99)), context_window=100_000, max_tokens=32_000)
+    caps = [output_cap(request) for request in summaries.answers.requests]
+    assert len(caps) > 1
+    assert min(caps) > 10_000
 
 
 async def test_what_does_not_fit_is_summarized_in_parts_that_build_on_each_other() -> None:
     summaries = Summaries("FIRST", "SECOND", "THIRD")
-    # 2,000 tokens of window less twice 100 for the answer, four characters each.
-    words = [said(letter * 5_000) for letter in "abc"]
+    # 2,000 tokens of window less twice a fifth for summaries, three and a half characters each.
+    words = [said(letter * 3_000) for letter in "abc"]
     summary, usage = await summaries.summary(*words, context_window=2_000)
     assert (summary, usage.input) == ("THIRD", 21)
     asked = [summaries.answers.asked(number) for number in range(3)]
-    assert [[letter * 5_000 in part for letter in "abc"] for part in asked] == [
+    assert [[letter * 3_000 in part for letter in "abc"] for part in asked] == [
         [True, False, False], [False, True, False], [False, False, True]
     ]  # fmt: skip
     assert ["FIRST" in part for part in asked] == [False, True, False]
@@ -131,16 +139,16 @@ async def test_what_does_not_fit_is_summarized_in_parts_that_build_on_each_other
 
 async def test_what_fits_together_stays_together_and_a_giant_is_cut() -> None:
     summaries = Summaries("ONLY")
-    await summaries.summary(*(said("x" * 1_000) for _ in range(7)), context_window=2_000)
+    await summaries.summary(*(said("x" * 1_000) for _ in range(4)), context_window=2_000)
     assert len(summaries.answers.requests) == 1
     giant = Summaries("ONLY")
     await giant.summary(said("x" * 99_999), context_window=2_000)
-    assert giant.answers.asked().count("x") < 7_300
+    assert giant.answers.asked().count("x") < 4_300
 
 
 async def test_a_tiny_window_still_gets_something_to_read() -> None:
     summaries = Summaries("ONLY")
-    await summaries.summary(said("x" * 3_000), context_window=10, most=5_000)
+    await summaries.summary(said("x" * 3_000), context_window=10)
     assert summaries.answers.asked().count("x") == 3_000
 
 
@@ -197,6 +205,16 @@ def test_both_usages_are_added() -> None:
     both = added(one, other)
     assert (both.input, both.output, both.cache_read, both.cache_write, both.total_tokens) == (11, 22, 33, 44, 55)
     assert both.cost == Cost(input=66, output=77, cache_read=88, cache_write=99, total=110)
+
+
+def test_files_of_calls_that_a_tool_made_itself_are_touched_too() -> None:
+    calls = [NestedCall(name="read", arguments={"path": "a"}), NestedCall(name="edit", arguments={"path": "b"})]
+    odd = [NestedCall(name="write", arguments="c"), NestedCall()]
+    result = returned("c", "done")
+    result.nested_calls = NestedCalls(calls=[*calls, *odd])
+    files = TouchedFiles()
+    files.note([result])
+    assert files.details() == {"readFiles": ["a"], "modifiedFiles": ["b"]}
 
 
 def test_touched_files_are_those_of_tools_with_a_path() -> None:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from math import isfinite
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -175,7 +176,7 @@ async def _opened(connection: Connection, request: HttpRequest, watchdog: Watchd
             if response.ok and response.content_type != "text/html":
                 return response
             try:
-                failure = await _refusal(response, watchdog, style, connection)
+                failure = await _refusal(response, watchdog, style, connection, request.url)
             finally:
                 await response.drop()
         if attempt >= connection.policy.max_retries or not failure.retryable:
@@ -184,13 +185,15 @@ async def _opened(connection: Connection, request: HttpRequest, watchdog: Watchd
         attempt += 1
 
 
-async def _refusal(response: HttpResponse, watchdog: Watchdog, style: ErrorStyle, connection: Connection) -> Failure:
+async def _refusal(
+    response: HttpResponse, watchdog: Watchdog, style: ErrorStyle, connection: Connection, url: str
+) -> Failure:
     # Masked before it is cut to size, which could leave half a key.
     text = (await watchdog.wait(response.text())).decode("utf-8", "replace")
     body = connection.mask_text(text).encode("utf-8", "replace")
     if response.ok:
         return no_events(body, response.content_type)
-    return from_response(response.status, response.headers, body, style)
+    return from_response(response.status, response.headers, body, style, urlsplit(url).hostname or "")
 
 
 def _pause(failure: Failure, attempt: int, cap_ms: int) -> int:

@@ -205,16 +205,15 @@ class Compaction:
         files = TouchedFiles(cut.previous.details if cut.previous and cut.previous.from_hook is not True else None)
         files.note([*cut.history, *cut.prefix])
         ask = SummaryRequest(model=model, thinking=self._models.level, scope=scope, about=reason)
-        reserve = self._policy.reserve(model)
-        told = HISTORY if isinstance(instructions, Absent) else f"{HISTORY}\n\nAdditional focus: {instructions}"
+        focus = "" if isinstance(instructions, Absent) else f"\n\nAdditional focus: {instructions}"
         previous = cut.previous.summary if cut.previous else None
         summary, usage = previous or "No prior history.", None
         if cut.history:
             with _labelled("Summarization failed"):
-                summary, usage = await self._summarizer.summary(cut.history, told, ask, reserve * 4 // 5, previous)
+                summary, usage = await self._summarizer.summary(cut.history, HISTORY + focus, ask, previous)
         if cut.prefix:
             with _labelled("Turn prefix summarization failed"):
-                prefix, more = await self._summarizer.summary(cut.prefix, PREFIX, ask, reserve // 2)
+                prefix, more = await self._summarizer.summary(cut.prefix, PREFIX + focus, ask)
             summary = f"{summary}\n\n---\n\n**Turn Context (split turn):**\n\n{prefix}"
             usage = more if usage is None else added(usage, more)
         return summary + files.appendix(), usage, files.details()

@@ -23,7 +23,7 @@ from pigeon.agent.scope import Scope
 from pigeon.session.settings import RetryPolicy
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.content import TextContent, ThinkingContent, ToolCall, text_of
+from pigeon.wire.content import TextContent, ToolCall, text_of
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import (
     CompactionReason,
@@ -38,13 +38,15 @@ from pigeon.wire.messages import (
     CompactionSummaryMessage,
     CustomMessage,
     Message,
+    NestedCall,
     ToolResultMessage,
     UserMessage,
 )
 from pigeon.wire.model import Cost, Model, ThinkingLevel, Usage
-from pigeon.wire.tokens import CHARACTERS_PER_TOKEN
+from pigeon.wire.tokens import CHARACTERS_PER_PROMPT_TOKEN
 
 MOST_OF_A_RESULT = 2000
+MOST_OF_A_SUMMARY = 16_384
 SummarySource = Literal["compaction", "branchSummary"]
 ROLE = (
     "You summarize conversations between a user and a coding agent so that the agent can go on with the work. "
@@ -87,10 +89,10 @@ def paragraphs_of(message: Message) -> list[str]:
 
 
 def _answer(message: AssistantMessage) -> list[str]:
-    thinking = "\n".join(block.thinking for block in message.content if isinstance(block, ThinkingContent))
+    """Thinking is left out: what came of it stands in the text and the calls."""
     text = "\n".join(block.text for block in message.content if isinstance(block, TextContent))
     calls = "; ".join(_call(block) for block in message.content if isinstance(block, ToolCall))
-    labelled = (("[Assistant thinking]", thinking), ("[Assistant]", text), ("[Assistant tool calls]", calls))
+    labelled = (("[Assistant]", text), ("[Assistant tool calls]", calls))
     return [f"{label}: {said}" for label, said in labelled if said]
 
 
@@ -120,9 +122,12 @@ class TouchedFiles:
                 for block in message.content:
                     if isinstance(block, ToolCall):
                         self._note(block)
+            elif isinstance(message, ToolResultMessage) and not isinstance(message.nested_calls, Absent):
+                for call in message.nested_calls.calls:
+                    self._note(call)
 
-    def _note(self, call: ToolCall) -> None:
-        path = call.arguments.get("path")
+    def _note(self, call: ToolCall | NestedCall) -> None:
+        path = call.arguments.get("path") if isinstance(call.arguments, dict) else None
         if isinstance(path, str):
             if call.name == "read":
                 self._read.add(path)
@@ -167,14 +172,13 @@ class Summarizer:
         messages: Sequence[Message],
         instructions: str,
         ask: SummaryRequest,
-        most_tokens: int,
         previous: str | None = None,
     ) -> tuple[str, Usage]:
         """The summary and what it cost; raises `SummaryFailed`, or `Aborted` when the scope ends."""
         spent = Usage(cost=Cost())
         text = previous
-        for chunk in _chunks(messages, ask.model, most_tokens):
-            request = _request(chunk, instructions, text, ask, most_tokens)
+        for chunk in _chunks(messages, ask.model):
+            request = _request(chunk, instructions, text, ask)
             text, usage = await self._tried(request, ask)
             spent = added(spent, usage)
         return text or "", spent
@@ -235,9 +239,8 @@ def _checked(answer: AssistantMessage, failure: Failure | None) -> str:
     return text
 
 
-def _request(
-    paragraphs: list[str], instructions: str, previous: str | None, ask: SummaryRequest, most_tokens: int
-) -> ModelRequest:
+def _request(paragraphs: list[str], instructions: str, previous: str | None, ask: SummaryRequest) -> ModelRequest:
+    """The answer may be as long as any other: a summary that is cut off is of no use."""
     said = "<conversation>\n" + "\n\n".join(paragraphs) + "\n</conversation>"
     if previous is not None:
         said += f"\n\n<previous-summary>\n{previous}\n</previous-summary>\n\n{UPDATE}"
@@ -249,14 +252,15 @@ def _request(
         messages=[message],
         tools=[],
         thinking=ask.thinking,
-        max_tokens=min(most_tokens, ask.model.max_tokens) if ask.model.max_tokens > 0 else most_tokens,
         cache="none",
     )
 
 
-def _chunks(messages: Sequence[Message], model: Model, most_tokens: int) -> list[list[str]]:
-    """The conversation in parts that fit the model's window, so that a summary never overflows itself."""
-    room = max(model.context_window - 2 * most_tokens, model.context_window // 4, 1000) * CHARACTERS_PER_TOKEN
+def _chunks(messages: Sequence[Message], model: Model) -> list[list[str]]:
+    """The conversation in parts that fit the model's window with an earlier summary and a new one."""
+    window = model.context_window
+    summary = min(model.max_tokens or MOST_OF_A_SUMMARY, MOST_OF_A_SUMMARY, window // 5)
+    room = int(max(window - 2 * summary, window // 4, 1000) * CHARACTERS_PER_PROMPT_TOKEN)
     chunks: list[list[str]] = [[]]
     size = 0
     for message in messages:
