@@ -32,7 +32,7 @@ from pigeon.wire.errors import ToolFailed
         ("**/x/**/y", ["x/y", "a/x/b/c/y"], ["x", "ax/y"]),
         ("a\\*b", ["a*b"], ["axb"]),
         ("a.b", ["a.b"], ["axb"]),
-        ("[", ["["], ["a"]),
+        ("\\[", ["["], ["a"]),
         ("x/[a/b]", ["x/[a/b]"], ["x/a", "x/b"]),
         ("*a*b*c*", ["xaxbxcx", "abc"], ["acb"]),
     ],
@@ -45,12 +45,33 @@ def test_globs_match_what_they_say(pattern: str, matching: list[str], other: lis
 
 def test_a_glob_made_to_hang_does_not() -> None:
     with within(5):
-        for pattern in ("*a" * 400 + "b", "**/*a*/" * 100 + "b", "{a,b}" * 8, "[a-" * 300):
+        for pattern in ("*a" * 400 + "b", "**/*a*/" * 100 + "b", "{a,b}" * 8, "[-a" * 300 + "]"):
             find_matcher(pattern)("a/" * 2000 + "a" * 200)
     with pytest.raises(ToolFailed, match="alternatives"):
         find_matcher("{a,b}" * 20)
     with pytest.raises(ToolFailed, match="1000"):
         find_matcher("*" * 1001)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("[a", r"the \[ at character 1 has no \]"),
+        ("src/*.[ch", r"the \[ at character 7 has no \]"),
+        ("[!", r"has no \]"),
+        ("[]", r"has no \]"),
+        ("*.{py", "the { at character 3 has no }"),
+        ("{a,{b}", "the { at character 1 has no }"),
+        ("a}b", "the } at character 2 has no {"),
+        ("[z-a]", "the range z-a runs backwards"),
+        ("[!b-a]", "the range b-a runs backwards"),
+        ("x\\", "nothing follows the backslash"),
+    ],
+)
+def test_a_glob_that_makes_no_sense_is_an_error_that_says_why(pattern: str, reason: str) -> None:
+    for matcher in (find_matcher, rooted_matcher):
+        with pytest.raises(ToolFailed, match=reason):
+            matcher(pattern)
 
 
 @given(st.text(alphabet="ab*?[]{},!\\/-", min_size=1, max_size=20), st.text(alphabet="ab/", max_size=12))

@@ -23,9 +23,11 @@ from pigeon.wire.errors import ToolFailed
 
 Matcher = Callable[[str], bool]
 LONGEST = 1000
+SHOWN = 100
 MOST_ALTERNATIVES = 256
 _NAME, _NAMES, _DEEP = "*", "**/", "**"
 _CROSSING = (_NAMES, _DEEP)
+_MEMBERS = re.compile("(.)-(.)|(.)", re.DOTALL)
 
 
 class GlobSyntax(Struct, frozen=True):
@@ -50,6 +52,7 @@ def find_matcher(pattern: str) -> Matcher:
 
     A pattern without an upper-case letter ignores case.
     """
+    _check(pattern)
     whole_path = "/" in pattern
     if whole_path and not pattern.startswith(("/", "**/")):
         pattern = f"**/{pattern}"
@@ -59,6 +62,7 @@ def find_matcher(pattern: str) -> Matcher:
 
 def rooted_matcher(pattern: str) -> Matcher:
     """The same for `grep`: case counts, a pattern with a slash is the whole path, and with one at its end all below."""
+    _check(pattern)
     whole_path = "/" in pattern
     rooted = pattern.removeprefix("./").removeprefix("/")
     return _with_braces(f"{rooted}**" if rooted.endswith("/") else rooted, whole_path, re.NOFLAG)
@@ -177,14 +181,19 @@ def _single(pattern: str, at: int, syntax: GlobSyntax) -> tuple[str, int]:
 
 
 def _class(pattern: str, at: int) -> tuple[str, int]:
-    end = pattern.find("]", at + 2 if pattern[at : at + 1] in ("!", "^") else at + 1)
+    end = _class_end(pattern, at)
     if end < 0 or "/" in pattern[at:end]:
         return r"\[", at
     body = pattern[at:end]
     negated = body[:1] in ("!", "^")
-    members = re.findall(r"(.)-(.)|(.)", body[1:] if negated else body, re.DOTALL)
+    members = _MEMBERS.findall(body[1:] if negated else body)
     inside = "".join(f"{_quoted(a)}-{_quoted(b)}" if a else _quoted(single) for a, b, single in members)
     return f"(?!/)[{'^' if negated else ''}{inside}]", end + 1
+
+
+def _class_end(pattern: str, at: int) -> int:
+    """Where the class ends that begins here; one that stands first belongs to it."""
+    return pattern.find("]", at + 2 if pattern[at : at + 1] in ("!", "^") else at + 1)
 
 
 def _quoted(character: str) -> str:
@@ -197,12 +206,7 @@ def _test(expression: str, case: re.RegexFlag = re.NOFLAG) -> Matcher:
 
 
 def _with_braces(pattern: str, whole_path: bool, case: re.RegexFlag) -> Matcher:
-    if not pattern or len(pattern) > LONGEST:
-        raise ToolFailed(f"Invalid pattern: it must have between 1 and {LONGEST} characters.")
-    try:
-        tests = [_test(path_expression(one), case) for one in _alternatives(pattern)]
-    except re.error as error:
-        raise ToolFailed(f"Invalid pattern: {pattern} ({error})") from error
+    tests = [_test(path_expression(one), case) for one in _alternatives(pattern)]
 
     def matches(path: str) -> bool:
         subject = path if whole_path else path.rpartition("/")[2]
@@ -211,12 +215,53 @@ def _with_braces(pattern: str, whole_path: bool, case: re.RegexFlag) -> Matcher:
     return matches
 
 
+def _check(pattern: str) -> None:
+    if not pattern or len(pattern) > LONGEST:
+        raise ToolFailed(f"Invalid glob: it must have between 1 and {LONGEST} characters.")
+    wrong = _mistake(pattern)
+    if wrong:
+        shown = pattern if len(pattern) <= SHOWN else f"{pattern[:SHOWN]}..."
+        raise ToolFailed(f"Invalid glob {shown}: {wrong}.")
+
+
+def _mistake(pattern: str) -> str:
+    """What makes no sense in a pattern with classes and braces; empty if all does."""
+    open_braces: list[int] = []
+    at = 0
+    while at < len(pattern):
+        sign = pattern[at]
+        if sign == "\\":
+            if at + 1 == len(pattern):
+                return "nothing follows the backslash at its end; a backslash itself is written \\\\"
+            at += 1
+        elif sign == "[":
+            end = _class_end(pattern, at + 1)
+            if end < 0:
+                return f"the [ at character {at + 1} has no ]; a bracket itself is written \\["
+            backwards = [f"{a}-{b}" for a, b in _ranges(pattern[at + 1 : end]) if a > b]
+            if backwards:
+                return f"the range {backwards[0]} runs backwards"
+            at = end
+        elif sign == "{":
+            open_braces.append(at)
+        elif sign == "}":
+            if not open_braces:
+                return f"the }} at character {at + 1} has no {{; a brace itself is written \\}}"
+            open_braces.pop()
+        at += 1
+    return f"the {{ at character {open_braces[-1] + 1} has no }}; a brace itself is written \\{{" if open_braces else ""
+
+
+def _ranges(members: str) -> list[tuple[str, str]]:
+    return [(a, b) for a, b, _ in _MEMBERS.findall(members.lstrip("!^")) if a]
+
+
 def _alternatives(pattern: str) -> list[str]:
     done: list[str] = []
     waiting = [pattern]
     while waiting:
         if len(done) + len(waiting) > MOST_ALTERNATIVES:
-            raise ToolFailed(f"Invalid pattern: more than {MOST_ALTERNATIVES} alternatives.")
+            raise ToolFailed(f"Invalid glob: more than {MOST_ALTERNATIVES} alternatives.")
         current = waiting.pop()
         brace = _brace(current)
         if brace is None:

@@ -134,16 +134,16 @@ def _chosen_by(glob: str) -> tuple[list[str], Callable[[str], bool] | None]:
 
     if not glob:
         return [], None
+    matches = rooted_matcher(glob.removeprefix("!"))
     if glob.startswith("!"):
         return [f"--glob={glob}"], None
     if "/" not in glob and ":" not in glob:
         return [f"--type-add=wanted:{glob}", "--type=wanted"], None
-    # Without a preprocessor its glob has no effect, but an invalid one is refused.
-    options = [f"--pre-glob={glob}"]
+    options: list[str] = []
     name = glob.rpartition("/")[2]
     if name and name.count("{") == name.count("}") and ":" not in name:
         options += [f"--type-add=wanted:{name}", "--type=wanted"]
-    return options, rooted_matcher(glob)
+    return options, matches
 
 
 def _reason(complaint: str) -> str:

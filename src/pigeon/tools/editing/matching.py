@@ -21,6 +21,7 @@ _LOOKALIKES = {
     **dict.fromkeys((0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
 }
 _LINE_ENDS = re.compile("\r\n|\r")
+_LAST_BLANKS = re.compile(r"[^\S\r\n]+(?=[\r\n]|\Z)")
 _CLUSTER = re.compile(
     ".[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u1ab0-\u1aff"
     "\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]*",
@@ -81,6 +82,11 @@ class Text:
             return Span(self.position(first), self.position(first), before, "")
         last, after = form.end(end)
         return Span(self.position(first), self.position(last), before, after)
+
+    def with_blanks(self, span: Span) -> Span:
+        """The stretch with the blanks that end its last line: the look-alike form has none, so they are part of it."""
+        blanks = None if span.after else _LAST_BLANKS.match(self.original, span.end)
+        return Span(span.start, blanks.end(), span.before) if blanks else span
 
     def _form(self) -> _Fuzzy:
         if self._fuzzy is None:

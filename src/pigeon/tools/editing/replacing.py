@@ -115,8 +115,13 @@ class _Finder:
         self._must_be_one(places, what)
         at, size = places[0], len(simplified)
         match = self._text.fuzzy_span(at, at + size)
+        stays = _last_line(old[start : len(old) - end]) == _last_line(changed)
         start, end = len(look_alike(old[:start])), len(look_alike(old[len(old) - end :]) if end else "")
-        return self._replacement(index, match, self._text.fuzzy_span(at + start, at + size - end), changed)
+        span = self._text.fuzzy_span(at + start, at + size - end)
+        if not stays:
+            span = self._text.with_blanks(span)
+            match = Span(match.start, max(match.end, span.end), match.before, match.after)
+        return self._replacement(index, match, span, changed)
 
     def _replacement(self, index: int, match: Span, span: Span, changed: str) -> _Replacement:
         ending = self._line_end(match)
@@ -152,6 +157,10 @@ class _Finder:
             f"Could not find the exact text in {self._path}. "
             "The old text must match exactly including all whitespace and newlines."
         )
+
+
+def _last_line(text: str) -> str:
+    return text[text.rfind("\n") + 1 :]
 
 
 def _whole(text: str) -> str:
