@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from typing import NoReturn
 
 from pigeon import __version__
@@ -21,22 +23,54 @@ def main() -> NoReturn:
     # Nothing that a start makes is garbage: looking for some costs time. A mode that serves switches it on again.
     gc.disable()
     _hide_from_other_processes()
-    program, *arguments = sys.argv
-    if arguments in (["--version"], ["-v"]):
-        _leave(_print_version(program))
-    if arguments[:1] == ["schema"]:
-        _leave(_print_schema())
-    _import_msgspec()
-    from pigeon.wire.errors import StartupError, printable
-
+    _use_utf8()
     try:
-        code = _run(program, arguments)
+        code = _run_from(*sys.argv)
     except BrokenPipeError:
         os._exit(exit_codes.FAILED)
-    except StartupError as error:
-        print(f"Error: {printable(error)}", file=sys.stderr)  # noqa: T201
-        code = exit_codes.FAILED
+    except OSError as error:
+        code = _failed(": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(error))
     _leave(code)
+
+
+def _run_from(program: str, *arguments: str) -> int:
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "it is closed, and what Pigeon has to say would be lost", "stdout")
+    if list(arguments) in (["--version"], ["-v"]):
+        return _print_version(program)
+    if arguments[:1] == ("schema",):
+        return _print_schema()
+    _take_all_signals()
+    _import_msgspec()
+    from pigeon.wire.errors import StartupError
+
+    try:
+        return _run(program, list(arguments))
+    except StartupError as error:
+        return _failed(error)
+
+
+def _failed(reason: object) -> int:
+    """Say why on stderr, if there is one."""
+    from pigeon.wire.errors import printable
+
+    with suppress(OSError):
+        if sys.stderr is not None:
+            print(f"Error: {printable(reason)}", file=sys.stderr)  # noqa: T201
+    return exit_codes.FAILED
+
+
+def _use_utf8() -> None:
+    """Names of files and texts of the protocol are UTF-8, whatever the locale and the variables of Python say.
+
+    Only the interpreter can decide about names, and only at its start; so it is started once more. Its own option is
+    not inherited by commands, as a variable would be.
+    """
+    if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode:
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors)
 
 
 def _hide_from_other_processes() -> None:
@@ -51,6 +85,15 @@ def _hide_from_other_processes() -> None:
 
             prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
             _ctypes.call_function(prctl, (PR_SET_DUMPABLE, 0, 0, 0, 0))
+
+
+def _take_all_signals() -> None:
+    """Undo what the host has left us: with SIGCHLD ignored no child could be waited for, and a blocked SIGTERM would
+    never arrive. Before there are threads, which inherit the mask."""
+    import signal
+
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def _import_msgspec() -> None:
@@ -119,7 +162,13 @@ def _print_schema() -> int:
 
 def _leave(code: int) -> NoReturn:
     """End now: threads that are stuck, as an extension's may be, must not keep the process alive."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):
-            stream.flush()
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        pass
+    except OSError as error:
+        code = _failed(f"stdout: {error.strerror}")
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.flush()
     os._exit(code)

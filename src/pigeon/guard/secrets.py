@@ -14,6 +14,7 @@ import os
 import re
 from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import TextIO
 
@@ -565,7 +566,10 @@ class RedactedStream:
 
 
 class RedactedText:
-    """A text stream in front of another, such as stderr, that never shows a key."""
+    """A text stream in front of another, such as stderr, that never shows a key.
+
+    What cannot be written, on a full disk for example, is lost: no work may fail because its diagnostics did.
+    """
 
     def __init__(self, stream: TextIO, redactor: Redactor) -> None:
         self._stream = stream
@@ -573,8 +577,14 @@ class RedactedText:
 
     def write(self, text: str) -> int:
         """Write it masked; the length of the text, as streams answer."""
-        self._stream.write(self._redactor.mask_text(text))
+        with suppress(OSError):
+            self._stream.write(self._redactor.mask_text(text))
         return len(text)
+
+    def flush(self) -> None:
+        """Hand on what was written."""
+        with suppress(OSError):
+            self._stream.flush()
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Write all of them masked."""

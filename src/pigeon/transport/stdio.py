@@ -6,6 +6,7 @@ descriptor 1 writes to stderr, for the whole process: a `print`, a C library or 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -46,7 +47,12 @@ def _fill_gaps() -> None:
 
 
 def _private_copy(descriptor: int) -> int:
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    except OSError as error:
+        # So the kernel calls a number that is beyond the limit of the process.
+        number = errno.EMFILE if error.errno == errno.EINVAL else error.errno
+        raise OSError(number, os.strerror(number or 0)) from None
 
 
 def _widen(descriptor: int) -> None:

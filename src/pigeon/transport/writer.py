@@ -25,6 +25,7 @@ BATCH_BUFFERS = 512
 DIRECT_LIMIT = select.PIPE_BUF
 FULL_PAUSE_MS = 10
 _TRY_AGAIN = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS, errno.EINTR)
+_HUNG_UP = (errno.EPIPE, errno.ECONNRESET)
 
 
 class Writer:
@@ -40,7 +41,7 @@ class Writer:
         self._held_size = 0
         self._writing = False
         self._closed = False
-        self._failed = False
+        self._failure: OSError | None = None
         self._changed = threading.Condition()
         self._room: asyncio.Event = asyncio.Event()
         self._room.set()
@@ -52,7 +53,7 @@ class Writer:
         """Send one line; `apart` keeps it out of the write call of the line before."""
         size = sum(map(len, buffers))
         with self._changed:
-            if self._failed or self._closed:
+            if self._failure is not None or self._closed:
                 return
             if self._held and (apart or self._held_size + size > DIRECT_LIMIT):
                 self._let_go()
@@ -101,13 +102,18 @@ class Writer:
         await self._room.wait()
 
     def close(self, timeout: float) -> bool:
-        """Write what is queued, for at most this long; true if everything went out."""
+        """Write what is queued, for at most this long; true if everything went out.
+
+        Raises `OSError` if writing failed for another reason than that the host has gone.
+        """
         with self._changed:
             self._let_go()
             self._closed = True
             self._changed.notify()
         self._thread.join(timeout)
-        return not self._thread.is_alive() and not self._failed
+        if self._failure is not None and self._failure.errno not in _HUNG_UP:
+            raise OSError(self._failure.errno, self._failure.strerror, "stdout")
+        return not self._thread.is_alive() and self._failure is None
 
     def _poller(self) -> select.poll:
         poller = select.poll()
@@ -136,8 +142,8 @@ class Writer:
                 batch, size = self._next_batch()
             try:
                 self._write(batch)
-            except OSError:
-                self._fail()
+            except OSError as error:
+                self._fail(error)
                 return
             with self._changed:
                 self._size -= size
@@ -183,9 +189,9 @@ class Writer:
         if self._size <= SOFT_LIMIT // 2 and not self._room.is_set():
             self._tell_loop(self._room.set)
 
-    def _fail(self) -> None:
+    def _fail(self, error: OSError) -> None:
         with self._changed:
-            self._failed = True
+            self._failure = error
             self._queue.clear()
             self._size = 0
         self._tell_loop(self._room.set)

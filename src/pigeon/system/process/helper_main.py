@@ -65,7 +65,7 @@ IGNORED = (
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
     *(signal.SIGPIPE, signal.SIGTTOU, signal.SIGTTIN, signal.SIGTSTP),
 )
-DEFAULT_IN_COMMANDS = (*IGNORED, signal.SIGXFSZ)
+DEFAULT_IN_COMMANDS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 _libc = ctypes.CDLL(None, use_errno=True)
 Request = tuple[bytes, list[bytes], bytes | int, dict[bytes, bytes]]
@@ -76,6 +76,8 @@ def main(control_descriptor: int) -> None:
     gc.disable()
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
+    # Whoever started the agent may ignore it; then the kernel would neither report nor keep children that ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     become_subreaper()
     # Reapers hold environments with keys in them; commands must not read those from our memory.
     _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
