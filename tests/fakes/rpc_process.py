@@ -367,6 +367,9 @@ class RpcProcess:
     def _parsed(self, line: bytes) -> Record | None:
         try:
             value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+        except RecursionError:
+            # Nested deeper than this parser goes, as the tree of a long session is: the line is in `raw`.
+            value = json.loads(line.partition(b',"data":')[0] + b"}")
         except ValueError as error:
             self.faults.append(f"not JSON ({error}): {line[:300]!r}")
             return None

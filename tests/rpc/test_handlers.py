@@ -7,12 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from fakes.loop_fakes import Script, fails, says
 from fakes.model_requests import a_model, answered, text
 from fakes.session_setup import MODEL, KnownModels, SessionSetup
 from pigeon.rpc.handlers.all import HANDLERS
+from pigeon.rpc.outbox import EncodedData, LongAnswer
 from pigeon.rpc.server import Server
 from pigeon.session.hooks import NoHooks, PromptInput
 from pigeon.session.model_choice import ModelOptions
@@ -38,7 +41,12 @@ class Host:
         )
         self._server = Server({"session": self.setup.session, "connection": connection}, HANDLERS, outbox)
 
+    def encoded(self, answer: LongAnswer) -> EncodedData:
+        return EncodedData(list(answer.pieces))
+
     def answer(self, response: Response) -> None:
+        if isinstance(response.data, EncodedData):
+            response = replace(response, data=msgspec.Raw(b"".join(response.data.pieces)))
         plain = codec.decode(codec.encode(response))
         assert plain.get("id") not in self.answers, "answered twice"
         self.answers[plain.get("id")] = plain

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fakes.dialect_lines import begun, update
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import NAMES, dialect_named
-from pigeon.rpc.outbox import MOST_HELD, Outbox
+from pigeon.rpc.outbox import MOST_HELD, SLICE_PIECES, EncodedData, LongAnswer, Outbox
 from pigeon.wire.answers import succeeded
 from pigeon.wire.events import AgentSettled, TextDelta, TextStart, ThinkingDelta, ToolcallDelta, TurnStart
 
@@ -247,3 +247,63 @@ def merged(seen: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
         else:
             result.append((kind, index, piece))
     return result
+
+
+def numbers(count: int, made: list[int]) -> LongAnswer:
+    """The data of an answer: a list of numbers, and a note of each that was made."""
+
+    def pieces() -> Iterator[bytes]:
+        yield b"[0"
+        for number in range(1, count):
+            made.append(number)
+            yield b",%d" % number
+        yield b"]"
+
+    return LongAnswer(pieces())
+
+
+async def test_a_short_answer_is_made_at_once_and_a_long_one_in_slices_between_other_work() -> None:
+    tap, made = Tap(), list[int]()
+    writer: Any = tap
+    outbox = Outbox(writer, Dialect())
+    assert isinstance(outbox.encoded(numbers(10, made)), EncodedData)
+    made.clear()
+    waiting = outbox.encoded(numbers(4 * SLICE_PIECES, made))
+    assert not isinstance(waiting, EncodedData)
+    assert len(made) < SLICE_PIECES
+    work = asyncio.ensure_future(waiting)
+    turns = 0
+    while not work.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 4
+    outbox.answer(succeeded("get_entries", work.result(), id="x"))
+    assert tap.records()[-1]["data"] == list(range(4 * SLICE_PIECES))
+
+
+async def test_long_answers_are_made_one_after_the_other_and_not_ahead_of_a_host_that_does_not_read() -> None:
+    tap, made = Tap(), list[int]()
+    writer: Any = tap
+    outbox = Outbox(writer, Dialect())
+    tap.fill()
+    both = [outbox.encoded(numbers(2 * SLICE_PIECES, made)) for _ in range(2)]
+    work = [asyncio.ensure_future(one) for one in both if not isinstance(one, EncodedData)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert made == []
+    await tap.drain()
+    while not work[0].done():
+        assert made == sorted(made)
+        await asyncio.sleep(0)
+    await work[1]
+    assert len(made) == 2 * (2 * SLICE_PIECES - 1)
+
+
+async def test_every_piece_of_a_long_answer_is_masked() -> None:
+    tap = Tap()
+    writer: Any = tap
+    outbox = Outbox(writer, Dialect(), lambda line: line.replace(b"secret", b"***"))
+    pieces = [b'["secret"', *[b',"secret"'] * 3 * SLICE_PIECES, b"]"]
+    data = outbox.encoded(LongAnswer(iter(pieces)))
+    outbox.answer(succeeded("get_entries", data if isinstance(data, EncodedData) else await data))
+    assert set(tap.records()[0]["data"]) == {"***"}

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 # conversations are not converted to their end.
 READ_AHEAD = 200
 CONVERTED_AHEAD = 20_000
+# Where one step takes longer, each converts the same again, as for a long row of messages without an answer.
+LONGEST_STEP = 0.05
 
 
 class Lifecycle:
@@ -93,7 +96,10 @@ class Lifecycle:
             unchanged = conversation.journal is journal and session.models.model is model
             if model is None or session.activity.busy or not unchanged:
                 return
+            began = time.monotonic()
             self._gateway.convert_ahead(model, messages[:end])
+            if time.monotonic() - began > LONGEST_STEP:
+                return
             await asyncio.sleep(0)
 
     def drains(self) -> bool:

@@ -148,6 +148,12 @@ def with_member(line: OutputLine, member: bytes) -> OutputLine:
     return OutputLine((*before, last[:-1] + b"," + member + b"}"), line.apart, line.kind)
 
 
+def with_data(line: OutputLine, pieces: list[bytes]) -> OutputLine:
+    """An answer with its data, encoded already; the pieces are not joined."""
+    *before, last = line.pieces
+    return OutputLine((*before, last[:-1] + b',"data":', *pieces, b"}"), line.apart, line.kind)
+
+
 def numbered(line: OutputLine, number: int) -> OutputLine:
     """The same event with its place in the order of events."""
     return with_member(line, b'"seq":%d' % number)

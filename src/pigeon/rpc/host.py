@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from pigeon.dialects.base import Dialect
 from pigeon.rpc.handlers.all import HANDLERS
@@ -18,6 +19,7 @@ from pigeon.transport.writer import Writer
 
 STOP_SECONDS = 0.6
 FLUSH_SECONDS = 2.0
+LONG_ANSWER_SECONDS = 5.0
 FLUSH_AFTER_SIGNAL = 0.2
 
 
@@ -60,11 +62,18 @@ class Host:
         await started(self._end_when_quiet)
         code = await self._shutdown.reason()
         warming.cancel()
+        if code == exit_codes.OK:
+            code = await self._shutdown.finish(asyncio.ensure_future(self._long_answers()))
         if code == exit_codes.OK and self._drains():
             code = await self._shutdown.finish(asyncio.ensure_future(self._all_done()))
         await self._shutdown.within(asyncio.ensure_future(self._stop(leaving, stop)), STOP_SECONDS)
         self._writer.close(FLUSH_SECONDS if code == exit_codes.OK else FLUSH_AFTER_SIGNAL)
         return code
+
+    async def _long_answers(self) -> None:
+        """What was asked before the input ended is answered, unless the host does not read that either."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._server.long_answers_sent(), LONG_ANSWER_SECONDS)
 
     async def _all_done(self) -> None:
         await self._server.drained()

@@ -7,13 +7,15 @@ gets the same text in fewer, larger updates, and the agent is not held back by a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
 
 from msgspec.structs import replace
 
-from pigeon.dialects.base import Dialect, OutputLine, numbered, plain_answer
+from pigeon.dialects.base import Dialect, OutputLine, numbered, plain_answer, with_data
 from pigeon.transport.writer import Writer
 from pigeon.wire.answers import Response
+from pigeon.wire.base import ABSENT
 from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
@@ -29,6 +31,9 @@ from pigeon.wire.events import (
 
 MOST_HELD = 64 * 1024
 ENDS = (AgentEnd, AgentSettled, PromptResult, SessionSettled)
+# What is made of a long answer in one go: a few milliseconds.
+SLICE_PIECES = 250
+SLICE_BYTES = 256 * 1024
 _GROWING = (TextDelta, ThinkingDelta, ToolcallDelta)
 
 
@@ -59,6 +64,27 @@ class HeldDeltas:
         return replace(self._update, assistant_message_event=event)
 
 
+class LongAnswer:
+    """The data of an answer that may be long, as pieces of JSON that are made when they are asked for.
+
+    Empty pieces are allowed; no key may stand across the border of two pieces, or it would not be masked.
+    """
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self.pieces = pieces
+
+
+class EncodedData:
+    """The data of an answer, encoded and masked."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.pieces = pieces
+
+
 class Outbox:
     """Everything that leaves the process goes through here; events in their order, answers as soon as there are any."""
 
@@ -75,6 +101,7 @@ class Outbox:
         self._held: HeldDeltas | None = None
         self._may_hold = False
         self._release: asyncio.Task[None] | None = None
+        self._making = asyncio.Lock()
 
     @property
     def dialect(self) -> Dialect:
@@ -122,7 +149,47 @@ class Outbox:
         """Answer a command."""
         # The answer to `hello` itself has the one form that every dialect shares.
         turning, self._turning = self._turning, False
-        self._send(self._masked(plain_answer(response) if turning else self._dialect.answer(response)))
+        data = response.data
+        if isinstance(data, EncodedData):
+            lines = self._masked(self._dialect.answer(replace(response, data=ABSENT)))
+            self._send([with_data(line, data.pieces) for line in lines])
+        else:
+            self._send(self._masked(plain_answer(response) if turning else self._dialect.answer(response)))
+
+    def encoded(self, answer: LongAnswer) -> EncodedData | Awaitable[EncodedData]:
+        """The data of an answer: at once if it is short, else something to await, and other work is done meanwhile.
+
+        Long ones are made one after the other, each when the host has read what came before, so that there is never
+        more than one of them in memory and one on its way.
+        """
+        if not self._making.locked() and not self._writer.full:
+            pieces, done = self._slice(answer.pieces)
+            return EncodedData(pieces) if done else self._encoded(pieces, answer.pieces)
+        return self._encoded([], answer.pieces)
+
+    async def _encoded(self, made: list[bytes], pieces: Iterator[bytes]) -> EncodedData:
+        async with self._making:
+            done = False
+            while not done:
+                await asyncio.sleep(0)
+                await self._writer.room()
+                more, done = self._slice(pieces)
+                made += more
+        return EncodedData(made)
+
+    def _slice(self, pieces: Iterator[bytes]) -> tuple[list[bytes], bool]:
+        """Some more of an answer, masked; and whether that was the rest of it."""
+        taken: list[bytes] = []
+        size = 0
+        for piece in islice(pieces, SLICE_PIECES):
+            taken.append(piece)
+            size += len(piece)
+            if size > SLICE_BYTES:
+                break
+        else:
+            if len(taken) < SLICE_PIECES:
+                return [self._mask(b"".join(taken))], True
+        return [self._mask(b"".join(taken))], False
 
     def refuse_prompt(self, response: Response) -> None:
         """Answer a prompt that is not accepted."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from pigeon.rpc.lanes import CommandJob, Lanes
-from pigeon.rpc.outbox import Outbox
+from pigeon.rpc.outbox import EncodedData, LongAnswer, Outbox
 from pigeon.rpc.router import CommandHandler
 from pigeon.session.prompting import ABORTED_BEFORE
 from pigeon.transport.reader import Frame, TooLong
@@ -37,6 +37,7 @@ class Server:
         self._lanes = Lanes()
         self._frames: deque[Frame] = deque()
         self._begun = asyncio.Event()
+        self._encoding: set[asyncio.Future[EncodedData]] = set()
 
     def take(self, frames: list[Frame]) -> Awaitable[None] | None:
         """Work off more input; gives something to await where the host has to read some answers first."""
@@ -52,6 +53,11 @@ class Server:
     async def drained(self) -> None:
         """Wait until every command taken was answered."""
         await self._lanes.drained()
+
+    async def long_answers_sent(self) -> None:
+        """Wait until the answers that take long to encode are on their way."""
+        while self._encoding:
+            await asyncio.wait(set(self._encoding))
 
     def _take_now(self) -> bool:
         while self._frames and not self._outbox.overfull:
@@ -108,10 +114,21 @@ class Server:
         self._lanes.submit(
             CommandJob(
                 command,
-                lambda: handler(command, subject),
+                lambda: self._started(handler(command, subject)),
                 lambda data, error: self._finished(command, data, error),
             )
         )
+
+    def _started(self, result: Any) -> Any:
+        if not isinstance(result, LongAnswer):
+            return result
+        encoded = self._outbox.encoded(result)
+        if isinstance(encoded, EncodedData):
+            return encoded
+        work = asyncio.ensure_future(encoded)
+        self._encoding.add(work)
+        work.add_done_callback(self._encoding.discard)
+        return work
 
     def _finished(self, command: Command, data: Any, error: BaseException | None) -> None:
         name = NAMES[type(command)]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Literal
 
 from pigeon.session.context.conversation import Conversation
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
+from pigeon.session.history.views import list_pieces
 from pigeon.session.hooks import Hooks, result_of
 from pigeon.wire import codec
 from pigeon.wire.answers import ForkMessage
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import text_of
-from pigeon.wire.entries import CompactionEntry, LabelEntry
+from pigeon.wire.entries import CompactionEntry, LabelEntry, MessageEntry
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import UserMessage
 
@@ -154,12 +155,15 @@ def _changed(line: EntryLine, changes: dict[str, Any]) -> EntryLine:
     return moved
 
 
-def fork_messages(lines: list[EntryLine]) -> list[ForkMessage]:
-    """Every user message with text, in the order they were said, on every branch."""
-    listed = []
-    for line in lines:
-        message = line.message if line.role == "user" else None
-        text = text_of(message.content) if isinstance(message, UserMessage) else ""
-        if text:
-            listed.append(ForkMessage(entry_id=line.id, text=text))
-    return listed
+def fork_messages_pieces(lines: Iterable[EntryLine]) -> Iterator[bytes]:
+    """The answer of `get_fork_messages`: every user message with text, in the order they were said, on every branch."""
+    yield b'{"messages":'
+    yield from list_pieces(map(_fork_message, lines))
+    yield b"}"
+
+
+def _fork_message(line: EntryLine) -> bytes:
+    entry = line.read() if line.role == "user" else None
+    message = entry.message if isinstance(entry, MessageEntry) else None
+    text = text_of(message.content) if isinstance(message, UserMessage) else ""
+    return codec.encode(ForkMessage(entry_id=line.id, text=text)) if text else b""

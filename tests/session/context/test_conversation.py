@@ -143,7 +143,9 @@ def test_what_was_said_is_the_very_same_each_time() -> None:
 def test_a_host_sees_the_same_messages_as_the_model(story: list[Any]) -> None:
     shown = visible_entries(grown(story).branch)
     assert len(shown.lines) == len(shown.messages())
-    assert [plain(message) for message in shown.raw_messages()] == [plain(message) for message in shown.messages()]
+    assert [plain(message) for message in map(shown.shown, shown.lines)] == [
+        plain(message) for message in shown.messages()
+    ]
 
 
 def plain(record: Any) -> Any:
@@ -249,7 +251,7 @@ def test_a_message_that_is_a_little_odd_is_still_heard(name: str) -> None:
     assert line is not None
     shown = visible_entries([line])
     assert texts(shown.messages()) == [text]
-    assert json.loads(codec.encode(shown.raw_messages()))[0]["role"] == line.role
+    assert json.loads(codec.encode(list(map(shown.shown, shown.lines))))[0]["role"] == line.role
     assert json.loads(codec.encode(line.shown()))["id"] == "a"
 
 

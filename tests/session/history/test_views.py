@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fakes.journal_strategies import empty
 from fakes.model_requests import a_model, answered, called, returned, text
 from fakes.repositories import user
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes, line_from_entry
-from pigeon.session.history.views import clean_name, context_usage, name_of, stats_of, tree_of
+from pigeon.session.history.views import (
+    clean_name,
+    context_usage,
+    entries_pieces,
+    name_of,
+    stats_of,
+    stats_pieces,
+    tree_pieces,
+)
+from pigeon.session.switching import fork_messages_pieces
 from pigeon.wire import codec
-from pigeon.wire.answers import ContextUsage, TreeNode
+from pigeon.wire.answers import ContextUsage, Entries, ForkMessages, SessionStats, Tree
 from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import (
     BranchSummaryEntry,
@@ -99,8 +111,14 @@ def line(id: str, parent: str | None, timestamp: str = "1", **more: Any) -> Entr
     return found
 
 
-def shape(nodes: list[TreeNode]) -> Any:
-    return {str(codec.decode(bytes(node.entry))["id"]): shape(node.children) for node in nodes}  # type: ignore[arg-type]
+def tree_of(lines: list[EntryLine]) -> Any:
+    answer = json.loads(b"".join(tree_pieces(lines, "leaf")))
+    assert answer["leafId"] == "leaf"
+    return answer["tree"]
+
+
+def shape(nodes: list[Any]) -> Any:
+    return {node["entry"]["id"]: shape(node["children"]) for node in nodes}
 
 
 def test_children_stand_by_time_and_roots_in_their_order() -> None:
@@ -124,10 +142,52 @@ def test_the_last_label_of_an_entry_counts_and_an_empty_one_takes_it_away() -> N
     journal.append(LabelEntry, target_id=ids[1], label="gone")
     journal.append(LabelEntry, target_id=ids[1])
     (root,) = tree_of(journal.lines)
-    (second,) = root.children
-    (third,) = second.children
-    assert (root.label, root.label_timestamp) == ("second", last.timestamp)
-    assert (second.label, second.label_timestamp, third.label) == (ABSENT, ABSENT, ABSENT)
+    (second,) = root["children"]
+    (third,) = second["children"]
+    assert (root["label"], root["labelTimestamp"]) == ("second", last.timestamp)
+    assert set(second) == set(third) == {"entry", "children"}
+
+
+def test_an_id_that_stands_twice_is_one_node() -> None:
+    doubled = [one for name, above in (("a", None), ("b", "a"), ("c", "b")) for one in (line(name, above),) * 2]
+    assert shape(tree_of(doubled)) == {"a": {"b": {"c": {}}}}
+
+
+@given(st.lists(st.integers(-1, 30), max_size=30))
+def test_the_tree_has_every_entry_below_its_parent(parents: list[int]) -> None:
+    lines = [line(str(at), None if above < 0 else str(above % (at + 1))) for at, above in enumerate(parents)]
+    places: dict[str, str | None] = {}
+
+    def walk(nodes: list[Any], above: str | None) -> None:
+        for node in nodes:
+            places[node["entry"]["id"]] = above
+            walk(node["children"], node["entry"]["id"])
+
+    walk(tree_of(lines), None)
+    assert places == {one.id: None if one.parent_id == one.id else one.parent_id for one in lines}
+
+
+def test_a_chain_of_any_length_is_a_tree_and_a_list() -> None:
+    count = 100_000
+    chain = [line(str(at), str(at - 1) if at else None) for at in range(count)]
+    tree = b"".join(tree_pieces(chain, None))
+    assert tree.count(b'"children":[') == count
+    assert tree.endswith(b'"children":[]' + b"}]" * (count - 1) + b'}],"leafId":null}')
+    assert len(json.loads(b"".join(entries_pieces(chain, None)))["entries"]) == count
+
+
+def test_pieces_have_the_shape_of_the_declared_answers() -> None:
+    journal = empty()
+    journal.append_message(user("a"))
+    lines, leaf = journal.lines, journal.leaf_id
+    codec.convert(codec.decode(b"".join(entries_pieces(lines, leaf))), Entries)
+    codec.convert(codec.decode(b"".join(tree_pieces(lines, leaf))), Tree)
+    codec.convert(codec.decode(b"".join(stats_pieces("id", None, lines, ABSENT))), SessionStats)
+    codec.convert(codec.decode(b"".join(fork_messages_pieces(lines))), ForkMessages)
+    assert [b"".join(entries_pieces([], None)), b"".join(tree_pieces([], None))] == [
+        b'{"entries":[],"leafId":null}',
+        b'{"tree":[],"leafId":null}',
+    ]
 
 
 @pytest.mark.parametrize(("given", "kept"), [("  two\r\n\n words\t", "two  words"), ("a\nb", "a b"), ("x", "x")])

@@ -44,19 +44,20 @@ def get_messages_page(cmd: c.GetMessagesPage, s: Session) -> answers.MessagesPag
     if s.activity.busy:
         raise Refusal("Cannot page messages while the session is changing", code="session_busy")
     place = {"version": 1, "sessionId": s.journal.session_id, "leafId": s.journal.leaf_id}
-    messages = s.visible.raw_messages()
-    place["messageCount"] = len(messages)
+    visible = s.visible
+    total = place["messageCount"] = len(visible.lines)
     first = 0 if isinstance(cmd.cursor, Absent) else _offset(cmd.cursor, place)
     page: list[Message] = []
     size = 0
-    for message in messages[first : first + limit]:
+    for line in visible.lines[first : first + limit]:
+        message = visible.shown(line)
         size += len(codec.encode(message))
         if page and size > PAGE_BYTES:
             break
         page.append(message)
     behind = first + len(page)
-    cursor = ABSENT if behind >= len(messages) else _cursor({**place, "offset": behind})
-    return answers.MessagesPage(messages=page, next_cursor=cursor, total_messages=len(messages))
+    cursor = ABSENT if behind >= total else _cursor({**place, "offset": behind})
+    return answers.MessagesPage(messages=page, next_cursor=cursor, total_messages=total)
 
 
 def _cursor(place: dict[str, Json]) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from itertools import islice
 
+from pigeon.rpc.outbox import LongAnswer
 from pigeon.rpc.router import handles
 from pigeon.session.history import listing
-from pigeon.session.history.views import clean_name, raw_entry, tree_of
+from pigeon.session.history.entry_line import EntryLine
+from pigeon.session.history.views import clean_name, entries_pieces, tree_pieces
 from pigeon.session.navigation import NavigationOptions
 from pigeon.session.session import Session
-from pigeon.session.switching import fork_messages
+from pigeon.session.switching import fork_messages_pieces
 from pigeon.wire import answers
 from pigeon.wire import commands as c
 from pigeon.wire.base import ABSENT, Absent
@@ -53,27 +56,32 @@ async def clone(cmd: c.Clone, s: Session) -> answers.Cancelled:
 
 
 @handles(c.GetForkMessages, c.GetBranchMessages)
-def get_fork_messages(cmd: c.GetForkMessages | c.GetBranchMessages, s: Session) -> answers.ForkMessages:
+def get_fork_messages(cmd: c.GetForkMessages | c.GetBranchMessages, s: Session) -> LongAnswer:
     """On every branch, in the order they were said."""
-    return answers.ForkMessages(messages=fork_messages(s.journal.lines))
+    return LongAnswer(fork_messages_pieces(_so_far(s.journal.lines)))
 
 
 @handles(c.GetEntries)
-def get_entries(cmd: c.GetEntries, s: Session) -> answers.Entries:
+def get_entries(cmd: c.GetEntries, s: Session) -> LongAnswer:
     """All entries, or those after one."""
-    lines = s.journal.lines
+    lines, start = s.journal.lines, 0
     if not isinstance(cmd.since, Absent):
-        at = next((index for index, line in enumerate(lines) if line.id == cmd.since), None)
-        if at is None:
+        known = s.journal.line(cmd.since)
+        if known is None:
             raise Refusal(f"Entry not found: {cmd.since}")
-        lines = lines[at + 1 :]
-    return answers.Entries(entries=[raw_entry(line) for line in lines], leaf_id=s.journal.leaf_id)
+        start = lines.index(known) + 1
+    return LongAnswer(entries_pieces(_so_far(lines, start), s.journal.leaf_id))
 
 
 @handles(c.GetTree)
-def get_tree(cmd: c.GetTree, s: Session) -> answers.Tree:
+def get_tree(cmd: c.GetTree, s: Session) -> LongAnswer:
     """All entries, by what they hang on."""
-    return answers.Tree(tree=tree_of(s.journal.lines), leaf_id=s.journal.leaf_id)
+    return LongAnswer(tree_pieces(_so_far(s.journal.lines), s.journal.leaf_id))
+
+
+def _so_far(lines: list[EntryLine], start: int = 0) -> Iterator[EntryLine]:
+    """The entries that are there now: the lists of a journal only grow, so they need not be copied."""
+    return islice(lines, start, len(lines))
 
 
 @handles(c.SetSessionName)

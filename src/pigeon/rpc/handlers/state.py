@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 from msgspec.structs import replace
 
+from pigeon.rpc.outbox import LongAnswer
 from pigeon.rpc.router import handles
-from pigeon.session.history.views import context_usage, name_of, stats_of
+from pigeon.session.context.conversation import VisibleEntries
+from pigeon.session.history.views import context_usage, list_pieces, name_of, stats_pieces
 from pigeon.session.session import Session
-from pigeon.wire import answers
+from pigeon.wire import answers, codec
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import GetCommands, GetLastAssistantText, GetMessages, GetSessionStats, GetState
 from pigeon.wire.content import text_of
@@ -60,9 +65,16 @@ def _state(s: Session) -> answers.State:
 
 
 @handles(GetMessages)
-def get_messages(cmd: GetMessages, s: Session) -> answers.Messages:
+def get_messages(cmd: GetMessages, s: Session) -> LongAnswer:
     """Complete messages only; the one that is streaming comes with its `message_end`."""
-    return answers.Messages(messages=s.visible.raw_messages())
+    return LongAnswer(_message_pieces(s.visible, len(s.visible.lines)))
+
+
+def _message_pieces(visible: VisibleEntries, count: int) -> Iterator[bytes]:
+    """The messages that are there now, whatever is added while they are encoded."""
+    yield b'{"messages":'
+    yield from list_pieces(codec.encode(visible.shown(line)) for line in islice(visible.lines, count))
+    yield b"}"
 
 
 @handles(GetLastAssistantText)
@@ -76,10 +88,11 @@ def get_last_assistant_text(cmd: GetLastAssistantText, s: Session) -> answers.La
 
 
 @handles(GetSessionStats)
-def get_session_stats(cmd: GetSessionStats, s: Session) -> answers.SessionStats:
+def get_session_stats(cmd: GetSessionStats, s: Session) -> LongAnswer:
     """Everything billed in this session, and how full the context is."""
     usage = context_usage(s.journal.branch, s.models.model)
-    return stats_of(s.journal.session_id, s.journal.file, s.journal.lines, usage)
+    lines = islice(s.journal.lines, len(s.journal.lines))
+    return LongAnswer(stats_pieces(s.journal.session_id, s.journal.file, lines, usage))
 
 
 @handles(GetCommands)

@@ -58,12 +58,11 @@ class VisibleEntries(Struct):
         said = message_of(line)
         return _edited(said, self.edits[line.id]) if said is not None and line.id in self.edits else said
 
-    def raw_messages(self) -> list[Any]:
-        """What they say, for a host: as it stands in the file wherever that is possible."""
-        return [
-            self.message(line) if line.type != "message" or line.id in self.edits else line.shown_message()
-            for line in self.lines
-        ]
+    def shown(self, line: EntryLine) -> Any:
+        """What one of them says, for a host: as it stands in the file wherever that is possible."""
+        if line.type != "message" or line.id in self.edits:
+            return self.message(line)
+        return line.shown_message()
 
 
 def visible_entries(branch: Sequence[EntryLine]) -> VisibleEntries:

@@ -64,12 +64,17 @@ class EntryLine(msgspec.Struct, gc=False, eq=False, rename=_NAMES.get):
     def entry(self) -> Entry | None:
         """The record; none for a type or a shape that we do not know."""
         if not self.tried:
-            self.tried = True
-            try:
-                self.known = _entries().decode(self.raw)
-            except _BAD:
-                self.known = _second_look(self.raw)
+            self.known, self.tried = self.read(), True
         return cast("Entry | None", self.known)
+
+    def read(self) -> Entry | None:
+        """The record, not kept: for those who look at all entries once."""
+        if self.tried:
+            return cast("Entry | None", self.known)
+        try:
+            return _entries().decode(self.raw)
+        except _BAD:
+            return _second_look(self.raw)
 
     @property
     def message(self) -> Message | None:

@@ -1,15 +1,20 @@
-"""What hosts ask about a session's entries: totals of tokens and cost (everything billed, on every branch), how full
-the context is, the tree, and the display name."""
+"""What hosts ask about a session's entries: the entries themselves, totals of tokens and cost (everything billed, on
+every branch), how full the context is, the tree, and the display name.
+
+A session may have hundreds of thousands of entries, in one chain. So long answers are made a piece at a time, without
+recursion, and an empty piece stands for work that has nothing to show yet (`rpc/outbox.py` pauses between pieces).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from pigeon.session.context.conversation import branch_tokens
 from pigeon.session.history.entry_line import EntryLine
-from pigeon.wire.answers import ContextUsage, SessionStats, TokenTotals, TreeNode
+from pigeon.wire import codec
+from pigeon.wire.answers import ContextUsage, SessionStats, TokenTotals
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import ToolCall
 from pigeon.wire.entries import (
@@ -26,36 +31,72 @@ from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessag
 from pigeon.wire.model import Model, Usage, plain_number
 
 
-def stats_of(
-    session_id: str,
-    file: str | None,
-    lines: Sequence[EntryLine],
-    context_usage: ContextUsage | Absent = ABSENT,
-) -> SessionStats:
-    """The answer of `get_session_stats`."""
-    entries = [entry for line in lines if line.role != "system" and (entry := line.entry) is not None]
-    messages = [entry.message for entry in entries if isinstance(entry, MessageEntry)]
-    answers = [message for message in messages if isinstance(message, AssistantMessage)]
-    spent = [usage for entry in entries if (usage := usage_of(entry)) is not None]
-    tokens = TokenTotals(
-        input=sum(usage.input for usage in spent),
-        output=sum(usage.output for usage in spent),
-        cache_read=sum(usage.cache_read for usage in spent),
-        cache_write=sum(usage.cache_write for usage in spent),
-        total=sum(usage.input + usage.output + usage.cache_read + usage.cache_write for usage in spent),
-    )
-    return SessionStats(
-        session_file=ABSENT if file is None else file,
-        session_id=session_id,
-        user_messages=sum(isinstance(message, UserMessage) for message in messages),
-        assistant_messages=len(answers),
-        tool_calls=sum(isinstance(block, ToolCall) for answer in answers for block in answer.content),
-        tool_results=sum(isinstance(message, ToolResultMessage) for message in messages),
-        total_messages=len(messages),
-        tokens=tokens,
-        cost=plain_number(sum(usage.cost.total for usage in spent)),
-        context_usage=context_usage,
-    )
+class SessionTotals:
+    """Counts entries, one after the other, for `get_session_stats`."""
+
+    def __init__(self) -> None:
+        self._roles: Counter[type] = Counter()
+        self._tool_calls = 0
+        self._input = self._output = self._cache_read = self._cache_write = 0
+        self._cost: float = 0
+
+    def add(self, line: EntryLine) -> None:
+        """Count one more; what the system said is not part of the conversation."""
+        entry = None if line.role == "system" else line.read()
+        if entry is None:
+            return
+        if isinstance(entry, MessageEntry):
+            message = entry.message
+            self._roles[type(message)] += 1
+            if isinstance(message, AssistantMessage):
+                self._tool_calls += sum(isinstance(block, ToolCall) for block in message.content)
+        usage = usage_of(entry)
+        if usage is not None:
+            self._input += usage.input
+            self._output += usage.output
+            self._cache_read += usage.cache_read
+            self._cache_write += usage.cache_write
+            self._cost += usage.cost.total
+
+    def stats(self, session_id: str, file: str | None, context_usage: ContextUsage | Absent = ABSENT) -> SessionStats:
+        """The answer."""
+        return SessionStats(
+            session_file=ABSENT if file is None else file,
+            session_id=session_id,
+            user_messages=self._roles[UserMessage],
+            assistant_messages=self._roles[AssistantMessage],
+            tool_calls=self._tool_calls,
+            tool_results=self._roles[ToolResultMessage],
+            total_messages=self._roles.total(),
+            tokens=TokenTotals(
+                input=self._input,
+                output=self._output,
+                cache_read=self._cache_read,
+                cache_write=self._cache_write,
+                total=self._input + self._output + self._cache_read + self._cache_write,
+            ),
+            cost=plain_number(self._cost),
+            context_usage=context_usage,
+        )
+
+
+def stats_of(session_id: str, file: str | None, lines: Iterable[EntryLine]) -> SessionStats:
+    """The totals of these entries."""
+    totals = SessionTotals()
+    for line in lines:
+        totals.add(line)
+    return totals.stats(session_id, file)
+
+
+def stats_pieces(
+    session_id: str, file: str | None, lines: Iterable[EntryLine], usage: ContextUsage | Absent
+) -> Iterator[bytes]:
+    """The answer of `get_session_stats`; nothing to show before the last entry was counted."""
+    totals = SessionTotals()
+    for line in lines:
+        totals.add(line)
+        yield b""
+    yield codec.encode(totals.stats(session_id, file, usage))
 
 
 def usage_of(entry: Entry) -> Usage | None:
@@ -89,42 +130,85 @@ def _just_compacted(branch: Sequence[EntryLine]) -> bool:
     return False
 
 
-def raw_entry(line: EntryLine) -> Any:
-    """The entry for the host, as it is kept."""
-    return line.shown()
+def entries_pieces(lines: Iterable[EntryLine], leaf_id: str | None) -> Iterator[bytes]:
+    """The answer of `get_entries`: each entry as it is kept."""
+    yield b'{"entries":'
+    yield from list_pieces(codec.encode(line.shown()) for line in lines)
+    yield b',"leafId":' + codec.encode(leaf_id) + b"}"
 
 
-def tree_of(lines: list[EntryLine]) -> list[TreeNode]:
-    """Roots with their children, each list by time; an orphan is a root."""
-    labels = _labels(lines)
-    nodes = {line.id: _node(line, labels.get(line.id)) for line in lines}
-    times = {line.id: line.timestamp for line in lines}
-    roots: list[str] = []
-    children: dict[str, list[str]] = {}
-    for line in lines:
-        if line.parent_id is None or line.parent_id == line.id or line.parent_id not in nodes:
-            roots.append(line.id)
-        else:
-            children.setdefault(line.parent_id, []).append(line.id)
-    for parent, ids in children.items():
-        nodes[parent].children.extend(nodes[child] for child in sorted(ids, key=times.__getitem__))
-    return [nodes[root] for root in roots]
+def list_pieces(items: Iterable[bytes]) -> Iterator[bytes]:
+    """A JSON array of encoded items; an empty one stands for work and is passed on."""
+    before = b"["
+    for item in items:
+        yield before + item if item else b""
+        before = b"," if item else before
+    yield b"]" if before == b"," else b"[]"
 
 
-def _labels(lines: list[EntryLine]) -> dict[str, LabelEntry]:
-    """The last label of each entry; one without a text takes the label away."""
+def tree_pieces(lines: Iterable[EntryLine], leaf_id: str | None) -> Iterator[bytes]:
+    """The answer of `get_tree`: roots with their children, each list by time; an orphan is a root."""
     labels: dict[str, LabelEntry] = {}
+    nodes: dict[str, EntryLine] = {}
     for line in lines:
+        # An id that a broken file has twice is one node, or the tree could have more nodes than the file has bytes.
+        nodes[line.id] = line
         entry = line.entry if line.type == "label" else None
         if isinstance(entry, LabelEntry):
             labels[entry.target_id] = entry
-    return labels
+        yield b""
+    roots: list[EntryLine] = []
+    # Most entries have one child: a list for each would give the garbage collector hundreds of thousands to look at.
+    children: dict[str, EntryLine | list[EntryLine]] = {}
+    for line in nodes.values():
+        if line.parent_id is None or line.parent_id == line.id or line.parent_id not in nodes:
+            roots.append(line)
+        elif isinstance(there := children.get(line.parent_id), list):
+            there.append(line)
+        else:
+            children[line.parent_id] = line if there is None else [there, line]
+        yield b""
+    yield b'{"tree":'
+    yield from _nested(roots, children, labels)
+    yield b',"leafId":' + codec.encode(leaf_id) + b"}"
 
 
-def _node(line: EntryLine, label: LabelEntry | None) -> TreeNode:
+def _nested(
+    roots: list[EntryLine], children: dict[str, EntryLine | list[EntryLine]], labels: dict[str, LabelEntry]
+) -> Iterator[bytes]:
+    """The nodes as nested JSON. `closings` has what closes each open node; `lists` the lists of several nodes that are
+    open, each with the number of nodes that are open around it."""
+    closings: list[bytes] = []
+    lists = [(0, iter(roots))]
+    comma = b""
+    yield b"["
+    while lists:
+        around, rest = lists[-1]
+        while len(closings) > around:
+            yield closings.pop()
+            comma = b","
+        node: EntryLine | list[EntryLine] | None = next(rest, None)
+        if node is None:
+            lists.pop()
+        while isinstance(node, EntryLine):
+            yield comma + b'{"entry":' + codec.encode(node.shown()) + b',"children":['
+            comma = b""
+            closings.append(b"]" + _label_members(labels.get(node.id)) + b"}")
+            node = children.get(node.id)
+        if node is not None:
+            lists.append((len(closings), iter(sorted(node, key=_time))))
+    yield b"]"
+
+
+def _time(line: EntryLine) -> str:
+    return line.timestamp
+
+
+def _label_members(label: LabelEntry | None) -> bytes:
+    """The last label of an entry; one without a text takes the label away."""
     if label is None or isinstance(label.label, Absent):
-        return TreeNode(entry=raw_entry(line), children=[])
-    return TreeNode(entry=raw_entry(line), children=[], label=label.label, label_timestamp=label.timestamp)
+        return b""
+    return b',"label":' + codec.encode(label.label) + b',"labelTimestamp":' + codec.encode(label.timestamp)
 
 
 def clean_name(name: str) -> str:

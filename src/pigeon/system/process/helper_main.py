@@ -76,7 +76,7 @@ def main(control_descriptor: int) -> None:
     gc.disable()
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    # Whoever started the agent may ignore it; then the kernel would neither report nor keep children that ended.
+    # The program that started the agent may ignore it: then the kernel neither reports nor keeps children that ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     become_subreaper()
     # Reapers hold environments with keys in them; commands must not read those from our memory.

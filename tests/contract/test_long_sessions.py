@@ -1,0 +1,65 @@
+"""Sessions with very many entries: each command works, and none of them keeps the others waiting."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from fakes.contract_manifest import proves
+from fakes.rpc_process import Start
+
+COUNT = 20_000
+LONG = ["get_entries", "get_tree", "get_messages", "get_session_stats", "get_fork_messages"]
+
+
+@pytest.fixture
+def long_session(tmp_path: Path) -> Path:
+    """One chain of user messages, ten times as long as Python would follow it by recursion."""
+    header = {"type": "session", "version": 3, "id": "long", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/"}
+    ids = [None, *(f"{number:08x}" for number in range(COUNT))]
+    entries = [
+        {
+            "type": "message",
+            "id": id,
+            "parentId": above,
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            "message": {"role": "user", "content": [{"type": "text", "text": f"number {id}"}], "timestamp": 1},
+        }
+        for above, id in pairwise(ids)
+    ]
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in [header, *entries]), "utf-8")
+    return path
+
+
+@proves("long.whole", "long.overtaken")
+def test_the_state_is_told_before_a_long_answer_and_the_answer_is_whole(start: Start, long_session: Path) -> None:
+    agent = start("--session", str(long_session), keeps=True)
+    agent.send(*({"id": name, "type": name} for name in LONG), {"id": "get_state", "type": "get_state"})
+    found = {name: agent.response(name) for name in LONG}
+    assert [record["id"] for record in agent.since(0, "response")] == ["get_state", *LONG]
+    assert _messages(found["get_entries"]["data"]["entries"]) == COUNT
+    assert len(found["get_messages"]["data"]["messages"]) == COUNT
+    assert len(found["get_fork_messages"]["data"]["messages"]) == COUNT
+    assert found["get_session_stats"]["data"]["userMessages"] == COUNT
+    # Nested as often as there are entries, which is too deep for the parser of this test.
+    tree = agent.raw_with(b'"command":"get_tree"')
+    assert tree.count(b'"children":[{"entry":') >= COUNT - 1
+    assert b"]}" * (COUNT - 1) in tree
+
+
+@proves("long.end")
+def test_what_was_asked_before_the_input_ended_is_answered_in_full(start: Start, long_session: Path) -> None:
+    agent = start("--session", str(long_session), keeps=True)
+    agent.send({"id": "e", "type": "get_entries"}, {"id": "m", "type": "get_messages"})
+    agent.close()
+    answers = {record["id"]: record for record in agent.since(0, "response")}
+    assert _messages(answers["e"]["data"]["entries"]) == len(answers["m"]["data"]["messages"]) == COUNT
+
+
+def _messages(entries: list[dict[str, str]]) -> int:
+    """How many messages there are among entries: a start may add the choice of a model."""
+    return sum(entry["type"] == "message" for entry in entries)
