@@ -173,12 +173,3 @@ def test_a_session_survives_an_extension_that_misbehaves(
     with RpcProcess(folders, *model, "--session", file) as again:
         kept = again.ask("get_messages")["messages"]
     assert [text_of(message) for message in kept] == ["remember this", "kept"]
-
-
-@proves("extension.typescript")
-def test_an_extension_in_another_language_is_told_of(start: Start, folders: AgentFolders) -> None:
-    path = folders.temp / "guard.ts"
-    path.write_text("export default function (pi) {}")
-    host = start("--extension", str(path))
-    assert "written in Python" in host.wait_event("extension_error")["error"]
-    host.ask("get_state")

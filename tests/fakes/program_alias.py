@@ -19,6 +19,8 @@ def folder_with(folders: AgentFolders, name: str) -> Path:
     folder = folders.temp / "bin"
     folder.mkdir(exist_ok=True)
     program = folder / name
+    if program.exists():
+        return folder
     words = command_line()
     if len(words) == 1:
         program.symlink_to(words[0])

@@ -24,8 +24,8 @@ from pigeon.app.sessions import journal_of, repository_of
 from pigeon.app.tools import ToolSetup
 from pigeon.app.trust import ProjectDecisions, TrustControl
 from pigeon.config.layers import Layers
-from pigeon.config.paths import agent_dir, project_dirs
-from pigeon.config.settings import Settings
+from pigeon.config.paths import project_dirs
+from pigeon.config.settings import Settings, listed_skills
 from pigeon.guard.secrets import Redactor
 from pigeon.providers.gateway import Gateway
 from pigeon.resources.resources import ResourceOptions, Resources
@@ -79,7 +79,7 @@ class _Builder:
         self._options = options
         self._redactor = redactor
         self._environment = environment
-        self._agent_dir = agent_dir(options.agent_dir, environment.variables, environment.cwd, environment.home)
+        self._agent_dir = environment.agent_dir(options.agent_dir)
         self._cwd = _working_directory(options, environment)
         self._reports = Reports()
         self._layers = Layers(self._agent_dir, self._reports.at_start)
@@ -93,7 +93,8 @@ class _Builder:
     async def build(self) -> BuiltAgent:
         extensions = self._extensions
         try:
-            await extensions.load_users(or_else(self._layers.settings.extensions, []))
+            settings = self._layers.settings
+            await extensions.load_users(or_else(settings.extensions, []), settings.packages)
             decisions = ProjectDecisions(
                 self._options,
                 self._cwd,
@@ -288,7 +289,7 @@ class _Builder:
             no_context_files=options.no_context_files,
             system_prompt=options.system_prompt,
             append_system_prompt=options.append_system_prompt,
-            user_skills=or_else(settings.skills, []),
+            user_skills=listed_skills(settings),
             user_prompts=or_else(settings.prompts, []),
         )
         return Resources(

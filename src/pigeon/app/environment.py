@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from pigeon.config.paths import agent_dir
 from pigeon.system import clock
 from pigeon.system.paths import absolute
 from pigeon.wire.errors import StartupError
@@ -26,12 +27,14 @@ class Environment(Struct, frozen=True, kw_only=True):
 
     `variables` may change while the agent runs (those of the process do when an extension sets one): they are read when
     they are needed. `cwd` is empty where the process has no working directory any more. `pick_session` is given a
-    folder of sessions and returns the file that a person chose.
+    folder of sessions and returns the file that a person chose. `called` is the name of another agent of the family
+    where the program was called by it.
     """
 
     variables: Mapping[str, str]
     home: str
     cwd: str
+    called: str = ""
     now: Callable[[], int] = clock.now_ms
     pick_session: Callable[[str], str] = no_terminal
 
@@ -50,15 +53,20 @@ class Environment(Struct, frozen=True, kw_only=True):
         except KeyError:
             return (self.home,)
 
+    def agent_dir(self, asked: str | None = None) -> str:
+        """The folder of settings, models, keys and sessions."""
+        return agent_dir(asked, self.variables, self.cwd, self.home, self.called)
+
     def absolute(self, path: str) -> str:
         """Where a path of the options leads."""
         return absolute(path, self.cwd, self.home)
 
 
-def process_environment(pick_session: Callable[[str], str] = no_terminal) -> Environment:
+def process_environment(called: str = "", pick_session: Callable[[str], str] = no_terminal) -> Environment:
     """The surroundings of this process; the variables are those of the process, not a copy."""
     try:
         cwd = os.getcwd()
     except FileNotFoundError:
         cwd = ""
-    return Environment(variables=os.environ, home=os.path.expanduser("~"), cwd=cwd, pick_session=pick_session)
+    home = os.path.expanduser("~")
+    return Environment(variables=os.environ, home=home, cwd=cwd, called=called, pick_session=pick_session)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from pigeon.app.environment import Environment
 from pigeon.app.models import registry_of
-from pigeon.config.paths import agent_dir
 from pigeon.guard.secrets import Redactor
 from pigeon.session.history.entry_line import line_from_bytes
 from pigeon.session.history.reading import load_session
@@ -62,7 +61,7 @@ class PageWriter:
 def export_file(environment: Environment, file: str, asked: str = "") -> str:
     """Write the page of a session file without an agent; the user's keys are masked all the same."""
     redactor = Redactor()
-    folder = agent_dir(None, environment.variables, environment.cwd, environment.home)
+    folder = environment.agent_dir()
     registry_of(folder, environment.variables, environment.cwd or "/", ProcessOwner(), redactor)
     return PageWriter(environment, redactor.mask_text).export(file, asked)
 

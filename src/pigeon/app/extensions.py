@@ -11,6 +11,7 @@ from pigeon.app.reports import Reports
 from pigeon.extensions.runtime.discovery import Source, named, project_sources, user_sources
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.registry import ModelRegistry
+from pigeon.wire.base import Json
 from pigeon.wire.errors import StartupError
 
 if TYPE_CHECKING:
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
     from pigeon.extensions.public.results import Trust
     from pigeon.extensions.runner import Runner
 
-OF_OTHER_AGENTS = (".ts", ".tsx", ".mts", ".cts", ".js", ".mjs", ".cjs")
+MOST_NAMED = 10
+FOREIGN = (
+    "Not loaded: {}. Pigeon runs extensions in Python, and these are of another agent: what they add (commands, tools, "
+    "questions before tools run) is missing."
+)
 DEBUG = "PIGEON_DEBUG_EXTENSIONS"
 
 
@@ -39,26 +44,30 @@ class ExtensionSetup:
         self._cwd = cwd
         self._reports = reports
         self.runner: Runner | None = None
+        self._foreign: list[str] = []
 
-    async def load_users(self, listed: Sequence[str]) -> None:
+    async def load_users(self, listed: Sequence[str], packages: Json) -> None:
         """Those named on the command line, those in the user's folder, and those that the user's settings list.
 
         Raises `StartupError` if one of the first does not load: what was asked for may be what guards the agent. Those
-        in the language of other agents are only reported, because clients of those agents bring them along.
+        of other agents, with all their packages, are only named in a notice: clients of those agents bring them along.
         """
         home = self._environment.home
-        asked = named(self._options.extensions, self._cwd, home)
-        failed = await self._load(asked)
-        own = {path: why for path, why in failed.items() if not path.endswith(OF_OTHER_AGENTS)}
-        if own:
-            raise StartupError("\n".join(f'Failed to load extension "{path}": {why}' for path, why in own.items()))
+        failed = await self._load(named(self._options.extensions, self._cwd, home))
+        if failed:
+            raise StartupError("\n".join(f'Failed to load extension "{path}": {why}' for path, why in failed.items()))
         if not self._options.no_extensions:
             await self._load(user_sources(self._agent_dir, listed, home))
+            self._foreign.extend(_package_names(packages))
 
     async def load_project(self, folders: Sequence[str]) -> None:
         """Those of a project, from its folders; only for one that is trusted."""
         if not self._options.no_extensions:
             await self._load(project_sources(folders))
+        if self._foreign:
+            found = list(dict.fromkeys(self._foreign))
+            more = [f"{len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+            self._reports.tell(FOREIGN.format(", ".join([*found[:MOST_NAMED], *more])))
 
     async def vote(self, cwd: str) -> Trust | None:
         """What the extensions that are loaded say of the trust in a folder."""
@@ -71,6 +80,8 @@ class ExtensionSetup:
 
     async def _load(self, sources: list[Source]) -> dict[str, str]:
         """Load these; those that failed, with the reason."""
+        self._foreign.extend(source.path for source in sources if source.foreign)
+        sources = [source for source in sources if not source.foreign]
         if not sources:
             return {}
         if self.runner is None:
@@ -84,6 +95,13 @@ class ExtensionSetup:
                 print_tracebacks=bool(self._environment.variables.get(DEBUG)),
             )
         return await self.runner.load(sources)
+
+
+def _package_names(packages: Json) -> list[str]:
+    """What a settings file of another agent wants installed: names, or records that have one."""
+    listed = packages if isinstance(packages, list) else []
+    names = [item.get("source") if isinstance(item, dict) else item for item in listed]
+    return [name for name in names if isinstance(name, str)]
 
 
 class ExtensionProviders:

@@ -33,6 +33,10 @@ class Reports:
         """Show a warning."""
         self.post(NotifyRequest(id=ids.dialog_id(), message=text, notify_type="warning"))
 
+    def tell(self, text: str) -> None:
+        """Show what a person may want to know and need not act on."""
+        self.post(NotifyRequest(id=ids.dialog_id(), message=text, notify_type="info"))
+
     def closed(self, text: str) -> None:
         """A problem for which the guard fails closed."""
         if text not in self.startup:

@@ -6,7 +6,6 @@ import sys
 
 from pigeon.app.environment import Environment
 from pigeon.app.models import registry_of
-from pigeon.config.paths import agent_dir
 from pigeon.guard.secrets import Redactor
 from pigeon.system.process.start import ProcessOwner
 from pigeon.transport import exit_codes
@@ -16,7 +15,7 @@ def run_list_models(search: str, environment: Environment) -> int:
     """Print the table, with what is wrong with the files on stderr."""
     from pigeon.providers.default_model import model_table
 
-    folder = agent_dir(None, environment.variables, environment.cwd, environment.home)
+    folder = environment.agent_dir()
     registry = registry_of(folder, environment.variables, environment.cwd or "/", ProcessOwner(), Redactor())
     print(model_table(registry.available(), search))  # noqa: T201
     for problem in registry.problems():

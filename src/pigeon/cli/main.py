@@ -113,6 +113,7 @@ def _import_msgspec() -> None:
 def _run(program: str, arguments: list[str]) -> int:
     from pigeon.app.environment import process_environment
     from pigeon.cli.args import parse, parser
+    from pigeon.dialects.choice import family_name
     from pigeon.wire.errors import StartupError
 
     line = parse(arguments, program)
@@ -121,23 +122,24 @@ def _run(program: str, arguments: list[str]) -> int:
     if line.help:
         print(parser().format_help())  # noqa: T201
         return exit_codes.OK
+    environment = process_environment(family_name(program) or "", _pick)
     if line.list_models is not None:
         from pigeon.cli.list_models import run_list_models
 
-        return run_list_models(line.list_models, process_environment())
+        return run_list_models(line.list_models, environment)
     if line.export:
         from pigeon.app.export_page import export_file
 
-        print(f"Exported to: {export_file(process_environment(), *line.export[:2])}")  # noqa: T201
+        print(f"Exported to: {export_file(environment, *line.export[:2])}")  # noqa: T201
         return exit_codes.OK
     if line.mode == "json":
         from pigeon.cli.json_mode import run_json
 
-        return run_json(line, process_environment(_pick))
+        return run_json(line, environment)
     if line.mode in ("rpc", "rpc-ui"):
         from pigeon.cli.rpc_mode import run_rpc
 
-        return run_rpc(line, process_environment(_pick))
+        return run_rpc(line, environment)
     raise StartupError(NO_MODE)
 
 

@@ -22,7 +22,7 @@ _AT_THE_TOP = """
     externalEditor fetch find fullscreenCopyOnSelect fullscreenExitOutput fullscreenScrollbar
     fullscreenWheelScrollLines git github grep hideThinkingBlock inspect_image keybindings lastChangelogVersion lsp
     markdown marketplace mcp memories minP modelProviderOrder modelRoles modelTags notebook notifications npmCommand
-    outputPad packages presencePenalty providers python queueMode quietStartup read readHashLines readLineNumbers
+    outputPad presencePenalty providers python queueMode quietStartup read readHashLines readLineNumbers
     renderMermaid repeatToolDescriptions repetitionPenalty secrets selfUpdateCommand serviceTier
     sessionShareDestination showCacheMissNotices showHardwareCursor ssh startup statusLine stt symbolPreset task
     temperature terminal theme themes todo todoCompletion tools topK topP trackingId transport treeFilterMode ttsr tui

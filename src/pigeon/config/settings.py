@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from pigeon.config.json_file import leads_nowhere, read_json
 from pigeon.wire import codec
-from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.base import ABSENT, Absent, Json, Record, or_else
 from pigeon.wire.commands import InterruptMode, QueueMode
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.model import ThinkingLevel
@@ -93,13 +93,22 @@ class Settings(Record, kw_only=True):
     shell_command_prefix: str | Absent = ABSENT
     session_dir: str | Absent = ABSENT
     extensions: list[str] | Absent = ABSENT
-    skills: list[str] | Absent = ABSENT
+    packages: Json = None
+    skills: list[str] | dict[str, Json] | Absent = ABSENT
     prompts: list[str] | Absent = ABSENT
     default_project_trust: Literal["ask", "always", "never"] = "ask"
     permissions: Json | Absent = ABSENT
     tools: ToolSettings = ToolSettings()
     http_idle_timeout_ms: int = 300000
     http_proxy: str | Absent = ABSENT
+
+
+def listed_skills(settings: Settings) -> list[str]:
+    """Where skills are besides the usual places; older files say it in an object."""
+    skills: Json = or_else(settings.skills, [])
+    if isinstance(skills, dict):
+        skills = skills.get("customDirectories")
+    return [item for item in skills if isinstance(item, str)] if isinstance(skills, list) else []
 
 
 def read_settings_file(path: str, report: Callable[[str], None]) -> dict[str, Any] | None:

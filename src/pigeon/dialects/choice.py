@@ -20,13 +20,14 @@ _TRUE = ("1", "true", "yes", "on")
 
 def chosen_name(asked: str | None, program: str, arguments: Sequence[str], variables: Mapping[str, str]) -> str:
     """The name of the dialect; raises `StartupError` for an unknown name."""
-    name = asked or variables.get("PIGEON_DIALECT") or _by_program(program) or _by_flag(arguments) or "pi"
+    name = asked or variables.get("PIGEON_DIALECT") or family_name(program) or _by_flag(arguments) or "pi"
     if name not in NAMES:
         raise StartupError(f'Unknown dialect "{name}". Use one of: {", ".join(NAMES)}')
     return name
 
 
-def _by_program(program: str) -> str | None:
+def family_name(program: str) -> str | None:
+    """The agent of the family whose name the program was called by; none for any other name."""
     base = os.path.basename(program).removesuffix(".py").removesuffix(".exe")
     return base if base in ("pi", "omp", "xcsh") else None
 

@@ -1,4 +1,8 @@
-"""Where extensions are: looked for, not opened. Every start runs this, so it imports nothing else of extensions."""
+"""Where extensions are: looked for, not opened. Every start runs this, so it imports nothing else of extensions.
+
+Extensions of other agents of the family, in TypeScript or JavaScript or in packages, lie in the same places. They are
+found like the others, so that it can be told what is missing, and never loaded.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,9 @@ from pigeon.wire.errors import StartupError
 FOLDER = "extensions"
 ENTRY_POINTS = "pigeon.extensions"
 _FIRST = "__init__.py"
+_OF_OTHERS = (".ts", ".tsx", ".mts", ".cts", ".js", ".mjs", ".cjs", "package.json")
+_FIRST_OF_OTHERS = ("index.ts", "index.js", "package.json")
+_PACKAGES = ("npm:", "git:", "git@", "https://", "http://", "ssh://")
 Scope = Literal["temporary", "project", "user"]
 _ORDER: tuple[Scope, ...] = ("temporary", "project", "user")
 
@@ -26,15 +33,28 @@ class Source(Struct, frozen=True):
     origin: Literal["cli", "auto", "local", "package"]
 
     @property
+    def foreign(self) -> bool:
+        """True for an extension of another agent, which cannot be loaded."""
+        return is_foreign(self.path)
+
+    @property
     def rank(self) -> int:
         """Extensions of a lower rank come first."""
         return _ORDER.index(self.scope)
+
+
+def is_foreign(path: str) -> bool:
+    """True if the path is that of an extension of another agent, or the name of a package that has some."""
+    return path.endswith(_OF_OTHERS) or path.startswith(_PACKAGES)
 
 
 def named(paths: Iterable[str], cwd: str, home: str) -> list[Source]:
     """Those named on the command line; raises `StartupError` for a path that leads to none."""
     found: list[Source] = []
     for path in paths:
+        if path.startswith(_PACKAGES):
+            found.append(Source(path, "temporary", "cli"))
+            continue
         target = absolute(path, cwd, home)
         if not os.path.exists(target):
             raise StartupError(f'Failed to load extension "{path}": there is no such file')
@@ -49,7 +69,12 @@ def user_sources(agent_dir: str, listed: Sequence[str], home: str) -> list[Sourc
     """The user's own: those listed in the settings (paths, or names of entry points), then those in the folder."""
     found: list[Source] = []
     for item in listed:
-        path = absolute(item, agent_dir, home)
+        if is_foreign(item) and item[0] in "!-":  # what other agents of the family shall leave out
+            continue
+        if item.startswith(_PACKAGES):
+            found.append(Source(item, "user", "package"))
+            continue
+        path = absolute(item.removeprefix("+") if is_foreign(item) else item, agent_dir, home)
         if os.path.exists(path):
             found += _at(path, "user", "local")
         elif item.isidentifier() or "-" in item:
@@ -71,9 +96,9 @@ def _at(path: str, scope: Scope, origin: Literal["cli", "local"]) -> list[Source
     """A file, a package, or a folder full of them."""
     if not os.path.isdir(path):
         return [Source(path, scope, origin)]
-    first = os.path.join(path, _FIRST)
-    if os.path.isfile(first):
-        return [Source(first, scope, origin)]
+    for first in (_FIRST, *_FIRST_OF_OTHERS):
+        if os.path.isfile(os.path.join(path, first)):
+            return [Source(os.path.join(path, first), scope, origin)]
     return [Source(one.path, scope, origin) for one in _in_folder(path, scope)]
 
 
@@ -90,10 +115,12 @@ def _in_folder(folder: str, scope: Scope) -> list[Source]:
         path = os.path.join(folder, name)
         if name.startswith((".", "_")):
             continue
-        if name.endswith(".py"):
+        if name.endswith(".py") or (is_foreign(name) and not name.endswith((".d.ts", "package.json"))):
             found.append(Source(path, scope, "auto"))
-        elif os.path.isfile(os.path.join(path, _FIRST)):
-            found.append(Source(os.path.join(path, _FIRST), scope, "auto"))
+        else:
+            first = next((one for one in (_FIRST, *_FIRST_OF_OTHERS) if os.path.isfile(os.path.join(path, one))), None)
+            if first is not None:
+                found.append(Source(os.path.join(path, first), scope, "auto"))
     return found
 
 
