@@ -86,10 +86,13 @@ def becomes_items(message: ModelMessage) -> bool:
     """True for an answer that becomes at least one item in every API."""
     if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
         return False
-    return any(
-        isinstance(block, ToolCall) or (isinstance(block, TextContent) and bool(block.text.strip()))
-        for block in message.content
-    )
+    # Asked several times about each message of a long history: no generator, and no copy of a long text.
+    for block in message.content:
+        if isinstance(block, ToolCall):
+            return True
+        if isinstance(block, TextContent) and block.text and not block.text.isspace():
+            return True
+    return False
 
 
 def _fill_blank_turns(messages: list[ModelMessage]) -> None:
