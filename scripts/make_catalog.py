@@ -1,10 +1,11 @@
-"""Makes the built-in catalogue from the model list of the npm package `@earendil-works/pi-ai`.
+"""Makes the built-in catalogue from the answer of pi 1.5.0 to `get_available_models`.
 
-    npm install --prefix /tmp/models @earendil-works/pi-ai@0.87.1
-    python scripts/make_catalog.py /tmp/models/node_modules/@earendil-works/pi-ai
+    pi --mode rpc  # with some text in the variables of all providers, so that all their models are available
+    python scripts/make_catalog.py answer.json
 
-Only facts are taken (ids, names, prices, sizes, abilities, level names), for the providers of `known.py` and the APIs
-that Pigeon speaks. The output is sorted, so that a new run shows what changed.
+The file has the response, or only its list of models. Only facts are taken (ids, names, prices, sizes, abilities, level
+names), for the providers of `built_in.py` and the APIs that Pigeon speaks. The output is sorted, so that a new run
+shows what changed.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ FLAGS = {
     "supportsLongCacheRetention",
     "supportsReasoningEffort",
     "supportsStore",
+    "supportsStrictMode",
+    "supportsStrictTools",
     "supportsUsageInStreaming",
     "thinkingFormat",
     "zaiToolStream",
@@ -58,31 +61,29 @@ FAMILIES = re.compile(
 SELECTED = {"openrouter", "vercel-ai-gateway"}
 
 
-def main(package: str) -> None:
+def main(file: str) -> None:
     """Write one file for each known provider."""
-    source = Path(package) / "dist" / "providers" / "data"
-    TARGET.mkdir(parents=True, exist_ok=True)
+    answer = json.loads(Path(file).read_text())
+    given = spoken(answer["data"]["models"] if isinstance(answer, dict) else answer)
     for provider in KNOWN:
-        path = source / f"{provider}.json"
-        if not path.exists():
-            print(f"{provider}: not in the package", file=sys.stderr)  # noqa: T201
+        models = [reduced(raw) for raw in given if raw["provider"] == provider and wanted(provider, raw)]
+        if not models:
+            print(f"{provider}: not in the list", file=sys.stderr)  # noqa: T201
             continue
-        models = [reduced(raw) for raw in entries(json.loads(path.read_text())) if wanted(provider, raw)]
         models.sort(key=lambda model: str(model["id"]))
         (TARGET / f"{provider}.json").write_text(printed(models))
         print(f"{provider}: {len(models)} models")  # noqa: T201
 
 
-def entries(groups: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The models of all APIs that Pigeon speaks."""
+def spoken(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The models of all APIs that Pigeon speaks; those of Azure only by the API that finds their address."""
     found = []
-    for api, models in groups.items():
-        for raw in models.values():
-            if api in MISTRAL:
-                new_api, base_url = MISTRAL[api]
-                found.append({**raw, "api": new_api, "baseUrl": base_url})
-            elif api in APIS:
-                found.append(raw)
+    for raw in given:
+        if raw["api"] in MISTRAL:
+            api, base_url = MISTRAL[raw["api"]]
+            found.append({**raw, "api": api, "baseUrl": base_url})
+        elif raw["api"] in APIS and (raw["baseUrl"] or raw["api"] == "azure-openai-responses"):
+            found.append(raw)
     return found
 
 

@@ -37,6 +37,9 @@ class Shelf:
     def has_key(self, provider: str) -> bool:
         return provider in self._keys
 
+    def key_source(self, provider: str) -> str:
+        return provider.removesuffix("-cn")
+
 
 SHELF = Shelf(
     "anthropic/claude-opus-4-8",
@@ -94,8 +97,15 @@ def test_names_that_mean_nothing_are_refused() -> None:
 
 
 def test_an_ambiguous_id_lists_its_candidates() -> None:
-    with pytest.raises(StartupError, match=r"openai/gpt-5\.5, azure/gpt-5\.5"):
+    with pytest.raises(StartupError, match=r"azure/gpt-5\.5, openai/gpt-5\.5\. None of them is"):
         named_model(None, "gpt-5.5", Shelf("openai/gpt-5.5", "azure/gpt-5.5"))
+
+
+def test_of_providers_that_share_a_key_the_first_is_meant() -> None:
+    shelf = Shelf("moon/k2", "moon-cn/k2", keys=("moon", "moon-cn"))
+    assert named_model(None, "k2", shelf).model == shelf.lookup("moon", "k2")
+    with pytest.raises(StartupError, match="More than one matching provider is authenticated"):
+        named_model(None, "k2", Shelf("moon/k2", "sun/k2", keys=("moon", "sun")))
 
 
 def test_the_default_of_a_provider() -> None:

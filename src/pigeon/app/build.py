@@ -27,6 +27,7 @@ from pigeon.config.layers import Layers
 from pigeon.config.paths import project_dirs
 from pigeon.config.settings import Settings, listed_skills
 from pigeon.guard.secrets import Redactor
+from pigeon.providers.catalog.built_in import current_reference
 from pigeon.providers.gateway import Gateway
 from pigeon.resources.resources import ResourceOptions, Resources
 from pigeon.session.bus import Bus
@@ -306,6 +307,7 @@ class _Builder:
 
 def _session_settings(settings: Settings, options: AgentOptions) -> SessionSettings:
     """What the files say, and where they say nothing what the options do: the defaults of a dialect."""
+    overrides = or_else(settings.compaction.model_overrides, {})
     return SessionSettings(
         steering_mode=settings.steering_mode,
         follow_up_mode=settings.follow_up_mode,
@@ -324,7 +326,7 @@ def _session_settings(settings: Settings, options: AgentOptions) -> SessionSetti
         compaction=CompactionPolicy(
             reserve_tokens=or_else(settings.compaction.reserve_tokens, None),
             keep_tokens=or_else(settings.compaction.keep_recent_tokens, None),
-            per_model=or_else(settings.compaction.model_overrides, {}),
+            per_model={current_reference(key): own for key, own in overrides.items()},
         ),
     )
 

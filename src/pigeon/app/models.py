@@ -17,7 +17,7 @@ from pigeon.config.credentials import AuthFile, Values
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
 from pigeon.guard.secrets import Redactor, is_secret
-from pigeon.providers.catalog.built_in import BuiltInCatalog
+from pigeon.providers.catalog.built_in import BuiltInCatalog, current_name, current_reference
 from pigeon.providers.gateway import Gateway, ProviderFactory
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry
@@ -94,8 +94,9 @@ def gateway_of(
     proxy = or_else(settings.http_proxy, "")
     redactor.ask(lambda: [("proxy", _address(proxy))])
     retry = or_else(settings.retry.provider, ProviderRetrySettings())
+    idle = or_else(retry.timeout_ms, settings.http_idle_timeout_ms)
     policy = RequestPolicy(
-        idle_ms=or_else(retry.timeout_ms, settings.http_idle_timeout_ms),
+        idle_ms=0 if idle == "disabled" else idle,
         max_retries=retry.max_retries,
         max_retry_delay_ms=retry.max_retry_delay_ms,
     )
@@ -173,14 +174,14 @@ def _named(options: AgentOptions, registry: ModelRegistry, report: Report) -> Fo
 
 
 def _default(scoped: Sequence[ScopedModel], settings: Settings, registry: ModelRegistry) -> Found:
-    levels = or_else(settings.model_thinking_levels, {})
+    levels = {current_reference(name): one for name, one in or_else(settings.model_thinking_levels, {}).items()}
 
     def own_level(model: Model | None, otherwise: ThinkingLevel | None) -> ThinkingLevel | None:
         return levels.get(model.reference, otherwise) if model is not None else None
 
     preferred = None
     if not isinstance(settings.default_provider, Absent) and not isinstance(settings.default_model, Absent):
-        preferred = (settings.default_provider, settings.default_model)
+        preferred = (current_name(settings.default_provider), settings.default_model)
     if scoped:
         saved = [entry for entry in scoped if (entry.model.provider, entry.model.id) == preferred]
         chosen = (saved or scoped)[0]

@@ -39,6 +39,7 @@ class _Patch(Record, kw_only=True):
     context_window: int | Absent = ABSENT
     max_tokens: int | Absent = ABSENT
     sampling_params: dict[str, Any] | Absent = ABSENT
+    sampling_params_by_thinking_level: dict[str, dict[str, Any]] | Absent = ABSENT
     headers: dict[str, str | None] | Absent = ABSENT
     compat: dict[str, Any] | Absent = ABSENT
     cost: _CostPatch | Absent = ABSENT

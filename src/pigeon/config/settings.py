@@ -36,7 +36,7 @@ class CompactionSettings(Group, kw_only=True, frozen=True):
 class ProviderRetrySettings(Group, kw_only=True, frozen=True):
     """Retries of one HTTP request, before any stream."""
 
-    timeout_ms: int | Absent = ABSENT
+    timeout_ms: int | Literal["disabled"] | Absent = ABSENT
     max_retries: int = 0
     max_retry_delay_ms: int = 60000
 
@@ -99,7 +99,7 @@ class Settings(Record, kw_only=True):
     default_project_trust: Literal["ask", "always", "never"] = "ask"
     permissions: Json | Absent = ABSENT
     tools: ToolSettings = ToolSettings()
-    http_idle_timeout_ms: int = 300000
+    http_idle_timeout_ms: int | Literal["disabled"] = 300000
     http_proxy: str | Absent = ABSENT
 
 

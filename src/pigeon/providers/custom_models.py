@@ -29,6 +29,7 @@ _MERGED = {
     "inputLimits": "input_limits",
     "promptCache": "prompt_cache",
     "samplingParams": "sampling_params",
+    "samplingParamsByThinkingLevel": "sampling_params_by_thinking_level",
 }
 
 
@@ -93,6 +94,7 @@ def _custom(provider: str, entry: Mapping[str, Any], raw: Mapping[str, Any], sib
         input_limits=raw.get("inputLimits", ABSENT),
         prompt_cache=raw.get("promptCache", ABSENT),
         sampling_params=raw.get("samplingParams", ABSENT),
+        sampling_params_by_thinking_level=raw.get("samplingParamsByThinkingLevel", ABSENT),
     )
 
 

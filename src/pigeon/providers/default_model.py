@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pigeon.providers.catalog.built_in import KNOWN
+from pigeon.providers.catalog.built_in import KNOWN, current_name, current_reference
 from pigeon.providers.model_patterns import (
     GLOB_SIGNS,
     ModelMatch,
@@ -26,12 +26,13 @@ from pigeon.wire.model import Model
 def named_model(provider: str | None, pattern: str | None, registry: ModelRegistry) -> ModelMatch:
     """What `--provider` and `--model` mean; raises `StartupError` when they mean nothing."""
     name = (pattern or "").strip()
+    if not provider:
+        name = current_reference(name)
     if any(sign in name for sign in GLOB_SIGNS):
         return _first_of(f"{_provider_id(provider, registry)}/{name}" if provider else name, registry)
     if provider:
         return _of_provider(_provider_id(provider, registry), name, registry)
-    head, slash, rest = name.partition("/")
-    known = _known(head, registry) if slash else None
+    known, rest = _with_provider(name, registry)
     if known is not None:
         match = _within(known, rest, registry)
         if match.model is not None:
@@ -42,6 +43,15 @@ def named_model(provider: str | None, pattern: str | None, registry: ModelRegist
     if known is not None and rest:
         return _invented(known, rest, registry)
     raise _not_found(name)
+
+
+def _with_provider(name: str, registry: ModelRegistry) -> tuple[str | None, str]:
+    """The provider that a reference begins with, and what stands behind it. Of several, the longest name is meant,
+    because names of providers may have a slash of their own."""
+    lower = name.lower()
+    known = [provider for provider in registry.providers() if lower.startswith(f"{provider.lower()}/")]
+    longest = max(known, key=len, default=None)
+    return longest, name[len(longest) + 1 :] if longest is not None else ""
 
 
 def _first_of(pattern: str, registry: ModelRegistry) -> ModelMatch:
@@ -59,7 +69,7 @@ def _not_found(name: str) -> StartupError:
 
 
 def _provider_id(name: str, registry: ModelRegistry) -> str:
-    known = _known(name, registry)
+    known = _known(current_name(name), registry)
     if known is None:
         raise StartupError(f'Unknown provider "{name}". Use --list-models to see available providers/models.')
     return known
@@ -76,8 +86,10 @@ def _of_provider(provider: str, name: str, registry: ModelRegistry) -> ModelMatc
             raise StartupError(f'Provider "{provider}" has no models. Use --list-models to see available models.')
         return ModelMatch(model=model)
     match = _within(provider, name, registry)
-    if match.model is None and name.lower().startswith(f"{provider.lower()}/"):
-        match = _within(provider, name[len(provider) + 1 :], registry)
+    named, rest = _with_provider(current_reference(name), registry)
+    if match.model is None and named == provider and rest:
+        name = rest
+        match = _within(provider, name, registry)
     return match if match.model is not None else _invented(provider, name, registry)
 
 
@@ -108,8 +120,13 @@ def _only_usable(name: str, models: Sequence[Model], registry: ModelRegistry) ->
     usable = [model for model in models if registry.has_key(model.provider)]
     if len(usable) == 1:
         return usable[0]
-    candidates = ", ".join(model.reference for model in usable or models)
-    raise StartupError(f'Model "{name}" is offered by several providers; say which: {candidates}')
+    if usable and len({registry.key_source(model.provider) for model in usable}) == 1:
+        return usable[0]  # one subscription under several names: the first is the ordinary one
+    candidates = ", ".join(sorted(model.reference for model in usable or models))
+    have = "More than one matching provider is authenticated." if usable else "None of them is authenticated."
+    raise StartupError(
+        f'Model "{name}" is ambiguous across providers: {candidates}. {have} Use --provider or provider/model.'
+    )
 
 
 def _invented(provider: str, name: str, registry: ModelRegistry) -> ModelMatch:

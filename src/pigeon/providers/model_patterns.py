@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
+from pigeon.providers.catalog.built_in import current_reference
 from pigeon.system.globs import model_matcher
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
 GLOB_SIGNS = "*?["
 LeveledModel = tuple[Model, ThinkingLevel | None]  # a model of a list, with its own level if the list gives one
+LeveledModels = tuple[Sequence[Model], ThinkingLevel | None]
 _DATED = re.compile(r"-\d{8}$")
 
 
@@ -30,14 +32,10 @@ class ModelMatch(Struct):
 def exact(text: str, models: Sequence[Model]) -> Model | None:
     """The model that is named completely: `provider/id`, or an id that only one provider has."""
     wanted = text.strip().lower()
-    for model in models:
-        if model.reference.lower() == wanted:
-            return model
-    provider, slash, rest = wanted.partition("/")
-    if slash:
-        for model in models:
-            if model.provider.lower() == provider and model.id.lower() == rest:
-                return model
+    same = [model for model in models if model.reference.lower() == wanted]
+    if same:
+        # Names of providers may have a slash of their own: the longest one is meant.
+        return max(same, key=lambda model: len(model.provider))
     same_id = with_id(wanted, models)
     return same_id[0] if len(same_id) == 1 else None
 
@@ -101,20 +99,20 @@ def resolved_by(pattern: str, find: Callable[[str], Model | None], *, strict: bo
 
 
 def scope_of(patterns: Iterable[str], models: Sequence[Model]) -> tuple[list[LeveledModel], list[str]]:
-    """The models of a list in its order, each once, and what matched nothing."""
+    """The models of a list in its order, each once, and what matched nothing or more than was probably meant."""
     out: list[LeveledModel] = []
     warnings: list[str] = []
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     for raw in patterns:
-        pattern = raw.strip()
+        pattern = current_reference(raw.strip())
         if not pattern:
             continue
         found, warning = _entries(pattern, models)
         if warning:
             warnings.append(warning)
         for model, level in found:
-            if model.reference not in seen:
-                seen.add(model.reference)
+            if (model.provider, model.id) not in seen:
+                seen.add((model.provider, model.id))
                 out.append((model, level))
     return out, warnings
 
@@ -125,10 +123,25 @@ def _entries(pattern: str, models: Sequence[Model]) -> tuple[list[LeveledModel],
         matches = model_matcher(text)
         found = [model for model in models if matches(model.reference) or matches(model.id)]
         return [(model, level) for model in found], None if found else _nothing(pattern)
+    same, level = _of_every_provider(pattern, models)
+    if same:
+        providers = ", ".join(sorted(model.provider for model in same))
+        warning = f'Pattern "{pattern}" matches several providers: {providers}. Use provider/id to choose one.'
+        return [(model, level) for model in same], warning
     match = resolved(pattern, models, strict=False)
     if match.model is None:
         return [], _nothing(pattern)
     return [(match.model, match.level)], match.warning
+
+
+def _of_every_provider(pattern: str, models: Sequence[Model]) -> LeveledModels:
+    """The models that have this very id at several providers, with the level that stands behind it."""
+    head, level = split_level(pattern)
+    for text, wanted in ((pattern, None), (head, level)):
+        same = [] if exact(text, models) else with_id(text, models)
+        if same:
+            return same, wanted
+    return [], None
 
 
 def _nothing(pattern: str) -> str:

@@ -12,10 +12,11 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from pigeon.providers.catalog.built_in import KNOWN, BuiltInCatalog, key_variables
+from pigeon.providers.catalog.built_in import KNOWN, BuiltInCatalog, current_name, key_variables
 from pigeon.providers.custom_models import Headers, ProviderModels, UnusableEntry, provider_models
 from pigeon.providers.request import Access
 from pigeon.system.clock import now_ms
+from pigeon.wire.base import merged
 from pigeon.wire.model import Model
 
 # What a configured value is called, with the variables that it comes from (`X-Team $TEAM`), and the value.
@@ -73,7 +74,7 @@ class ModelRegistry:
     ) -> None:
         """`stored` gives the credentials of all providers; `hold` is told each key before it is used."""
         self._catalog = catalog
-        self._entries = dict(entries)
+        self._entries = _by_current_name(entries)
         self._all_stored = stored
         self._environ = environ
         self._values = values
@@ -99,7 +100,7 @@ class ModelRegistry:
 
     def of(self, provider: str) -> list[Model]:
         """The models of one provider."""
-        return list(self._models(provider).models.values())
+        return list(self._models(current_name(provider)).models.values())
 
     def find(self, provider: str, model_id: str) -> Model | None:
         """The model, if it can be used."""
@@ -107,7 +108,7 @@ class ModelRegistry:
 
     def lookup(self, provider: str, model_id: str) -> Model | None:
         """The model, usable or not."""
-        return self._models(provider).models.get(model_id)
+        return self._models(current_name(provider)).models.get(model_id)
 
     def problems(self) -> list[str]:
         """What is wrong with the configuration, one sentence each."""
@@ -117,11 +118,12 @@ class ModelRegistry:
 
     def use_key(self, provider: str, key: str) -> None:
         """Use this key for the provider from now on, and store it nowhere."""
-        self._runtime[provider] = key
+        self._runtime[current_name(provider)] = key
         self._hold([("key", key)])
 
     def put_entry(self, provider: str, entry: Mapping[str, Any] | None) -> None:
         """Add or replace one provider in the form of `models.json`; none takes it out."""
+        provider = current_name(provider)
         self._entries = {name: value for name, value in self._entries.items() if name != provider}
         if entry is not None:
             self._entries[provider] = entry
@@ -179,10 +181,13 @@ class ModelRegistry:
         return " ".join([name, *(f"${variable}" for variable in self._values.references(value))])
 
     def _stored(self, provider: str) -> Mapping[str, Any] | None:
-        return self._all_stored().get(provider)
+        stored = self._all_stored()
+        named = (credential for name, credential in stored.items() if current_name(name) == provider)
+        return stored.get(provider) or next(named, None)
 
     def has_key(self, provider: str) -> bool:
         """True if credentials are configured; nothing is run or asked to find out."""
+        provider = current_name(provider)
         if provider in self._runtime:
             return True
         stored = self._stored(provider)
@@ -198,6 +203,13 @@ class ModelRegistry:
             name.lower() in _AUTH_HEADERS and value and self._values.configured(value)
             for name, value in headers.items()
         )
+
+    def key_source(self, provider: str) -> str:
+        """Where the key of a provider comes from: its variable, if nothing else gives one, else the provider itself."""
+        entry = self._entries.get(provider, {})
+        if provider in self._runtime or self._stored(provider) is not None or "apiKey" in entry:
+            return provider
+        return self._variable(provider) or provider
 
     async def access(self, model: Model) -> Access:
         """Key and headers for one request; raises `NoKey`."""
@@ -290,6 +302,16 @@ class ModelRegistry:
         except UnusableEntry as error:
             self._problems[provider] = f'Provider "{provider}" in models.json is left out: {error}'
             return provider_models(provider, built_in, {})
+
+
+def _by_current_name(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The entries by the names that their providers have now; one under an earlier name is added to the other one."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, entry in sorted(entries.items(), key=lambda item: current_name(item[0]) == item[0]):
+        before = found.get(current_name(name), {})
+        models = [*before.get("models", ()), *entry.get("models", ())]
+        found[current_name(name)] = merged(before, {**entry, "models": models} if before else entry)
+    return {current_name(name): found[current_name(name)] for name in entries}
 
 
 def _values_of(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, None]]:

@@ -19,7 +19,7 @@ from pigeon.agent.inference import ModelMessage, ModelRequest, ProviderHooks
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.messages import AssistantMessage
-from pigeon.wire.model import Model
+from pigeon.wire.model import Model, clamped
 from pigeon.wire.tokens import characters_of, prompt_tokens
 
 if TYPE_CHECKING:
@@ -94,9 +94,12 @@ def mapped_level(model: Model, level: str, default: str | None) -> str | None:
     return levels.get(level, default)
 
 
-def sampling_of(model: Model) -> dict[str, Any]:
-    """The model's sampling parameters as they were configured, on top of any body."""
-    return {} if isinstance(model.sampling_params, Absent) else model.sampling_params
+def sampling_of(request: ModelRequest) -> dict[str, Any]:
+    """The model's sampling parameters as they were configured, those of the thinking level on top."""
+    model = request.model
+    found = {} if isinstance(model.sampling_params, Absent) else model.sampling_params
+    levels = model.sampling_params_by_thinking_level
+    return found if isinstance(levels, Absent) else {**found, **levels.get(clamped(request.thinking, model), {})}
 
 
 def endpoint(base_url: str, path: str) -> str:

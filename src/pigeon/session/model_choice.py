@@ -104,8 +104,9 @@ class ModelChoice:
         candidates = self._candidates()
         if len(candidates) <= 1:
             return None
-        references = [candidate.model.reference for candidate in candidates]
-        at = references.index(self.model.reference) if self.model and self.model.reference in references else -1
+        models = [(candidate.model.provider, candidate.model.id) for candidate in candidates]
+        current = (self.model.provider, self.model.id) if self.model else None
+        at = models.index(current) if current in models else -1
         chosen = candidates[(at + 1) % len(candidates)]
         self._conversation.journal.claim()
         if chosen.level is not None:
@@ -136,8 +137,8 @@ class ModelChoice:
         available = self._source.available()
         if not self._scoped:
             return [ScopedModel(model) for model in available]
-        known = {model.reference for model in available}
-        return [scoped for scoped in self._scoped if scoped.model.reference in known]
+        known = {(model.provider, model.id) for model in available}
+        return [scoped for scoped in self._scoped if (scoped.model.provider, scoped.model.id) in known]
 
     def _choose(self, model: Model, how: Literal["set", "cycle"]) -> None:
         previous = self.model

@@ -127,6 +127,7 @@ class Model(Record, kw_only=True):
     input_limits: dict[str, Json] | Absent = ABSENT
     prompt_cache: dict[str, Json] | Absent = ABSENT
     sampling_params: dict[str, Json] | Absent = ABSENT
+    sampling_params_by_thinking_level: dict[str, dict[str, Json]] | Absent = ABSENT
 
     @property
     def reference(self) -> str:

@@ -130,7 +130,7 @@ def test_a_model_that_always_thinks_is_not_told_to_stop(style: str) -> None:
         ("baseten", "zai-org/GLM-5.2"),
         ("google", "gemini-flash-latest"),
         ("google", "gemini-flash-lite-latest"),
-        ("together", "deepseek-ai/DeepSeek-V4-Pro"),
+        ("together", "deepseek-ai/DeepSeek-V4-Pro-0813"),
         ("zai", "glm-5.2"),
         ("zai", "glm-5.3"),
     ],

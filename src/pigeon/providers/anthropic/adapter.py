@@ -92,7 +92,7 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
     if request.tools:
         body["tools"] = _tools(request.tools, compat, mark)
     body.update(_thinking(request, compat, budgets))
-    body.update(sampling_of(model))
+    body.update(sampling_of(request))
     return body
 
 

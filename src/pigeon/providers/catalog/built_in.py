@@ -35,8 +35,8 @@ KNOWN: dict[str, KnownProvider] = {
         "claude-opus-4-8",
         bearer=("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_OAUTH_TOKEN"),
     ),
-    "openai": KnownProvider("OpenAI", ("OPENAI_API_KEY",), "gpt-5.5"),
-    "azure-openai-responses": KnownProvider("Azure OpenAI", ("AZURE_OPENAI_API_KEY",), "gpt-5.4"),
+    "openai": KnownProvider("OpenAI", ("OPENAI_API_KEY",), "gpt-6.1-sol"),
+    "azure": KnownProvider("Azure OpenAI", ("AZURE_OPENAI_API_KEY",), "gpt-5.4"),
     "google": KnownProvider("Google Gemini", ("GEMINI_API_KEY",), "gemini-3.1-pro-preview"),
     "openrouter": KnownProvider("OpenRouter", ("OPENROUTER_API_KEY",), "moonshotai/kimi-k2.6"),
     "xai": KnownProvider("xAI", ("XAI_API_KEY",), "grok-4.7"),
@@ -49,14 +49,35 @@ KNOWN: dict[str, KnownProvider] = {
     "moonshotai": KnownProvider("Moonshot AI", ("MOONSHOT_API_KEY",), "kimi-k2.6"),
     "kimi-coding": KnownProvider("Kimi For Coding", ("KIMI_API_KEY",), "kimi-for-coding"),
     "huggingface": KnownProvider("Hugging Face", ("HF_TOKEN",), "moonshotai/Kimi-K2.6"),
-    "together": KnownProvider("Together AI", ("TOGETHER_API_KEY",), "moonshotai/Kimi-K2.6"),
-    "fireworks": KnownProvider("Fireworks", ("FIREWORKS_API_KEY",), "accounts/fireworks/models/kimi-k2p6"),
-    "nvidia": KnownProvider("NVIDIA", ("NVIDIA_API_KEY",), "nvidia/nemotron-3-super-120b-a12b"),
-    "baseten": KnownProvider("Baseten", ("BASETEN_API_KEY",), "moonshotai/Kimi-K2.6"),
+    "together": KnownProvider("Together AI", ("TOGETHER_API_KEY",), "moonshotai/Kimi-K3"),
+    "fireworks": KnownProvider("Fireworks", ("FIREWORKS_API_KEY",), "accounts/fireworks/models/kimi-k3"),
+    "nvidia": KnownProvider("NVIDIA", ("NVIDIA_API_KEY",), "nvidia/nemotron-3.5-super-vl-120b-a12b"),
+    "baseten": KnownProvider("Baseten", ("BASETEN_API_KEY",), "zai-org/GLM-5.2"),
     "vercel-ai-gateway": KnownProvider("Vercel AI Gateway", ("AI_GATEWAY_API_KEY",), "zai/glm-5.1"),
     "opencode": KnownProvider("OpenCode Zen", ("OPENCODE_API_KEY",), "kimi-k2.6"),
     "meta": KnownProvider("Meta", ("META_API_KEY",), "muse-spark-1.3"),
+    "opencode-go": KnownProvider("OpenCode Go", ("OPENCODE_API_KEY",), "kimi-k3"),
+    "moonshotai-cn": KnownProvider("Moonshot AI (China)", ("MOONSHOT_API_KEY",), "kimi-k2.6"),
+    "minimax-cn": KnownProvider("MiniMax (China)", ("MINIMAX_CN_API_KEY",), "MiniMax-M2.7"),
+    "zai-coding-cn": KnownProvider("Z.ai Coding Plan (China)", ("ZAI_CODING_CN_API_KEY",), "glm-5.3"),
+    "ant-ling": KnownProvider("Ant Ling", ("ANT_LING_API_KEY",), "Ring-2.6-1T"),
+    "qwen-token-plan": KnownProvider("Qwen Token Plan", ("QWEN_TOKEN_PLAN_API_KEY",), "qwen3.7-max"),
+    "qwen-token-plan-cn": KnownProvider("Qwen Token Plan (China)", ("QWEN_TOKEN_PLAN_CN_API_KEY",), "qwen3.7-max"),
+    "xiaomi": KnownProvider("Xiaomi MiMo", ("XIAOMI_API_KEY",), "mimo-v2.6-pro"),
 }
+# Earlier names of providers, which still stand in settings, keys, models files, sessions and habits.
+_EARLIER = {"azure-openai-responses": "azure"}
+
+
+def current_name(provider: str) -> str:
+    """The name that a provider has now."""
+    return _EARLIER.get(provider.lower(), provider)
+
+
+def current_reference(text: str) -> str:
+    """A reference `provider/…` with the name that its provider has now."""
+    head, slash, rest = text.partition("/")
+    return f"{current_name(head)}/{rest}" if slash else text
 
 
 @cache

@@ -87,7 +87,7 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
         config["maxOutputTokens"] = cap
     if model.reasoning:
         config["thinkingConfig"] = _thinking(request, budgets)
-    config.update(sampling_of(model))
+    config.update(sampling_of(request))
     if config:
         body["generationConfig"] = config
     return body

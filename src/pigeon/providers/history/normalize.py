@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable
 
 from pigeon.agent.inference import ModelMessage
+from pigeon.providers.catalog.built_in import current_name
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import (
     AssistantBlock,
@@ -154,7 +155,9 @@ def _turn(answer: AssistantMessage, following: list[ModelMessage], model: Model,
 
 def is_same_model(message: AssistantMessage, model: Model) -> bool:
     """True if the answer came from exactly this model."""
-    return (message.provider, message.api, message.model) == (model.provider, model.api, model.id)
+    if (message.api, message.model) != (model.api, model.id):
+        return False
+    return message.provider == model.provider or current_name(message.provider) == model.provider
 
 
 def has_tool_traffic(messages: list[ModelMessage]) -> bool:

@@ -113,7 +113,7 @@ def body_of(
         body["providerOptions"] = {"gateway": compat.vercel_gateway_routing}
     if compat.cache_control_format == "anthropic" and request.cache != "none":
         _mark_for_cache(prompt, history, body.get("tools"))
-    body.update(sampling_of(model))
+    body.update(sampling_of(request))
     return body
 
 

@@ -110,7 +110,7 @@ def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[st
         if request.cache == "long" and compat.get("supportsLongCacheRetention", is_openai_host(model)):
             body["prompt_cache_retention"] = "24h"
     body.update(_reasoning(request))
-    body.update(sampling_of(model))
+    body.update(sampling_of(request))
     return body
 
 
