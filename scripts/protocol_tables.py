@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from pigeon.wire import commands, content, dialogs, entries, events, messages, model
-from pigeon.wire.base import Absent, Record
+from pigeon.wire.base import Absent, Record, intended_hint
 from pigeon.wire.commands import Command
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
@@ -40,18 +40,18 @@ def answers_table() -> str:
 
 
 def events_table() -> str:
-    """Every event."""
-    return _records_table(events.ALL, "event")
+    """Every event; the page says of all of them that they may have a `seq`."""
+    return _records_table(events.ALL, "event", without=("seq",))
 
 
 def stream_table() -> str:
     """What stands in the `assistantMessageEvent` of an update."""
-    return _records_table(get_args(events.StreamEvent), "type")
+    return _records_table(get_args(events.StreamEvent), "type", without=("partial",))
 
 
 def dialogs_table() -> str:
     """Every method of an `extension_ui_request`."""
-    return _records_table(get_args(dialogs.DialogRequest), "method", without=("type", "id"))
+    return _records_table(get_args(dialogs.DialogRequest), "method", without=("type", "id", "seq"))
 
 
 def messages_table() -> str:
@@ -130,6 +130,7 @@ _NAMED: dict[frozenset[Any], str] = {
     frozenset(get_args(content.UserBlock)): "[text or image](#content-blocks)",
     frozenset(get_args(content.AssistantBlock)): "[content block](#content-blocks)",
     frozenset(get_args(entries.Entry)): "[entry](#entries)",
+    frozenset(get_args(entries.AnyEntry)): "[entry](#entries)",
     frozenset(get_args(events.StreamEvent)): "[stream event](#stream-events)",
     frozenset({messages.AssistantMessage}): "[assistant message](#messages)",
     frozenset({messages.ToolResultMessage}): "[tool result message](#messages)",
@@ -149,14 +150,15 @@ def _union(kinds: Sequence[Any]) -> str:
 
 def _keys(kind: type[Record], without: Iterable[str] = ()) -> str:
     """`name`: type, with a question mark for what may be left out."""
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     given = issubclass(kind, Command) or kind in _GIVEN
     shown = []
     for field in msgspec.structs.fields(kind):
         if field.encode_name not in without:
-            optional = not field.required if given else Absent in get_args(hints[field.name])
+            hint, intended = intended_hint(hints[field.name])
+            optional = not field.required if given and not intended else Absent in get_args(hint)
             default = _default(field.default) if given else ""
-            shown.append(f"`{field.encode_name}{'?' if optional else ''}`: {type_text(hints[field.name])}{default}")
+            shown.append(f"`{field.encode_name}{'?' if optional else ''}`: {type_text(hint)}{default}")
     return "<br>".join(shown) or _NOTHING
 
 

@@ -3,7 +3,8 @@
 `PIGEON_BIN` names the program (words as in a shell); without it, it is the `pigeon` beside the running Python. When
 that program is one of the originals, `PIGEON_AGAINST` says which (`pi-0.73`, `pi-0.87`), and what is ours alone is left
 out. Each process gets a fresh home, an agent folder with pi's `models.json` and `settings.json`, and a working folder.
-Every line of stdout is checked to be one JSON object with a type. All waiting has a deadline.
+Every line of stdout is checked to be one JSON object with a type, and what our own program says and takes to be as the
+schema has it. All waiting has a deadline.
 
 Our own program is forked by `fakes.fork_server`, which saves the time of its imports, unless a test says `by_exec=True`
 because the start is its subject, names another program, or sets what the interpreter reads when it starts.
@@ -29,6 +30,7 @@ from typing import Any
 from fakes.agent_folders import AgentFolders
 from fakes.fork_server import READ_AT_START, available, fork_server
 from fakes.processes import eventually, kill_all, processes_in
+from fakes.schema_check import TrafficCheck
 
 Record = dict[str, Any]
 DEADLINE = 15.0
@@ -45,10 +47,13 @@ def command_line() -> list[str]:
     return shlex.split(given) if given else [str(Path(sys.executable).with_name("pigeon"))]
 
 
+def _is_ours() -> bool:
+    return not AGAINST and "PIGEON_BIN" not in os.environ
+
+
 def _can_fork(env: dict[str, str]) -> bool:
     """True for our own program in an environment that a running interpreter can take over."""
-    ours = not AGAINST and "PIGEON_BIN" not in os.environ
-    return ours and available() and not any(name.startswith(READ_AT_START) for name in env)
+    return _is_ours() and available() and not any(name.startswith(READ_AT_START) for name in env)
 
 
 class RpcProcess:
@@ -70,6 +75,9 @@ class RpcProcess:
         self.last_event = "agent_end" if AGAINST == "pi-0.73" else "agent_settled"
         self.folders = folders
         self.arguments = args
+        # In mode `json` the first line is that of a session file.
+        root = "AgentLine" if "json" not in mode else "ProtocolLine"
+        self._check = TrafficCheck(root) if program is None and _is_ours() else None
         self._mark = f"{MARK}={uuid.uuid4().hex}"
         self._news = threading.Condition()
         self._next_id = 0
@@ -116,6 +124,8 @@ class RpcProcess:
 
     def send(self, *records: Record | str | bytes) -> None:
         """Write lines, all in one write."""
+        if self._check is not None:
+            self.faults.extend(problem for record in records if (problem := self._check.sent(record)))
         self.write(b"".join(_line(record) for record in records))
 
     def write(self, data: bytes) -> None:
@@ -376,6 +386,9 @@ class RpcProcess:
         if not isinstance(value, dict) or not isinstance(value.get("type"), str):
             self.faults.append(f"not an object with a type: {line[:300]!r}")
             return None
+        problem = None if self._check is None else self._check.came(value)
+        if problem is not None:
+            self.faults.append(problem)
         return value
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -20,7 +21,7 @@ from pigeon.rpc.server import Server
 from pigeon.session.hooks import NoHooks, PromptInput
 from pigeon.session.model_choice import ModelOptions
 from pigeon.session.prompting import ABORTED_BEFORE
-from pigeon.wire import codec
+from pigeon.wire import codec, commands
 from pigeon.wire.answers import Response
 from pigeon.wire.events import AgentSettled
 
@@ -305,3 +306,17 @@ async def test_a_prompt_may_bring_the_locale_of_its_user() -> None:
     await host.prompt("on")
     prompts = [request.system_prompt for request in host.setup.provider.requests]
     assert [("de-DE" in prompt, "fr-FR" in prompt) for prompt in prompts] == [(True, False), (False, True)]
+
+
+def outcomes(hint: Any) -> set[Any]:
+    """What a handler with this return type may give, now or later."""
+    if get_origin(hint) is Awaitable:
+        return outcomes(get_args(hint)[0])
+    parts = get_args(hint)
+    return set().union(*map(outcomes, parts)) if parts else {type(None) if hint is None else hint}
+
+
+@pytest.mark.parametrize("kind", commands.ALL, ids=lambda kind: kind.__name__)
+def test_a_handler_gives_the_answer_that_its_command_declares(kind: type[commands.Command]) -> None:
+    given = outcomes(get_type_hints(HANDLERS[kind])["return"])
+    assert given in ({NoReturn}, {LongAnswer}, outcomes(kind.answer))

@@ -1,6 +1,6 @@
 """Which dialect to speak: the one asked for, else by the name of the program, else by a flag that only one family has.
 
-This is the registry of the dialects: a new one is imported in `_kind` and named in `wire/commands.py`.
+This is the registry of the dialects: a new one is imported in `_kind` and named in `wire/answers.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from pigeon.dialects.base import Dialect
-from pigeon.wire.commands import DialectName
+from pigeon.wire.answers import DialectName
 from pigeon.wire.errors import StartupError
 
 NAMES: tuple[str, ...] = get_args(DialectName)

@@ -13,10 +13,9 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from pigeon.dialects.base import Dialect, OutputLine, older_name, with_member, without_id
-from pigeon.wire.answers import Accepted, LocalOnly, Response, succeeded
+from pigeon.wire.answers import Accepted, DialectName, LocalOnly, Response, succeeded
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.codec import encode
-from pigeon.wire.commands import DialectName
 from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pigeon.wire.base import ABSENT, Absent, Json, Record
-from pigeon.wire.entries import Entry
+from pigeon.wire.base import ABSENT, Absent, Intended, Json, Record
+from pigeon.wire.entries import AnyEntry, Entry
 from pigeon.wire.messages import Message
 from pigeon.wire.model import Model, Number, Usage
 from pigeon.wire.steering import TodoPhase
+
+DialectName = Literal["pi", "pi-latest", "omp", "xcsh", "companion"]
+Feature = Literal["deltas", "seq", "trust", "permissions"]
+
+
+class InputLimits(Record, kw_only=True):
+    """What is the most we take: bytes of a line, and commands that are not answered yet."""
+
+    record_bytes: int
+    commands_in_flight: int
+
+
+class Welcome(Record, kw_only=True):
+    """Answer of `hello`: who we are, and what is in force from the next line on."""
+
+    name: str
+    version: str
+    dialect: DialectName
+    features: list[Feature]
+    limits: InputLimits
+
+
+Disposition = Literal["started", "queued", "handled"]
 
 
 class Accepted(Record, kw_only=True):
@@ -17,7 +40,7 @@ class Accepted(Record, kw_only=True):
     After `handled` no `agent_settled` follows.
     """
 
-    disposition: Literal["started", "queued", "handled"]
+    disposition: Disposition
 
 
 class LocalOnly(Record, kw_only=True):
@@ -113,14 +136,22 @@ class SessionStats(Record, kw_only=True):
     context_usage: ContextUsage | Absent = ABSENT
 
 
+SourceScope = Literal["user", "project", "temporary"]
+SourceOrigin = Literal["top-level", "package"]
+
+
 class SourceInfo(Record, kw_only=True):
     """Where a slash command comes from, in the newer form."""
 
     path: str
     source: str
-    scope: Literal["user", "project", "temporary"]
-    origin: Literal["top-level", "package"]
+    scope: SourceScope
+    origin: SourceOrigin
     base_dir: str | Absent = ABSENT
+
+
+SlashCommandSource = Literal["extension", "prompt", "skill"]
+SlashCommandLocation = Literal["user", "project", "path"]
 
 
 class SlashCommand(Record, kw_only=True):
@@ -128,8 +159,8 @@ class SlashCommand(Record, kw_only=True):
 
     name: str
     description: str | Absent = ABSENT
-    source: Literal["extension", "prompt", "skill"]
-    location: Literal["user", "project", "path"] | Absent = ABSENT
+    source: SlashCommandSource
+    location: SlashCommandLocation | Absent = ABSENT
     path: str | Absent = ABSENT
     source_info: SourceInfo | Absent = ABSENT
 
@@ -140,10 +171,14 @@ class Commands(Record, kw_only=True):
     commands: list[SlashCommand]
 
 
+ReadinessState = Literal["no_provider", "connected", "auth_error"]
+ServiceState = Literal["connected", "unauthenticated", "unavailable"]
+
+
 class ModelReadiness(Record, kw_only=True):
     """Whether there is a model to talk to."""
 
-    state: Literal["no_provider", "connected", "auth_error"]
+    state: ReadinessState
     provider: str | Absent = ABSENT
 
 
@@ -151,7 +186,7 @@ class Service(Record, kw_only=True):
     """Something outside that the agent is attached to."""
 
     name: str
-    state: Literal["connected", "unauthenticated", "unavailable"]
+    state: ServiceState
     hint: str | Absent = ABSENT
 
 
@@ -244,14 +279,14 @@ class ForkMessages(Record, kw_only=True):
 class Entries(Record, kw_only=True):
     """Answer of `get_entries`."""
 
-    entries: list[Entry]
+    entries: Annotated[list[Entry], Intended(list[AnyEntry])]
     leaf_id: str | None
 
 
 class TreeNode(Record, kw_only=True):
     """An entry with what was appended to it."""
 
-    entry: Entry
+    entry: Annotated[Entry, Intended(AnyEntry)]
     children: list[TreeNode]
     label: str | Absent = ABSENT
     label_timestamp: str | Absent = ABSENT
@@ -389,10 +424,13 @@ class MessagesPage(Record, kw_only=True):
     total_messages: int
 
 
+SubagentLevel = Literal["off", "progress", "events"]
+
+
 class SubagentSubscription(Record, kw_only=True):
     """Answer of `set_subagent_subscription`."""
 
-    level: Literal["off", "progress", "events"]
+    level: SubagentLevel
 
 
 class Subagents(Record, kw_only=True):

@@ -7,7 +7,7 @@ documents show as null are typed with `None` explicitly.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -20,6 +20,26 @@ _T = TypeVar("_T")
 
 class Record(Struct, rename="camel"):
     """One JSON object of the protocol."""
+
+
+class Intended:
+    """Stands beside the type of a field that says less or more than what belongs there, which is `hint`.
+
+    Some fields take anything, because their handlers refuse what does not fit in words of their own. The schema and the
+    pages say what is intended; reading does not ask for it.
+    """
+
+    def __init__(self, hint: object) -> None:
+        self.hint = hint
+
+
+def intended_hint(hint: Any) -> tuple[Any, bool]:
+    """The type of a field for those who write it, and whether it was intended rather than asked for."""
+    if get_origin(hint) is not Annotated:
+        return hint, False
+    declared, *notes = get_args(hint)
+    note = next((note for note in notes if isinstance(note, Intended)), None)
+    return (declared, False) if note is None else (note.hint, True)
 
 
 def or_else(value: _T | UnsetType, default: _T) -> _T:

@@ -8,10 +8,10 @@ and `rpc/router.py` finds the handler by the class.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pigeon.wire import answers
-from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.base import ABSENT, Absent, Intended, Json, Record
 from pigeon.wire.content import Attachment, ImageInput
 from pigeon.wire.model import Model, ThinkingLevel
 from pigeon.wire.steering import TodoPhaseGiven
@@ -23,36 +23,18 @@ Subject = Literal["session", "connection"]
 class Command(Record, tag_field="type", kw_only=True):
     """A request from the host. `id` may be any JSON value and is echoed in the response.
 
-    `about` is what its handler works on: the session, or the talk with the host itself.
+    `about` is what its handler works on: the session, or the talk with the host itself. `answer` is the type of the
+    `data` of its response, or None where that has no data; `shown` is what some dialects have in the place of `answer`.
+    A `silent` command has no response unless it is refused.
     """
 
     lane: ClassVar[Lane] = "session"
     about: ClassVar[Subject] = "session"
     answer: ClassVar[object] = None
+    shown: ClassVar[object] = None
     silent: ClassVar[bool] = False
 
     id: Json | Absent = ABSENT
-
-
-DialectName = Literal["pi", "pi-latest", "omp", "xcsh", "companion"]
-Feature = Literal["deltas", "seq", "trust", "permissions"]
-
-
-class Limits(Record, kw_only=True):
-    """What is the most we take: bytes of a line, and commands that are not answered yet."""
-
-    record_bytes: int
-    commands_in_flight: int
-
-
-class Welcome(Record, kw_only=True):
-    """Answer of `hello`: who we are, and what is in force from the next line on."""
-
-    name: str
-    version: str
-    dialect: DialectName
-    features: list[Feature]
-    limits: Limits
 
 
 class Hello(Command, tag="hello", kw_only=True):
@@ -65,14 +47,15 @@ class Hello(Command, tag="hello", kw_only=True):
 
     lane = "control"
     about = "connection"
-    answer = Welcome
-    dialect: DialectName | Absent = ABSENT
+    answer = answers.Welcome
+    dialect: answers.DialectName | Absent = ABSENT
     features: list[str] | Absent = ABSENT
 
 
 QueueMode = Literal["all", "one-at-a-time"]
 InterruptMode = Literal["immediate", "wait"]
 StreamingBehavior = Literal["steer", "followUp"]
+ListScope = Literal["project", "all"]
 
 
 # --- prompting ---------------------------------------------------------------------------------------------------
@@ -80,6 +63,7 @@ StreamingBehavior = Literal["steer", "followUp"]
 
 class _Says(Command, kw_only=True):
     answer = answers.Accepted
+    shown = answers.LocalOnly | Absent
     message: str
     images: list[ImageInput] | Absent = ABSENT
     attachments: list[Attachment] | Absent = ABSENT
@@ -365,7 +349,7 @@ class ListSessions(Command, tag="list_sessions", kw_only=True):
 
     lane = "beside"
     answer = answers.Sessions
-    scope: Literal["project", "all"] = "project"
+    scope: ListScope = "project"
     cursor: str | Absent = ABSENT
     limit: int = 50
 
@@ -418,12 +402,12 @@ class HostTool(Record, kw_only=True):
     Nothing is typed here because a definition that does not fit is refused by its place in the list or by its name.
     """
 
-    name: Json | Absent = ABSENT
-    description: Json | Absent = ABSENT
-    parameters: Json | Absent = ABSENT
-    label: Json | Absent = ABSENT
-    hidden: Json | Absent = ABSENT
-    read_only: Json | Absent = ABSENT
+    name: Annotated[Json | Absent, Intended(str)] = ABSENT
+    description: Annotated[Json | Absent, Intended(str)] = ABSENT
+    parameters: Annotated[Json | Absent, Intended(dict[str, Json])] = ABSENT
+    label: Annotated[Json | Absent, Intended(str | Absent | None)] = ABSENT
+    hidden: Annotated[Json | Absent, Intended(bool | Absent | None)] = ABSENT
+    read_only: Annotated[Json | Absent, Intended(bool | Absent | None)] = ABSENT
 
 
 class HostToolOutcome(Record, kw_only=True):
@@ -445,6 +429,7 @@ class HostToolUpdate(Command, tag="host_tool_update", kw_only=True):
 
     lane = "control"
     silent = True
+    id: Annotated[Json | Absent, Intended(str)] = ABSENT
     partial_result: HostToolOutcome
 
 
@@ -453,6 +438,7 @@ class HostToolResult(Command, tag="host_tool_result", kw_only=True):
 
     lane = "control"
     silent = True
+    id: Annotated[Json | Absent, Intended(str)] = ABSENT
     result: HostToolOutcome
     is_error: bool | Absent = ABSENT
 
@@ -462,10 +448,11 @@ class ExtensionUiResponse(Command, tag="extension_ui_response", kw_only=True):
 
     lane = "control"
     silent = True
-    value: Json | Absent = ABSENT
-    confirmed: Json | Absent = ABSENT
-    cancelled: Json | Absent = ABSENT
-    timed_out: Json | Absent = ABSENT
+    id: Annotated[Json | Absent, Intended(str)] = ABSENT
+    value: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
+    confirmed: Annotated[Json | Absent, Intended(bool | Absent)] = ABSENT
+    cancelled: Annotated[Json | Absent, Intended(bool | Absent)] = ABSENT
+    timed_out: Annotated[Json | Absent, Intended(bool | Absent)] = ABSENT
 
 
 # --- trust -------------------------------------------------------------------------------------------------------
@@ -498,7 +485,7 @@ class SetEventFilter(Command, tag="set_event_filter", kw_only=True):
     lane = "control"
     about = "connection"
     answer = answers.EventFilter
-    events: Json | Absent = ABSENT
+    events: Annotated[Json | Absent, Intended(list[str] | Absent | None)] = ABSENT
 
 
 class GetMessagesPage(Command, tag="get_messages_page", kw_only=True):
@@ -506,8 +493,8 @@ class GetMessagesPage(Command, tag="get_messages_page", kw_only=True):
 
     lane = "beside"
     answer = answers.MessagesPage
-    cursor: Json | Absent = ABSENT
-    limit: Json | Absent = ABSENT
+    cursor: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
+    limit: Annotated[Json | Absent, Intended(int | Absent)] = ABSENT
 
 
 class SetSubagentSubscription(Command, tag="set_subagent_subscription", kw_only=True):
@@ -515,7 +502,7 @@ class SetSubagentSubscription(Command, tag="set_subagent_subscription", kw_only=
 
     lane = "control"
     answer = answers.SubagentSubscription
-    level: Json | Absent = ABSENT
+    level: Annotated[Json | Absent, Intended(answers.SubagentLevel)] = ABSENT
 
 
 class GetSubagents(Command, tag="get_subagents", kw_only=True):
@@ -529,8 +516,8 @@ class GetSubagentMessages(Command, tag="get_subagent_messages", kw_only=True):
     """What a helper said; refused, because there are none."""
 
     lane = "control"
-    subagent_id: Json | Absent = ABSENT
-    session_file: Json | Absent = ABSENT
+    subagent_id: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
+    session_file: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
 
 
 class GetLoginProviders(Command, tag="get_login_providers", kw_only=True):
@@ -544,7 +531,7 @@ class Login(Command, tag="login", kw_only=True):
     """Log in to a provider; refused, because keys come from files and variables."""
 
     lane = "control"
-    provider_id: Json | Absent = ABSENT
+    provider_id: Annotated[Json | Absent, Intended(str)] = ABSENT
 
 
 class SetFastMode(Command, tag="set_fast_mode", kw_only=True):
@@ -559,7 +546,7 @@ class Handoff(Command, tag="handoff", kw_only=True):
     """Hand the work to a new conversation; refused: `compact` and `new_session` do the parts of it."""
 
     lane = "control"
-    custom_instructions: Json | Absent = ABSENT
+    custom_instructions: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
 
 
 class SetHostUriSchemes(Command, tag="set_host_uri_schemes", kw_only=True):
@@ -574,7 +561,7 @@ class NegotiateProtocol(Command, tag="negotiate_protocol", kw_only=True):
     """Another framing of long lines; refused, because lines of any length are sent as they are."""
 
     lane = "control"
-    protocol_version: Json | Absent = ABSENT
+    protocol_version: Annotated[Json | Absent, Intended(int)] = ABSENT
 
 
 ALL: tuple[type[Command], ...] = (

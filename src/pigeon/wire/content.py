@@ -66,10 +66,14 @@ def has_images(blocks: str | list[UserBlock]) -> bool:
     return not isinstance(blocks, str) and any(isinstance(block, ImageContent) for block in blocks)
 
 
+AttachmentKind = Literal["image", "document"]
+ImageSourceKind = Literal["base64", "url"]
+
+
 class Attachment(Record, kw_only=True):
     """A file that came along with a prompt in the early form of the protocol; null is as good as nothing there."""
 
-    type: Literal["image", "document"]
+    type: AttachmentKind
     file_name: str = ""
     mime_type: str = ""
     content: str = ""
@@ -88,7 +92,7 @@ class Attachment(Record, kw_only=True):
 class ImageSource(Record, kw_only=True):
     """Where the bytes are, in the form of the forks' documents."""
 
-    type: Literal["base64", "url"] | Absent = ABSENT
+    type: ImageSourceKind | Absent = ABSENT
     data: str | Absent = ABSENT
     media_type: str | Absent = ABSENT
     mime_type: str | Absent = ABSENT

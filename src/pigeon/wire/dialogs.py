@@ -12,6 +12,7 @@ REQUEST: Literal["extension_ui_request"] = "extension_ui_request"
 class _Request(Record, tag_field="method", kw_only=True):
     type: Literal["extension_ui_request"] = REQUEST
     id: str
+    seq: int | Absent = ABSENT
 
 
 class SelectRequest(_Request, tag="select", kw_only=True):
@@ -60,11 +61,14 @@ class CancelRequest(_Request, tag="cancel", kw_only=True):
     target_id: str
 
 
+NotifyType = Literal["info", "warning", "error"]
+
+
 class NotifyRequest(_Request, tag="notify", kw_only=True):
     """Show a notice; no answer."""
 
     message: str
-    notify_type: Literal["info", "warning", "error"] | Absent = ABSENT
+    notify_type: NotifyType | Absent = ABSENT
 
 
 class SetStatusRequest(_Request, tag="setStatus", kw_only=True):
@@ -74,12 +78,15 @@ class SetStatusRequest(_Request, tag="setStatus", kw_only=True):
     status_text: str | Absent = ABSENT
 
 
+WidgetPlacement = Literal["aboveEditor", "belowEditor"]
+
+
 class SetWidgetRequest(_Request, tag="setWidget", kw_only=True):
     """Set a widget, or remove it when the lines are absent; no answer."""
 
     widget_key: str
     widget_lines: list[str] | Absent = ABSENT
-    widget_placement: Literal["aboveEditor", "belowEditor"] | Absent = ABSENT
+    widget_placement: WidgetPlacement | Absent = ABSENT
 
 
 class SetTitleRequest(_Request, tag="setTitle", kw_only=True):

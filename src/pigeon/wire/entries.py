@@ -125,3 +125,12 @@ Entry = (
     | UsageEntry
     | ContextEdit
 )
+
+
+class ForeignEntry(Record, kw_only=True):
+    """An entry of a type or a shape that Pigeon does not know, with all members that it has in the file."""
+
+    type: str
+
+
+AnyEntry = Entry | ForeignEntry

@@ -1,7 +1,8 @@
 """Events: what the agent tells its host, unasked. Each docstring says when.
 
-Inside the process a `MessageUpdate` carries the delta only; dialects that show the message so far add it in their
-projection.
+Inside the process a `MessageUpdate` carries the delta only. Dialects that show the message so far (`message` and
+`partial`) or number messages (`messageId`) add these members in their projection, and so does the outbox with the
+`seq` of hosts that asked for it; they are declared here because hosts read them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class ToolOutcome(Record, kw_only=True):
 
 class _Streaming(Record, tag_field="type", kw_only=True):
     content_index: int
+    partial: AssistantMessage | Absent = ABSENT
 
 
 class TextStart(_Streaming, tag="text_start", kw_only=True):
@@ -104,7 +106,9 @@ StreamEvent = (
 
 
 class Event(Record, tag_field="type", kw_only=True):
-    """Anything that is sent without being asked for."""
+    """Anything that is sent without being asked for; `seq` numbers it for hosts with that feature."""
+
+    seq: int | Absent = ABSENT
 
 
 class AgentStart(Event, tag="agent_start", kw_only=True):
@@ -173,19 +177,23 @@ class MessageStart(Event, tag="message_start", kw_only=True):
     """A message begins; an answer is still empty here."""
 
     message: Message
+    message_id: str | Absent = ABSENT
 
 
 class MessageUpdate(Event, tag="message_update", kw_only=True):
     """An answer grows."""
 
+    message: AssistantMessage | Absent = ABSENT
     usage: Usage
     assistant_message_event: StreamEvent
+    message_id: str | Absent = ABSENT
 
 
 class MessageEnd(Event, tag="message_end", kw_only=True):
     """A message is complete and on record."""
 
     message: Message
+    message_id: str | Absent = ABSENT
 
 
 class ToolExecutionStart(Event, tag="tool_execution_start", kw_only=True):
@@ -282,10 +290,13 @@ class SummarizationRetryScheduled(Event, tag="summarization_retry_scheduled", kw
     error_message: str
 
 
+SummarySource = Literal["compaction", "branchSummary"]
+
+
 class SummarizationRetryAttemptStart(Event, tag="summarization_retry_attempt_start", kw_only=True):
     """A summary request is tried again."""
 
-    source: Literal["compaction", "branchSummary"]
+    source: SummarySource
     reason: CompactionReason | Absent = ABSENT
 
 
@@ -322,6 +333,7 @@ class BashExecutionUpdate(Event, tag="bash_execution_update", kw_only=True):
 class HostToolCall(Record, tag_field="type", tag="host_tool_call", kw_only=True):
     """Sent when the model calls a host tool; the host answers with `host_tool_result` under this id."""
 
+    seq: int | Absent = ABSENT
     id: str
     tool_call_id: str
     tool_name: str
@@ -331,6 +343,7 @@ class HostToolCall(Record, tag_field="type", tag="host_tool_call", kw_only=True)
 class HostToolCancel(Record, tag_field="type", tag="host_tool_cancel", kw_only=True):
     """Sent when an open call is no longer wanted."""
 
+    seq: int | Absent = ABSENT
     id: str
     target_id: str
 
@@ -405,7 +418,8 @@ class Ready(Event, tag="ready", kw_only=True):
 
 
 ALL: tuple[type[Record], ...] = (
-    AgentStart, AgentEnd, AgentSettled, TurnStart, TurnEnd, MessageStart, MessageUpdate, MessageEnd,
+    AgentStart, AgentEnd, AgentSettled, PromptResult, SessionSettled, TurnStart, TurnEnd,
+    MessageStart, MessageUpdate, MessageEnd,
     ToolExecutionStart, ToolExecutionUpdate, ToolExecutionEnd, QueueUpdate,
     CompactionStart, CompactionEnd, AutoCompactionStart, AutoCompactionEnd, AutoRetryStart, AutoRetryEnd,
     SummarizationRetryScheduled, SummarizationRetryAttemptStart, SummarizationRetryFinished,

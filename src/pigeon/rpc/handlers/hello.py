@@ -6,8 +6,9 @@ from pigeon.dialects.choice import changed_dialect
 from pigeon.rpc.host_connection import HostConnection
 from pigeon.rpc.router import handles
 from pigeon.rpc.server import MOST_IN_FLIGHT
+from pigeon.wire.answers import Feature, InputLimits, Welcome
 from pigeon.wire.base import or_else
-from pigeon.wire.commands import Feature, Hello, Limits, Welcome
+from pigeon.wire.commands import Hello
 from pigeon.wire.errors import Refusal
 
 NAME = "pigeon"
@@ -30,7 +31,7 @@ def hello(cmd: Hello, connection: HostConnection) -> Welcome:
     session.set_full_state(after.full_state)
     session.trust.announce("trust" in wanted)
     session.permissions.announce("permissions" in wanted)
-    limits = Limits(record_bytes=connection.record_cap, commands_in_flight=MOST_IN_FLIGHT)
+    limits = InputLimits(record_bytes=connection.record_cap, commands_in_flight=MOST_IN_FLIGHT)
     return Welcome(name=NAME, version=after.version, dialect=after.name, features=_in_force(connection), limits=limits)
 
 

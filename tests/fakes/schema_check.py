@@ -1,0 +1,106 @@
+"""The traffic of an agent held against the published schema, line by line, while any test talks to it.
+
+What Pigeon sends must be valid although every record is closed here, so that a member which the schema does not know is
+found, too. What a host sends is valid if the command was carried out, and whatever is valid can be read as a command.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+import jsonschema_rs
+
+from fakes.source_tree import ROOT
+from pigeon.wire.codec import command_of
+from pigeon.wire.errors import BadRecord
+
+Record = dict[str, Any]
+Schema = dict[str, Any]
+SURROGATE = re.compile(r"\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
+# Their answers have entries and messages as they stand in files, which other agents may have written.
+FROM_FILES = ("get_entries", "get_tree", "get_messages", "get_messages_page")
+FILE = ROOT / "schema" / "protocol.schema.json"
+
+
+@cache
+def published() -> Schema:
+    """The schema as it is in the repository."""
+    found: Schema = json.loads(FILE.read_text("utf-8"))
+    return found
+
+
+def closed(schema: Schema) -> Schema:
+    """The same schema without room for members that it does not name."""
+    definitions = {
+        name: {**shape, "additionalProperties": False} if "properties" in shape else shape
+        for name, shape in schema["$defs"].items()
+    }
+    return {**schema, "$defs": definitions}
+
+
+@cache
+def validator(definition: str, is_closed: bool = False) -> Any:
+    """What checks values of one definition of the published schema, or lines of any kind for `ProtocolLine`."""
+    schema = closed(published()) if is_closed else published()
+    if definition == schema["title"]:
+        return jsonschema_rs.validator_for(schema)
+    start = {"$schema": schema["$schema"], "$ref": f"#/$defs/{definition}"}
+    return jsonschema_rs.validator_for({**start, "$defs": schema["$defs"]})
+
+
+def is_valid(value: Any, definition: str, is_closed: bool = False) -> bool:
+    """True if the value is what the definition says."""
+    check = validator(definition, is_closed)
+    try:
+        return bool(check.is_valid(value))
+    except UnicodeEncodeError:  # half of a surrogate pair, which is a character like others here
+        return bool(check.is_valid(json.loads(SURROGATE.sub("?", json.dumps(value)))))
+
+
+def complaint(line: Record, root: str = "AgentLine") -> str | None:
+    """Why this is no line that Pigeon may send; None if it is one."""
+    is_closed = line.get("command") not in FROM_FILES
+    if is_valid(line, root, is_closed):
+        return None
+    kinds = [name for name, shape in published()["$defs"].items() if _is_kind(line, shape.get("properties", {}))]
+    reasons = [str(error)[:500] for name in kinds for error in validator(name, is_closed).iter_errors(line)]
+    return f"{'; '.join(reasons) or 'there is no such record'}: {json.dumps(line)[:1000]}"
+
+
+def _is_kind(line: Record, members: Schema) -> bool:
+    """True if the line has all members that are always the same."""
+    fixed = {name: shape["const"] for name, shape in members.items() if "const" in shape}
+    return "type" in fixed and all(line.get(name) == value for name, value in fixed.items())
+
+
+class TrafficCheck:
+    """One conversation."""
+
+    def __init__(self, root: str = "AgentLine") -> None:
+        self._root = root
+        self._sent: dict[str, Record] = {}
+
+    def sent(self, line: Any) -> str | None:
+        """Take note of a line of the host; says what is wrong with the schema, if something is."""
+        if not isinstance(line, dict) or not isinstance(line.get("type"), str):
+            return None
+        self._sent[json.dumps(line.get("id"))] = line
+        if not is_valid(line, "HostLine"):
+            return None
+        try:
+            command_of(line)
+        except BadRecord as error:
+            return f"the schema accepts what is refused ({error}): {json.dumps(line)[:1000]}"
+        return None
+
+    def came(self, line: Record) -> str | None:
+        """The same for a line of the agent."""
+        problem = complaint(line, self._root)
+        if problem is None and line["type"] == "response" and line["success"] is True:
+            command = self._sent.get(json.dumps(line.get("id")), {})
+            if command.get("type") == line["command"] and not is_valid(command, "HostLine"):
+                problem = f"the schema refuses what was carried out: {json.dumps(command)[:1000]}"
+        return None if problem is None else f"not as the schema says: {problem}"
