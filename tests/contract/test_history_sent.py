@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from fakes.contract_manifest import proves
@@ -64,3 +65,14 @@ def test_a_session_that_holds_the_picture_of_a_failure_goes_on(start: Start, ser
     assert (result["content"], result["is_error"]) == ("too dark", True)
     assert "toolu_1" in lead["text"]
     assert picture["source"]["data"] == PNG
+
+
+@proves("prompt.docs")
+def test_the_model_is_told_where_the_pages_about_its_own_program_are(agent: RpcProcess, server: ModelServer) -> None:
+    asked = server.answers("fine")
+    agent.run("which settings do you have?")
+    place = re.search(r"own documentation is in (\S+)\.", asked.request["system"][0]["text"])
+    assert place is not None
+    named = re.findall(r"[a-z-]+\.md", asked.request["system"][0]["text"].split("<docs>")[1].split("</docs>")[0])
+    assert "settings.md" in named
+    assert [page for page in named if not (Path(place[1]) / page).is_file()] == []

@@ -216,6 +216,21 @@ def test_saved_decisions_hold_for_the_folder_and_those_below(
     assert (folders.agent / "trust.json").read_text() == text
 
 
+@proves("trust.saved_no")
+@pytest.mark.parametrize("default", ["ask", "always"])
+def test_a_saved_no_holds_where_nothing_asks_for_trust(
+    start: Start, folders: AgentFolders, server: ModelServer, default: str
+) -> None:
+    (folders.work / "AGENTS.md").write_text("use tabs")
+    (folders.agent / "trust.json").write_text(json.dumps({os.path.realpath(folders.work): False}))
+    host = start(settings={"defaultProjectTrust": default})
+    state = host.ask("get_trust")
+    assert (state["trusted"], state["decidedBy"]) == (False, "saved")
+    asked = server.answers("fine")
+    host.run("go")
+    assert 'approved="no">\nuse tabs' in asked.request["system"][0]["text"]
+
+
 @proves("trust.setting")
 @pytest.mark.parametrize(("default", "loaded"), [("always", True), ("never", False), ("ask", False)])
 def test_the_setting_decides_where_nothing_was_saved(

@@ -49,6 +49,22 @@ def test_rules_fit_the_tools_and_come_once(folders) -> None:
     assert len(made(folders, tools=[])) < len(made(folders, tools=[("read", "")])) < len(prompt)
 
 
+def test_what_authors_of_tools_say_is_trimmed_and_nothing_blank_is_listed(folders) -> None:
+    tools = [*TOOLS, ("odd", "  Does\n  odd things "), ("blank", " \n")]
+    prompt = made(folders, tools=tools, guidelines=["  Mind the gap.\n", "Mind the gap.", " ", ""])
+    assert "- odd: Does odd things\n" in prompt
+    assert "blank" not in prompt
+    assert prompt.count("- Mind the gap.\n") == 1
+    assert "- \n" not in prompt
+    assert "-\n" not in prompt
+
+
+def test_the_pages_are_named_to_a_model_that_can_read_them(folders) -> None:
+    assert "documentation is in /docs." in made(folders, docs="/docs")
+    assert "/docs" not in made(folders, tools=[("grep", "Search")], docs="/docs")
+    assert len(made(folders, docs="/docs")) - len(made(folders)) < 500
+
+
 def test_the_prompt_has_no_date_and_stays_short(folders) -> None:
     prompt = made(folders)
     assert not re.search(r"20\d\d", prompt.replace(str(folders.project), ""))

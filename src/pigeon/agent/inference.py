@@ -22,11 +22,15 @@ CacheRetention = Literal["none", "short", "long"]
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as models see it; `parameters` is a JSON Schema object."""
+    """A tool as models see it; `parameters` is a JSON Schema object.
+
+    A `strict` tool is better off where the server holds the model to its schema.
+    """
 
     name: str
     description: str
     parameters: dict[str, Json]
+    strict: bool = False
 
 
 class ModelRequest(Struct):

@@ -51,6 +51,8 @@ from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import StartupError
 from pigeon.wire.steering import Rule
 
+DOCS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs")  # the pages, as they are installed
+
 
 class BuiltAgent(Struct, frozen=True, kw_only=True):
     """An agent that is ready for its host: `problems` are to be shown, `lifecycle` says when to call what.
@@ -292,6 +294,7 @@ class _Builder:
             append_system_prompt=options.append_system_prompt,
             user_skills=listed_skills(settings),
             user_prompts=or_else(settings.prompts, []),
+            docs=DOCS if os.path.isdir(DOCS) else None,
         )
         return Resources(
             self._agent_dir,

@@ -57,6 +57,7 @@ class Gateway:
         self._budgets = dict(thinking_budgets or {})
         self._retention: CacheRetention = retention
         self._history: HistoryCache | None = None
+        self._not_strict: set[str] = set()
         self._mask_text = mask_text
 
     def add(self, api: str, factory: ProviderFactory) -> None:
@@ -124,6 +125,7 @@ class Gateway:
             thinking_budgets=self._budgets,
             history=self._history_cache(),
             mask_text=self._mask_text,
+            not_strict=self._not_strict,
         )
 
     def _history_cache(self) -> HistoryCache:

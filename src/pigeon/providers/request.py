@@ -56,7 +56,8 @@ class Access(Struct, frozen=True):
 class Connection(Struct, frozen=True):
     """Everything one request goes out with; without a cache the whole history is converted anew.
 
-    `mask_text` takes keys out of error texts.
+    `mask_text` takes keys out of error texts. `not_strict` has the models whose server cannot take strict tools; an
+    adapter that learns of one adds it.
     """
 
     http: HttpClient
@@ -66,6 +67,7 @@ class Connection(Struct, frozen=True):
     thinking_budgets: Mapping[str, int] = field(default_factory=dict)
     history: HistoryCache | None = None
     mask_text: Callable[[str], str] = str
+    not_strict: set[str] = field(default_factory=set)
 
 
 def request_headers(own: Mapping[str, str], configured: Mapping[str, str | None]) -> dict[str, str]:

@@ -30,11 +30,12 @@ class BaseTool:
     snippet: ClassVar[str] = ""
     guidelines: ClassVar[tuple[str, ...]] = ()
     reads_only: ClassVar[bool] = False
+    strict: ClassVar[bool] = False
 
     @cached_property
     def spec(self) -> ToolSpec:
         """How the model sees the tool; made once, because every request asks for it."""
-        return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
+        return ToolSpec(self.name, self.description, self.parameters, self.strict)
 
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """The arguments that the tool knows, in today's form: gates and the tool see no others."""

@@ -37,6 +37,7 @@ class BashTool(BaseTool):
         "required": ["command"],
     }
     snippet = "Run shell commands (ls, grep, find, git, tests)"
+    strict = True
 
     def __init__(self, place: Workplace) -> None:
         self._place = place

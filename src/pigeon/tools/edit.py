@@ -53,6 +53,7 @@ class EditTool(BaseTool):
         "required": ["path", "edits"],
     }
     snippet = "Change files by exact text replacement"
+    strict = True
     guidelines = (
         "Make several separate changes of one file with one edit call and several entries in edits.",
         "Keep oldText as short as it can be while it occurs only once.",

@@ -44,6 +44,7 @@ class ReadTool(BaseTool):
         "required": ["path"],
     }
     snippet = "Read files"
+    strict = True
     guidelines = ("Read a file with read, not with cat or sed.",)
     reads_only = True
 

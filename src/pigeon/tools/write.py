@@ -32,6 +32,7 @@ class WriteTool(BaseTool):
         "required": ["path", "content"],
     }
     snippet = "Create or overwrite files"
+    strict = True
     guidelines = ("Use write for new files and complete rewrites only.",)
 
     def __init__(self, paths: PathResolver) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any
 
-from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
+from pigeon.agent.inference import Delta, Finished, ModelMessage, ModelRequest, ToolSpec
 from pigeon.providers.anthropic.stream import AnthropicStream
 from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import IMAGE_NOTE, not_blank, result_text
@@ -23,7 +24,7 @@ from pigeon.providers.request import (
     sampling_of,
     split_budget,
 )
-from pigeon.wire.base import Absent
+from pigeon.wire.base import Absent, Json
 from pigeon.wire.content import AssistantBlock, ImageContent, TextContent, ThinkingContent, UserBlock, has_images
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 
@@ -35,9 +36,43 @@ _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
 _BAD_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 
+_BY_STRICT_REFUSED = {
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "maxItems", "uniqueItems",
+    "minContains", "maxContains", "minProperties", "maxProperties",
+}  # fmt: skip
+_FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
+
+
 def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
     """One answer of the Messages API."""
-    body = body_of(request, connection.thinking_budgets, connection.history)
+    if (
+        compat_of(request.model).get("supportsStrictTools") is True
+        and request.model.reference not in connection.not_strict
+    ):
+        return _strict_first(request, connection)
+    return _asked(request, connection, may_be_strict=False)
+
+
+async def _strict_first(request: ModelRequest, connection: Connection) -> AsyncGenerator[Delta, None]:
+    """Ask with strict tools; if these are too much for the server, ask again without, and so from then on."""
+    from pigeon.providers.strict_schemas import is_too_much
+
+    async with aclosing(_asked(request, connection, may_be_strict=True)) as deltas:
+        async for delta in deltas:
+            failure = delta.failure if isinstance(delta, Finished) else None
+            if failure is not None and failure.status == 400 and is_too_much(failure.message):
+                connection.not_strict.add(request.model.reference)
+                break
+            yield delta
+        else:
+            return
+    async with aclosing(_asked(request, connection, may_be_strict=False)) as deltas:
+        async for delta in deltas:
+            yield delta
+
+
+def _asked(request: ModelRequest, connection: Connection, may_be_strict: bool) -> AsyncGenerator[Delta, None]:
+    body = body_of(request, connection.thinking_budgets, connection.history, may_be_strict)
     outgoing = HttpRequest(
         url=endpoint(request.model.base_url, "v1/messages"),
         headers=headers_of(request, connection, body),
@@ -73,7 +108,12 @@ def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
     body_of(request, {}, cache)
 
 
-def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCache | None = None) -> dict[str, Any]:
+def body_of(
+    request: ModelRequest,
+    budgets: Mapping[str, int],
+    cache: HistoryCache | None = None,
+    may_be_strict: bool = False,
+) -> dict[str, Any]:
     """The JSON body."""
     model = request.model
     compat = compat_of(model)
@@ -90,7 +130,7 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
     if request.system_prompt.strip():
         body["system"] = [_marked({"type": "text", "text": request.system_prompt}, mark)]
     if request.tools:
-        body["tools"] = _tools(request.tools, compat, mark)
+        body["tools"] = _tools(request.tools, compat, mark, may_be_strict)
     body.update(_thinking(request, compat, budgets))
     body.update(sampling_of(request))
     return body
@@ -125,18 +165,33 @@ def _mark_last(messages: list[dict[str, Any]], mark: dict[str, str] | None) -> N
             _marked(content[-1], mark)
 
 
-def _tools(tools: list[ToolSpec], compat: dict[str, Any], mark: dict[str, str] | None) -> list[dict[str, Any]]:
+def _tools(
+    tools: list[ToolSpec], compat: dict[str, Any], mark: dict[str, str] | None, may_be_strict: bool
+) -> list[dict[str, Any]]:
+    if may_be_strict:
+        from pigeon.providers.strict_schemas import strict_parameters
     eager = compat.get("supportsEagerToolInputStreaming", True)
     out = []
     for tool in tools:
-        schema = {"type": "object", "properties": {}, **tool.parameters}
+        strict = strict_parameters(tool, _strict_refuses) if may_be_strict else None
+        schema = {"type": "object", "properties": {}, **(strict or tool.parameters)}
         entry: dict[str, Any] = {"name": tool.name, "description": tool.description, "input_schema": schema}
+        if strict is not None:
+            entry["strict"] = True
         if eager:
             entry["eager_input_streaming"] = True
         out.append(entry)
     if compat.get("supportsCacheControlOnTools", True):
         _marked(out[-1], mark)
     return out
+
+
+def _strict_refuses(key: str, value: Json) -> bool:
+    if key == "minItems":
+        return value not in (0, 1)
+    if key == "format":
+        return value not in _FORMATS
+    return key in _BY_STRICT_REFUSED
 
 
 def _thinking(request: ModelRequest, compat: dict[str, Any], budgets: Mapping[str, int]) -> dict[str, Any]:

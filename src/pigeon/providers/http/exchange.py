@@ -8,7 +8,7 @@ between whole turns are decided elsewhere, in `session/retry`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable
 from math import isfinite
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 async def exchange(
     connection: Connection, request: HttpRequest, translator: StreamTranslator, style: ErrorStyle
-) -> AsyncIterator[Delta]:
+) -> AsyncGenerator[Delta, None]:
     """The deltas of one answer."""
     watchdog = Watchdog(connection.policy.idle_ms / 1000)
     response: HttpResponse | None = None

@@ -142,6 +142,8 @@ def _hash(text: str) -> str:
 
 
 def _tools(tools: list[ToolSpec], compat: ChatCompat) -> list[dict[str, Any]]:
+    if compat.supports_strict_mode:
+        from pigeon.providers.strict_schemas import strict_parameters
     out = []
     for tool in tools:
         function: dict[str, Any] = {
@@ -150,7 +152,8 @@ def _tools(tools: list[ToolSpec], compat: ChatCompat) -> list[dict[str, Any]]:
             "parameters": tool.parameters,
         }
         if compat.supports_strict_mode:
-            function["strict"] = False
+            strict = strict_parameters(tool)
+            function.update(parameters=strict or tool.parameters, strict=strict is not None)
         out.append({"type": "function", "function": function})
     return out
 

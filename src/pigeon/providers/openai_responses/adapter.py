@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from pigeon.agent.inference import Delta, ModelMessage, ModelRequest
+from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
 from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import is_same_model, not_blank, result_text
 from pigeon.providers.http.client import HttpRequest
@@ -95,16 +95,7 @@ def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[st
     if cap and compat.get("supportsMaxOutputTokens", True):
         body["max_output_tokens"] = max(cap, MIN_OUTPUT_TOKENS)
     if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-                "strict": False,
-            }
-            for tool in request.tools
-        ]
+        body["tools"] = _tools(request.tools, compat.get("supportsStrictMode") is True)
     if request.session_id and request.cache != "none":
         body["prompt_cache_key"] = request.session_id[:CACHE_KEY_CHARS]
         if request.cache == "long" and compat.get("supportsLongCacheRetention", is_openai_host(model)):
@@ -112,6 +103,24 @@ def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[st
     body.update(_reasoning(request))
     body.update(sampling_of(request))
     return body
+
+
+def _tools(tools: list[ToolSpec], may_be_strict: bool) -> Items:
+    if may_be_strict:
+        from pigeon.providers.strict_schemas import strict_parameters
+    out: Items = []
+    for tool in tools:
+        strict = strict_parameters(tool) if may_be_strict else None
+        out.append(
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": strict or tool.parameters,
+                "strict": strict is not None,
+            }
+        )
+    return out
 
 
 def call_id(text: str, same: bool = False) -> str:
