@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test interop lint types schema docs house divergences pins clean
+.PHONY: demo test faults interop lint types schema docs house divergences pins clean
 
 demo: $(READY)
 	@printf '%s\n' \
@@ -13,6 +13,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+faults: $(READY)
+	cd tests && ../$(BIN)/python -m fakes.fault_injection $(or $(N),200) $(or $(SEED),1)
 
 interop: $(READY)
 	PIGEON_INTEROP=1 $(BIN)/python -m pytest -m interop

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fakes.virtual_time import virtually
-from pigeon.agent.scope import ABANDON_AFTER, STOP_GRACE, Scope
+from pigeon.agent.scope import ABANDON_AFTER, STOP_GRACE, Scope, WorkStopped
 from pigeon.wire.errors import Aborted
 
 
@@ -116,6 +116,13 @@ async def test_a_cancelled_task_is_not_taken_for_an_aborted_scope() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not scope.cancelled
+
+
+async def test_what_is_cancelled_from_elsewhere_is_a_failure_and_not_our_end() -> None:
+    waited_for: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waited_for.cancel()
+    with pytest.raises(WorkStopped):
+        await Scope().wait(waited_for)
 
 
 async def test_after_a_wait_the_scope_leaves_the_task_alone() -> None:

@@ -15,7 +15,7 @@ from pigeon.session.prompting import ABORTED_BEFORE, HostMessage
 from pigeon.wire.answers import Accepted
 from pigeon.wire.content import Attachment, ImageContent, ImageInput
 from pigeon.wire.errors import BadRecord, Refusal, SessionBusy
-from pigeon.wire.events import AgentSettled, MessageEnd, QueueUpdate
+from pigeon.wire.events import AgentSettled, MessageEnd, PromptResult, QueueUpdate, SessionSettled
 from pigeon.wire.messages import CustomMessage, UserMessage
 
 BAD = ImageInput(data="!", mime_type="image/png")
@@ -77,6 +77,56 @@ async def test_with_extensions_the_run_is_reserved_at_once_and_begins_when_they_
     await setup.until(lambda: setup.heard.of(AgentSettled))
     assert setup.spoken() == ["user: go", "custom: beside it", "assistant: one"]
     assert setup.provider.requests[0].system_prompt == "Be brief. Twice."
+
+
+async def test_a_prompt_for_the_queue_starts_a_run_if_the_one_it_was_meant_for_has_ended() -> None:
+    hooks = Asked()
+    held = asyncio.Event()
+    setup = SessionSetup([held.wait, *says("one")], says("two"), hooks=hooks)
+    hooks.goes_on.set()
+    await prompt(setup, "go")
+    hooks.goes_on.clear()
+    late = prompt(setup, "late", "followUp")
+    held.set()
+    await setup.until(lambda: setup.heard.of(AgentSettled))
+    hooks.goes_on.set()
+    assert (await late).disposition == "started"
+    await setup.until(lambda: len(setup.heard.of(AgentSettled)) == 2)
+    assert [said for said in setup.spoken() if not said.startswith("custom")] == [
+        "user: go",
+        "assistant: one",
+        "user: late",
+        "assistant: two",
+    ]
+
+
+async def test_an_abort_reaches_a_prompt_for_the_queue_that_extensions_still_look_at() -> None:
+    hooks = Asked()
+    setup = SessionSetup([asyncio.Event().wait, *says("one")], hooks=hooks)
+    hooks.goes_on.set()
+    await prompt(setup, "go")
+    hooks.goes_on.clear()
+    late = prompt(setup, "late", "followUp")
+    await setup.until(lambda: len(hooks.inputs) == 2)
+    setup.session.engine.abort()
+    with pytest.raises(Refusal, match=ABORTED_BEFORE):
+        await late
+    await setup.session.engine.settle()
+
+
+async def test_results_are_told_by_the_last_of_the_runs_that_have_ended() -> None:
+    setup = SessionSetup(says("one"), says("two"))
+    await prompt_and_end(setup, "go")
+    await prompt_and_end(setup, "on")
+    await setup.session.engine.told_all()
+    assert [result.status for result in setup.heard.of(PromptResult)] == ["completed", "completed"]
+    assert len(setup.heard.of(SessionSettled)) == 1
+
+
+async def prompt_and_end(setup: SessionSetup, text: str) -> None:
+    """Prompt, and return when the run is over but its results may not have been told."""
+    assert prompt(setup, text).disposition == "started"
+    await setup.session.activity.until_idle()
 
 
 async def test_what_an_extension_takes_starts_nothing_and_frees_the_session() -> None:

@@ -17,6 +17,10 @@ STOP_GRACE = 0.5
 ABANDON_AFTER = 1.0
 
 
+class WorkStopped(Exception):
+    """What was waited for was cancelled, but neither by the scope nor together with the task that waits."""
+
+
 class Scope:
     """One cancellable piece of work."""
 
@@ -62,7 +66,10 @@ class Scope:
         return lambda: _forget(self._callbacks, key)
 
     async def wait(self, awaitable: Awaitable[_T]) -> _T:
-        """Await something, or raise `Aborted` as soon as the scope is cancelled."""
+        """Await something, or raise `Aborted` as soon as the scope is cancelled.
+
+        Raises `WorkStopped` if it was cancelled by something else: that is a failure like others, not the end of ours.
+        """
         if self._cancelled:
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()
@@ -87,6 +94,8 @@ class Scope:
                 interrupted = False
                 if task.uncancel() == 0:
                     raise Aborted from None
+            elif not task.cancelling():
+                raise WorkStopped("The request was cancelled, and not by the agent") from None
             raise
         finally:
             self._callbacks.pop(key, None)

@@ -61,6 +61,11 @@ class Activity:
         return self._owner == "run"
 
     @property
+    def scope(self) -> Scope | None:
+        """What `abort` cancels; none while nothing is going on."""
+        return self._scope
+
+    @property
     def compacting(self) -> bool:
         """True while a summary is being made."""
         return self._state == "compacting"

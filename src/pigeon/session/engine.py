@@ -67,6 +67,7 @@ class Engine:
         self._run_system_prompt: str | None = None
         self._recovered = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._untold = 0
         self._syncing: asyncio.Future[None] | None = None
         self.activity = Activity()
         self.retry = Retry(conversation, bus, settings.retry, settings.auto_retry)
@@ -91,6 +92,7 @@ class Engine:
         self._run_system_prompt = system_prompt
         loop = asyncio.get_running_loop()
         task = loop.create_task(self._run_and_settle(opening, scope), name="pigeon-run")
+        self._untold += 1
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         loop.call_soon(self._dependencies.run_started)  # behind the run's first step, which sends the request
@@ -119,7 +121,7 @@ class Engine:
     @property
     def settled(self) -> bool:
         """True if no run was started that the host has not heard the end of."""
-        return not self._tasks
+        return not self._untold
 
     def compact(self, instructions: str | Absent = ABSENT) -> Awaitable[Compacted]:
         """Summarize the history now; what is going on is stopped before this returns."""
@@ -271,14 +273,15 @@ class Engine:
         """Say that nothing follows, then how each prompt ended. In between, commands that waited for the end of the
         run are answered, which takes two turns of the event loop; another run may have begun by then."""
         reason: EndReason = "aborted" if aborted else "error" if result is None or result.failed else "done"
-        await self._bus.publish(AgentSettled(aborted=aborted, reason=reason))
+        self._bus.post(AgentSettled(aborted=aborted, reason=reason))
         for _ in range(2):
             await asyncio.sleep(0)
-        settled = len(self._tasks) == 1
+        self._untold -= 1
+        settled = not self._untold
         error = self._prompt_error(result) if reason == "error" else ABSENT
         self._queue.prompts.tell(prompts, "completed" if reason == "done" else reason, settled, error)
         if settled:
-            await self._bus.publish(SessionSettled())
+            self._bus.post(SessionSettled())
 
     def _prompt_error(self, result: RunResult | None) -> PromptError:
         if result is None or isinstance(result.answer.error_message, Absent):

@@ -194,8 +194,14 @@ class Prompting:
         return STARTED
 
     async def _queueable(self, given: HostMessage, kind: QueueKind) -> UserMessage | None:
+        """The message to queue; an abort of the run also reaches it while the extensions have a look."""
         blocks = user_blocks(given.text, given.images, given.attachments)
-        return await self._message(given, blocks, "followUp" if kind == "followUp" else "steer", None)
+        try:
+            return await self._message(
+                given, blocks, "followUp" if kind == "followUp" else "steer", self._activity.scope
+            )
+        except Aborted:
+            raise Refusal(ABORTED_BEFORE) from None
 
     async def _message(
         self, given: HostMessage, blocks: list[UserBlock], behavior: StreamingBehavior | None, scope: Scope | None

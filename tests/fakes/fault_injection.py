@@ -1,0 +1,521 @@
+"""Agents with faults at random points, from a seed: what the model sends, the disk, extensions, tools and the host.
+
+Each case is a whole agent in this process, with its scripted model and the server that hosts talk to. A host sends
+commands, answers questions or does not, reads slowly; meanwhile the stream of the model breaks, the disk refuses writes
+and handlers of extensions fail or hang. Afterwards `fakes.prompt_ends` judges what the host was told. `make faults
+N=10000 SEED=1` plays many cases; a few are part of the tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from fakes.fault_processes import end_somewhere
+from fakes.in_process_agents import InProcessAgent
+from fakes.prompt_ends import Record, judge
+from pigeon.agent.inference import BlockGrew, BlockOpened, Delta, Failure, Finished, ModelRequest
+from pigeon.dialects.choice import dialect_named
+from pigeon.providers.scripted.model import ScriptedModel
+from pigeon.rpc.handlers.all import HANDLERS
+from pigeon.rpc.host_connection import HostConnection
+from pigeon.rpc.outbox import Outbox
+from pigeon.rpc.server import Server
+from pigeon.session.history.reading import load_session
+from pigeon.system.append_file import AppendFile
+
+DIALECTS = ("pi-latest", "omp")
+PATIENCE = 20.0
+SETTINGS = {
+    "retry": {"baseDelayMs": 1, "maxRetries": 2},
+    "compaction": {"keepRecentTokens": 200, "reserveTokens": 500},
+}
+EXTENSION = """
+from pigeon.extensions import *
+import asyncio, random
+
+ext = Extension("faults")
+chance = random.Random({seed})
+
+async def trouble(usual=None, other=None):
+    roll = chance.random()
+    if roll < 0.08:
+        raise RuntimeError("on purpose")
+    if roll < 0.12:
+        await asyncio.Event().wait()
+    if roll < 0.2:
+        return other
+    for _ in range(chance.randrange(3)):
+        await asyncio.sleep(0)
+    return usual
+
+@ext.on(Input, timeout=0.05)
+async def heard(event, ctx):
+    return await trouble(None, Handled())
+
+@ext.on(BeforeAgentStart, timeout=0.05)
+async def begins(event, ctx):
+    return await trouble()
+
+@ext.on(ModelContext, timeout=0.05)
+async def context(event, ctx):
+    return await trouble()
+
+@ext.on(MessageEnd, timeout=0.05)
+async def message(event, ctx):
+    return await trouble()
+
+@ext.on(ToolCall, timeout=0.05)
+async def call(event, ctx):
+    return await trouble(None, Block("not now"))
+
+@ext.on(AgentBeforeSettle, timeout=0.05)
+async def settles(event, ctx):
+    return await trouble()
+
+@ext.on(SessionBeforeSwitch, timeout=0.05)
+async def switches(event, ctx):
+    return await trouble(None, Cancel())
+
+@ext.command("handled")
+async def handled(args, ctx):
+    await trouble()
+"""
+BAD_LINES = (b"null", b"{", b'{"type":"prompt"}', b'{"type":"nope","id":"n"}', b'"text"', b"\xff")
+
+
+class SlowOutput:
+    """In the place of the writer: keeps the records, and now and then says that the host is behind."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.records: list[Record] = []
+        self._chance = chance
+        self._behind = 0
+
+    def put(self, buffers: Any, apart: bool = False, can_wait: bool = False) -> None:
+        self.records.append(json.loads(b"".join(buffers)))
+        if self._chance.random() < 0.01:
+            self._behind = self._chance.randrange(20)
+
+    @property
+    def full(self) -> bool:
+        return self._behind > 0
+
+    @property
+    def overfull(self) -> bool:
+        return False
+
+    async def room(self) -> None:
+        while self._behind > 0:
+            self._behind -= 1
+            await asyncio.sleep(0)
+
+
+class FaultCase:
+    """One agent and what happens to it."""
+
+    def __init__(self, seed: int, dialect: str, root: Path) -> None:
+        self.chance = random.Random(f"{seed}/{dialect}")
+        self.root = root
+        self.disk_fails = 0
+        self.sent: list[Record] = []
+        self.prompts = 0
+        self._dialect = dialect
+        self._agent = InProcessAgent(root)
+        self._output = SlowOutput(self.chance)
+        self._asked = 0
+        self._uses_bash = self.chance.random() < 0.1
+
+    async def play(self) -> None:
+        """Play to the end; raises `AssertionError` where the host was told something wrong."""
+        chance = self.chance
+        self._configure()
+        with_extension = chance.random() < 0.2
+        more = {"extensions": [self._extension()]} if with_extension else {}
+        with faults_of(self):
+            built = await self._agent.start(full_state=self._dialect == "omp", **more)
+            session = built.session
+            outbox = Outbox(self._output, dialect_named(self._dialect, "0", {}))  # type: ignore[arg-type]
+            self._server = Server(
+                {"session": session, "connection": HostConnection(session, outbox, 1 << 20)}, HANDLERS, outbox
+            )
+            session.bus.announce(outbox.event, outbox.room)
+            self._session = session
+            try:
+                await self._act()
+                await self._calm_down()
+            finally:
+                self.disk_fails = 0
+                await self._agent.stop()
+        judge(self._output.records, self.sent, self._dialect, settled=True)
+        self._judge_files()
+
+    def _configure(self) -> None:
+        replies = [self._reply() for _ in range(self.chance.randrange(1, 6))]
+        self._agent.configure(SETTINGS, replies)
+        window = self.chance.choice([200_000, 200_000, 3000])
+        script = {"replies": replies, "default": "Nothing more.", "contextWindow": window}
+        (self.root / "script.json").write_text(json.dumps(script))
+
+    def _reply(self) -> Any:
+        chance = self.chance
+        text = "word " * chance.choice([1, 10, 200])
+        calls: list[Record] = [
+            {"name": "ls", "arguments": {}},
+            {"name": "read", "arguments": {"path": "none.txt"}},
+            {"name": "write", "arguments": {"path": "a.txt", "content": "a"}},
+            {"name": "unknown", "arguments": {}},
+            {"name": "read", "raw": '{"path": "'},
+            {"name": "at_host", "arguments": {"x": 1}},
+        ]
+        if self._uses_bash:
+            calls += [
+                {"name": "bash", "arguments": {"command": command}}
+                for command in ("echo hi", "kill -9 $$", "kill -9 $PPID", "sleep 600", "exec sleep 600 & echo x")
+            ]
+        error = {"message": "broken", "retryable": chance.random() < 0.5, "overflow": chance.random() < 0.2}
+        return chance.choice(
+            [
+                text,
+                {"text": text, "toolCalls": chance.sample(calls, 2)},
+                {"toolCalls": chance.sample(calls, 1)},
+                {"thinking": "hm", "text": text},
+                {"text": text, "error": error},
+                {"text": text, "hang": True},
+                {"text": text, "stop": "length"},
+            ]
+        )
+
+    def _extension(self) -> str:
+        path = self.root / "faults_extension.py"
+        path.write_text(EXTENSION.replace("{seed}", str(self.chance.randrange(1 << 30))))
+        return str(path)
+
+    # The host.
+
+    async def _act(self) -> None:
+        chance = self.chance
+        if chance.random() < 0.5:
+            tool = {"name": "at_host", "description": "d", "parameters": {"type": "object"}}
+            self._send({"type": "set_host_tools", "tools": [tool]})
+        if chance.random() < 0.2:
+            self._send({"type": "set_permissions", "permissions": {"ask": ["write", "ls", "at_host"]}})
+        self._prompt()
+        for _ in range(chance.randrange(1, 12)):
+            await self._turns()
+            self._answer_questions()
+            self._do_something()
+
+    async def _turns(self) -> None:
+        for _ in range(self.chance.choice([0, 1, 2, 5, 20, 60])):
+            await asyncio.sleep(0)
+
+    def _prompt(self) -> None:
+        chance = self.chance
+        command: Record = {"type": "prompt", "message": chance.choice(["go", "go on", "/handled", "x" * 2000])}
+        behavior = chance.choice([None, None, "steer", "followUp"])
+        self._send({**command, "streamingBehavior": behavior} if behavior else command)
+
+    def _do_something(self) -> None:
+        chance = self.chance
+        roll = chance.random()
+        if roll < 0.3:
+            self._prompt()
+        elif roll < 0.34:
+            self._server.take([chance.choice(BAD_LINES)])
+        elif roll < 0.4:
+            self.disk_fails = chance.randrange(1, 6)
+        elif roll < 0.43:
+            self._lose_the_file()
+        else:
+            self._send(chance.choice(self._commands()))
+
+    def _commands(self) -> list[Record]:
+        lines = self._session.journal.lines
+        entry = self.chance.choice(lines).id if lines else "none"
+        files = [str(path) for path in self._agent.agent_dir.rglob("*.jsonl")] or [
+            str(self.root / "agent" / "none.jsonl")
+        ]
+        # `open_session` and paths that do not exist are left to the tests of sessions.
+        return [
+            {"type": "abort"},
+            {"type": "abort"},
+            {"type": "steer", "message": "steer"},
+            {"type": "follow_up", "message": "follow"},
+            {"type": "abort_and_prompt", "message": "instead"},
+            {"type": "clear_queue"},
+            {"type": "new_session"},
+            {"type": "switch_session", "sessionPath": self.chance.choice(files)},
+            {"type": "fork", "entryId": entry},
+            {"type": "branch", "entryId": entry},
+            {"type": "clone"},
+            {"type": "compact"},
+            {"type": "navigate_tree", "entryId": entry, "summarize": self.chance.random() < 0.5},
+            {"type": "abort_retry"},
+            {"type": "set_auto_retry", "enabled": self.chance.random() < 0.5},
+            {"type": "set_auto_compaction", "enabled": self.chance.random() < 0.5},
+            {"type": "set_session_name", "name": "n"},
+            {"type": "set_model", "provider": "nobody", "modelId": "none"},
+            {"type": "get_state"},
+            {"type": "get_messages"},
+            {"type": "get_messages_page"},
+            {"type": "set_steering_mode", "mode": self.chance.choice(["all", "one-at-a-time"])},
+            {"type": "set_interrupt_mode", "mode": self.chance.choice(["immediate", "wait"])},
+        ]
+
+    def _answer_questions(self) -> None:
+        """Answer what the agent has asked since, wrongly or not at all now and then."""
+        records = self._output.records
+        asked, self._asked = records[self._asked :], len(records)
+        for record in asked:
+            roll = self.chance.random()
+            if record["type"] == "host_tool_call" and roll < 0.8:
+                result = {"content": [{"type": "text", "text": "from the host"}]}
+                id = record["id"] if roll < 0.7 else "wrong"
+                self._take({"type": "host_tool_result", "id": id, "result": result})
+            if record["type"] == "extension_ui_request" and "options" in record and roll < 0.8:
+                value = self.chance.choice([*record["options"], "no such option"])
+                self._take({"type": "extension_ui_response", "id": record["id"], "value": value})
+
+    def _lose_the_file(self) -> None:
+        """Delete the session's file; the next entry must bring all of it back."""
+        file = self._session.journal.file
+        if file is not None and os.path.exists(file) and not self.disk_fails and not self._waiting():
+            os.unlink(file)
+            self._send({"type": "set_session_name", "name": "found again"})
+
+    async def _calm_down(self) -> None:
+        """Stop what still runs; everything must come to its end then."""
+        deadline = time.monotonic() + PATIENCE
+        while not self._is_calm():
+            assert time.monotonic() < deadline, "it does not come to its end"
+            self._send({"type": "abort"})
+            self._answer_questions()
+            for _ in range(50):
+                await asyncio.sleep(0)
+            await asyncio.wait({asyncio.ensure_future(self._all_over())}, timeout=0.05)
+        self._send({"type": "get_state"})
+
+    async def _all_over(self) -> None:
+        await self._server.drained()
+        await self._session.prompting.commands_done()
+        await self._session.activity.until_idle()
+        await self._session.engine.told_all()
+
+    def _is_calm(self) -> bool:
+        return not self._session.activity.busy and self._session.engine.settled and not self._waiting()
+
+    def _waiting(self) -> set[str]:
+        """The commands that were not answered yet."""
+        answered = {record.get("id") for record in self._output.records if record["type"] == "response"}
+        return {command["id"] for command in self.sent} - answered
+
+    def _send(self, command: Record) -> None:
+        record = {"id": f"c{len(self.sent)}", **command}
+        self.sent.append({**record, "at": len(self._output.records)})
+        self.prompts += command["type"] in ("prompt", "abort_and_prompt")
+        self._take(record)
+
+    def _take(self, record: Record) -> None:
+        self._server.take([json.dumps(record).encode()])
+
+    # The file.
+
+    def _judge_files(self) -> None:
+        """Every message that was announced is in a file, and every file can be read."""
+        kept = set()
+        for path in self._agent.agent_dir.rglob("*.jsonl"):
+            if not path.stat().st_size:
+                continue  # the disk was full when the first entry was written
+            loaded = load_session(str(path))
+            assert loaded is not None, f"{path} cannot be read"
+            for line in loaded.lines:
+                if line.type == "message":
+                    kept.add(json.dumps(json.loads(line.raw)["message"], sort_keys=True))
+        if any("could not be saved completely" in str(record) for record in self._output.records):
+            return
+        for record in self._output.records:
+            if record["type"] == "message_end":
+                message = json.dumps(record["message"], sort_keys=True)
+                assert message in kept, f"announced and not in the file: {message[:300]}"
+
+    # The model and the disk.
+
+    def spoil(self) -> str | None:
+        """What goes wrong with the next answer, if anything."""
+        kinds = (
+            "raise", "key", "timeout", "cut", "hang", "wrong index", "opened twice", "finished twice", "overflow",
+            "retryable", "error", "too long", "cancelled",
+        )  # fmt: skip
+        return self.chance.choice(kinds) if self.chance.random() < 0.3 else None
+
+    def append(self, file: AppendFile, data: bytes) -> None:
+        """The disk: it refuses for a while, once in a while."""
+        if self.disk_fails:
+            self.disk_fails -= 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        _APPEND(file, data)
+
+
+_CASES: dict[str, FaultCase] = {}
+_STREAM = ScriptedModel.stream
+_APPEND = AppendFile.append
+
+
+@contextlib.contextmanager
+def faults_of(case: FaultCase) -> Iterator[None]:
+    """The faults of a case are in force; other cases beside it have their own."""
+    _CASES[str(case.root)] = case
+    try:
+        yield
+    finally:
+        del _CASES[str(case.root)]
+
+
+def _case_of(path: str) -> FaultCase | None:
+    return next((case for root, case in _CASES.items() if path.startswith(root + os.sep)), None)
+
+
+async def _faulty_stream(self: ScriptedModel, request: ModelRequest) -> AsyncIterator[Delta]:
+    case = _case_of(request.model.id)
+    assert case is not None
+    kind, at = case.spoil(), case.chance.randrange(1, 12)
+    number = 0
+    async for delta in _STREAM(self, request):
+        number += 1
+        for _ in range(case.chance.randrange(3)):
+            await asyncio.sleep(0)
+        if kind is not None and number == at:
+            async for bad in _spoiled(kind):
+                yield bad
+            if kind in ("cut", "overflow", "retryable", "error"):
+                return
+        yield delta
+
+
+async def _spoiled(kind: str) -> AsyncIterator[Delta]:
+    errors = {
+        "raise": OSError("connection reset"),
+        "key": KeyError("x"),
+        "timeout": TimeoutError(),
+        "cancelled": asyncio.CancelledError(),
+    }
+    if kind in errors:
+        raise errors[kind]
+    if kind == "hang":
+        await asyncio.Event().wait()
+    deltas: dict[str, Delta] = {
+        "wrong index": BlockGrew(index=99, text="x"),
+        "opened twice": BlockOpened(index=0, kind="text"),
+        "finished twice": Finished(stop="stop"),
+        "too long": BlockGrew(index=0, text="x" * 5_000_000),
+        "overflow": _failed(overflow=True),
+        "retryable": _failed(retryable=True),
+        "error": _failed(),
+    }
+    if kind in deltas:
+        yield deltas[kind]
+
+
+def _failed(**facts: bool) -> Finished:
+    return Finished(stop="error", failure=Failure(message="injected", **facts))
+
+
+def _faulty_append(self: AppendFile, data: bytes) -> None:
+    case = _case_of(self.path)
+    if case is None:
+        _APPEND(self, data)
+    else:
+        case.append(self, data)
+
+
+def play_processes(seeds: list[int], tally: Tally) -> None:
+    """Start the real program for each seed, and end it somewhere."""
+    for seed in seeds:
+        for dialect in DIALECTS:
+            root = Path(tempfile.mkdtemp(prefix="pigeon-faults-"))
+            try:
+                end_somewhere(seed, dialect, root)
+            except Exception:
+                tally.failures.append(f"process of seed {seed}, {dialect}:\n{traceback.format_exc(limit=-3)}")
+            finally:
+                shutil.rmtree(root, ignore_errors=True)
+            tally.processes += 1
+
+
+class Tally:
+    """How many cases were played, with how many prompts, how many processes, and which of them failed."""
+
+    def __init__(self) -> None:
+        self.cases = 0
+        self.prompts = 0
+        self.processes = 0
+        self.failures: list[str] = []
+
+
+async def play(seeds: list[int], dialects: tuple[str, ...] = DIALECTS, side_by_side: int = 12) -> Tally:
+    """Play a case for each seed and dialect."""
+    tally = Tally()
+    waiting = [(seed, dialect) for seed in seeds for dialect in dialects]
+    waiting.reverse()
+
+    async def work() -> None:
+        while waiting:
+            seed, dialect = waiting.pop()
+            await _play_one(seed, dialect, tally)
+
+    with (
+        mock.patch.object(ScriptedModel, "stream", _faulty_stream),
+        mock.patch.object(AppendFile, "append", _faulty_append),
+    ):
+        await asyncio.gather(*(work() for _ in range(side_by_side)))
+    return tally
+
+
+async def _play_one(seed: int, dialect: str, tally: Tally) -> None:
+    root = Path(tempfile.mkdtemp(prefix="pigeon-faults-"))
+    case = FaultCase(seed, dialect, root)
+    try:
+        await case.play()
+    except Exception:
+        tally.failures.append(f"seed {seed}, {dialect}:\n{traceback.format_exc(limit=-3)}")
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    tally.cases += 1
+    tally.prompts += case.prompts
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m fakes.fault_injection N SEED`."""
+    count, first = int(arguments[0]), int(arguments[1])
+    tally, began = Tally(), time.monotonic()
+    for start in range(first, first + count, 100):
+        part = asyncio.run(play(list(range(start, min(start + 100, first + count)))))
+        tally.cases += part.cases
+        tally.prompts += part.prompts
+        tally.failures += part.failures
+        print(f"{tally.cases} cases, {tally.prompts} prompts, {len(tally.failures)} failures", flush=True)  # noqa: T201
+        for failure in part.failures:
+            print(failure, flush=True)  # noqa: T201
+    play_processes(list(range(first, first + count // 20)), tally)
+    print(f"{tally.processes} processes, {len(tally.failures)} failures, {time.monotonic() - began:.0f} s")  # noqa: T201
+    for failure in tally.failures:
+        print(failure)  # noqa: T201
+    return 1 if tally.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
