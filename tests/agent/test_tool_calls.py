@@ -18,7 +18,8 @@ from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 
 READS = AnyTool("read", reads_only=True)
 WRITES = AnyTool("write")
-TOOLS: dict[str, Any] = {"read": READS, "write": WRITES}
+DECLARES = AnyTool("bash", parallel={"type": "boolean"})
+TOOLS: dict[str, Any] = {"read": READS, "write": WRITES, "bash": DECLARES}
 
 
 class Bench:
@@ -50,8 +51,12 @@ class Bench:
 
 
 def letters(text: str) -> list[ToolCall]:
-    names = {"r": "read", "w": "write", "?": "unknown"}
-    return [ToolCall(id=str(at), name=names[letter], arguments={}) for at, letter in enumerate(text)]
+    """Calls; those in capitals are declared as independent."""
+    names = {"r": "read", "w": "write", "b": "bash", "?": "unknown"}
+    return [
+        ToolCall(id=str(at), name=names[letter.lower()], arguments={"parallel": True} if letter.isupper() else {})
+        for at, letter in enumerate(text)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -61,6 +66,11 @@ def letters(text: str) -> list[ToolCall]:
         ("ordered", "r?r", ["r", "?", "r"]),
         ("parallel", "rwr?", ["rwr?"]),
         ("sequential", "rrw", ["r", "r", "w"]),
+        ("declared", "rrwwrr", ["rr", "w", "w", "rr"]),
+        ("declared", "BBbBrBw", ["bb", "b", "brb", "w"]),
+        ("declared", "WW", ["w", "w"]),
+        ("ordered", "BB", ["b", "b"]),
+        ("sequential", "BB", ["b", "b"]),
         ("parallel", "", []),
         ("ordered", "", []),
     ],
@@ -70,12 +80,18 @@ def test_calls_run_side_by_side_as_the_mode_says(mode: ToolMode, calls: str, gro
     assert ["".join(call.name[0] if call.name in TOOLS else "?" for call in group) for group in found] == groups
 
 
-@given(st.text("rw?", max_size=12), st.sampled_from(["ordered", "parallel", "sequential"]))
+@given(st.text("rwbB?", max_size=12), st.sampled_from(["ordered", "declared", "parallel", "sequential"]))
 def test_grouping_keeps_every_call_in_its_order(calls: str, mode: ToolMode) -> None:
     listed = letters(calls)
     groups = grouped(listed, TOOLS, mode)
     assert [call for group in groups for call in group] == listed
     assert all(groups)
+
+
+@pytest.mark.parametrize("said", ["true", 1, None, [True], False])
+def test_only_a_plain_yes_declares_a_call(said: Any) -> None:
+    calls = [ToolCall(id=one, name="bash", arguments={"parallel": said}) for one in "ab"]
+    assert len(grouped(calls, TOOLS, "declared")) == 2
 
 
 async def test_neighbours_that_read_run_together_and_report_in_the_order_of_the_calls() -> None:
@@ -180,7 +196,7 @@ async def test_calls_of_an_answer_that_was_cut_off_are_not_run() -> None:
     assert bench.balanced()
 
 
-@pytest.mark.parametrize("mode", ["ordered", "parallel", "sequential"])
+@pytest.mark.parametrize("mode", ["ordered", "declared", "parallel", "sequential"])
 async def test_after_an_abort_every_call_still_has_one_result(mode: ToolMode) -> None:
     async def aborted(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
         bench.scope.cancel()

@@ -24,7 +24,7 @@ from pigeon.wire.model import Model
 
 Publish = Callable[[Outbound], Awaitable[None]]
 Access = Literal["read", "search", "write"]
-ToolMode = Literal["ordered", "parallel", "sequential"]
+ToolMode = Literal["ordered", "declared", "parallel", "sequential"]
 Spoken = UserMessage | CustomMessage
 Sendable = Spoken | ToolResultMessage
 SendableT = TypeVar("SendableT", bound=Sendable)

@@ -249,17 +249,24 @@ def failure_of(error: Exception) -> CallResult:
 
 
 def grouped(calls: list[ToolCall], tools: dict[str, Tool], mode: ToolMode) -> list[list[ToolCall]]:
-    """Calls that may run side by side, in call order: neighbours that only read, or all, or none."""
+    """Calls that may run side by side, in call order: neighbours that only read or are declared so, or all, or none."""
     if mode == "parallel":
         return [calls] if calls else []
     groups: list[list[ToolCall]] = []
     last_reads = False
     for call in calls:
         tool = tools.get(call.name)
-        reads = mode == "ordered" and tool is not None and tool.reads_only
+        reads = tool is not None and mode != "sequential" and (tool.reads_only or _is_declared(call, tool, mode))
         if reads and last_reads:
             groups[-1].append(call)
         else:
             groups.append([call])
         last_reads = reads
     return groups
+
+
+def _is_declared(call: ToolCall, tool: Tool, mode: ToolMode) -> bool:
+    """True if the model says of this call that it is independent, and was offered to."""
+    if mode != "declared" or call.arguments.get("parallel") is not True:
+        return False
+    return "parallel" in tool.spec.parameters.get("properties", {})

@@ -101,7 +101,13 @@ class ToolSetup:
 
     def _tools(self) -> dict[str, Tool]:
         return dict(
-            built_in_tools(self.workplace, self._environment.home, fitter=self._fitter, resize_images=self._resizes)
+            built_in_tools(
+                self.workplace,
+                self._environment.home,
+                fitter=self._fitter,
+                resize_images=self._resizes,
+                declared=self._settings.tool_execution == "declared",
+            )
         )
 
     def _resizes(self) -> bool:

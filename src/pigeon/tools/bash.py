@@ -63,6 +63,22 @@ class BashTool(BaseTool):
         return _outcome(result, timeout)
 
 
+class DeclaringBashTool(BashTool):
+    """The same with an argument by which the model declares that a call is independent of its neighbours."""
+
+    parameters: ClassVar[dict[str, Json]] = {
+        **BashTool.parameters,
+        "properties": {
+            **BashTool.parameters["properties"],
+            "parallel": {
+                "type": "boolean",
+                "description": "True if it may run beside the neighbouring calls of this answer: it neither needs "
+                "what they do nor changes what they work on",
+            },
+        },
+    }
+
+
 def _command_of(run: ToolRun) -> str:
     """The command that the call was allowed to be about."""
     assert isinstance(run.subject, CommandSubject)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pigeon.system.paths import PathResolver
 from pigeon.system.shell.shell import Workplace
 from pigeon.tools.base import BaseTool
-from pigeon.tools.bash import BashTool
+from pigeon.tools.bash import BashTool, DeclaringBashTool
 from pigeon.tools.edit import EditTool
 from pigeon.tools.find import FindTool
 from pigeon.tools.grep import GrepTool
@@ -27,17 +27,18 @@ def built_in_tools(
     fitter: ImageFitter,
     resize_images: Callable[[], bool] = lambda: True,
     sees_images: Callable[[], bool] = lambda: True,
+    declared: bool = False,
 ) -> dict[str, BaseTool]:
     """All built-in tools but `todo` for one working directory; the toolset of the session says which are active.
 
     `fitter` decodes images. `resize_images` and `sees_images` (does the current model take images) are asked anew for
-    each image.
+    each image. With `declared` the model may say of a command that it is independent.
     """
     paths = PathResolver(place.cwd, home)
     search = Ripgrep(place.processes, place.environment, home)
     tools: list[BaseTool] = [
         ReadTool(paths, fitter, resize_images, sees_images),
-        BashTool(place),
+        DeclaringBashTool(place) if declared else BashTool(place),
         EditTool(paths),
         WriteTool(paths),
         GrepTool(paths, search),
