@@ -14,6 +14,7 @@ from pigeon.agent.run import Run, RunResult
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import UNREADABLE
 from pigeon.wire.content import text_of
+from pigeon.wire.errors import UNEXPECTED
 from pigeon.wire.events import (
     AgentEnd,
     AgentStart,
@@ -235,7 +236,7 @@ async def test_a_defect_still_ends_the_run_and_says_why() -> None:
     stage.owner.at_break = broken
     result = await stage.run("go")
     assert result.answer is not None
-    assert result.answer.error_message == "Internal error: RuntimeError: oops"
+    assert result.answer.error_message == UNEXPECTED
     assert stage.heard.outline()[-4:] == ["message_start assistant", "message_end assistant", "turn_end", "agent_end"]
     assert [_spoken(message) for message in stage.heard.of(AgentEnd)[0].messages] == stage.spoken()
 

@@ -159,6 +159,26 @@ def test_reports_for_calls_that_are_not_open_are_ignored(host: RpcProcess, serve
     assert [record["command"] for record in host.since(before)] == ["get_state"]
 
 
+@proves("host_tool_result.unknown_id")
+@pytest.mark.parametrize("wrong", ["nobody", 7, None, {"a": 1}, ""])
+def test_a_result_for_no_call_is_refused_while_one_is_waited_for(
+    host: RpcProcess, server: ModelServer, wrong: Any
+) -> None:
+    (frame,) = called(host, server, Call("echo_host", {"message": "x"}))
+    for kind, field in (("host_tool_update", "partialResult"), ("host_tool_result", "result")):
+        start = host.mark()
+        host.send({"type": kind, "id": wrong, field: says("x")})
+        refused = host.wait_event("response", start, command=kind)
+        assert refused["success"] is False
+        assert refused["error"].endswith(f'. Open calls: "{frame["id"]}"')
+        assert refused.get("id") == wrong
+    server.answers("fine")
+    host.send(*({"type": "host_tool_result", "id": frame["id"], "result": says(text)} for text in ("right", "twice")))
+    host.wait_end()
+    assert tool_texts(host.records) == ["right"]
+    assert [one for one in host.since(0, "response") if one["command"].startswith("host_tool") and one["success"]] == []
+
+
 @proves("host.several")
 def test_tools_that_only_read_are_called_side_by_side_and_answered_in_any_order(
     start: Start, server: ModelServer

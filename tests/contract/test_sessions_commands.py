@@ -8,6 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fakes.contract_manifest import proves
 from fakes.model_server import ModelServer, said_in
 from fakes.record_outline import outline, text_of
@@ -76,23 +78,65 @@ def test_a_new_session_keeps_any_parent_and_an_empty_one_is_none(start: Start, s
         assert Path(file).parent == Path(first).parent
 
 
-@proves("switch_session.missing", "switch_session.persists", "switch_session.empty", "switch_session.makes_nothing")
-def test_a_path_without_a_session_becomes_a_new_one(start: Start, server: ModelServer, tmp_path: Path) -> None:
+@proves("switch_session.missing", "switch_session.makes_nothing")
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_path_without_a_file_is_refused_and_makes_nothing(
+    start: Start, server: ModelServer, tmp_path: Path, keeps: bool
+) -> None:
+    agent = start(keeps=keeps)
+    before = agent.ask("get_state")
+    for target in (tmp_path / "deep" / "er" / "new.jsonl", agent.folders.work / "misspelt.jsonl"):
+        assert agent.refused("switch_session", sessionPath=str(target)) == f"Session file not found: {target}"
+    server.answers("one")
+    agent.run("one")
+    state = agent.ask("get_state")
+    assert state.get("sessionFile") == before.get("sessionFile")
+    assert not (tmp_path / "deep").exists()
+    assert list(agent.folders.work.iterdir()) == []
+
+
+@proves("switch_session.persists", "switch_session.empty")
+def test_an_empty_file_becomes_a_new_session(start: Start, server: ModelServer, tmp_path: Path) -> None:
     agent = start()
     assert "sessionFile" not in agent.ask("get_state")
-    target = tmp_path / "deep" / "er" / "new.jsonl"
-    assert agent.ask("switch_session", sessionPath=str(target)) == {"cancelled": False}
-    assert not (tmp_path / "deep").exists()
-    assert agent.ask("get_state")["sessionFile"] == str(target)
-    assert talk(agent, server, "one") == str(target)
-    assert len(lines_of(target)) > 2
-    agent.ask("new_session")
-    assert Path(talk(agent, server, "two")).parent == target.parent
     empty = tmp_path / "empty.jsonl"
     empty.write_bytes(b"")
     agent.ask("switch_session", sessionPath=os.path.relpath(empty, agent.folders.work))
-    assert talk(agent, server, "three") == str(empty)
+    assert talk(agent, server, "one") == str(empty)
     assert lines_of(empty)[0]["id"] == agent.ask("get_state")["sessionId"]
+    agent.ask("new_session")
+    assert Path(talk(agent, server, "two")).parent == empty.parent
+
+
+@proves("session.newer_version")
+def test_a_session_of_a_newer_version_is_read_and_never_written(
+    start: Start, server: ModelServer, tmp_path: Path
+) -> None:
+    newer = recorded(tmp_path, cwd=str(tmp_path))
+    header, *rest = newer.read_text("utf-8").splitlines(keepends=True)
+    newer.write_text(json.dumps({**json.loads(header), "version": 9}) + "\n" + "".join(rest), "utf-8")
+    before = newer.read_bytes()
+    agent = start("--session", str(newer), "--name", "x", keeps=True)
+    shown = len(agent.ask("get_messages")["messages"])
+    assert shown > 0
+    for kind, fields in WRITING.items():
+        assert f"version 9 of the format, and this program knows 3: {newer}" in agent.refused(kind, **fields), kind
+    assert agent.ask("clone") == {"cancelled": False}
+    server.answers("go on")
+    agent.run("more")
+    agent.ask("switch_session", sessionPath=str(newer))
+    assert "version 9" in agent.refused("prompt", message="more")
+    assert len(agent.ask("get_messages")["messages"]) == shown
+    agent.close()
+    assert newer.read_bytes() == before
+
+
+WRITING: dict[str, dict[str, str]] = {
+    "prompt": {"message": "x"},
+    "set_session_name": {"name": "x"},
+    "compact": {},
+    "bash": {"command": "echo"},
+}
 
 
 @proves(
@@ -119,7 +163,7 @@ def test_a_file_that_cannot_be_used_changes_nothing(start: Start, server: ModelS
         refusal = agent.refused("switch_session", sessionPath=str(path))
         assert refusal == f"Session file cannot be read: {path}: {reason}"
     below = agent.refused("switch_session", sessionPath=str(page / "below.jsonl"))
-    assert below.startswith(("Session file cannot be read", "Session folder cannot be made"))
+    assert below.startswith(("Session file cannot be read", "Session file not found"))
     assert agent.ask("get_state") == before
     assert talk(agent, server, "two") == before["sessionFile"]
     assert texts(agent) == ["one", "answer one", "two", "answer two"]

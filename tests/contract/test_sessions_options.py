@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fakes.contract_manifest import proves
 from fakes.model_server import ModelServer
 from fakes.record_outline import text_of
@@ -60,6 +62,25 @@ def test_a_session_is_found_by_path_id_beginning_or_age(start: Start, server: Mo
     agent.run("more")
     assert len(lines_of(newer)) > 4
     assert fails(start, "--session", "no-such", keeps=True) == "No session found matching 'no-such'"
+
+
+@proves("start.session_ambiguous")
+@pytest.mark.parametrize("flag", ["--session", "--resume", "--fork"])
+def test_the_beginning_of_several_ids_is_refused_with_a_list_of_them(
+    start: Start, server: ModelServer, flag: str
+) -> None:
+    first, second = (
+        once(start, server, "one", "--session-id", "abc-1"),
+        once(start, server, "two", "--session-id", "abc-2"),
+    )
+    before = sorted(first.parent.iterdir())
+    told = fails(start, flag, "abc", keeps=True)
+    assert told.startswith("'abc' is the beginning of several sessions; give more of the id of one:\n")
+    assert all(f"  {name}  {path}" in told for name, path in (("abc-1", first), ("abc-2", second)))
+    assert sorted(first.parent.iterdir()) == before
+    third = once(start, server, "three", "--session-id", "abc")
+    agent = start("--session", "abc", keeps=True)
+    assert agent.ask("get_state")["sessionFile"] == str(third)
 
 
 def start_folder(file: Path) -> Path:

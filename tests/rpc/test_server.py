@@ -12,7 +12,7 @@ from pigeon.transport.reader import TooLong
 from pigeon.wire.answers import Response
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import NAMES, GetState
-from pigeon.wire.errors import Refusal
+from pigeon.wire.errors import UNEXPECTED, Refusal
 
 
 class Answers:
@@ -75,13 +75,13 @@ def refuses(*_: object) -> None:
 async def test_a_defect_of_a_handler_is_the_answer_to_its_command() -> None:
     first, second = served(b'{"id":1,"type":"get_state"}', b'{"id":2,"type":"get_messages"}',
                            get_state=broken, get_messages=refuses)  # fmt: skip
-    assert (first.id, first.command, first.error) == (1, "get_state", "Internal error: KeyError: 'a defect'")
+    assert (first.id, first.command, first.error) == (1, "get_state", UNEXPECTED)
     assert (second.id, second.command, second.error) == (2, "get_messages", "not now")
 
 
 async def test_a_defect_behind_the_lanes_is_still_an_answer() -> None:
     (answer,) = served(b'{"id":1,"type":"get_state"}', get_state=None)
-    assert (answer.success, answer.error) == (False, "Internal error: TypeError: 'NoneType' object is not callable")
+    assert (answer.success, answer.error) == (False, UNEXPECTED)
 
 
 async def test_an_answer_that_cannot_be_written_is_a_failure_of_that_command() -> None:
@@ -97,7 +97,7 @@ async def test_an_answer_that_cannot_be_written_is_a_failure_of_that_command() -
     outbox: Any = answers
     handlers: Any = {**HANDLERS, GetState: lambda *_: "data"}
     Server({"session": None}, handlers, outbox).take([b'{"id":1,"type":"get_state"}'])
-    assert [(one.id, one.error) for one in answers.given] == [(1, "Internal error: ValueError: cannot be encoded")]
+    assert [(one.id, one.error) for one in answers.given] == [(1, UNEXPECTED)]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ steering messages, for tool results that the model has not seen, for follow-ups,
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from pigeon.agent.inference import Failure
 from pigeon.agent.interfaces import Feed, Gate, ModelProvider, Publish, QueuedItem, RunOwner, Spoken, ToolMode
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import ToolBatch
+from pigeon.wire.errors import text_for_host
 from pigeon.wire.events import AgentEnd, AgentStart, MessageEnd, MessageStart, TurnEnd, TurnStart
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 
@@ -166,8 +168,11 @@ class Run:
 
     async def _crashed(self, error: Exception) -> RunResult:
         """A defect of ours must not look like a hang: the run still ends, and says why."""
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
         answer = Fold(self._owner.model(), self._now()).message(
-            "aborted" if self._stopped() else "error", error=f"Internal error: {type(error).__name__}: {error}"
+            "aborted" if self._stopped() else "error", error=text_for_host(error)
         )
         await self._publish(MessageStart(message=answer))
         await self._publish(MessageEnd(message=answer))

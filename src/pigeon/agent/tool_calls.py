@@ -10,7 +10,7 @@ from pigeon.agent.scope import Scope
 from pigeon.system.clock import monotonic_ms
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import TextContent, ToolCall
-from pigeon.wire.errors import Aborted, ToolFailed
+from pigeon.wire.errors import Aborted, ToolFailed, text_for_host
 from pigeon.wire.events import (
     MessageEnd,
     MessageStart,
@@ -238,6 +238,8 @@ def failure_of(error: Exception) -> CallResult:
     """The error result that stands for an exception."""
     details = error.details if isinstance(error, ToolFailed) else {}
     text = str(error) or type(error).__name__
+    if isinstance(error, (OSError, UnicodeEncodeError)):
+        text = text_for_host(error)
     if not isinstance(error, (ToolFailed, Aborted)) and type(error) in (KeyError, IndexError, AssertionError):
         text = f"{type(error).__name__}: {text}"
     outcome = ToolOutcome(

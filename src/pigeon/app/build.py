@@ -35,7 +35,6 @@ from pigeon.session.context.conversation import Conversation
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
-from pigeon.session.history.session_file import SessionInUse
 from pigeon.session.history.views import clean_name
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.host.dialogs import Dialogs
@@ -48,7 +47,7 @@ from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.base import or_else
 from pigeon.wire.entries import SessionInfo
-from pigeon.wire.errors import StartupError
+from pigeon.wire.errors import Refusal, StartupError
 from pigeon.wire.steering import Rule
 
 DOCS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs")  # the pages, as they are installed
@@ -199,7 +198,7 @@ class _Builder:
     def _give_name(self, journal: Journal, name: str) -> None:
         try:
             journal.append(SessionInfo, name=name)
-        except SessionInUse as error:
+        except Refusal as error:
             self._reports.at_start(f"--name: {error}")
 
     def _dependencies(

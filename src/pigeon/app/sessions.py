@@ -53,9 +53,9 @@ def journal_of(options: AgentOptions, environment: Environment, repository: Sess
         if named:
             return repository.open(_found(named, repository), cwd)
         if options.session_id:
-            known = listing.resolve(options.session_id, repository.folder, repository.folder)
-            if known is not None and (listing.header_of(known[0]) or {}).get("id") == options.session_id:
-                return repository.open(known[0], cwd)
+            known = listing.file_with_id(options.session_id, repository.folder)
+            if known is not None and listing.header_of(known) is not None:
+                return repository.open(known, cwd)
         if options.continue_newest:
             shared = os.path.dirname(repository.folder) != repository.everywhere
             path = listing.newest(repository.folder, cwd if shared else None)

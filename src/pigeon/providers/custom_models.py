@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, merged, or_else
 from pigeon.wire.model import Model, ModelCost
 
@@ -86,7 +87,7 @@ def _custom(provider: str, entry: Mapping[str, Any], raw: Mapping[str, Any], sib
         base_url=base_url,
         reasoning=raw.get("reasoning", False),
         input=raw.get("input", ["text"]),
-        cost=msgspec.convert(raw.get("cost", {}), ModelCost),
+        cost=_prices(raw.get("cost", {})),
         context_window=raw.get("contextWindow", CONTEXT_WINDOW),
         max_tokens=raw.get("maxTokens", MAX_TOKENS),
         thinking_level_map=raw.get("thinkingLevelMap", ABSENT),
@@ -106,5 +107,10 @@ def patched(model: Model, patch: Mapping[str, Any]) -> Model:
             changes[ours] = merged(or_else(getattr(model, ours), {}), patch[theirs])
     if "cost" in patch:
         prices = {**msgspec.to_builtins(model.cost), **patch["cost"]}
-        changes["cost"] = msgspec.convert(prices, ModelCost)
+        changes["cost"] = _prices(prices)
     return msgspec.structs.replace(model, **changes)
+
+
+def _prices(given: Any) -> ModelCost:
+    codec.prepare(ModelCost)
+    return msgspec.convert(given, ModelCost)

@@ -4,6 +4,7 @@ process."""
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Awaitable, Mapping
 from typing import Any
@@ -17,7 +18,7 @@ from pigeon.wire import codec
 from pigeon.wire.answers import failed, succeeded
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import NAMES, Abort, AbortAndPrompt, Command, HostToolResult, Prompt, Subject
-from pigeon.wire.errors import BadRecord, PigeonError, Refusal, UnknownCommand
+from pigeon.wire.errors import UNEXPECTED, BadRecord, Refusal, UnknownCommand, text_for_host
 
 PARSE = "parse"
 TOO_MANY = "Too many commands are running at once; wait for some of them to end"
@@ -170,6 +171,9 @@ def _short(id: Json | Absent) -> Json | Absent:
 
 
 def _text(error: BaseException) -> str:
-    if isinstance(error, PigeonError):
-        return str(error)
-    return f"Internal error: {type(error).__name__}: {error}"
+    text = text_for_host(error)
+    if text == UNEXPECTED:
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    return text

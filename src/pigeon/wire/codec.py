@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -41,6 +42,8 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+_prepared: set[Any] = set()
+_preparing = Lock()
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(float_hook=_float)
 
@@ -148,8 +151,27 @@ def pretty(value: Any) -> str:
     return json.dumps(msgspec.to_builtins(value, str_keys=True), indent=2, ensure_ascii=False)
 
 
+def prepare(type: Any) -> None:
+    """Let msgspec learn a type before its first use.
+
+    It does so step by step, and another thread that meets a type halfway crashes the process. So every type that
+    several threads use is prepared, by one thread at a time.
+    """
+    try:
+        if type in _prepared:
+            return
+    except TypeError:  # A hint without a hash, as extensions may have them, is prepared each time.
+        with _preparing:
+            msgspec.msgpack.Decoder(type)
+        return
+    with _preparing:
+        msgspec.msgpack.Decoder(type)
+        _prepared.add(type)
+
+
 def convert(value: Any, type: type[_T]) -> _T:
     """A parsed value as a record; raises `BadRecord` that names the field."""
+    prepare(type)
     try:
         return msgspec.convert(value, type, strict=True)
     except msgspec.ValidationError as error:

@@ -70,6 +70,20 @@ class StartupError(PigeonError):
     """The process cannot start; the text goes to stderr and the exit code is 1."""
 
 
+UNEXPECTED = "Pigeon failed unexpectedly; the details are on its stderr"
+_NO_NAME = "The text has half of a surrogate pair, which cannot be in the name of a file or in a command"
+
+
+def text_for_host(error: BaseException) -> str:
+    """What hosts and models are told of a failure: a reason they can act on, never the insides of the program."""
+    if isinstance(error, PigeonError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        name = error.filename.decode("utf-8", "replace") if isinstance(error.filename, bytes) else error.filename
+        return f"{error.strerror}: {name}" if name else error.strerror
+    return _NO_NAME if isinstance(error, UnicodeEncodeError) else UNEXPECTED
+
+
 def printable(text: object) -> str:
     """A text for a screen, without signs that could move, hide or recolour what stands there."""
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in str(text))

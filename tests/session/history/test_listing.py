@@ -13,6 +13,7 @@ from pigeon.session.history import listing
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import CustomEntry, SessionInfo
+from pigeon.wire.errors import Refusal
 
 
 def written(folder: Path, number: int, *, name: str = "", first: str = "hello", **header: Any) -> Path:
@@ -112,14 +113,15 @@ def test_an_id_is_found_whole_before_its_beginning_and_here_before_elsewhere(tmp
     long = written(here, 2, id="abcd")
     exact = written(there, 1, id="abc")
     only = written(there, 3, id="xyz")
-    newest = written(here, 4, id="abce")
+    written(here, 4, id="abce")
 
     def found(reference: str) -> Any:
         return listing.resolve(reference, str(here), str(tmp_path))
 
     assert found("abc") == (str(exact), False)
     assert found("abcd") == (str(long), True)
-    assert found("ab") == (str(newest), True), "of several the one that was changed last"
+    with pytest.raises(Refusal, match=r"'ab' is the beginning of several sessions.*\n  abce  .*\n  abcd  "):
+        found("ab")
     assert found("xy") == (str(only), False)
     assert found("q") is None
     assert listing.resolve("xy", str(here), str(tmp_path / "none")) is None

@@ -157,13 +157,18 @@ def test_version_2_changes_one_word_and_no_other_byte(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_newer_version_is_loaded_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [b"4", b"9", b"99999999999999999999"])
+def test_a_newer_version_is_read_and_not_written(tmp_path: Path, version: bytes) -> None:
     path = tmp_path / "new.jsonl"
-    path.write_bytes(HEADER.replace(b'"version":3', b'"version":4'))
-    journal = DiskRepository(tmp_path).open(str(path), "/")
-    journal.append_message(user("hello"))
+    header = HEADER.replace(b'"version":3', b'"version":' + version)
+    path.write_bytes(header[:-1])
+    repository = DiskRepository(tmp_path)
+    journal = repository.open(str(path), "/")
+    with pytest.raises(Refusal, match=f"version {version.decode()} of the format"):
+        journal.append_message(user("hello"))
     journal.close()
-    assert path.read_bytes().startswith(HEADER.replace(b'"version":3', b'"version":4'))
+    assert path.read_bytes() == header[:-1]
+    assert len(repository.reports) == 1
 
 
 @pytest.mark.parametrize(

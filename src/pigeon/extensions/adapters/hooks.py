@@ -302,6 +302,7 @@ class ExtensionHooks:
 
     def _checked_messages(self, answer: Answer, value: Any, otherwise: list[Message]) -> list[Message]:
         try:
+            codec.prepare(list[Message])
             return msgspec.convert(plain(value, "messages"), list[Message])
         except (TypeError, msgspec.ValidationError) as error:
             self._report(answer, f"messages: {error}")

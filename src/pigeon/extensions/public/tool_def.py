@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from pigeon.agent.inference import ToolSpec
+from pigeon.wire import codec
 
 _SECTION = re.compile(r"^\s*(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?)\s*:\s*(.*)$")
 _ARGUMENT = re.compile(r"^\s*(\w+)\s*(?:\([^)]*\))?\s*:\s*(.+)$")
@@ -38,9 +39,10 @@ class ToolDef:
             values: dict[str, Any] = {}
             positional: tuple[Any, ...] = (arguments,)
         else:
-            values = {
-                name: msgspec.convert(arguments[name], hint) for name, hint in self.hints.items() if name in arguments
-            }
+            values = {}
+            for name in self.hints.keys() & arguments.keys():
+                codec.prepare(self.hints[name])
+                values[name] = msgspec.convert(arguments[name], self.hints[name])
             positional = ()
         if self.context_name is not None:
             values[self.context_name] = context

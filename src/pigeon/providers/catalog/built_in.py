@@ -10,7 +10,6 @@ import os
 from functools import cache
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from pigeon.wire import codec
@@ -110,4 +109,4 @@ class BuiltInCatalog:
         except FileNotFoundError:
             return []
         shared = {"provider": provider, **data.get("shared", {})}
-        return [msgspec.convert({**shared, **entry}, Model) for entry in data["models"]]
+        return [codec.convert({**shared, **entry}, Model) for entry in data["models"]]

@@ -16,13 +16,13 @@ def set_host_tools(cmd: SetHostTools, s: Session) -> ToolNames:
 
 @handles(HostToolUpdate)
 def host_tool_update(cmd: HostToolUpdate, s: Session) -> None:
-    """Never answered; an unknown id is ignored."""
+    """Only answered if it is for no call while one is waited for."""
     s.host_tools.update(cmd.id, cmd.partial_result)
 
 
 @handles(HostToolResult)
 def host_tool_result(cmd: HostToolResult, s: Session) -> None:
-    """Never answered; an unknown id is ignored."""
+    """Only answered if it is for no call while one is waited for."""
     s.host_tools.finish(cmd.id, cmd.result, cmd.is_error is True)
 
 

@@ -41,6 +41,7 @@ _messages = msgspec.json.Decoder(_MessageOnly)
 @cache
 def _entries() -> msgspec.json.Decoder[Entry]:
     """Made with the first entry that is read: building this decoder is slow, and a new session never needs it."""
+    codec.prepare(Entry)
     return msgspec.json.Decoder(Entry)
 
 

@@ -18,11 +18,12 @@ from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import text_of
 from pigeon.wire.entries import SessionInfo
-from pigeon.wire.errors import BadRecord
+from pigeon.wire.errors import BadRecord, Refusal
 from pigeon.wire.messages import UserMessage
 
 PEEK = 64 * 1024
 PREVIEW = 200
+MOST_NAMED = 20
 
 
 def header_of(path: str) -> dict[str, Any] | None:
@@ -65,13 +66,24 @@ def newest(folder: str, cwd: str | None = None) -> str | None:
 
 
 def resolve(reference: str, folder: str, everywhere: str) -> tuple[str, bool] | None:
-    """The file of a session id or its beginning, and whether it belongs to this folder."""
-    for exact in (True, False):
-        for path, here in _candidates(folder, everywhere):
-            header = header_of(path)
-            if header is not None and _names(header["id"], reference, exact):
-                return path, here
-    return None
+    """The file of a session id or its beginning, and whether it belongs to this folder.
+
+    Raises a `Refusal` that lists the sessions if the beginning is that of several.
+    """
+    begun: list[tuple[str, str, bool]] = []
+    for path, here in _candidates(folder, everywhere):
+        header = header_of(path)
+        if header is not None and header["id"] == reference:
+            return path, here
+        if header is not None and header["id"].startswith(reference):
+            begun.append((header["id"], path, here))
+    near = [found for found in begun if found[2]] or begun
+    if len({session_id for session_id, _, _ in near}) > 1:
+        rows = [f"  {session_id}  {path}" for session_id, path, _ in near[:MOST_NAMED]]
+        more = [f"  and {len(near) - MOST_NAMED} more"] if len(near) > MOST_NAMED else []
+        listed = "\n".join([*rows, *more])
+        raise Refusal(f"'{reference}' is the beginning of several sessions; give more of the id of one:\n{listed}")
+    return (near[0][1], near[0][2]) if near else None
 
 
 def file_with_id(session_id: str, folder: str) -> str | None:
@@ -81,10 +93,6 @@ def file_with_id(session_id: str, folder: str) -> str | None:
         if header["id"] == session_id if header is not None else path.endswith(f"_{session_id}.jsonl"):
             return path
     return None
-
-
-def _names(session_id: str, reference: str, exact: bool) -> bool:
-    return session_id == reference if exact else session_id.startswith(reference)
 
 
 def _candidates(folder: str, everywhere: str) -> Iterator[tuple[str, bool]]:

@@ -16,7 +16,7 @@ from pigeon.session.history import listing
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal, new_header
 from pigeon.session.history.reading import LoadedSession, header_in
-from pigeon.session.history.session_file import SessionFile, SessionInUse
+from pigeon.session.history.session_file import SessionFile
 from pigeon.system import clock, ids
 from pigeon.system.append_file import locked_folder
 from pigeon.wire.base import ABSENT, Absent
@@ -78,10 +78,13 @@ class SessionRepository:
     def open(self, path: str, cwd: str, current: Journal | None = None) -> Journal:
         """The conversation in a file; a missing or empty file becomes a new conversation bound to that path.
 
-        A file that another process writes is opened for reading, which is reported. The file of `current` may be opened
-        again: its lock is let go first.
+        A file that another process writes, or a newer version of the format, is opened for reading, which is reported.
+        From a `current` conversation one changes only to a file that is there: a name that was mistyped must not
+        become one. Its own file may be opened again: its lock is let go first.
         """
         path = self._checked(path)
+        if current is not None and not os.path.lexists(path):
+            raise Refusal(f"Session file not found: {path}")
         header = header_in(path)
         if header is None:
             return self._bound(path, cwd)
@@ -95,7 +98,7 @@ class SessionRepository:
         if current is not None and self.is_file_of(path, current):
             current.close()
         store = self._store(path)
-        store.adopt()
+        store.adopt(header.get("version", 1))
         try:
             journal = self._filled(header, where, store)
         except Refusal:
@@ -103,7 +106,7 @@ class SessionRepository:
             raise
         self._keep_beside(path)
         if store.reading:
-            self._report(str(SessionInUse(path)))
+            self._report(str(store.refusal()))
         return journal
 
     def _checked(self, path: str) -> str:

@@ -10,6 +10,7 @@ Which process writes is decided by the lock of the file (`system/append_file`):
 |---|---|
 | not begun: there is no file yet | `claim` makes it, or finds that another process did |
 | reading: another process writes the file | `claim` takes over as soon as the lock is free, and refuses until then |
+| reading: the file has a version of the format that is not known here | never |
 | writing: the lock is ours | `close` |
 
 Programs that ask for no lock, as pi, may write the same file: what they wrote stays, and what they wrote over is
@@ -28,6 +29,7 @@ from pigeon.session.history.entry_line import line_from_bytes
 from pigeon.session.history.reading import header_in, is_of_session, is_unfinished
 from pigeon.system.append_file import PRIVATE_FILE, AppendFile, FileInUse, locked_folder
 from pigeon.system.files import swap_file
+from pigeon.wire.entries import SESSION_VERSION
 from pigeon.wire.errors import Refusal
 
 Opener = Callable[[str, bool], AppendFile]
@@ -43,6 +45,16 @@ class SessionInUse(Refusal):
         super().__init__(
             f"Session is in use by another process: {path}. Here it is open for reading; write to it when the other "
             "process has ended, or to a copy (fork, clone)"
+        )
+
+
+class NewerVersion(Refusal):
+    """The file has a version of the format that is not known here: what would be written might break it."""
+
+    def __init__(self, path: str, version: int) -> None:
+        super().__init__(
+            f"Session has version {version} of the format, and this program knows {SESSION_VERSION}: {path}. "
+            "Here it is open for reading; write to a copy (fork, clone), or with a newer program"
         )
 
 
@@ -73,6 +85,7 @@ class SessionFile:
         self._unconfirmed: OSError | None = None
         self._begun = False
         self._reading = False
+        self._version = SESSION_VERSION
 
     @property
     def path(self) -> str:
@@ -86,20 +99,32 @@ class SessionFile:
 
     @property
     def reading(self) -> bool:
-        """True while another process writes the file, as far as is known."""
+        """True while the file must not be written: another process writes it, as far as is known, or it is newer."""
         return self._reading
+
+    def refusal(self) -> Refusal:
+        """Why a file that is read cannot be written."""
+        return NewerVersion(self._path, self._version) if self._newer else SessionInUse(self._path)
+
+    @property
+    def _newer(self) -> bool:
+        return self._version > SESSION_VERSION
 
     @property
     def writing(self) -> bool:
         """True if entries can be appended without a `claim`: the file is ours, or at least no other process's."""
         return self._file is not None or (self._begun and not self._reading)
 
-    def adopt(self) -> None:
-        """Take over an existing file, or only read it if another process writes it.
+    def adopt(self, version: int = SESSION_VERSION) -> None:
+        """Take over an existing file, or only read it if another process writes it or its version is not known here.
 
         A file that can be read but not written is reported; writing is tried again with each entry.
         """
         self._begun = True
+        self._version = version
+        if self._newer:
+            self._reading = True
+            return
         try:
             self._file = self._opener(self._real, False)
         except FileInUse:
@@ -117,6 +142,8 @@ class SessionFile:
             return "changed" if begins and self._begun and self._file.changed else "ours"
         if not (begins or self._reading):
             return "ours"
+        if self._newer:
+            raise self.refusal()
         try:
             return self._check_own() if self.writing else self._take_over()
         except FileInUse:

@@ -1,12 +1,15 @@
 """Tools that the host runs: defined by `set_host_tools`, called by an event, answered by a command.
 
 Every call ends in exactly one result: what the host sends, or an error that says why nothing came. A host that forgets
-a call holds up that call and nothing else; `abort` still ends it. Reports for calls that are not open are ignored.
+a call holds up that call and nothing else; `abort` still ends it. A report for a call that has ended is ignored, since
+it may have been under way; one for a call that never was is refused while others are open, or its host would wait for
+the run for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 from pigeon.agent.inference import ToolSpec
@@ -21,6 +24,7 @@ from pigeon.wire.errors import Aborted, BadRecord, Refusal, ToolFailed
 from pigeon.wire.events import HostToolCall, HostToolCancel, Outbound, ToolOutcome
 
 MOST_UPDATES = 32
+MOST_ENDED = 1000
 DISCONNECTED = "RPC client disconnected before host tool execution completed"
 FAILED = "Host tool execution failed"
 
@@ -35,6 +39,7 @@ class HostTools:
         self._post = post
         self._new_id = new_id
         self._open: dict[str, _OpenCall] = {}
+        self._ended: deque[str] = deque(maxlen=MOST_ENDED)
         self._gone = False
 
     def set(self, definitions: list[HostTool]) -> list[str]:
@@ -52,23 +57,40 @@ class HostTools:
 
     def update(self, id: Json | Absent, progress: HostToolOutcome) -> None:
         """The host's progress with a call; shown as the tool's own."""
-        call = self._open.get(id) if isinstance(id, str) else None
+        call = self._call(id)
         if call is not None:
             call.progressed(_outcome(progress))
 
     def finish(self, id: Json | Absent, result: HostToolOutcome, is_error: bool) -> None:
         """The host's result of a call."""
-        call = self._open.pop(id, None) if isinstance(id, str) else None
-        if call is not None:
+        call = self._call(id)
+        if call is not None and isinstance(id, str):
+            self._close(id)
             outcome = _outcome(result)
             call.ended(ToolFailed(_error_text(outcome), outcome.details) if is_error else outcome)
+
+    def _call(self, id: Json | Absent) -> _OpenCall | None:
+        """The open call with this id; none if it has ended. Raises a `Refusal` for no call while one is waited for."""
+        call = self._open.get(id) if isinstance(id, str) else None
+        if call is None and self._open and id not in self._ended:
+            given = "without an id" if isinstance(id, Absent) else f"with the id {codec.encode(id).decode()}"
+            known = ", ".join(codec.encode(name).decode() for name in self._open)
+            raise Refusal(f"There is no host tool call {given}. Open calls: {known}")
+        return call
+
+    def _close(self, id: str) -> bool:
+        """Take a call off the open ones; false if it had ended before."""
+        if self._open.pop(id, None) is None:
+            return False
+        self._ended.append(id)
+        return True
 
     def disconnect(self) -> None:
         """The host will say nothing more: open calls fail, and so does every later one."""
         self._gone = True
-        for call in self._open.values():
+        for id, call in list(self._open.items()):
+            self._close(id)
             call.ended(ToolFailed(DISCONNECTED))
-        self._open.clear()
 
     def close(self) -> None:
         """The session ends; nothing stays open."""
@@ -88,7 +110,7 @@ class HostTools:
         except Aborted:
             raise ToolFailed(_aborted(name)) from None
         finally:
-            if self._open.pop(id, None) is not None:
+            if self._close(id):
                 self._post(HostToolCancel(id=self._new_id(), target_id=id))
 
 
