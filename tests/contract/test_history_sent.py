@@ -67,6 +67,22 @@ def test_a_session_that_holds_the_picture_of_a_failure_goes_on(start: Start, ser
     assert picture["source"]["data"] == PNG
 
 
+@proves("tools.sent_names")
+def test_a_host_tool_with_an_odd_name_is_called_under_that_name(agent: RpcProcess, server: ModelServer) -> None:
+    odd = {"name": "my tools.snap!", "description": "Takes a picture", "parameters": {"anyOf": [{"type": "object"}]}}
+    agent.ask("set_host_tools", tools=[odd])
+    first = server.answers(Call("my_tools_snap_", {}, id="toolu_1"))
+    asked = server.answers("oh")
+    agent.ask("prompt", message="smile")
+    (frame,) = agent.wait_count("host_tool_call", 1)
+    assert frame["toolName"] == "my tools.snap!"
+    agent.send({"type": "host_tool_result", "id": frame["id"], "result": {"content": [{"type": "text", "text": "ok"}]}})
+    agent.wait_end()
+    (tool,) = [tool for tool in first.request["tools"] if tool["name"].startswith("my")]
+    assert (tool["name"], tool["input_schema"]) == ("my_tools_snap_", {"type": "object", "properties": {}})
+    assert asked.wait_arrived()["messages"][1]["content"][0]["name"] == "my_tools_snap_"
+
+
 @proves("prompt.docs")
 def test_the_model_is_told_where_the_pages_about_its_own_program_are(agent: RpcProcess, server: ModelServer) -> None:
     asked = server.answers("fine")

@@ -6,13 +6,23 @@ extensions) belongs to that agent alone.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from pigeon.agent.inference import CacheRetention, Delta, Failure, Finished, ModelMessage, ModelRequest, ProviderHooks
+from pigeon.agent.inference import (
+    CacheRetention,
+    Delta,
+    Failure,
+    Finished,
+    ModelMessage,
+    ModelRequest,
+    ProviderHooks,
+    ToolSpec,
+)
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry, NoKey
@@ -104,7 +114,7 @@ class Gateway:
         if request.cache == "short" and self._retention != "short":
             request = msgspec.structs.replace(request, cache=self._retention)
         try:
-            deltas = import_module(module).stream(request, connection)
+            deltas = _streamed(import_module(module), request, connection)
         except Exception as error:
             why = self._mask_text(str(error))
             yield _failed(f"The request to {request.model.reference} cannot be built: {why}", "bad_request")
@@ -134,6 +144,25 @@ class Gateway:
         if self._history is None:
             self._history = HistoryCache()
         return self._history
+
+
+def _streamed(adapter: ModuleType, request: ModelRequest, connection: Connection) -> AsyncGenerator[Delta, None]:
+    """The adapter's answer; tools that providers refuse are put in another way."""
+    if all(map(_is_plain, request.tools)):
+        deltas: AsyncGenerator[Delta, None] = adapter.stream(request, connection)
+        return deltas
+    from pigeon.providers.tool_specs import sent_tools, with_own_names
+
+    tools, own_names = sent_tools(request.tools)
+    return with_own_names(adapter.stream(msgspec.structs.replace(request, tools=tools), connection), own_names)
+
+
+def _is_plain(tool: ToolSpec) -> bool:
+    """True for a tool that every API certainly takes; the common case, decided without a look at more than its top."""
+    name, schema = tool.name.replace("-", "_"), tool.parameters
+    keys = {"type", "properties", "required", "additionalProperties", "description", "title", "$schema", "$defs"}
+    is_object = schema.get("type") == "object" and isinstance(schema.get("properties"), dict) and schema.keys() <= keys
+    return is_object and len(name) <= 64 and name.isascii() and name.isidentifier()
 
 
 def _failed(text: str, code: str) -> Finished:

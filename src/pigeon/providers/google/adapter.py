@@ -13,7 +13,6 @@ from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import (
     IMAGE_NOTE,
     IMAGES_LEAD,
-    MAX_NAME_CHARS,
     is_same_model,
     not_blank,
     result_text,
@@ -197,7 +196,7 @@ class _ContentsBuilder:
                 signature = block.thinking_signature
                 worth = bool(block.thinking.strip())
             else:
-                call: dict[str, Any] = {"name": _name(block.name), "args": block.arguments}
+                call: dict[str, Any] = {"name": block.name, "args": block.arguments}
                 if self._with_ids:
                     call["id"] = block.id
                 part = {"functionCall": call}
@@ -218,7 +217,7 @@ class _ContentsBuilder:
         if images and not text.strip():
             text = IMAGE_NOTE
         response: dict[str, Any] = {
-            "name": _name(message.tool_name),
+            "name": message.tool_name,
             "response": {"error" if message.is_error else "output": text},
         }
         if self._with_ids:
@@ -226,11 +225,6 @@ class _ContentsBuilder:
         if images and self._nested_images:
             response["parts"] = [_image(block) for block in images]
         return {"functionResponse": response}
-
-
-def _name(name: str) -> str:
-    """A name in the history as this API takes it: it begins with a letter or `_`."""
-    return name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"[:MAX_NAME_CHARS]
 
 
 def _sign_first_call(parts: Parts) -> None:

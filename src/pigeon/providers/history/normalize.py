@@ -43,7 +43,7 @@ MAX_NAME_CHARS = 64
 
 # Any text as a call id that the API takes, and whether it is an id of the very model that is asked.
 CallIdForm = Callable[[str, bool], str]
-_is_legal = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME_CHARS}}}").fullmatch
+_is_legal = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{MAX_NAME_CHARS - 1}}}").fullmatch
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -189,7 +189,10 @@ def _block(block: AssistantBlock, same: bool, ids: CallIds, renamed: dict[str, s
 
 def tool_name(name: str) -> str:
     """The very same name if every API takes it; else one that they take, for a tool that a model made up."""
-    return name if _is_legal(name) else _ILLEGAL.sub("_", name)[:MAX_NAME_CHARS] or UNNAMED_TOOL
+    if _is_legal(name):
+        return name
+    legal = _ILLEGAL.sub("_", name) or UNNAMED_TOOL
+    return (legal if _is_legal(legal[0]) else f"_{legal}")[:MAX_NAME_CHARS]
 
 
 def _thinking(block: ThinkingContent, same: bool) -> ThinkingContent | None:
