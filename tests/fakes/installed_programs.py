@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tarfile
 import venv
 from pathlib import Path
 
@@ -44,6 +45,25 @@ def npm_package(name: str, version: str, *beside: str) -> Path:
         _install(
             [npm, "install", "--prefix", str(folder), "--no-fund", "--no-audit", f"{name}@{version}", *beside], name
         )
+    return package
+
+
+def npm_source(name: str, version: str, within: Path | None = None) -> Path:
+    """The folder of a package from npm without the packages that it needs; those in the folder `within` are found.
+
+    For a client, which needs few of them, where not every package of its program can be had.
+    """
+    folder = (within or _cache()) / "sources" / f"{name.replace('/', '+')}@{version}"
+    package = folder / "package"
+    if not (package / "package.json").exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("there is no npm on this machine")
+        folder.mkdir(parents=True, exist_ok=True)
+        _install([npm, "pack", "--silent", "--pack-destination", str(folder), f"{name}@{version}"], name)
+        (archive,) = folder.glob("*.tgz")
+        with tarfile.open(archive) as files:
+            files.extractall(folder, filter="data")
     return package
 
 

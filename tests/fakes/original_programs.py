@@ -1,7 +1,8 @@
 """The originals as programs, where they are installed, and the conversation that the recorded sessions hold.
 
-They are taken from the folder named by `PIGEON_PEERS`, which has one npm project per original (`pi073`, `pi087`) and
-perhaps a newer Node (`node`); what is not there is installed as `fakes/installed_programs.py` does it.
+They are taken from the folder named by `PIGEON_PEERS`, which has one npm project per original (`pi073`, `pi087`; of
+`pi15` the package alone, which is a bundle) and perhaps a newer Node (`node`); what is not there is installed as
+`fakes/installed_programs.py` does it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from fakes.installed_programs import node, npm_package
 from fakes.model_server import Call, ModelServer, Thinking
 from fakes.rpc_process import RpcProcess
 
-PACKAGES = {"pi-0.73.1": ("pi073", "@mariozechner"), "pi-0.87.1": ("pi087", "@earendil-works")}
+PACKAGES = {
+    "pi-0.73.1": ("pi073", "@mariozechner"),
+    "pi-0.87.1": ("pi087", "@earendil-works"),
+    "pi-1.5.0": ("pi15", "@earendil-works"),
+}
 SETTINGS = {
     "compaction": {"keepRecentTokens": 20, "reserveTokens": 1000},
     "retry": {"enabled": True, "maxRetries": 2, "baseDelayMs": 10, "provider": {"maxRetries": 0}},
@@ -28,6 +33,8 @@ def program(name: str) -> list[str]:
     folder, scope = PACKAGES[name]
     peers = Path(os.environ.get("PIGEON_PEERS") or Path.home() / ".cache" / "pigeon-peers")
     package = peers / folder / "node_modules" / scope / "pi-coding-agent"
+    if not package.exists():
+        package = peers / folder / "package"
     if not package.exists():
         package = npm_package(f"{scope}/pi-coding-agent", name.removeprefix("pi-"))
     own = peers / "node" / "node_modules" / ".bin" / "node"

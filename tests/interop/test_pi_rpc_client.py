@@ -1,4 +1,4 @@
-"""The client that pi ships, in the oldest and the newest version that matter, unmodified, through a conversation.
+"""The client that pi ships, in the versions that matter, unmodified, through a conversation.
 
 Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/installed_programs.py` for where the packages go.
 """
@@ -14,12 +14,16 @@ import pytest
 
 from fakes import contract_extension
 from fakes.agent_folders import AgentFolders, providers
-from fakes.installed_programs import SHIM, node, npm_package, only_on_request, shimmed
+from fakes.installed_programs import SHIM, node, npm_source, only_on_request, shimmed
 from fakes.model_server import Call, Hang, ModelServer
 
 pytestmark = only_on_request
 DRIVER = Path(__file__).parent / "clients" / "rpc_client.mjs"
-CLIENTS = [("@mariozechner/pi-coding-agent", "0.73.1"), ("@earendil-works/pi-coding-agent", "0.87.1")]
+CLIENTS = [
+    ("@mariozechner/pi-coding-agent", "0.73.1"),
+    ("@earendil-works/pi-coding-agent", "0.87.1"),
+    ("@earendil-works/pi-coding-agent", "1.5.0"),
+]
 PLAIN_RUN = ["agent_start", "turn_start", "message_start", "message_end", "message_start"]
 
 
@@ -48,7 +52,7 @@ def seen_by(package: Path, dialect: str, folders: AgentFolders) -> dict[str, Any
 @pytest.mark.parametrize(("name", "version"), CLIENTS)
 @pytest.mark.parametrize("dialect", ["pi", "pi-latest"])
 def test_the_client_of_pi_holds_a_whole_conversation(name: str, version: str, dialect: str, tmp_path: Path) -> None:
-    package = npm_package(name, version)
+    package = npm_source(name, version)
     folders = AgentFolders(tmp_path)
     with ModelServer() as server:
         folders.configure(providers(server.url))

@@ -63,6 +63,21 @@ class Switching:
         await self._change(journal, "resume")
         return False
 
+    async def open_folder(self, folder: str) -> tuple[bool, bool]:
+        """The newest conversation in a folder, or an empty one there: whether there was one, and whether an extension
+        refused. One that is in use already stays as it is."""
+        newest = self._repository.newest_in(folder)
+        if newest is None:
+            if await result_of(self._hooks.before_switch("new", None)):
+                return False, True
+            await self._settle()
+            self._repository.keep_in(folder)
+            await self._change(self._repository.new(self._conversation.journal.cwd), "new")
+            return False, False
+        if self._repository.is_file_of(newest, self._conversation.journal):
+            return True, False
+        return True, await self.open(newest)
+
     async def fork(self, entry_id: str, name: Literal["forking", "branching"]) -> tuple[str, bool]:
         """A conversation that ends before a user message: that message's text, and whether an extension refused."""
         text = self._text(entry_id, name)

@@ -410,6 +410,15 @@ class TrustChange(TrustState, kw_only=True):
     problem: str | Absent = ABSENT
 
 
+class OpenedSession(Record, kw_only=True):
+    """Answer of `open_session`: `resumed` if the folder had a session."""
+
+    cancelled: bool
+    resumed: bool
+    session_id: str
+    session_file: str | Absent = ABSENT
+
+
 class EventFilter(Record, kw_only=True):
     """Answer of `set_event_filter`: the types that are sent, null for all."""
 

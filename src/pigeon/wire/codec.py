@@ -239,7 +239,7 @@ def command_of(value: Any) -> Command:
     kind = BY_NAME.get(name)
     if kind is None:
         raise UnknownCommand(name)
-    cleaned = {key: item for key, item in value.items() if item is not None}
+    cleaned = {key: item for key, item in value.items() if item is not None or key in kind.nullable}
     cleaned["type"] = name
     return convert(cleaned, kind)
 

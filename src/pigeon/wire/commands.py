@@ -25,7 +25,8 @@ class Command(Record, tag_field="type", kw_only=True):
 
     `about` is what its handler works on: the session, or the talk with the host itself. `answer` is the type of the
     `data` of its response, or None where that has no data; `shown` is what some dialects have in the place of `answer`.
-    A `silent` command has no response unless it is refused.
+    A `silent` command has no response unless it is refused. In a command a null counts as absent, but for the fields
+    in `nullable`.
     """
 
     lane: ClassVar[Lane] = "session"
@@ -33,6 +34,7 @@ class Command(Record, tag_field="type", kw_only=True):
     answer: ClassVar[object] = None
     shown: ClassVar[object] = None
     silent: ClassVar[bool] = False
+    nullable: ClassVar[frozenset[str]] = frozenset()
 
     id: Json | Absent = ABSENT
 
@@ -485,7 +487,15 @@ class SetEventFilter(Command, tag="set_event_filter", kw_only=True):
     lane = "control"
     about = "connection"
     answer = answers.EventFilter
+    nullable = frozenset({"events"})
     events: Annotated[Json | Absent, Intended(list[str] | Absent | None)] = ABSENT
+
+
+class OpenSession(Command, tag="open_session", kw_only=True):
+    """Go on with the newest session in a folder, or begin one there; sessions are kept there from then on."""
+
+    answer = answers.OpenedSession
+    session_dir: str
 
 
 class GetMessagesPage(Command, tag="get_messages_page", kw_only=True):
@@ -575,7 +585,7 @@ ALL: tuple[type[Command], ...] = (
     NavigateTree, ListSessions, SetSessionName, ExportHtml,
     SetPermissions, GetPermissions, GetTrust, SetTrust,
     SetTodos, SetHostTools, HostToolUpdate, HostToolResult, ExtensionUiResponse,
-    SetEventFilter, GetMessagesPage, SetSubagentSubscription, GetSubagents, GetSubagentMessages,
+    SetEventFilter, OpenSession, GetMessagesPage, SetSubagentSubscription, GetSubagents, GetSubagentMessages,
     GetLoginProviders, Login, SetFastMode, Handoff, SetHostUriSchemes, NegotiateProtocol,
 )  # fmt: skip
 OLD_NAMES = {"queue_message": "steer", "reset": "new_session", "set_queue_mode": "set_steering_mode"}

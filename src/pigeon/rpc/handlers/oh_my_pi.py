@@ -35,6 +35,21 @@ def set_event_filter(cmd: c.SetEventFilter, connection: HostConnection) -> answe
     return answers.EventFilter(events=events)
 
 
+@handles(c.OpenSession)
+async def open_session(cmd: c.OpenSession, s: Session) -> answers.OpenedSession:
+    """The old run ends first."""
+    if not s.repository.persistent:
+        raise Refusal("open_session requires session persistence (omit --no-session)")
+    resumed, cancelled = await s.switching.open_folder(cmd.session_dir)
+    journal = s.journal
+    return answers.OpenedSession(
+        cancelled=cancelled,
+        resumed=resumed,
+        session_id=journal.session_id,
+        session_file=journal.file or ABSENT,
+    )
+
+
 @handles(c.GetMessagesPage)
 def get_messages_page(cmd: c.GetMessagesPage, s: Session) -> answers.MessagesPage:
     """Pages hold for as long as the conversation does not change."""

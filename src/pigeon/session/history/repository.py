@@ -66,6 +66,14 @@ class SessionRepository:
         """Every folder that may hold sessions of this user."""
         return list(dict.fromkeys([self.folder, *listing.all_folders(self.everywhere)]))
 
+    def newest_in(self, folder: str) -> str | None:
+        """The session in a folder that was changed last."""
+        return listing.newest(self._checked(folder))
+
+    def keep_in(self, folder: str) -> None:
+        """Keep new sessions in this folder from now on."""
+        self.folder = self._checked(folder)
+
     def new(self, cwd: str, parent: str | Absent = ABSENT, session_id: str | None = None) -> Journal:
         """An empty conversation; its file comes with the first message."""
         now = self._now()
