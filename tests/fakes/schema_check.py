@@ -76,31 +76,31 @@ def _is_kind(line: Record, members: Schema) -> bool:
     return "type" in fixed and all(line.get(name) == value for name, value in fixed.items())
 
 
-class TrafficCheck:
-    """One conversation."""
+def traffic_problems(sent: list[Any], came: list[Record], root: str) -> list[str]:
+    """What is wrong with the lines of one conversation, or with the schema."""
+    commands = [line for line in sent if isinstance(line, dict) and isinstance(line.get("type"), str)]
+    found = [f"not as the schema says: {problem}" for line in came if (problem := complaint(line, root))]
+    found += [problem for line in commands if (problem := _misread(line))]
+    carried_out = {_key(line["id"], line["command"]) for line in came if line.get("success") is True and "id" in line}
+    asked: dict[str, list[Record]] = {}
+    for line in commands:
+        asked.setdefault(_key(line.get("id"), line["type"]), []).append(line)
+    for key in carried_out & set(asked):
+        if not any(is_valid(line, "HostLine") for line in asked[key]):
+            found.append(f"the schema refuses what was carried out: {json.dumps(asked[key])[:1000]}")
+    return found
 
-    def __init__(self, root: str = "AgentLine") -> None:
-        self._root = root
-        self._sent: dict[str, Record] = {}
 
-    def sent(self, line: Any) -> str | None:
-        """Take note of a line of the host; says what is wrong with the schema, if something is."""
-        if not isinstance(line, dict) or not isinstance(line.get("type"), str):
-            return None
-        self._sent[json.dumps(line.get("id"))] = line
-        if not is_valid(line, "HostLine"):
-            return None
-        try:
-            command_of(line)
-        except BadRecord as error:
-            return f"the schema accepts what is refused ({error}): {json.dumps(line)[:1000]}"
+def _key(id: Any, command: str) -> str:
+    return json.dumps([id, command])
+
+
+def _misread(line: Record) -> str | None:
+    """Why the schema should not accept a line of the host; None if it does not, or rightly so."""
+    if not is_valid(line, "HostLine"):
         return None
-
-    def came(self, line: Record) -> str | None:
-        """The same for a line of the agent."""
-        problem = complaint(line, self._root)
-        if problem is None and line["type"] == "response" and line["success"] is True:
-            command = self._sent.get(json.dumps(line.get("id")), {})
-            if command.get("type") == line["command"] and not is_valid(command, "HostLine"):
-                problem = f"the schema refuses what was carried out: {json.dumps(command)[:1000]}"
-        return None if problem is None else f"not as the schema says: {problem}"
+    try:
+        command_of(line)
+    except BadRecord as error:
+        return f"the schema accepts what is refused ({error}): {json.dumps(line)[:1000]}"
+    return None
