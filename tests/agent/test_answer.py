@@ -127,8 +127,9 @@ def test_a_tool_call_that_was_cut_off_keeps_what_can_be_read() -> None:
     fold = a_fold()
     fold.take(BlockOpened(index=0, kind="toolCall", call_id="c", name="write"))
     fold.take(BlockGrew(index=0, text='{"path": "a.txt", "content": "hel'))
-    fold.close_open()
-    assert fold.message("length").content[0].arguments["path"] == "a.txt"
+    fold.close_open(cut_off=True)
+    assert fold.message("aborted").content[0].arguments["path"] == "a.txt"
+    assert fold.message("aborted").content[0].arguments_error is ABSENT
 
 
 def test_signatures_and_redaction_are_kept() -> None:
@@ -190,7 +191,11 @@ def test_calls_whose_arguments_were_cut_off_are_named() -> None:
         fold.take(BlockGrew(index=at, text=arguments))
     fold.take(BlockClosed(index=0))
     fold.close_open()
-    assert fold.problems == {"c1": INCOMPLETE}
+    errors = [call.arguments_error for call in fold.message("toolUse").content]
+    assert (errors[0], errors[2]) == (ABSENT, ABSENT)
+    assert errors[1].startswith(INCOMPLETE)
+    assert errors[1].endswith('\n\nReceived arguments:\n{"a": 1')
+    assert fold.message("toolUse").content[1].arguments == {}
 
 
 @pytest.mark.parametrize(

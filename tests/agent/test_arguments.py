@@ -93,20 +93,22 @@ def test_sloppy_scalars_are_put_right(kind: str, sent: Any, used: Any) -> None:
         ("boolean", [1]),
         ("string", ["a"]),
         ("string", {"a": 1}),
-        ("array", "a"),
         ("object", "{}"),
         ("null", "null"),
     ],
 )
 def test_what_cannot_be_put_right_is_refused(kind: str, sent: Any) -> None:
     schema = {"properties": {"x": {"type": kind}}}
-    assert f"- x: must be {kind}" in refused(schema, {"x": sent})
+    assert f"- x: expected {kind}, got " in refused(schema, {"x": sent})
 
 
 @pytest.mark.parametrize(
     ("schema", "sent", "used"),
     [
         ({"type": ["string", "integer"]}, 5, 5),
+        ({"type": "array", "items": {"type": "integer"}}, "5", [5]),
+        ({"type": "array", "items": {"type": "object"}}, {"a": 1}, [{"a": 1}]),
+        ({"type": ["array", "string"]}, "5", "5"),
         ({"type": ["integer", "null"]}, "5", 5),
         ({"type": ["boolean", "integer"]}, "7", 7),
         ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "5", "5"),
@@ -153,7 +155,7 @@ def test_nulls_are_dropped_inside_objects_and_lists() -> None:
 def test_more_properties_pass_unless_the_schema_forbids_them() -> None:
     assert checked_arguments("t", {"properties": {}}, {"more": 1}) == {"more": 1}
     forbidden = {"properties": {"a": {}}, "additionalProperties": False}
-    assert "- more: is not an allowed property" in refused(forbidden, {"a": 1, "more": 1})
+    assert "- more: unknown field" in refused(forbidden, {"a": 1, "more": 1})
 
 
 def test_the_refusal_names_the_tool_each_place_and_what_came() -> None:
@@ -164,28 +166,62 @@ def test_the_refusal_names_the_tool_each_place_and_what_came() -> None:
     }
     text = refused(schema, {"edits": [{"line": 1}, {"line": "x"}]})
     assert text.startswith('Validation failed for tool "t":\n')
-    assert "  - path: must have required property 'path'\n" in text
-    assert "  - edits.1.line: must be integer\n" in text
+    assert "  - path: missing\n" in text
+    assert "  - edits.1.line: expected integer, got string\n" in text
     assert text.endswith('"line": "x"\n    }\n  ]\n}')
 
 
 @pytest.mark.parametrize(
     ("schema", "sent", "reason"),
     [
-        ({"enum": ["a", 1]}, "b", 'must be one of "a", 1'),
-        ({"const": "a"}, "b", 'must be "a"'),
-        ({"minLength": 2}, "b", "must have at least 2 characters"),
-        ({"maxLength": 2}, "bbb", "must have at most 2 characters"),
-        ({"pattern": "^a"}, "b", "must match ^a"),
-        ({"minimum": 2}, 1, "must be at least 2"),
-        ({"maximum": 2}, 3, "must be at most 2"),
-        ({"minItems": 1}, [], "must have at least 1 items"),
-        ({"maxItems": 1}, [1, 2], "must have at most 1 items"),
-        ({"anyOf": [{"type": "array"}, {"type": "object"}]}, 1, "must match one of the allowed forms"),
+        ({"enum": ["a", 1]}, "b", 'expected one of ["a",1]'),
+        ({"const": "a"}, "b", 'expected "a"'),
+        ({"minLength": 2}, "b", "expected at least 2 characters"),
+        ({"maxLength": 2}, "bbb", "expected at most 2 characters"),
+        ({"pattern": "^a"}, "b", "expected to match ^a"),
+        ({"minimum": 2}, 1, "expected >= 2"),
+        ({"maximum": 2}, 3, "expected <= 2"),
+        ({"minItems": 1}, [], "expected at least 1 items"),
+        ({"maxItems": 1}, [1, 2], "expected at most 1 items"),
+        ({"anyOf": [{"type": "null"}, {"type": "object"}]}, 1, "expected null or object, got number"),
     ],
 )
 def test_limits_are_checked_and_named(schema: Any, sent: Any, reason: str) -> None:
     assert f"- x: {reason}" in refused({"properties": {"x": schema}}, {"x": sent})
+
+
+SHAPES = {
+    "oneOf": [
+        {
+            "type": "object",
+            "properties": {"kind": {"const": "dot"}, "at": {"type": "integer"}},
+            "required": ["kind", "at"],
+        },
+        {"type": "object", "properties": {"kind": {"enum": ["line", "arc"]}}, "required": ["kind", "to"]},
+        {"type": "string", "maxLength": 2},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent", "errors"),
+    [
+        (SHAPES, {"kind": "blob"}, ['x.kind: expected one of ["dot","line","arc"]']),
+        (SHAPES, {}, ["x.kind: missing"]),
+        (SHAPES, {"kind": "dot", "at": []}, ["x.at: expected integer, got array"]),
+        (SHAPES, {"kind": "arc"}, ["x.to: missing"]),
+        (SHAPES, "abc", ["x: expected at most 2 characters"]),
+        (SHAPES, [1], ["x: expected object or string, got array"]),
+        ({"anyOf": [{"required": ["a", "b"]}, {"required": ["c"]}]}, {"d": 1}, ["x.c: missing"]),
+        ({"anyOf": [{"const": 1}, False]}, 2, ["x: expected 1"]),
+        ({"enum": list(range(23))}, 99, [f"x: expected one of [{','.join(map(str, range(20)))}, ... and 3 more]"]),
+        ({"type": ["integer", "object"]}, [], ["x: expected integer or object, got array"]),
+        ({"type": "object"}, True, ["x: expected object, got boolean"]),
+    ],
+)
+def test_of_several_forms_the_nearest_says_what_is_wrong(schema: Any, sent: Any, errors: list[str]) -> None:
+    text = refused({"properties": {"x": schema}}, {"x": sent})
+    assert [line[4:] for line in text.splitlines() if line.startswith("  - ")] == errors
 
 
 def test_properties_are_put_right_also_beside_alternatives() -> None:
@@ -196,32 +232,32 @@ def test_properties_are_put_right_also_beside_alternatives() -> None:
 @pytest.mark.parametrize(
     ("schema", "good", "bad", "reason"),
     [
-        ({"exclusiveMinimum": 2}, 3, 2, "x: must be more than 2"),
-        ({"exclusiveMaximum": 2}, 1, 2, "x: must be less than 2"),
+        ({"exclusiveMinimum": 2}, 3, 2, "x: expected > 2"),
+        ({"exclusiveMaximum": 2}, 1, 2, "x: expected < 2"),
         ({"minimum": 0, "exclusiveMinimum": True}, 1, 0, "x: "),
-        ({"multipleOf": 5}, 10, 12, "x: must be a multiple of 5"),
-        ({"uniqueItems": True}, [1, 2, "1", True], [{"a": 1, "b": 2}, {"b": 2, "a": 1}], "x: must not have the same"),
-        ({"not": {"type": "string"}}, 1, "a", "x: must not have the form that the schema excludes"),
-        ({"contains": {"const": 1}}, [2, 1], [2], "x: must have an item of the form"),
-        ({"minProperties": 1}, {"a": 1}, {}, "x: must have at least 1 properties"),
-        ({"maxProperties": 1}, {"a": 1}, {"a": 1, "b": 1}, "x: must have at most 1 properties"),
-        ({"propertyNames": {"pattern": "^a"}}, {"ab": 1}, {"b": 1}, "x: must match ^a"),
-        ({"prefixItems": [{"type": "array"}]}, [[], 1], [1], "x.0: "),
-        ({"items": [{"type": "array"}], "uniqueItems": True}, [[], 1], [1, 2], "x.0: "),
-        ({"dependentRequired": {"a": ["b"]}}, {"a": 1, "b": 1}, {"a": 1}, "x: 'b' is a dependency of 'a'"),
-        ({"dependencies": {"a": ["b"]}}, {"a": 1, "b": 1}, {"a": 1}, "x: 'b' is a dependency of 'a'"),
-        ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, {"c": 1}, {"a": 1}, "x: 'b' is a required property"),
-        ({"if": {"type": "string"}, "else": {"minimum": 3}}, "a", 2, "x: 2 is less than the minimum of 3"),
+        ({"multipleOf": 5}, 10, 12, "x: expected a multiple of 5"),
+        ({"uniqueItems": True}, [1, 2, "1", True], [{"a": 1, "b": 2}, {"b": 2, "a": 1}], "x: expected unique items"),
+        ({"not": {"type": "string"}}, 1, "a", "x: must not match the schema in not"),
+        ({"contains": {"const": 1}}, [2, 1], [2], "x: expected an item that matches"),
+        ({"minProperties": 1}, {"a": 1}, {}, "x: expected at least 1 properties"),
+        ({"maxProperties": 1}, {"a": 1}, {"a": 1, "b": 1}, "x: expected at most 1 properties"),
+        ({"propertyNames": {"pattern": "^a"}}, {"ab": 1}, {"b": 1}, "x.b: invalid property name"),
+        ({"prefixItems": [{"type": "object"}]}, [{}, 1], [1], "x.0: "),
+        ({"items": [{"type": "object"}], "uniqueItems": True}, [{}, 1], [1, 2], "x.0: "),
+        ({"dependentRequired": {"a": ["b"]}}, {"a": 1, "b": 1}, {"a": 1}, "x.b: required when a is present"),
+        ({"dependencies": {"a": ["b"]}}, {"a": 1, "b": 1}, {"a": 1}, "x.b: required when a is present"),
+        ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, {"c": 1}, {"a": 1}, "x.b: missing"),
+        ({"if": {"type": "string"}, "else": {"minimum": 3}}, "a", 2, "x: expected >= 3"),
         ({"patternProperties": {"^n": {"type": "array"}}}, {"n": [], "m": 1}, {"na": 1}, "x.na: "),
         (
             {"patternProperties": {"^x-": {}}, "properties": {"a": {}}, "additionalProperties": False},
             {"x-1": 1, "a": 1},
             {"x-1": 1, "b": 1},
-            "x.b: is not an allowed property",
+            "x.b: unknown field",
         ),
         ({"patternProperties": {"^x": {}}, "additionalProperties": {"type": "array"}}, {"x": 1}, {"b": 1}, "x.b: "),
         ({"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False}, {"a": 1}, {"b": 1}, "x: "),
-        ({"oneOf": [{"type": "integer"}, {"multipleOf": 2}]}, 4, 3.5, "x: must match one of the allowed forms"),
+        ({"oneOf": [{"type": "integer"}, {"multipleOf": 2}]}, 4, 3.5, "x: matches no alternative"),
     ],
 )  # fmt: skip
 def test_other_keywords_are_checked_too_and_the_field_is_named(schema: Any, good: Any, bad: Any, reason: str) -> None:
@@ -249,12 +285,12 @@ def test_references_are_followed_for_putting_right_and_for_refusing() -> None:
         "one": {"n": 5}, "some": [{"n": 6}], "deep": {"deep": {"one": {"n": 7}}}, "any": {"n": 8},
     }  # fmt: skip
     assert checked_arguments("t", LINKED, {"one": None, "none": None}) == {"none": None}
-    assert "- one.n: must be integer" in refused(LINKED, {"one": {"n": "x"}})
-    assert "- some.1.n: must be at least 1" in refused(LINKED, {"some": [{"n": 1}, {"n": 0}]})
-    assert "- deep.deep.one: must be object" in refused(LINKED, {"deep": {"deep": {"one": 1}}})
+    assert "- one.n: expected integer, got string" in refused(LINKED, {"one": {"n": "x"}})
+    assert "- some.1.n: expected >= 1" in refused(LINKED, {"some": [{"n": 1}, {"n": 0}]})
+    assert "- deep.deep.one: expected object, got number" in refused(LINKED, {"deep": {"deep": {"one": 1}}})
     text = refused(LINKED, {"more": {}})
-    assert "- more.m: must have required" in text
-    assert "- more.n: must have required" in text
+    assert "- more.m: missing" in text
+    assert "- more.n: missing" in text
     assert checked_arguments("t", {**LINKED, "not": {"required": ["bad"]}}, sent)["one"] == {"n": 5}
     assert "- root: must not" in refused({**LINKED, "not": {"required": ["bad"]}}, {"bad": 1})
     assert refused({"$defs": {"no": False}, "properties": {"x": {"$ref": "#/$defs/no"}}}, {"x": 1})

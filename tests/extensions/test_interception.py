@@ -56,7 +56,7 @@ def change(event):
     call = await prepared("bash", {"command": "number"}, command=text)
     await stage.runner.gate.before(call)
     assert call.arguments == {"command": "42"}
-    with pytest.raises(ToolFailed, match="must be string"):
+    with pytest.raises(ToolFailed, match="expected string, got"):
         await stage.runner.gate.before(await prepared("bash", {"command": "list"}, command=text))
 
 

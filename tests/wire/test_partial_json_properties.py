@@ -77,8 +77,9 @@ def test_finished_arguments_are_the_value(value: dict[str, Any], style: Style) -
 @given(OBJECTS, STYLES, st.integers(0, 10_000))
 def test_cut_off_arguments_keep_what_was_complete(value: dict[str, Any], style: Style, cut: int) -> None:
     text = written(value, style)
-    saved, _ = parse_arguments(text[: cut % (len(text) + 1)])
+    saved, problem = parse_arguments(text[: cut % (len(text) + 1)], cut_off=True)
     assert set(saved) <= set(value)
+    assert problem is None
 
 
 @pytest.mark.parametrize(
@@ -94,10 +95,14 @@ def test_cut_off_arguments_keep_what_was_complete(value: dict[str, Any], style: 
         ('{"a":tru', {}),
         ('{"a":"\\ud83d\\ude00"}', {"a": "😀"}),
         ('{"a":"x\\ud83d', {"a": "x"}),
+        (r'{"a":"C:\users\x"}', {"a": r"C:\users\x"}),
+        (r'{"a":"\usepackage{b}","c":"\u12"}', {"a": r"\usepackage{b}", "c": r"\u12"}),
+        (r'{"a":"\u00e9\uZ\n"}', {"a": "é\\uZ\n"}),
+        (r'{"\user":"\u\u0041"}', {r"\user": r"\uA"}),
     ],
 )
 def test_what_models_get_wrong_is_repaired(text: str, value: dict[str, Any]) -> None:
-    assert parse_arguments(text)[0] == value
+    assert parse_arguments(text, cut_off=True)[0] == value
 
 
 @pytest.mark.parametrize(

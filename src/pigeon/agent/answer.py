@@ -4,7 +4,7 @@ message, which `Fold` puts together from the deltas with constant work for each.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -76,7 +76,7 @@ class _OpenBlock:
 
 
 class Fold:
-    """One answer as it grows; `problems` says of calls why their arguments cannot be used."""
+    """One answer as it grows."""
 
     def __init__(self, model: Model, timestamp: int, limits: AnswerLimits | None = None) -> None:
         self._model = model
@@ -87,7 +87,6 @@ class Fold:
         self._call_ids: set[str] = set()
         self._name = Named()
         self.usage: Usage = zero_usage()
-        self.problems: dict[str, str] = {}
 
     def take(self, delta: Delta) -> StreamEvent | None:
         """Take in one delta; returns the event that announces it, none if it is no news of a block.
@@ -149,7 +148,7 @@ class Fold:
             return ThinkingDelta(content_index=delta.index, delta=delta.text)
         return ToolcallDelta(content_index=delta.index, delta=delta.text)
 
-    def _closed(self, delta: BlockClosed) -> StreamEvent:
+    def _closed(self, delta: BlockClosed, *, cut_off: bool = False) -> StreamEvent:
         block = self._blocks[delta.index]
         if isinstance(delta.signature, str):
             self._count(len(delta.signature))
@@ -164,22 +163,21 @@ class Fold:
             return ThinkingEnd(content_index=delta.index, content=text)
         from pigeon.wire.partial_json import parse_arguments
 
-        arguments, problem = parse_arguments(text)
-        if problem is not None:
-            self.problems[block.opened.call_id] = problem
+        arguments, problem = parse_arguments(text, cut_off=cut_off)
         call = ToolCall(
             id=block.opened.call_id,
             name=block.opened.name,
             arguments=arguments,
+            arguments_error=ABSENT if problem is None else problem,
             thought_signature=delta.signature,
         )
         block.done = call
         return ToolcallEnd(content_index=delta.index, tool_call=call)
 
-    def close_open(self) -> list[StreamEvent]:
-        """Close what the stream left open."""
+    def close_open(self, *, cut_off: bool = False) -> list[StreamEvent]:
+        """Close what the stream left open; `cut_off` says that it did so because the answer failed."""
         left = [index for index, block in enumerate(self._blocks) if block.done is None]
-        return [self._closed(BlockClosed(index=index)) for index in left]
+        return [self._closed(BlockClosed(index=index), cut_off=cut_off) for index in left]
 
     @property
     def filled_by_prompt(self) -> bool:
@@ -232,11 +230,6 @@ class AnswerStream:
         self._dropping: asyncio.Future[None] | None = None
         self.failure: Failure | None = None
         self.cut = False
-
-    @property
-    def problems(self) -> Mapping[str, str]:
-        """Why the arguments of calls cannot be used, by the calls' ids."""
-        return self._fold.problems
 
     async def stream(self, provider: ModelProvider, scope: Scope) -> AssistantMessage:
         """Run the request to its end. Never raises for a failing provider."""
@@ -312,7 +305,7 @@ class AnswerStream:
 
     async def _finish(self, finished: Finished) -> AssistantMessage:
         self._watch = None
-        for event in self._fold.close_open():
+        for event in self._fold.close_open(cut_off=finished.failure is not None):
             await self._announce(event)
         self.failure = finished.failure
         error = finished.failure.message[:LONGEST_ERROR] if finished.failure else None

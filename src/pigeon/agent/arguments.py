@@ -14,21 +14,22 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from pigeon.agent.schema_keywords import CheckBudget, CheckTooLong, is_local, library_errors, needs_library
+from pigeon.agent.schema_keywords import (
+    CHECKS,
+    NO_ALTERNATIVE,
+    CheckBudget,
+    CheckTooLong,
+    expected_type,
+    is_local,
+    library_errors,
+    needs_library,
+    one_of,
+)
 from pigeon.wire import codec
 from pigeon.wire.errors import ToolFailed
 
 Schema = dict[str, Any]
 LONGEST_CHAIN = 32
-_CHECKS = {
-    "string": lambda v: isinstance(v, str),
-    "boolean": lambda v: isinstance(v, bool),
-    "null": lambda v: v is None,
-    "array": lambda v: isinstance(v, list),
-    "object": lambda v: isinstance(v, dict),
-    "integer": lambda v: (isinstance(v, int) or (isinstance(v, float) and v.is_integer())) and not isinstance(v, bool),
-    "number": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
-}
 
 
 def checked_arguments(tool: str, schema: Schema, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -56,6 +57,29 @@ def checked_arguments(tool: str, schema: Schema, arguments: dict[str, Any]) -> d
     return result
 
 
+def _is_of_type(value: Any, schema: Schema) -> bool:
+    types = _types(schema)
+    return not types or any(CHECKS[name](value) for name in types if name in CHECKS)
+
+
+def _fixed(schema: Any) -> list[Any]:
+    """The values that a schema allows, if it lists them."""
+    if not isinstance(schema, dict):
+        return []
+    return [schema["const"]] if "const" in schema else list(schema.get("enum", []))
+
+
+def _tag_of(forms: list[Schema]) -> tuple[str, list[Any]] | None:
+    """The required property that tells several forms apart, with its values in all of them; none if there is none."""
+    if len(forms) < 2:
+        return None
+    for key in forms[0].get("required", []):
+        values = [_fixed(form.get("properties", {}).get(key)) for form in forms]
+        if all(values) and all(key in form.get("required", []) for form in forms):
+            return key, [value for listed in values for value in listed]
+    return None
+
+
 def _types(schema: Schema) -> list[str]:
     declared = schema.get("type")
     if isinstance(declared, str):
@@ -69,6 +93,7 @@ class _SchemaWalk:
     def __init__(self, root: Schema, budget: CheckBudget) -> None:
         self._root = root
         self._budget = budget
+        self._explains = True  # false while it only matters whether a value fits
 
     def without_optional_nulls(self, value: Any, schema: Schema | bool) -> Any:
         """The value without nulls of properties that may be left out and cannot be null."""
@@ -100,7 +125,7 @@ class _SchemaWalk:
         if branches:
             value = self._coerced_to_branch(value, branches)
         types = _types(schema)
-        if types and not any(_CHECKS[name](value) for name in types if name in _CHECKS):
+        if types and not any(CHECKS[name](value) for name in types if name in CHECKS):
             for name in types:
                 changed = _scalar(value, name)
                 if changed is not _UNCHANGED:
@@ -117,22 +142,22 @@ class _SchemaWalk:
         schema = self._followed(schema)
         if isinstance(schema, bool):
             if not schema:
-                yield path, "is not allowed"
+                yield path, "unknown field"
             return
-        types = [name for name in _types(schema) if name in _CHECKS]
-        if types and not any(_CHECKS[name](value) for name in types):
-            yield path, f"must be {' or '.join(types)}"
+        types = [name for name in _types(schema) if name in CHECKS]
+        if types and not any(CHECKS[name](value) for name in types):
+            yield path, expected_type(types, value)
             return
         if "enum" in schema and value not in schema["enum"]:
-            yield path, f"must be one of {', '.join(codec.encode(item).decode() for item in schema['enum'])}"
+            yield path, one_of(schema["enum"])
         if "const" in schema and value != schema["const"]:
-            yield path, f"must be {codec.encode(schema['const']).decode()}"
+            yield path, f"expected {codec.encode(schema['const']).decode()}"
         for branch in schema.get("allOf", []):
             yield from self.errors(value, branch, path)
         for key in ("anyOf", "oneOf"):
             branches = schema.get(key)
             if branches and not any(self._fits(value, branch) for branch in branches):
-                yield path, "must match one of the allowed forms"
+                yield from self._union_errors(value, branches, path)
         if isinstance(value, dict):
             yield from self._object_errors(value, schema, path)
         elif isinstance(value, list):
@@ -140,7 +165,7 @@ class _SchemaWalk:
         else:
             yield from _scalar_errors(value, schema, path)
             if isinstance(value, str) and "pattern" in schema and not self._budget.matches(schema["pattern"], value):
-                yield path, f"must match {schema['pattern']}"
+                yield path, f"expected to match {schema['pattern']}"
 
     def _followed(self, schema: Schema | bool) -> Schema | bool:
         """The schema that a reference within the root names, together with what stands beside the reference."""
@@ -167,7 +192,37 @@ class _SchemaWalk:
         return any(self._accepts_null(branch) for key in ("anyOf", "oneOf") for branch in schema.get(key, []))
 
     def _fits(self, value: Any, schema: Schema | bool) -> bool:
-        return next(self.errors(value, schema, ""), None) is None
+        explains, self._explains = self._explains, False
+        try:
+            return next(self.errors(value, schema, ""), None) is None
+        finally:
+            self._explains = explains
+
+    def _union_errors(self, value: Any, branches: list[Schema], path: str) -> Iterator[tuple[str, str]]:
+        """Why a value fits none of several forms: by the tag that tells them apart, else by the form that it is
+        nearest to."""
+        if not self._explains:
+            yield path, NO_ALTERNATIVE
+            return
+        followed = [self._followed(branch) for branch in branches]
+        forms = [form for form in followed if not isinstance(form, bool) and _is_of_type(value, form)]
+        if not forms:
+            types = [_types(form) if isinstance(form, dict) else [] for form in followed]
+            if all(types):
+                names = dict.fromkeys(name for listed in types for name in listed)
+                yield path, expected_type(list(names), value)
+            else:
+                yield path, NO_ALTERNATIVE
+            return
+        tag = _tag_of(forms) if isinstance(value, dict) else None
+        if tag is not None:
+            key, values = tag
+            if value.get(key) not in values:
+                yield _join(path, key), one_of(values) if key in value else "missing"
+                return
+            forms = [form for form in forms if value[key] in _fixed(form["properties"][key])]
+        found = [list(self.errors(value, form, path)) for form in forms]
+        yield from min(found, key=len) or [(path, NO_ALTERNATIVE)]
 
     def _coerced_to_branch(self, value: Any, branches: list[Schema]) -> Any:
         if any(self._fits(value, branch) for branch in branches):
@@ -206,19 +261,19 @@ class _SchemaWalk:
         properties, rest = schema.get("properties", {}), _rest(schema)
         for key in schema.get("required", []):
             if key not in value:
-                yield _join(path, key), f"must have required property '{key}'"
+                yield _join(path, key), "missing"
         for key, item in value.items():
             inner = properties.get(key, rest)
             if isinstance(inner, dict):
                 yield from self.errors(item, inner, _join(path, key))
             elif inner is False:
-                yield _join(path, key), "is not an allowed property"
+                yield _join(path, key), "unknown field"
 
     def _list_errors(self, value: list[Any], schema: Schema, path: str) -> Iterator[tuple[str, str]]:
         if len(value) < schema.get("minItems", 0):
-            yield path, f"must have at least {schema['minItems']} items"
+            yield path, f"expected at least {schema['minItems']} items"
         if len(value) > schema.get("maxItems", len(value)):
-            yield path, f"must have at most {schema['maxItems']} items"
+            yield path, f"expected at most {schema['maxItems']} items"
         items = schema.get("items")
         if isinstance(items, dict):
             for index in range(len(schema.get("prefixItems", [])), len(value)):
@@ -237,15 +292,18 @@ def _unquoted(name: str) -> str:
 
 
 _UNCHANGED = object()
+_BOOLEANS: dict[Any, bool] = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False, None: False}
 
 
 def _scalar(value: Any, wanted: str) -> Any:
     if wanted in ("number", "integer"):
         return _to_number(value, wanted)
     if wanted == "boolean":
-        return {"true": True, "false": False, 1: True, 0: False, None: False}.get(_hashable(value), _UNCHANGED)
+        return _BOOLEANS.get(_hashable(value), _UNCHANGED)
     if wanted == "string":
         return _to_string(value)
+    if wanted == "array" and value is not None:
+        return [value]
     if wanted == "null" and _hashable(value) in ("", 0):
         return None
     return _UNCHANGED
@@ -284,14 +342,14 @@ def _to_string(value: Any) -> Any:
 def _scalar_errors(value: Any, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         if len(value) < schema.get("minLength", 0):
-            yield path, f"must have at least {schema['minLength']} characters"
+            yield path, f"expected at least {schema['minLength']} characters"
         if len(value) > schema.get("maxLength", len(value)):
-            yield path, f"must have at most {schema['maxLength']} characters"
+            yield path, f"expected at most {schema['maxLength']} characters"
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         if value < schema.get("minimum", value):
-            yield path, f"must be at least {schema['minimum']}"
+            yield path, f"expected >= {schema['minimum']}"
         if value > schema.get("maximum", value):
-            yield path, f"must be at most {schema['maximum']}"
+            yield path, f"expected <= {schema['maximum']}"
 
 
 def _join(path: str, key: str) -> str:

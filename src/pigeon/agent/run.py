@@ -7,7 +7,7 @@ steering messages, for tool results that the model has not seen, for follow-ups,
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -126,17 +126,15 @@ class Run:
             answer = await stream.stream(self._provider, scope)
             self._added.append(answer)
             batch = ToolBatch(owner, self._feed, self._gate, self._publish, self._now, scope, self._tool_mode)
-            results = [] if answer.stop_reason in FAILED else await self._run_tools(batch, answer, stream.problems)
+            results = [] if answer.stop_reason in FAILED else await self._run_tools(batch, answer)
         finally:
             scope.close()
         await self._publish(TurnEnd(message=answer, tool_results=results))
         return Turn(answer, stream.failure, bool(results) and not batch.terminates, stream.cut)
 
-    async def _run_tools(
-        self, batch: ToolBatch, answer: AssistantMessage, problems: Mapping[str, str]
-    ) -> list[ToolResultMessage]:
+    async def _run_tools(self, batch: ToolBatch, answer: AssistantMessage) -> list[ToolResultMessage]:
         await self._owner.answered(answer)
-        results = await batch.run(answer, problems)
+        results = await batch.run(answer)
         self._added.extend(results)
         return results
 

@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from pigeon.system.expressions import Expression
+from pigeon.wire import codec
 
 # fmt: off
 KEYWORDS = frozenset(
@@ -35,15 +36,39 @@ FREE_STEPS = 30_000
 STEPS_PER_VALUE = 20
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 _VALUES = ("enum", "const", "default", "examples")
-_REASONS: dict[str, Callable[[Any], str]] = {
-    "exclusiveMinimum": lambda limit: f"must be more than {limit}",
-    "exclusiveMaximum": lambda limit: f"must be less than {limit}",
-    "multipleOf": lambda step: f"must be a multiple of {step}",
-    "uniqueItems": lambda _: "must not have the same item twice",
-    "minProperties": lambda limit: f"must have at least {limit} properties",
-    "maxProperties": lambda limit: f"must have at most {limit} properties",
-    "not": lambda _: "must not have the form that the schema excludes",
-    "contains": lambda _: "must have an item of the form that the schema asks for",
+MOST_VALUES = 20
+NO_ALTERNATIVE = "matches no alternative"
+CHECKS: dict[str, Callable[[Any], bool]] = {
+    "string": lambda v: isinstance(v, str),
+    "boolean": lambda v: isinstance(v, bool),
+    "null": lambda v: v is None,
+    "array": lambda v: isinstance(v, list),
+    "object": lambda v: isinstance(v, dict),
+    "integer": lambda v: (isinstance(v, int) or (isinstance(v, float) and v.is_integer())) and not isinstance(v, bool),
+    "number": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
+}
+_KINDS = ("null", "boolean", "string", "array", "object", "number")
+# What is wrong with a value, by the keyword, its value in the schema, and the value. Others say it by themselves.
+_REASONS: dict[str, Callable[[Any, Any], str]] = {
+    "type": lambda types, value: expected_type([types] if isinstance(types, str) else types, value),
+    "enum": lambda values, _: one_of(values),
+    "const": lambda wanted, _: f"expected {codec.encode(wanted).decode()}",
+    "minimum": lambda limit, _: f"expected >= {limit}",
+    "maximum": lambda limit, _: f"expected <= {limit}",
+    "exclusiveMinimum": lambda limit, _: f"expected > {limit}",
+    "exclusiveMaximum": lambda limit, _: f"expected < {limit}",
+    "multipleOf": lambda step, _: f"expected a multiple of {step}",
+    "minLength": lambda limit, _: f"expected at least {limit} characters",
+    "maxLength": lambda limit, _: f"expected at most {limit} characters",
+    "minItems": lambda limit, _: f"expected at least {limit} items",
+    "maxItems": lambda limit, _: f"expected at most {limit} items",
+    "minProperties": lambda limit, _: f"expected at least {limit} properties",
+    "maxProperties": lambda limit, _: f"expected at most {limit} properties",
+    "uniqueItems": lambda *_: "expected unique items",
+    "items": lambda *_: "unexpected item",
+    "additionalItems": lambda *_: "unexpected item",
+    "not": lambda *_: "must not match the schema in not",
+    "contains": lambda *_: "expected an item that matches the schema in contains",
 }
 
 
@@ -63,9 +88,43 @@ def library_errors(value: Any, schema: dict[str, Any], budget: CheckBudget) -> I
     counted = {name: _counted(check, budget) for name, check in checks.items()}
     validator = extend(draft, counted)(schema, registry=Registry())
     for error in validator.iter_errors(value):
-        path = ".".join(str(part) for part in error.absolute_path)
-        reason = _REASONS.get(error.validator)
-        yield path, reason(error.validator_value) if reason else error.message[:LONGEST_REASON]
+        path = [str(part) for part in error.absolute_path]
+        for inner, reason in _reasons(error):
+            yield ".".join([*path, *inner]), reason
+
+
+def _reasons(error: Any) -> Iterator[tuple[list[str], str]]:
+    """What an error of the library says, and where below its place."""
+    keyword, wanted, value = error.validator, error.validator_value, error.instance
+    if "propertyNames" in error.absolute_schema_path:
+        yield [str(value)], "invalid property name"
+    elif keyword == "required":
+        yield from (([key], "missing") for key in wanted if key not in value)
+    elif keyword in ("dependentRequired", "dependencies") and error.context == []:
+        for key, others in wanted.items():
+            for other in others if key in value and isinstance(others, list) else ():
+                if other not in value:
+                    yield [other], f"required when {key} is present"
+    else:
+        reason = _REASONS.get(keyword)
+        yield [], reason(wanted, value) if reason else error.message[:LONGEST_REASON]
+
+
+def kind_of(value: Any) -> str:
+    """What JSON calls the type of a value."""
+    return next((name for name in _KINDS if CHECKS[name](value)), "unknown")
+
+
+def expected_type(types: list[str], value: Any) -> str:
+    """What is said of a value of another type."""
+    return f"expected {' or '.join(types)}, got {kind_of(value)}"
+
+
+def one_of(values: list[Any]) -> str:
+    """Which values are allowed, the first of them if there are many."""
+    shown = ",".join(codec.encode(value).decode() for value in values[:MOST_VALUES])
+    more = len(values) - MOST_VALUES
+    return f"expected one of [{shown}{f', ... and {more} more' if more > 0 else ''}]"
 
 
 class CheckTooLong(Exception):
@@ -204,7 +263,7 @@ def _error(text: str, *path: str) -> Any:
 
 def _pattern(budget: CheckBudget, _: Any, wanted: Any, value: Any, __: Any) -> Iterator[Any]:
     if isinstance(value, str) and not budget.matches(wanted, value):
-        yield _error(f"must match {wanted}")
+        yield _error(f"expected to match {wanted}")
 
 
 def _pattern_properties(budget: CheckBudget, validator: Any, patterns: Any, value: Any, _: Any) -> Iterator[Any]:
@@ -220,7 +279,7 @@ def _additional_properties(budget: CheckBudget, validator: Any, allowed: Any, va
         if key in known or any(budget.matches(wanted, key) for wanted in patterns):
             continue
         if allowed is False:
-            yield _error("is not an allowed property", key)
+            yield _error("unknown field", key)
         elif isinstance(allowed, dict):
             yield from validator.descend(value[key], allowed, path=key)
 
@@ -237,4 +296,4 @@ def _unique_items(_: Any, wanted: Any, value: Any, __: Any) -> Iterator[Any]:
 
 def _one_of(validator: Any, branches: Any, value: Any, _: Any) -> Iterator[Any]:
     if all(next(iter(validator.descend(value, branch)), None) is not None for branch in branches):
-        yield _error("must match one of the allowed forms")
+        yield _error(NO_ALTERNATIVE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from pigeon.agent.interfaces import Feed, Gate, PreparedCall, Publish, RunOwner, Subject, Tool, ToolMode
 from pigeon.agent.scope import Scope
@@ -27,8 +27,7 @@ CUT_OFF = (
     "truncated. Re-issue the tool call with complete arguments."
 )
 
-UNREADABLE = 'Tool call "{name}" was not executed: {problem}. Re-issue the tool call with complete arguments.'
-NO_PROBLEMS: Mapping[str, str] = {}
+UNREADABLE = 'Invalid arguments for tool "{name}": {problem}'
 
 
 class CallResult:
@@ -106,17 +105,17 @@ class ToolBatch:
         self._mode = mode
         self._terminated: list[bool] = []
 
-    async def run(self, answer: AssistantMessage, problems: Mapping[str, str] = NO_PROBLEMS) -> list[ToolResultMessage]:
-        """All results, in the order of the calls; calls with `problems` are refused, not run on what was salvaged."""
+    async def run(self, answer: AssistantMessage) -> list[ToolResultMessage]:
+        """All results, in the order of the calls; calls whose arguments could not be read are refused."""
         calls = [block for block in answer.content if isinstance(block, ToolCall)]
         results: list[ToolResultMessage] = []
         tools = self._owner.tools()
         for group in grouped(calls, tools, self._mode):
             # An answer that hit the token limit is not acted on at all: its calls may not be all that it wanted.
             refused = {
-                call.id: UNREADABLE.format(name=call.name, problem=problems[call.id])
+                call.id: UNREADABLE.format(name=call.name, problem=call.arguments_error)
                 for call in group
-                if call.id in problems
+                if not isinstance(call.arguments_error, Absent)
             }
             if answer.stop_reason == "length":
                 refused = {call.id: CUT_OFF.format(name=call.name) for call in group}

@@ -55,6 +55,8 @@ class _GrowingCall:
     def pieces(self) -> tuple[bytes | bytearray, ...]:
         if self._final is not None:
             return (self._final,)
+        if not self._arguments.prefix.startswith(b"{"):  # nothing yet, or no object: hosts may count on one
+            return self._head, b"{}}"
         return self._head, self._arguments.prefix, self._arguments.suffix, b"}"
 
 

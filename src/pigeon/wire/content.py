@@ -41,11 +41,12 @@ class ImageContent(Record, tag_field="type", tag="image", kw_only=True):
 
 
 class ToolCall(Record, tag_field="type", tag="toolCall", kw_only=True):
-    """The model asks for one tool run."""
+    """The model asks for one tool run; with `argumentsError`, in a form that cannot be read, and without arguments."""
 
     id: str
     name: str
     arguments: dict[str, Json]
+    arguments_error: str | Absent = ABSENT
     thought_signature: str | Absent = ABSENT
     namespace: str | Absent = ABSENT
 

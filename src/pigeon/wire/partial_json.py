@@ -25,6 +25,7 @@ _LITERAL = re.compile(r"[-+.0-9A-Za-z]+")
 _VALID_LITERAL = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB]")
 _CLOSERS = {"{": b"}", "[": b"]"}
+_HEX = set("0123456789abcdefABCDEF")
 _ESCAPES = set('"\\/bfnrt')
 MOST_OPENED = 10_000  # lists and objects that are shown while they arrive
 LONGEST_LITERAL = 400  # the longest number that still has a value has less
@@ -46,6 +47,7 @@ LONGEST_LITERAL = 400  # the longest number that still has a value has less
 #            \                              escape
 #            "                              colon behind a key, else done
 #   escape   its last character             string
+#            \u without four digits         string, as text
 #   literal  a character that ends it       done, if it is a valid literal
 #   end      white space                    end
 #
@@ -85,6 +87,11 @@ class GrowingJson:
     def complete(self) -> bool:
         """True if the text is one whole value, after repairs."""
         return self._expect == "end" and not self._broken
+
+    @property
+    def unfinished(self) -> bool:
+        """True if more text could make it one whole value."""
+        return self._expect != "end" and not self._broken
 
     @property
     def prefix(self) -> bytearray:
@@ -193,16 +200,18 @@ class GrowingJson:
         return at + 1
 
     def _in_escape(self, text: str, at: int) -> int:
+        if len(self._token) > 1 and text[at] not in _HEX:
+            # No escape but a backslash that was not doubled, as in C:\users: text, and what follows is text too.
+            self._token = "\\" + self._token
+            self._end_escape()
+            return at
         self._token += text[at]
         if len(self._token) == 2 and self._token[1] != "u":
             if self._token[1] not in _ESCAPES:
                 self._token = "\\" + self._token
             self._end_escape()
         elif len(self._token) == 6:
-            if re.fullmatch(r"\\u[0-9a-fA-F]{4}", self._token):
-                self._end_escape()
-            else:
-                self._broken = True
+            self._end_escape()
         return at + 1
 
     def _end_escape(self) -> None:
@@ -257,30 +266,39 @@ def _end_of_spaces(text: str, at: int) -> int:
     return at if found is None else found.end()
 
 
-INCOMPLETE = "its arguments are not complete JSON, so part of them may be missing"
+INCOMPLETE = "Tool arguments are not complete JSON, so part of them may be missing"
+NO_OBJECT = "Tool arguments must be a JSON object"
+LONGEST_SHOWN = 20_000
 
 
-def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
-    """The arguments of a finished tool call, and why the call must not be run on them, if it must not.
+def parse_arguments(text: str, *, cut_off: bool = False) -> tuple[dict[str, Any], str | None]:
+    """The arguments of a tool call, or `{}` and what is wrong with them, with the text as it came.
 
-    `{}` when nothing can be saved.
+    Of a call that was cut off with its answer, and so is never run, the arguments are what can be saved.
     """
     if not text.strip():
         return {}, None
     problem = codec.shape_error(text)
     if problem is not None:
-        return {}, f"the JSON of its arguments {problem}"
-    complete = True
+        return {}, _told(f"The JSON of the tool arguments {problem}", text)
     try:
         value = codec.decode(text)
-    except BadRecord:
+    except BadRecord as error:
         growing = GrowingJson()
         growing.feed(text)
-        complete = growing.complete
+        if not (growing.complete or cut_off):
+            return {}, _told(f"{INCOMPLETE}: {error}" if growing.unfinished else str(error), text)
         try:
             value = codec.decode(growing.closed())
         except BadRecord:
-            return {}, INCOMPLETE
+            return {}, _told(str(error), text)
     if not isinstance(value, dict):
-        return {}, INCOMPLETE
-    return value, None if complete else INCOMPLETE
+        return {}, _told(NO_OBJECT, text)
+    return value, None
+
+
+def _told(problem: str, text: str) -> str:
+    """What is wrong, and what was sent, so that the model can see its mistake."""
+    left_out = len(text) - LONGEST_SHOWN
+    shown = f"{text[:LONGEST_SHOWN]}\n[{left_out} more characters]" if left_out > 0 else text
+    return f"{problem}\n\nReceived arguments:\n{shown}"
