@@ -229,3 +229,124 @@ def test_the_end_of_input_in_a_run_is_not_followed_by_its_end(start: Start, serv
     )
     agent.close()
     assert agent.records[-1]["type"] == "turn_end"
+
+
+@proves("omp.result.switched", "omp.commands_update", dialects=OMP)
+@pytest.mark.parametrize("kind", ["new_session", "switch_session", "branch", "open_session"])
+def test_another_session_during_a_run_ends_its_prompts_first(start: Start, server: ModelServer, kind: str) -> None:
+    omp = start(dialect="omp", keeps=True)
+    server.answers("one")
+    omp.run("first")
+    state = omp.ask("get_state")
+    omp.ask("new_session")
+    begin(omp, server)
+    entries = omp.ask("get_entries")["entries"]
+    fields = {
+        "new_session": {},
+        "switch_session": {"sessionPath": state["sessionFile"]},
+        "branch": {"entryId": next(entry["id"] for entry in entries if entry.get("message", {}).get("role") == "user")},
+        "open_session": {"sessionDir": "elsewhere"},
+    }[kind]
+    place = omp.mark()
+    omp.ask(kind, **fields)
+    words = [word for word in outline(omp.since(place)) if not word.startswith(("message", "turn"))]
+    assert words == ["agent_end", "prompt_result", "session_settled", "available_commands_update", f"response:{kind}"]
+    assert results(omp)["a"]["status"] == "aborted"
+
+
+@proves("omp.open_session", dialects=OMP)
+def test_a_folder_is_opened_at_its_newest_session_with_a_message(start: Start, server: ModelServer) -> None:
+    omp = start(dialect="omp", keeps=True)
+    fresh = omp.ask("open_session", sessionDir="mine")
+    assert (fresh["cancelled"], fresh["resumed"]) == (False, False)
+    assert omp.ask("open_session", sessionDir="mine") == fresh
+    server.answers("one")
+    omp.run("first")
+    assert omp.ask("open_session", sessionDir="mine") == {**fresh, "resumed": True}
+    other = omp.ask("open_session", sessionDir="other")
+    assert other["sessionId"] != fresh["sessionId"]
+    assert omp.ask("open_session", sessionDir="mine") == {**fresh, "resumed": True}
+    assert [message["role"] for message in omp.ask("get_messages")["messages"]] == ["user", "assistant"]
+    assert "sessionDir" in omp.refused("open_session")
+    (omp.folders.work / "file").write_text("x")
+    assert "not a folder" in omp.refused("open_session", sessionDir="file")
+    assert "not a folder" in omp.refused("open_session", sessionDir="file/below")
+    assert omp.ask("get_state")["sessionId"] == fresh["sessionId"]
+
+
+@proves("omp.open_session_memory", dialects=OMP)
+def test_a_folder_is_not_opened_where_nothing_is_kept(omp: RpcProcess) -> None:
+    assert (
+        omp.refused("open_session", sessionDir="x") == "open_session requires session persistence (omit --no-session)"
+    )
+
+
+@proves("omp.commands_update_start", dialects=OMP)
+def test_the_commands_are_told_before_the_first_answer_and_in_no_other_dialect(
+    start: Start, folders: AgentFolders
+) -> None:
+    template = folders.agent / "prompts" / "review.md"
+    template.parent.mkdir()
+    template.write_text("---\ndescription: Look at it\n---\nReview it.")
+    omp = start(*extension(folders, SLOW_INPUT), dialect="omp")
+    omp.ask("get_state")
+    assert outline(omp.records)[:3] == ["ready", "available_commands_update", "response:get_state"]
+    (told,) = omp.since(0, "available_commands_update")
+    assert {"name": "review", "source": "file", "description": "Look at it"} in told["commands"]
+    assert {"name": "hi", "source": "extension"} in told["commands"]
+    for dialect in ("pi", "pi-latest", "xcsh", "companion"):
+        other = start(dialect=dialect)
+        other.close()
+        assert other.since(0, "available_commands_update") == []
+
+
+@proves("omp.unknown_since", dialects=OMP)
+def test_entries_after_one_that_is_not_there_are_refused_with_a_code(omp: RpcProcess) -> None:
+    answer = omp.request("get_entries", since="zz")
+    assert (answer["error"], answer["code"]) == ("Unknown entries cursor: zz", "unknown_since")
+
+
+@proves("omp.handoff", dialects=OMP)
+def test_a_handoff_is_refused_with_the_reason_that_applies(omp: RpcProcess, server: ModelServer) -> None:
+    assert omp.refused("handoff") == "Nothing to hand off (no messages yet)"
+    begin(omp, server)
+    assert omp.refused("handoff") == "Cannot hand off while a response is in progress"
+    omp.ask("abort")
+    assert "not available" in omp.refused("handoff")
+
+
+@proves("omp.no_ui")
+def test_without_ui_nothing_is_asked_or_shown(start: Start, folders: AgentFolders, server: ModelServer) -> None:
+    agent = start("--no-ui", *extension(folders, SLOW_INPUT))
+    agent.ask("set_permissions", permissions={"ask": ["bash"]})
+    agent.ask("prompt", message="/hi")
+    server.answers(Call("bash", {"command": "echo hi"}))
+    server.answers("done")
+    records = agent.run("go")
+    (ended,) = [record for record in records if record["type"] == "tool_execution_end"]
+    assert ended["isError"] is True
+    assert agent.since(0, "extension_ui_request") == []
+
+
+@proves("omp.compact_in_run", dialects=OMP)
+def test_a_compaction_that_is_asked_for_in_a_run_ends_its_prompts(omp: RpcProcess, server: ModelServer) -> None:
+    begin(omp, server)
+    assert "Nothing to compact" in omp.refused("compact")
+    omp.wait_event("session_settled")
+    assert results(omp)["a"]["status"] == "aborted"
+    assert omp.ask("get_state")["isSettled"] is True
+
+
+@proves("omp.skill_answer", dialects=OMP)
+def test_a_prompt_with_a_skill_is_answered_like_any_other(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    skill = folders.agent / "skills" / "tidy" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: tidy\ndescription: Tidy up\n---\nTidy up.")
+    omp = start(dialect="omp")
+    server.answers("done")
+    omp.send({"id": "a", "type": "prompt", "message": "/skill:tidy"})
+    omp.wait_event("session_settled")
+    assert "data" not in omp.response("a")
+    assert results(omp)["a"]["status"] == "completed"

@@ -64,6 +64,7 @@ class Lifecycle:
         """There is a host to talk to; `shutdown` asks it to end the agent."""
         session, runner = self._session, self._runner
         self._reports.connect(session.bus.post)
+        session.tell_commands()
         if runner is None:
             return
         from pigeon.extensions.adapters.session_port import session_port
@@ -75,7 +76,8 @@ class Lifecycle:
 
     async def _find_resources(self, runner: Runner) -> None:
         found = await runner.hooks.resources(self._session.journal.cwd)
-        self._resources.add_paths(found.skills, found.prompts)
+        if self._resources.add_paths(found.skills, found.prompts):
+            self._session.tell_commands()
 
     async def warm(self) -> None:
         """Load what the first request will need: the HTTP client, then the files of the system prompt."""

@@ -36,6 +36,7 @@ GROUPS: dict[str, list[Row]] = {
         ("--dialect", "NAME", "pi, pi-latest, omp, xcsh or companion"),
         ("--record-cap", "BYTES", "longest line to accept on stdin"),
         ("--drain", "", "when stdin ends, finish the current run before exiting"),
+        ("--no-ui", "", "show nothing at the host and ask nothing there; needs --mode rpc"),
         ("--list-models", "[SEARCH]", "list the models with credentials and exit"),
         ("--export", "FILE", "write a session file as an HTML page (to a second FILE if given) and exit"),
         ("--help -h", "", "show this help and exit"),
@@ -141,6 +142,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
     messages: tuple[str, ...]
     dialect: str | None
     record_cap: str | None
+    no_ui: bool
     list_models: str | None
     export: tuple[str, ...]
     help: bool
@@ -168,6 +170,7 @@ def parse(arguments: Sequence[str], program: str = "pigeon") -> CommandLine:
         messages=(*found.messages, *words, *messages),
         dialect=found.dialect,
         record_cap=found.record_cap,
+        no_ui=found.no_ui,
         list_models=found.list_models,
         export=tuple(found.export or ()),
         help=found.help,

@@ -132,6 +132,8 @@ def _run(program: str, arguments: list[str]) -> int:
 
         print(f"Exported to: {export_file(environment, *line.export[:2])}")  # noqa: T201
         return exit_codes.OK
+    if line.no_ui and line.mode not in ("rpc", "rpc-ui"):
+        raise StartupError("--no-ui requires --mode rpc")
     if line.mode == "json":
         from pigeon.cli.json_mode import run_json
 

@@ -25,7 +25,8 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
 
     async def serve(agent: BuiltAgent, descriptors: Descriptors) -> int:
         life = agent.lifecycle
-        host = Host(agent.session, dialect, descriptors, life.drains, life.warm, cap, agent.redactor.mask)
+        mask = agent.redactor.mask
+        host = Host(agent.session, dialect, descriptors, life.drains, life.warm, cap, mask, not line.no_ui)
         return await host.serve(life.started, life.leaving, life.stop)
 
     code = run_agent(line, environment, dialect, serve)

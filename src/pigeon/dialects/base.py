@@ -21,6 +21,7 @@ from pigeon.wire.events import (
     AgentSettled,
     AutoCompactionEnd,
     AutoCompactionStart,
+    AvailableCommandsUpdate,
     CompactionEnd,
     CompactionStart,
     Event,
@@ -36,6 +37,7 @@ from pigeon.wire.messages import AssistantMessage
 _UPDATE = "message_update"
 _APART = (AgentSettled, PromptResult, SessionSettled)
 _ALWAYS = (PromptResult, SessionSettled)
+_OF_OMP = (*_ALWAYS, AvailableCommandsUpdate)
 
 
 class OutputLine(Struct):
@@ -84,7 +86,7 @@ class Dialect:
             return self.compaction(event)
         if isinstance(event, ToolsDeclared):
             return self.tools_declared(event)
-        return () if isinstance(event, _ALWAYS) else (event,)
+        return () if isinstance(event, _OF_OMP) else (event,)
 
     def tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:
         """Row: system messages, here none: most clients do not know the role."""

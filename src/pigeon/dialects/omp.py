@@ -16,10 +16,12 @@ from pigeon.dialects.base import Dialect, OutputLine, older_name, with_member, w
 from pigeon.wire.answers import Accepted, DialectName, LocalOnly, Response, succeeded
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.codec import encode
+from pigeon.wire.errors import ENTRY_MISSING
 from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
     AgentStart,
+    AvailableCommandsUpdate,
     CompactionEnd,
     CompactionStart,
     MessageEnd,
@@ -103,19 +105,25 @@ class Omp(OhMyPi):
         return lines
 
     def project(self, event: Outbound) -> Iterable[Record]:
-        """Row: how each prompt ended, then that nothing follows."""
+        """Rows: how each prompt ended, then that nothing follows; the slash commands."""
         if isinstance(event, (AgentStart, SessionSettled)):
             self._settled = isinstance(event, SessionSettled)
-        return (event,) if isinstance(event, (PromptResult, SessionSettled)) else super().project(event)
+        own = isinstance(event, (PromptResult, SessionSettled, AvailableCommandsUpdate))
+        return (event,) if own else super().project(event)
 
     def run_end(self, event: AgentSettled, messages: list[Message]) -> Iterable[Record]:
         """Row: run end; results follow."""
         return (AgentEnd(messages=messages, is_terminal=True, yielded=True),)
 
     def answer(self, response: Response) -> list[OutputLine]:
-        """Row: an accepted prompt gets a result later, unless its answer says that no run follows."""
+        """Rows: an accepted prompt gets a result later, unless its answer says that no run follows; `get_entries` after
+        an entry that is not there."""
         if isinstance(response.data, Accepted) and response.data.disposition == "started":
             self._settled = False
+        if response.command == "get_entries" and isinstance(response.error, str):
+            missing = response.error.removeprefix(ENTRY_MISSING)
+            if missing != response.error:
+                response = replace(response, error=f"Unknown entries cursor: {missing}", code="unknown_since")
         return super().answer(response)
 
     def refused_prompt(self, response: Response) -> list[OutputLine]:

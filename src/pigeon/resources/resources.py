@@ -91,11 +91,13 @@ class Resources:
         self._texts: _Texts | None = None
         self._prompt: tuple[object, str] | None = None
 
-    def add_paths(self, skills: Sequence[str] = (), prompts: Sequence[str] = ()) -> None:
-        """Further places, with the lowest rank: those that extensions bring."""
+    def add_paths(self, skills: Sequence[str] = (), prompts: Sequence[str] = ()) -> bool:
+        """Further places, with the lowest rank: those that extensions bring; true if there are new ones among them."""
+        before = sum(map(len, self._added))
         for known, more in zip(self._added, (skills, prompts), strict=True):
             known.extend(path for path in dict.fromkeys(more) if path not in known)
         self.reload()
+        return sum(map(len, self._added)) > before
 
     def expand(self, text: str) -> str:
         """The text that goes to the model for `/skill:name` or `/template`; other text as it is, with nothing read."""

@@ -35,7 +35,9 @@ class Host:
         warm: Callable[[], Awaitable[None]],
         record_cap: int = DEFAULT_CAP,
         mask: Callable[[bytes], bytes] = lambda line: line,
+        shows_dialogs: bool = True,
     ) -> None:
+        """`shows_dialogs` is false for a host without a person: nothing is asked, so what would ask gets no answer."""
         self._session = session
         self._drains = drains
         self._shutdown = Shutdown(self._end_asked)
@@ -46,6 +48,9 @@ class Host:
         self._reader = Reader(descriptors[0], Framing(record_cap), self._server.take, self._input_ended)
         self._ending: asyncio.Future[None] | None = None
         self._warm = warm
+        if not shows_dialogs:
+            session.dialogs.close()
+            self._outbox.leave_out_dialogs()
         session.bus.announce(self._outbox.event, self._outbox.room)
 
     async def serve(

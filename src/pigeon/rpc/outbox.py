@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
+from typing import get_args
 
 from msgspec.structs import replace
 
 from pigeon.dialects.base import Dialect, OutputLine, numbered, plain_answer, with_data
 from pigeon.transport.writer import Writer
 from pigeon.wire.answers import Response
-from pigeon.wire.base import ABSENT
+from pigeon.wire.base import ABSENT, Record
+from pigeon.wire.dialogs import DialogRequest
 from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
@@ -97,7 +99,7 @@ class Outbox:
         self._numbers = False
         self._count = 0
         self._kinds: frozenset[str] | None = None
-        self._left_out: tuple[type[Event], ...] = ()
+        self._left_out: tuple[type[Record], ...] = ()
         self._held: HeldDeltas | None = None
         self._may_hold = False
         self._release: asyncio.Task[None] | None = None
@@ -123,13 +125,17 @@ class Outbox:
         self._let_go()
         self._kinds = kinds
 
+    def leave_out_dialogs(self) -> None:
+        """Send nothing that a person would have to see or answer."""
+        self._left_out += get_args(DialogRequest)
+
     def leave_out_ends(self) -> None:
         """The process is about to end: say of no run that it is over, since a host may answer that with a command."""
-        self._left_out = ENDS
+        self._left_out += ENDS
 
     def mute(self) -> None:
         """Announce nothing more of what happens; commands are still answered, and warnings shown."""
-        self._left_out = (Event,)
+        self._left_out += (Event,)
 
     def greet(self) -> None:
         """Whatever the dialect says first."""

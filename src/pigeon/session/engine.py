@@ -32,7 +32,7 @@ from pigeon.session.steering.todos import Reminders
 from pigeon.wire.answers import Compacted, Navigated
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import has_images
-from pigeon.wire.errors import Aborted, Refusal
+from pigeon.wire.errors import ENTRY_MISSING, Aborted, Refusal
 from pigeon.wire.events import AgentSettled, EndReason, PromptError, SessionSettled, ToolsDeclared
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
 from pigeon.wire.model import Model
@@ -131,7 +131,7 @@ class Engine:
     def navigate(self, entry_id: str, options: NavigationOptions) -> Awaitable[Navigated]:
         """Go to another place in the tree; what is going on is stopped before this returns."""
         if self._conversation.journal.line(entry_id) is None:
-            raise Refusal(f"Entry not found: {entry_id}")
+            raise Refusal(f"{ENTRY_MISSING}{entry_id}")
         self._conversation.journal.claim()
         return self._navigate(self.activity.claim_compaction(), entry_id, options)
 

@@ -23,7 +23,7 @@ from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import StreamingBehavior
 from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextContent, UserBlock, text_of, user_blocks
 from pigeon.wire.errors import Aborted, Refusal, SessionBusy
-from pigeon.wire.events import MessageEnd, MessageStart
+from pigeon.wire.events import AvailableCommand, MessageEnd, MessageStart
 from pigeon.wire.messages import CustomMessage, UserMessage
 
 STARTED, QUEUED, HANDLED = (
@@ -117,6 +117,17 @@ class Prompting:
     def commands(self) -> list[SlashCommand]:
         """The slash commands that a message may begin with."""
         return [*self._hooks.commands(), *self._expander.commands()]
+
+    def available_commands(self) -> list[AvailableCommand]:
+        """The same in the words of oh-my-pi's clients."""
+        return [
+            AvailableCommand(
+                name=command.name,
+                source="file" if command.source == "prompt" else command.source,
+                description=command.description,
+            )
+            for command in self.commands()
+        ]
 
     async def commands_done(self) -> None:
         """Wait until no command of an extension runs."""

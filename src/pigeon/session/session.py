@@ -14,6 +14,7 @@ from pigeon.session.host.host_tools import HostTools
 from pigeon.session.prompting import Prompting
 from pigeon.session.queue import MessageQueue
 from pigeon.session.switching import Reason, Switching
+from pigeon.wire.events import AvailableCommandsUpdate
 from pigeon.wire.messages import Message
 
 
@@ -48,6 +49,7 @@ class Session:
             self.engine.settle,
             dependencies.trust.enter,
             self._enter,
+            self.tell_commands,
         )
         self._entered(restore=bool(self.journal.lines))
 
@@ -59,6 +61,11 @@ class Session:
     def set_full_state(self, full: bool) -> None:
         """What the state tells from now on; dialects differ."""
         self._full_state = full
+
+    def tell_commands(self) -> None:
+        """Announce the slash commands to hosts that are told all."""
+        if self._full_state:
+            self.bus.post(AvailableCommandsUpdate(commands=self.prompting.available_commands()))
 
     @property
     def journal(self) -> Journal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Literal
 
@@ -25,7 +26,8 @@ Reason = Literal["new", "resume", "fork"]
 class Switching:
     """Moves the session from one journal to another.
 
-    `trust` decides about the folder of the other conversation, and `enter` is called once the old work has ended.
+    `trust` decides about the folder of the other conversation, `enter` is called once the old work has ended, and
+    `entered` when extensions know of the change.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Switching:
         settle: Callable[[], Awaitable[None]],
         trust: Callable[[str], Awaitable[None]],
         enter: Callable[[Journal, Reason], None],
+        entered: Callable[[], None],
     ) -> None:
         self._repository = repository
         self._hooks = hooks
@@ -43,6 +46,7 @@ class Switching:
         self._settle = settle
         self._trust = trust
         self._enter = enter
+        self._entered = entered
 
     async def new(self, parent: str | Absent = ABSENT) -> bool:
         """An empty conversation; true if an extension refused."""
@@ -63,20 +67,23 @@ class Switching:
         await self._change(journal, "resume")
         return False
 
-    async def open_folder(self, folder: str) -> tuple[bool, bool]:
-        """The newest conversation in a folder, or an empty one there: whether there was one, and whether an extension
-        refused. One that is in use already stays as it is."""
-        newest = self._repository.newest_in(folder)
-        if newest is None:
-            if await result_of(self._hooks.before_switch("new", None)):
-                return False, True
-            await self._settle()
-            self._repository.keep_in(folder)
-            await self._change(self._repository.new(self._conversation.journal.cwd), "new")
+    async def open_newest(self, folder: str) -> tuple[bool, bool]:
+        """The newest conversation with a message in a folder, else an empty one there: returns whether an extension
+        refused, and whether there was one."""
+        folder, path = self._repository.newest_in(folder)
+        journal = self._conversation.journal
+        if path is not None:
+            opened = self._repository.is_file_of(path, journal)
+            return (False if opened else await self.open(path)), True
+        empty = not any(line.type == "message" for line in journal.lines)
+        if empty and journal.file is not None and os.path.dirname(journal.file) == folder:
             return False, False
-        if self._repository.is_file_of(newest, self._conversation.journal):
+        if await result_of(self._hooks.before_switch("new", None)):
             return True, False
-        return True, await self.open(newest)
+        await self._settle()
+        self._repository.keep_in(folder)
+        await self._change(self._repository.new(self._conversation.journal.cwd), "new")
+        return False, False
 
     async def fork(self, entry_id: str, name: Literal["forking", "branching"]) -> tuple[str, bool]:
         """A conversation that ends before a user message: that message's text, and whether an extension refused."""
@@ -107,6 +114,7 @@ class Switching:
         await result_of(self._hooks.session_ending(reason, journal.file))
         self._enter(journal, reason)
         await result_of(self._hooks.session_started(reason, previous))
+        self._entered()
 
     async def _branch_off(self, leaf: str | None) -> None:
         journal = self._conversation.journal

@@ -16,6 +16,8 @@ from typing import Any
 
 from pigeon.wire.base import ABSENT
 
+ENTRY_MISSING = "Entry not found: "
+
 
 class PigeonError(Exception):
     """Base of every failure that Pigeon raises on purpose."""

@@ -162,6 +162,23 @@ class SessionSettled(Event, tag="session_settled", kw_only=True):
     """Nothing more will happen by itself, in oh-my-pi's words; comes after the results of the prompts."""
 
 
+CommandSource = Literal["skill", "extension", "file"]
+
+
+class AvailableCommand(Record, kw_only=True):
+    """A slash command that a message may begin with; a prompt template is a `file`."""
+
+    name: str
+    source: CommandSource
+    description: str | Absent = ABSENT
+
+
+class AvailableCommandsUpdate(Event, tag="available_commands_update", kw_only=True):
+    """The slash commands there are, for oh-my-pi's clients: after the start, with another session, when they change."""
+
+    commands: list[AvailableCommand]
+
+
 class TurnStart(Event, tag="turn_start", kw_only=True):
     """A turn begins: one answer and its tools."""
 
@@ -418,7 +435,8 @@ class Ready(Event, tag="ready", kw_only=True):
 
 
 ALL: tuple[type[Record], ...] = (
-    AgentStart, AgentEnd, AgentSettled, PromptResult, SessionSettled, TurnStart, TurnEnd,
+    AgentStart, AgentEnd, AgentSettled, PromptResult, SessionSettled, AvailableCommandsUpdate,
+    TurnStart, TurnEnd,
     MessageStart, MessageUpdate, MessageEnd,
     ToolExecutionStart, ToolExecutionUpdate, ToolExecutionEnd, QueueUpdate,
     CompactionStart, CompactionEnd, AutoCompactionStart, AutoCompactionEnd, AutoRetryStart, AutoRetryEnd,

@@ -37,17 +37,11 @@ def set_event_filter(cmd: c.SetEventFilter, connection: HostConnection) -> answe
 
 @handles(c.OpenSession)
 async def open_session(cmd: c.OpenSession, s: Session) -> answers.OpenedSession:
-    """The old run ends first."""
-    if not s.repository.persistent:
-        raise Refusal("open_session requires session persistence (omit --no-session)")
-    resumed, cancelled = await s.switching.open_folder(cmd.session_dir)
+    """The run that is active ends first, unless the session is open already."""
+    cancelled, resumed = await s.switching.open_newest(cmd.session_dir)
     journal = s.journal
-    return answers.OpenedSession(
-        cancelled=cancelled,
-        resumed=resumed,
-        session_id=journal.session_id,
-        session_file=journal.file or ABSENT,
-    )
+    file = journal.file or ABSENT
+    return answers.OpenedSession(cancelled=cancelled, resumed=resumed, session_id=journal.session_id, session_file=file)
 
 
 @handles(c.GetMessagesPage)
@@ -138,7 +132,11 @@ def set_fast_mode(cmd: c.SetFastMode, s: Session) -> answers.FastMode:
 
 @handles(c.Handoff)
 def handoff(cmd: c.Handoff, s: Session) -> NoReturn:
-    """Refused."""
+    """Refused; where there could be no handoff anyway, with that reason."""
+    if s.activity.in_run:
+        raise Refusal("Cannot hand off while a response is in progress")
+    if not s.visible.lines:
+        raise Refusal("Nothing to hand off (no messages yet)")
     raise Refusal("Handoff is not available here; use compact, or new_session with a summary in the first prompt")
 
 

@@ -17,7 +17,7 @@ from pigeon.wire import answers
 from pigeon.wire import commands as c
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.entries import SessionInfo
-from pigeon.wire.errors import Refusal
+from pigeon.wire.errors import ENTRY_MISSING, Refusal
 from pigeon.wire.events import SessionInfoChanged
 
 MOST_SESSIONS = 500
@@ -68,7 +68,7 @@ def get_entries(cmd: c.GetEntries, s: Session) -> LongAnswer:
     if not isinstance(cmd.since, Absent):
         known = s.journal.line(cmd.since)
         if known is None:
-            raise Refusal(f"Entry not found: {cmd.since}")
+            raise Refusal(f"{ENTRY_MISSING}{cmd.since}")
         start = lines.index(known) + 1
     return LongAnswer(entries_pieces(_so_far(lines, start), s.journal.leaf_id))
 

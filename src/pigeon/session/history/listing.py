@@ -65,6 +65,17 @@ def newest(folder: str, cwd: str | None = None) -> str | None:
     return None
 
 
+def newest_with_message(folder: str) -> str | None:
+    """The session that was changed last and has a message; a file too long to be looked at whole has one."""
+    for path in session_files(folder):
+        if header_of(path) is None:
+            continue
+        with suppress(OSError):
+            if os.path.getsize(path) > PEEK or any(line.type == "message" for part in _peek(path) for line in part):
+                return path
+    return None
+
+
 def resolve(reference: str, folder: str, everywhere: str) -> tuple[str, bool] | None:
     """The file of a session id or its beginning, and whether it belongs to this folder.
 

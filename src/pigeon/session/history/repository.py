@@ -66,14 +66,6 @@ class SessionRepository:
         """Every folder that may hold sessions of this user."""
         return list(dict.fromkeys([self.folder, *listing.all_folders(self.everywhere)]))
 
-    def newest_in(self, folder: str) -> str | None:
-        """The session in a folder that was changed last."""
-        return listing.newest(self._checked(folder))
-
-    def keep_in(self, folder: str) -> None:
-        """Keep new sessions in this folder from now on."""
-        self.folder = self._checked(folder)
-
     def new(self, cwd: str, parent: str | Absent = ABSENT, session_id: str | None = None) -> Journal:
         """An empty conversation; its file comes with the first message."""
         now = self._now()
@@ -128,6 +120,20 @@ class SessionRepository:
             return self._absolute(os.path.join(os.curdir, where))
         return os.path.realpath(where) if where.lstrip("/").startswith("proc/") else where
 
+    def newest_in(self, folder: str) -> tuple[str, str | None]:
+        """The folder as it is meant, and its newest session with a message; raises where nothing is kept on disk."""
+        if not self.persistent:
+            raise Refusal("open_session requires session persistence (omit --no-session)")
+        folder = self._checked(folder)
+        if os.path.lexists(folder) and not os.path.isdir(folder):
+            raise Refusal(f"The session folder is not a folder: {folder}")
+        return folder, listing.newest_with_message(folder)
+
+    def keep_in(self, folder: str) -> None:
+        """New sessions are kept in this folder from now on."""
+        self._check_folder(folder)
+        self.folder = folder
+
     def is_file_of(self, path: str, journal: Journal) -> bool:
         """True if this path is where the journal is kept."""
         path = self._checked(path)
@@ -165,17 +171,22 @@ class SessionRepository:
 
     def _bound(self, path: str, cwd: str) -> Journal:
         """Nothing is made on disk before there is a message to keep; but that must be possible."""
-        folder = above = os.path.dirname(path)
+        self._check_folder(os.path.dirname(path))
+        now = self._now()
+        name = ids.session_id(now)
+        self._keep_beside(path)
+        return Journal(name, cwd, new_header(name, now, cwd), self._store(path), self._now, self._mask)
+
+    @staticmethod
+    def _check_folder(folder: str) -> None:
+        """Raise a `Refusal` if no session can be kept in a folder, which need not be there yet."""
+        above = folder
         while not os.path.lexists(above):
             above = os.path.dirname(above)
         if not os.path.isdir(above):
             raise Refusal(f"Session folder cannot be made: {folder}: {above} is not a folder")
         if not os.access(above, os.W_OK | os.X_OK):
             raise Refusal(f"Session folder cannot be written: {folder}: permission denied")
-        now = self._now()
-        name = ids.session_id(now)
-        self._keep_beside(path)
-        return Journal(name, cwd, new_header(name, now, cwd), self._store(path), self._now, self._mask)
 
     def _keep_beside(self, path: str) -> None:
         """Opening a file makes the agent keep its sessions, from now on beside that file."""
