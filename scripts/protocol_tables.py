@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -169,6 +169,8 @@ def _default(value: Any) -> str:
 def _answer(kind: type[Command]) -> str:
     if kind.silent:
         return "no answer"
+    if kind.answer is NoReturn:
+        return "always refused"
     return _NOTHING if kind.answer is None else type_text(kind.answer)
 
 

@@ -8,7 +8,7 @@ and `rpc/router.py` finds the handler by the class.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NoReturn
 
 from pigeon.wire import answers
 from pigeon.wire.base import ABSENT, Absent, Intended, Json, Record
@@ -24,9 +24,9 @@ class Command(Record, tag_field="type", kw_only=True):
     """A request from the host. `id` may be any JSON value and is echoed in the response.
 
     `about` is what its handler works on: the session, or the talk with the host itself. `answer` is the type of the
-    `data` of its response, or None where that has no data; `shown` is what some dialects have in the place of `answer`.
-    A `silent` command has no response unless it is refused. In a command a null counts as absent, but for the fields
-    in `nullable`.
+    `data` of its response: None where that has no data, `NoReturn` for a command that is always refused; `shown` is
+    what some dialects have in its place. A `silent` command has no response unless it is refused. In a command a null
+    counts as absent, but for the fields in `nullable`.
     """
 
     lane: ClassVar[Lane] = "session"
@@ -526,6 +526,7 @@ class GetSubagentMessages(Command, tag="get_subagent_messages", kw_only=True):
     """What a helper said; refused, because there are none."""
 
     lane = "control"
+    answer = NoReturn
     subagent_id: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
     session_file: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
 
@@ -541,6 +542,7 @@ class Login(Command, tag="login", kw_only=True):
     """Log in to a provider; refused, because keys come from files and variables."""
 
     lane = "control"
+    answer = NoReturn
     provider_id: Annotated[Json | Absent, Intended(str)] = ABSENT
 
 
@@ -556,6 +558,7 @@ class Handoff(Command, tag="handoff", kw_only=True):
     """Hand the work to a new conversation; refused: `compact` and `new_session` do the parts of it."""
 
     lane = "control"
+    answer = NoReturn
     custom_instructions: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
 
 
@@ -571,6 +574,7 @@ class NegotiateProtocol(Command, tag="negotiate_protocol", kw_only=True):
     """Another framing of long lines; refused, because lines of any length are sent as they are."""
 
     lane = "control"
+    answer = NoReturn
     protocol_version: Annotated[Json | Absent, Intended(int)] = ABSENT
 
 

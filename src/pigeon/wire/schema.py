@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Sequence
 from types import ModuleType, NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -64,7 +64,7 @@ def _reports(made: _Definitions) -> Shape:
 
 
 def _agent_lines(made: _Definitions) -> list[Shape]:
-    done = [made.response(kind) for kind in commands.ALL if not kind.silent]
+    done = [made.response(kind) for kind in commands.ALL if not kind.silent and kind.answer is not NoReturn]
     success = made.union("SuccessResponse", "A command was carried out or accepted.", done, "command")
     return [
         made.union("Response", "The answer to a command, found by its `id`.", [success, made.failure()], None),
