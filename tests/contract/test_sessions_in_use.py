@@ -123,6 +123,8 @@ def test_the_next_write_takes_over_when_the_writer_has_ended(start: Start, serve
     talk(second, server, "three")
     said = texts(second)
     assert (said[:3], said[-2:]) == (["one", "answer one", "two"], ["three", "answer three"])
+    (result,) = [message for message in second.ask("get_messages")["messages"] if message["role"] == "toolResult"]
+    assert result["isError"] is True, "what was cut off is answered"
     assert is_one_line(file)
     assert lines_of(file)[1:] == second.ask("get_entries")["entries"]
     second.ask("set_session_name", name="taken over")
