@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from pigeon.session.queue import MessageQueue, QueueFull, QueueLimits
+from fakes.virtual_time import virtually
+from pigeon.session.queue import TOLD_AT_ONCE, MessageQueue, QueueFull, QueueLimits
 from pigeon.session.settings import SessionSettings
 from pigeon.wire.content import ImageContent, TextContent
-from pigeon.wire.events import Outbound
+from pigeon.wire.events import Outbound, QueueUpdate
 from pigeon.wire.messages import UserMessage
 
 
@@ -44,3 +47,45 @@ def test_one_message_of_any_size_can_wait() -> None:
     queue = a_queue([], characters=100)
     queue.add(said("x" * 1000), "steering")
     assert len(queue) == 1
+
+
+def test_a_long_queue_is_told_now_and_then_and_always_as_it_is_in_the_end() -> None:
+    posted: list[Outbound] = []
+
+    async def fill() -> None:
+        queue = a_queue(posted)
+        for number in range(1000):
+            queue.add(said(f"{number} " + "x" * 1400), "followUp")
+        assert posted_characters(posted) < 3 * TOLD_AT_ONCE
+        await asyncio.sleep(60)
+        assert len(last(posted).follow_up) == 1000
+        for _ in range(500):
+            await queue.delivered(queue.next_follow_ups()[0])
+        await asyncio.sleep(60)
+        assert len(last(posted).follow_up) == 500
+        assert posted_characters(posted) < 3_000_000
+        queue.add(said("one more"), "followUp")
+        queue.clear()
+        assert (last(posted).steering, last(posted).follow_up) == ([], [])
+        told = len(posted)
+        await asyncio.sleep(60)
+        assert len(posted) == told
+
+    virtually(fill())
+
+
+def test_a_short_queue_is_told_at_each_change() -> None:
+    posted: list[Outbound] = []
+    queue = a_queue(posted)
+    for number in range(100):
+        queue.add(said("x" * 100), "steering")
+        assert len(last(posted).steering) == number + 1
+
+
+def last(posted: list[Outbound]) -> QueueUpdate:
+    assert isinstance(posted[-1], QueueUpdate)
+    return posted[-1]
+
+
+def posted_characters(posted: list[Outbound]) -> int:
+    return sum(len(text) for event in posted if isinstance(event, QueueUpdate) for text in event.follow_up)

@@ -3,6 +3,7 @@ which accepted prompts have not ended, whether they wait here or are part of the
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Literal
 
@@ -18,12 +19,15 @@ from pigeon.wire.errors import Refusal
 from pigeon.wire.events import Outbound, PromptError, PromptResult, PromptStatus, QueueUpdate
 
 QueueKind = Literal["steering", "followUp"]
+TOLD_AT_ONCE = 16 * 1024
+TOLD_PER_SECOND = 2_000_000
+SHORTEST_PAUSE = 0.1
 
 
 class QueueLimits(Struct, frozen=True):
     """The most that may wait: messages, and characters of their texts and images together.
 
-    Every change of the queue is announced with all texts in it, so a queue without limits would cost its square.
+    All of it is kept in memory, and told to the host as a whole.
     """
 
     messages: int = 1000
@@ -100,6 +104,7 @@ class QueuedMessage:
         self.kind: QueueKind = kind
         self.prompt = prompt
         self.size = sum(_size(block) for block in _blocks(message))
+        self.text_size = len(self.text)
 
     @property
     def text(self) -> str:
@@ -120,6 +125,8 @@ class MessageQueue:
         self._steering_mode = settings.steering_mode
         self._follow_up_mode = settings.follow_up_mode
         self._interrupt_mode = settings.interrupt_mode
+        self._quiet_until = 0.0
+        self._later: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._items)
@@ -216,6 +223,25 @@ class MessageQueue:
         return [item.text for item in self._items.values() if item.kind == kind]
 
     def _announce(self) -> None:
+        size = sum(item.text_size for item in self._items.values())
+        if size <= TOLD_AT_ONCE:
+            self._tell()
+            return
+        loop = asyncio.get_running_loop()
+        if self._later is None and loop.time() >= self._quiet_until:
+            self._quiet_until = loop.time() + SHORTEST_PAUSE + size / TOLD_PER_SECOND
+            self._tell()
+        elif self._later is None:
+            self._later = loop.call_at(self._quiet_until, self._told_later)
+
+    def _told_later(self) -> None:
+        self._later = None
+        self._announce()
+
+    def _tell(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         self._post(QueueUpdate(steering=self._texts("steering"), follow_up=self._texts("followUp")))
 
 
