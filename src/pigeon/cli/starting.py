@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import gc
 import os
@@ -22,6 +21,7 @@ from pigeon.cli.args import CommandLine
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.guard.secrets import RedactedText, Redactor
+from pigeon.system.clock import SteadyLoop
 from pigeon.transport import stdio
 from pigeon.wire.errors import StartupError, printable
 
@@ -101,7 +101,7 @@ def run_agent(
     """Claim stdin and stdout, build the agent, print its warnings and `play`; returns the exit code."""
     # Before the loop: it opens descriptors, and would get 0 or 1 where the host closed them.
     descriptors = stdio.claim()
-    return asyncio.new_event_loop().run_until_complete(_run(line, environment, dialect, descriptors, play))
+    return SteadyLoop().run_until_complete(_run(line, environment, dialect, descriptors, play))
 
 
 async def _run(

@@ -1,9 +1,15 @@
-"""Time: the wall clock for what is written down, the monotonic clock for what is waited for."""
+"""Time: the wall clock for what is written down, the monotonic clock for what is waited for, and an event loop whose
+time-outs count only the time in which the process could work."""
 
 from __future__ import annotations
 
+import asyncio
+import selectors
 import time
 from datetime import UTC, datetime
+from typing import Any
+
+STANDSTILL = 1.0
 
 
 def now_ms() -> int:
@@ -19,3 +25,46 @@ def iso(ms: int) -> str:
 def monotonic_ms() -> int:
     """Milliseconds of a clock that never jumps."""
     return time.monotonic_ns() // 1_000_000
+
+
+class _WatchedSelector(selectors.DefaultSelector):
+    """Adds up the time in which the process could not do anything, in `lost`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost = 0.0
+        self._seen = time.monotonic()
+
+    def observe(self) -> float:
+        """The time now; a long while since the last look, without waiting for anything, was lost."""
+        now = time.monotonic()
+        if now - self._seen > STANDSTILL:
+            self.lost += now - self._seen
+        self._seen = now
+        return now
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        """Wait; a wait much longer than was asked for was lost."""
+        before = self.observe()
+        ready = super().select(timeout)
+        self._seen = time.monotonic()
+        waited = self._seen - before
+        if timeout is not None and waited > max(timeout, 0.0) + STANDSTILL:
+            self.lost += waited
+        return ready
+
+
+class SteadyLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock stands while the process stands still.
+
+    A process that was stopped (SIGSTOP, a debugger, a frozen container) finds all its time-outs over when it goes on,
+    though it could not have read what came meanwhile: a good answer of a model would count as silence.
+    """
+
+    def __init__(self) -> None:
+        self._watched = _WatchedSelector()
+        super().__init__(self._watched)
+
+    def time(self) -> float:
+        """Seconds in which the process could work."""
+        return self._watched.observe() - self._watched.lost
