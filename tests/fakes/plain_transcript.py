@@ -14,7 +14,7 @@ Record = dict[str, Any]
 PACED = ("tool_execution_update", "bash_execution_update")
 TIMES = ("timestamp", "created", "modified", "durationMs")
 # Long, and not what a transcript is about; the prompt also holds the date.
-LONG = ("systemPrompt", "dumpTools")
+LONG = ("systemPrompt", "dumpTools", "toolsAdded")
 _IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{8}(?:[0-9a-f]{8})?\b")
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 
