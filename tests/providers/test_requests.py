@@ -45,7 +45,9 @@ def test_the_answer_must_fit_behind_the_prompt() -> None:
     used = a_request(large, said("a"), answered(tokens=4000), said("b"))
     assert output_cap(used) == 100_000 - 4000 - 1 - SAFETY_TOKENS
     model = a_model(context_window=10_000, max_tokens=8000)
-    assert output_cap(a_request(model, said("a"), answered(tokens=4000), said("b"))) == 10_000 - 4000 - 1 - 1000
+    assert output_cap(a_request(model, said("a"), answered(tokens=4000), said("b"))) == 10_000 - 4000 - 1 - 2500
+    long = a_request(a_model(context_window=20_000, max_tokens=16_384), said("x" * 28_000), system_prompt="", tools=[])
+    assert output_cap(long) == 20_000 - 8000 - SAFETY_TOKENS
     full = a_request(model, said("a"), answered(tokens=9999), said("b"))
     assert output_cap(full) == 1
     assert output_cap(a_request(model, max_tokens=100)) == 100

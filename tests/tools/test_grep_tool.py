@@ -162,6 +162,8 @@ async def test_bad_patterns_and_paths_are_errors_with_a_reason(grep: GrepTool, p
     assert "unclosed group" in (await failure(grep, pattern="fo(")).text
     for glob in ("src/[", "[/a", "{a", "src/{a", "{a/b", "[:"):
         assert "glob" in (await failure(grep, pattern="foo", glob=glob)).text
+    (project / "one.txt").write_text("foo\n")
+    assert "has no }" in (await failure(grep, pattern="foo", glob="!{a", path="one.txt")).text
     assert (await failure(grep, pattern="x", path="gone")).text == f"Path not found: {project}/gone"
     assert (await failure(grep, pattern="x", path="pipe")).text == f"Not a regular file: {project}/pipe"
 

@@ -158,7 +158,7 @@ def within_window(tokens: int, request: ModelRequest) -> int:
     window = request.model.context_window
     if window <= 0:
         return tokens
-    safety = min(SAFETY_TOKENS, window // 10)
+    safety = min(SAFETY_TOKENS, window // 4)
     return max(1, min(tokens, window - estimated_context(request) - safety))
 
 

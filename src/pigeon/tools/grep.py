@@ -71,7 +71,9 @@ class GrepTool(BaseTool):
             _check_text(name, str(arguments.get(name) or ""))
         held = held_path(run)
         is_binary = await run.scope.wait(asyncio.to_thread(_is_binary_file, held))
-        choice, chosen = _chosen_by(str(arguments.get("glob") or "")) if held.is_folder else ([], None)
+        choice, chosen = _chosen_by(str(arguments.get("glob") or ""))
+        if not held.is_folder:
+            choice, chosen = [], None
 
         def wanted(path: str) -> bool:
             return (chosen is None or chosen(path)) and not run.conceals(os.path.join(folder, path))

@@ -8,11 +8,19 @@ from hypothesis import strategies as st
 
 from fakes.model_requests import PNG, a_model, answered, called, returned, said, text, thought
 from pigeon.providers.anthropic.adapter import call_id as anthropic_id
-from pigeon.providers.history.normalize import EMPTY_MESSAGE, NO_RESULT, TOOL_IMAGE, USER_IMAGE, CallIds, normalized
+from pigeon.providers.history.normalize import (
+    BAD_IMAGE,
+    EMPTY_MESSAGE,
+    NO_RESULT,
+    TOOL_IMAGE,
+    USER_IMAGE,
+    CallIds,
+    normalized,
+)
 from pigeon.providers.openai_chat.adapter import call_id as chat_id
 from pigeon.providers.openai_chat.adapter import short_call_id
 from pigeon.wire.base import ABSENT
-from pigeon.wire.content import TextContent, ThinkingContent, ToolCall
+from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 
 HERE = a_model()
@@ -120,6 +128,17 @@ def test_images_become_words_for_a_model_that_cannot_see() -> None:
     assert out[0].content == [TextContent(text="look"), TextContent(text=USER_IMAGE)]
     assert out[2].content == [TextContent(text=TOOL_IMAGE)]
     assert out[3].content == [TextContent(text=USER_IMAGE)]
+
+
+def test_images_that_no_api_reads_become_words_and_other_names_of_a_type_its_own() -> None:
+    jpg = ImageContent(data="aGk=", mime_type="image/jpg")
+    bad = [ImageContent(data="aGk=", mime_type="image/tiff"), ImageContent(data="", mime_type="image/png")]
+    [out] = given_to(HERE, said([jpg, *bad, PNG]))
+    assert out.content == [
+        ImageContent(data="aGk=", mime_type="image/jpeg"),
+        TextContent(text=BAD_IMAGE),
+        PNG,
+    ]
 
 
 def test_the_given_messages_are_not_changed() -> None:

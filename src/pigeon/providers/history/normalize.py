@@ -41,6 +41,7 @@ READABLE_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp
 UNNAMED_TOOL = "unknown"
 MAX_NAME_CHARS = 64
 
+_OTHER_NAMES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
 # Any text as a call id that the API takes, and whether it is an id of the very model that is asked.
 CallIdForm = Callable[[str, bool], str]
 _is_legal = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{MAX_NAME_CHARS - 1}}}").fullmatch
@@ -300,6 +301,9 @@ def _with_image_notes(blocks: list[UserBlock], unseen: str, sees_images: bool) -
     for block in blocks:
         if isinstance(block, TextContent) or (sees_images and _is_readable(block)):
             out.append(block)
+            continue
+        if sees_images and block.mime_type in _OTHER_NAMES and block.data:
+            out.append(ImageContent(data=block.data, mime_type=_OTHER_NAMES[block.mime_type]))
             continue
         note = BAD_IMAGE if sees_images else unseen
         last = out[-1] if out else None
