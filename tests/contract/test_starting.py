@@ -15,6 +15,7 @@ from fakes.model_server import Call, ModelServer, said_in
 from fakes.program_alias import called
 from fakes.record_outline import answers, outline, text_of
 from fakes.rpc_process import RpcProcess, Start
+from pigeon import __version__
 
 pytestmark = pytest.mark.by_exec  # how we start is the subject
 
@@ -218,3 +219,13 @@ def test_tools_of_extensions_are_known_from_the_start(start: Start, folders: Age
     agent = start("--tools", "read,measure", "-e", str(path))
     agent.ask("get_state")
     assert agent.stderr == ""
+
+
+@proves("start.version_as_pi")
+@pytest.mark.parametrize(
+    ("name", "spoken"), [("pi", "1.5.0"), ("omp", "18.3.4"), ("pigeon", __version__), ("xcsh", __version__)]
+)
+def test_the_version_is_that_of_the_protocol_if_called_like_its_agent(
+    folders: AgentFolders, name: str, spoken: str
+) -> None:
+    assert version(called(folders, name), folders) == f"{spoken}\n"

@@ -47,6 +47,18 @@ def test_a_backslash_that_was_not_doubled_is_text(agent: RpcProcess, server: Mod
     assert (agent.folders.work / "a.tex").read_text() == r"\usepackage{x} C:\users \u12 \d"
 
 
+@proves("result.plain", "usage.own_prices")
+def test_a_result_is_on_the_wire_once_and_costs_are_those_of_the_list(agent: RpcProcess, server: ModelServer) -> None:
+    called(agent, server, "bash", '{"command":"echo hi; false"}')
+    ended = agent.wait_event("tool_execution_end")
+    assert set(ended["result"]) <= {"content", "details"}
+    assert ended["isError"] is True
+    answers = [
+        record["message"] for record in agent.since(0, "message_end") if record["message"]["role"] == "assistant"
+    ]
+    assert all("totalFromProvider" not in answer["usage"]["cost"] for answer in answers)
+
+
 @proves("tools.arguments_error")
 def test_what_is_missing_or_of_another_type_is_named(agent: RpcProcess, server: ModelServer) -> None:
     _, result = called(agent, server, "bash", '{"timeout":"soon"}')

@@ -13,7 +13,8 @@ from typing import NoReturn
 from pigeon import __version__
 from pigeon.transport import exit_codes
 
-SPOKEN_PI_VERSION = "0.87.1"
+# The versions whose protocol is spoken, by the name that the program was called by: clients look at them.
+SPOKEN_VERSIONS = {"pi": "1.5.0", "omp": "18.3.4"}
 PR_SET_DUMPABLE = 4
 NO_MODE = "Choose a mode: --mode rpc to serve a host program, --mode json to run one prompt (see pigeon --help)"
 
@@ -152,8 +153,8 @@ def _pick(folder: str) -> str:
 
 
 def _print_version(program: str) -> int:
-    """Called by pi's name, clients check the protocol's version; otherwise our own."""
-    print(SPOKEN_PI_VERSION if os.path.basename(program) == "pi" else __version__)  # noqa: T201
+    """Our own, unless the program was called like an agent whose clients check the version of their protocol."""
+    print(SPOKEN_VERSIONS.get(os.path.basename(program), __version__))  # noqa: T201
     return exit_codes.OK
 
 
