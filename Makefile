@@ -15,7 +15,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -n 2
 
 faults: $(READY)
-	cd tests && ../$(BIN)/python -m fakes.fault_injection $(or $(N),200) $(or $(SEED),1)
+	cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes.fault_injection $(or $(N),200) $(or $(SEED),1)
 
 interop: $(READY)
 	PIGEON_INTEROP=1 $(BIN)/python -m pytest -m interop

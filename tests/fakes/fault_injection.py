@@ -82,6 +82,18 @@ async def message(event, ctx):
 async def call(event, ctx):
     return await trouble(None, Block("not now"))
 
+@ext.on(ToolResult, timeout=0.05)
+async def result(event, ctx):
+    return await trouble()
+
+@ext.on(TurnStart)
+async def turn(event, ctx):
+    await trouble()
+
+@ext.on(SessionBeforeCompact, timeout=0.05)
+async def compacts(event, ctx):
+    return await trouble(None, Cancel())
+
 @ext.on(AgentBeforeSettle, timeout=0.05)
 async def settles(event, ctx):
     return await trouble()
@@ -499,8 +511,8 @@ async def _play_one(seed: int, dialect: str, tally: Tally) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m fakes.fault_injection N SEED`."""
-    count, first = int(arguments[0]), int(arguments[1])
+    """`python -m fakes.fault_injection N SEED`: N cases in this process, and one of the program for each 20 of them."""
+    count, first = int(arguments[0]) // len(DIALECTS), int(arguments[1])
     tally, began = Tally(), time.monotonic()
     for start in range(first, first + count, 100):
         part = asyncio.run(play(list(range(start, min(start + 100, first + count)))))
