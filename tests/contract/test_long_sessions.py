@@ -60,6 +60,21 @@ def test_what_was_asked_before_the_input_ended_is_answered_in_full(start: Start,
     assert _messages(answers["e"]["data"]["entries"]) == len(answers["m"]["data"]["messages"]) == COUNT
 
 
+@proves("long.switch")
+def test_other_commands_are_answered_while_a_long_session_is_opened_and_copied(
+    start: Start, long_session: Path
+) -> None:
+    agent = start(keeps=True)
+    agent.ask("get_state")
+    for kind, fields in (("switch_session", {"sessionPath": str(long_session)}), ("clone", {})):
+        begun = agent.mark()
+        agent.send({"id": kind, "type": kind, **fields}, {"id": f"after {kind}", "type": "get_state"})
+        agent.response(kind)
+        order = [record["id"] for record in agent.since(begun, "response")]
+        assert order.index(f"after {kind}") < order.index(kind)
+        assert agent.ask("get_state")["messageCount"] == COUNT
+
+
 def _messages(entries: list[dict[str, str]]) -> int:
     """How many messages there are among entries: a start may add the choice of a model."""
     return sum(entry["type"] == "message" for entry in entries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Literal
@@ -62,7 +63,10 @@ class Switching:
             return True
         if self._repository.is_file_of(path, self._conversation.journal):
             await self._settle()
-        journal = self._repository.open(path, self._conversation.journal.cwd, self._conversation.journal)
+        # A long file takes seconds to read; everything else goes on meanwhile.
+        ahead = await asyncio.to_thread(self._repository.read_ahead, path)
+        current = self._conversation.journal
+        journal = self._repository.open(path, current.cwd, current, ahead)
         await self._settle()
         await self._change(journal, "resume")
         return False
@@ -117,9 +121,16 @@ class Switching:
         self._entered()
 
     async def _branch_off(self, leaf: str | None) -> None:
-        journal = self._conversation.journal
-        lines = copied_path(journal.path_to(leaf), journal.lines)
-        await self._change(self._repository.copy(lines, journal.cwd, journal.file or ABSENT), "fork")
+        journal, loop = self._conversation.journal, asyncio.get_running_loop()
+
+        def report(text: str) -> None:
+            loop.call_soon_threadsafe(self._repository.report, text)
+
+        def copied() -> Journal:
+            lines = copied_path(journal.path_to(leaf), list(journal.lines))
+            return self._repository.copy(lines, journal.cwd, journal.file or ABSENT, report=report)
+
+        await self._change(await asyncio.to_thread(copied), "fork")
 
     def _text(self, entry_id: str, name: str) -> str:
         line = self._conversation.journal.line(entry_id)

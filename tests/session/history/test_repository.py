@@ -14,7 +14,7 @@ from fakes.repositories import NOW, DiskRepository, user
 from pigeon.session.history import journal as journal_module
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import InvalidSession, header_in, load_session
-from pigeon.session.history.repository import SessionRepository, artifact_folder, file_name
+from pigeon.session.history.repository import READ_AHEAD, SessionRepository, artifact_folder, file_name
 from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import ThinkingLevelChange
 from pigeon.wire.errors import Refusal
@@ -238,3 +238,25 @@ def test_moving_the_leaf_writes_nothing_and_is_another_version(tmp_path: Path) -
     journal.move_to(None)
     assert (journal.leaf_id, journal.branch) == (None, [])
     journal.close()
+
+
+def test_what_was_read_ahead_is_read_again_if_the_file_has_changed(tmp_path: Path) -> None:
+    repository = DiskRepository(tmp_path)
+    first = repository.new("/")
+    first.append_message(user("x" * READ_AHEAD))
+    assert first.file is not None
+    path = first.file
+    first.close()
+    used, outdated = repository.read_ahead(path), repository.read_ahead(path)
+    assert used is not None
+    same = repository.open(path, "/", ahead=used)
+    assert same.lines is used.lines
+    same.append_message(user("later"))
+    same.close()
+    fresh = repository.open(path, "/", ahead=outdated)
+    assert len(fresh.lines) == 2
+    fresh.close()
+    short = tmp_path / "short.jsonl"
+    short.write_bytes(b"{}")
+    assert repository.read_ahead(str(short)) is None
+    assert repository.read_ahead(str(tmp_path / "none.jsonl")) is None

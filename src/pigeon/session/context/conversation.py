@@ -259,6 +259,7 @@ class Conversation:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._visible = VisibleEntries([], {})
+        self._named: tuple[list[EntryLine], EntryLine | None, int] = ([], None, 0)
         self._parsed = 0
         self._context: list[Message] = []
         self._model_messages: list[ModelMessage] = []
@@ -312,6 +313,15 @@ class Conversation:
             self._context.extend(fresh)
             self._model_messages.extend(model_messages(fresh))
             self._parsed = end
+
+    @property
+    def info(self) -> EntryLine | None:
+        """The last entry that names the session; only entries that are new since the last call are looked at."""
+        lines = self._journal.lines
+        info, looked_at = self._named[1:] if self._named[0] is lines else (None, 0)
+        info = next((line for line in reversed(lines[looked_at:]) if line.type == "session_info"), info)
+        self._named = (lines, info, len(lines))
+        return info
 
     def last_user_entry(self) -> str | None:
         """The id of the user's last message on the branch: what is counted per message of the user is counted by it."""

@@ -11,11 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from operator import attrgetter, eq
 from typing import Any, TypeVar
 
 from pigeon.session.history.entry_line import EntryLine, free_id, line_from_bytes, line_from_entry
-from pigeon.session.history.reading import InvalidSession, LoadedSession, lines_behind, load_session
+from pigeon.session.history.reading import InvalidSession, LoadedSession, lines_behind, load_session, stamp_of
 from pigeon.session.history.session_file import SessionFile
 from pigeon.system import clock
 from pigeon.wire import codec
@@ -27,8 +26,6 @@ from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 
 INTERRUPTED = "The tool call was interrupted before it finished. It was not run again."
 _E = TypeVar("_E", bound=Any)
-_id = attrgetter("id")
-_parent_id = attrgetter("parent_id")
 
 
 class Journal:
@@ -130,12 +127,15 @@ class Journal:
             raise
         return True
 
-    def open(self, store: SessionFile) -> None:
-        """Fill the journal from its file, which was adopted; raises a `Refusal` if it is no session."""
+    def open(self, store: SessionFile, ahead: LoadedSession | None = None) -> None:
+        """Fill the journal from its file, which was adopted; raises a `Refusal` if it is no session.
+
+        What was read `ahead` need not be read again unless the file has changed since.
+        """
         if store.reading:
-            self._read(store)
+            self._read(store, ahead)
         else:
-            self._read_again(store)
+            self._read_again(store, ahead)
 
     def follow(self) -> bool:
         """Read what another process has appended by now; true if there was anything."""
@@ -151,24 +151,23 @@ class Journal:
             return True
         return False
 
-    def _read(self, store: SessionFile) -> LoadedSession:
+    def _read(self, store: SessionFile, ahead: LoadedSession | None = None) -> LoadedSession:
         """The session as the file has it, in place of what is known."""
         place = _place_of(store.path)
-        loaded = load_session(store.path)
+        loaded = ahead if ahead is not None and ahead.stamp == stamp_of(store.path) else load_session(store.path)
         if loaded is None:
             raise InvalidSession(store.path)
         self._place = place
         if not self._size:
-            known = {line.id for line in loaded.lines}
-            self._pending = [line for line in self._lines if line.id not in known]
+            self._pending = [line for line in self._lines if line.id not in loaded.by_id]
         self.session_id, self._header_line = loaded.header["id"], loaded.header_line
         self.load(loaded)
         self._size = loaded.size
         return loaded
 
-    def _read_again(self, store: SessionFile) -> None:
+    def _read_again(self, store: SessionFile, ahead: LoadedSession | None = None) -> None:
         """The file is ours from now on: read what others wrote, mend it, and put behind it what has waited."""
-        loaded = self._read(store)
+        loaded = self._read(store, ahead)
         store.mend(loaded.needs_newline, loaded.rewritten, self.every_line)
         answer_dangling_calls(self, self._now())
         pending, self._pending = self._pending, []
@@ -211,18 +210,12 @@ class Journal:
     def load(self, loaded: LoadedSession) -> None:
         """Fill the journal with the entries of a file; the leaf is the last one."""
         lines = self._lines = loaded.lines
-        self._by_id = dict(zip(map(_id, lines), lines, strict=True))
-        if lines and self._is_a_line():
+        self._by_id = loaded.by_id
+        if loaded.is_line:
             self._branch = lines.copy()
             self._moves += 1
         else:
             self.move_to(lines[-1].id if lines else None)
-
-    def _is_a_line(self) -> bool:
-        """True if every entry hangs on the one before it, as in most files: then no path has to be looked for."""
-        lines = self._lines
-        parents = map(_parent_id, lines[1:])
-        return len(self._by_id) == len(lines) and all(map(eq, parents, map(_id, lines)))
 
     def move_to(self, entry_id: str | None) -> None:
         """Make another entry the leaf; nothing is written."""

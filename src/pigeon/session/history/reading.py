@@ -11,6 +11,7 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter, eq
 from typing import Any
 
 from msgspec import Struct
@@ -21,6 +22,8 @@ from pigeon.wire import codec
 from pigeon.wire.entries import SESSION_VERSION
 from pigeon.wire.errors import BadRecord, Refusal
 
+_id = attrgetter("id")
+_parent_id = attrgetter("parent_id")
 OLD_ROLE = "hookMessage"
 BEGINNING = b'{"type":"session"'
 LONGEST_HEADER = 1024 * 1024
@@ -77,7 +80,7 @@ class InvalidSession(Refusal):
 
 
 class LoadedSession(Struct):
-    """A session file in memory."""
+    """A session file in memory, with what a journal needs to know of its entries; may be made in a thread."""
 
     header: dict[str, Any]
     header_line: bytes
@@ -86,6 +89,17 @@ class LoadedSession(Struct):
     rewritten: bool
     size: int = 0
     """Where the last whole line ends in the file."""
+    stamp: tuple[int, ...] | None = None
+    """What the file system said of the file before it was read."""
+    by_id: dict[str, EntryLine] = {}
+    is_line: bool = False
+    """True if every entry hangs on the one before it, as in most files: then no path has to be looked for."""
+
+    def __post_init__(self) -> None:
+        lines = self.lines
+        self.by_id = dict(zip(map(_id, lines), lines, strict=True))
+        parents = map(_parent_id, lines[1:])
+        self.is_line = bool(lines) and len(self.by_id) == len(lines) and all(map(eq, parents, map(_id, lines)))
 
 
 def header_in(path: str) -> dict[str, Any] | None:
@@ -98,6 +112,7 @@ def header_in(path: str) -> dict[str, Any] | None:
 
 def load_session(path: str) -> LoadedSession | None:
     """The session in this file, none if the file is missing or was never begun; raises for anything else."""
+    stamp = stamp_of(path)
     raw = _read(path)
     if raw is None or is_unfinished(raw):
         return None
@@ -109,7 +124,16 @@ def load_session(path: str) -> LoadedSession | None:
     if rewritten:
         header, lines = migrated(header, lines)
         header_line = codec.encode(header)
-    return LoadedSession(header, header_line, lines, not raw.endswith(b"\n"), rewritten, raw.rfind(b"\n") + 1)
+    return LoadedSession(header, header_line, lines, not raw.endswith(b"\n"), rewritten, raw.rfind(b"\n") + 1, stamp)
+
+
+def stamp_of(path: str) -> tuple[int, ...] | None:
+    """Differs after every change of a file; none if there is none."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def lines_behind(path: str, size: int) -> tuple[list[EntryLine], int]:

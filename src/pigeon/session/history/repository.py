@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
 from pigeon.session.history import listing
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal, new_header
-from pigeon.session.history.reading import LoadedSession, header_in
+from pigeon.session.history.reading import LoadedSession, header_in, load_session, stamp_of
 from pigeon.session.history.session_file import SessionFile
 from pigeon.system import clock, ids
 from pigeon.system.append_file import locked_folder
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.errors import Refusal
+
+READ_AHEAD = 256 * 1024
 
 
 def default_folder(agent_dir: str, cwd: str) -> str:
@@ -58,7 +60,7 @@ class SessionRepository:
         self.everywhere = everywhere
         self.persistent = persistent
         self._now = now
-        self._report = report
+        self.report = report
         self._absolute = absolute
         self._mask = mask
 
@@ -75,7 +77,17 @@ class SessionRepository:
         store = self._store(path, namesake) if self.persistent else None
         return Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask)
 
-    def open(self, path: str, cwd: str, current: Journal | None = None) -> Journal:
+    def read_ahead(self, path: str) -> LoadedSession | None:
+        """What is in a file, for `open`; may run in a thread. None for a short file, and for one that is no session."""
+        path = self._checked(path)
+        stamp = stamp_of(path)
+        if stamp is None or stamp[2] < READ_AHEAD:
+            return None
+        with suppress(Refusal):
+            return load_session(path)
+        return None
+
+    def open(self, path: str, cwd: str, current: Journal | None = None, ahead: LoadedSession | None = None) -> Journal:
         """The conversation in a file; a missing or empty file becomes a new conversation bound to that path.
 
         A file that another process writes, or a newer version of the format, is opened for reading, which is reported.
@@ -100,13 +112,13 @@ class SessionRepository:
         store = self._store(path)
         store.adopt(header.get("version", 1))
         try:
-            journal = self._filled(header, where, store)
+            journal = self._filled(header, where, store, ahead)
         except Refusal:
             store.close()
             raise
         self._keep_beside(path)
         if store.reading:
-            self._report(str(store.refusal()))
+            self.report(str(store.refusal()))
         return journal
 
     def _checked(self, path: str) -> str:
@@ -142,9 +154,15 @@ class SessionRepository:
         return os.path.realpath(path) == os.path.realpath(journal.file)
 
     def copy(
-        self, lines: Iterable[EntryLine], cwd: str, parent: str | Absent, session_id: str | None = None
+        self,
+        lines: Iterable[EntryLine],
+        cwd: str,
+        parent: str | Absent,
+        session_id: str | None = None,
+        report: Callable[[str], None] | None = None,
     ) -> Journal:
-        """A new conversation with these entries; saved at once if it holds a message.
+        """A new conversation with these entries; saved at once if it holds a message. May run in a thread, if `report`
+        is not the one of the repository.
 
         Raises a `Refusal` if there is a session with the id that was asked for.
         """
@@ -155,18 +173,19 @@ class SessionRepository:
                 raise Refusal(f"Session already exists with id '{session_id}'")
             now = self._now()
             name = session_id or ids.session_id(now)
-            store = self._store(os.path.join(self.folder, file_name(name, now))) if self.persistent else None
+            path = os.path.join(self.folder, file_name(name, now))
+            store = SessionFile(path, report or self.report) if self.persistent else None
             journal = Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask)
             journal.load(LoadedSession({}, b"", kept, needs_newline=False, rewritten=False))
             if saved:
                 journal.save_all()
         return journal
 
-    def _filled(self, header: dict[str, Any], cwd: str, store: SessionFile) -> Journal:
+    def _filled(self, header: dict[str, Any], cwd: str, store: SessionFile, ahead: LoadedSession | None) -> Journal:
         """The journal of an adopted file; read only now, because until the lock was taken another process may have
         written."""
         journal = Journal(header["id"], cwd, b"", store, self._now, self._mask)
-        journal.open(store)
+        journal.open(store, ahead)
         return journal
 
     def _bound(self, path: str, cwd: str) -> Journal:
@@ -194,4 +213,4 @@ class SessionRepository:
         self.folder = os.path.dirname(path)
 
     def _store(self, path: str, namesake: Callable[[], str | None] | None = None) -> SessionFile:
-        return SessionFile(path, self._report, namesake=namesake)
+        return SessionFile(path, self.report, namesake=namesake)

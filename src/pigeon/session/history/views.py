@@ -221,8 +221,10 @@ def clean_name(name: str) -> str:
 
 def name_of(lines: list[EntryLine]) -> str | None:
     """The name that was given last."""
-    for line in reversed(lines):
-        if line.type == "session_info":
-            entry = line.entry
-            return (entry.name or None) if isinstance(entry, SessionInfo) else None
-    return None
+    return name_in(next((line for line in reversed(lines) if line.type == "session_info"), None))
+
+
+def name_in(info: EntryLine | None) -> str | None:
+    """The name that an entry gives to its session."""
+    entry = info.entry if info is not None else None
+    return (entry.name or None) if isinstance(entry, SessionInfo) else None
