@@ -240,7 +240,7 @@ async def after(event, ctx):
     assert offered["coo"]["input_schema"]["properties"] == {"times": {"type": "integer", "description": "how often"}}
     first, second, third = tool_texts(records)
     assert (first, second) == ("coo coo !", "too loud")
-    assert "must be integer" in third
+    assert "expected integer, got string" in third
     results = ended(records, "toolResult")
     assert [message["isError"] for message in results] == [False, True, True]
     assert results[0]["details"] == {"times": 2}
