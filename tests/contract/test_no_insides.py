@@ -26,7 +26,7 @@ INSIDES = re.compile(rf"Traceback|\b[A-Z]\w*(Error|Exception)\b|Errno|nternal er
 ODD: list[Any] = [
     *("", " ", "x", "\0", "a\0b", "\ud800", "\udcff", "/", "//", "~", "~nobody/x", "../..", "x" * 5000, "x/" * 3000),
     *("\u202e\u2028", "-", "--help", "*", "[", "(?", "{}", "é", "/proc/self/no/such", "%s{0}", "all", "steer", "high"),
-    *(None, True, False, 0, -1, 1, 2**63, 10**30, 1.5, -0.0, 1e308, [], {}, [None], [[]], [{}], {"": None}, ["x"]),
+    *(None, True, False, 0, -1, 1, 2**63, 10**30, 1.5, [], {}, [None], [[]], [{}], {"": None}, ["x"]),
     *([{"type": "image", "data": "!", "mimeType": "x"}], [{"type": "text"}], "followUp", {"type": "x"}),
     *([{"name": "t", "description": "d", "parameters": {"type": 5}}], [{"name": "x"}], {"deny": [1]}),
     *([{"name": "p", "tasks": [{"content": 1}]}], {"allow": ["bash(("]}, {"content": 5}, {"content": [5, {}]}),
@@ -93,3 +93,17 @@ def test_no_answer_shows_the_insides_of_the_program(
     shown = [str(record) for record in agent.since(0)]
     assert [text[:400] for text in shown if INSIDES.search(text)] == []
     assert "Traceback" not in agent.stderr, agent.stderr
+
+
+@proves("errors.no_insides")
+def test_a_folder_that_was_deleted_is_named_by_what_needs_it(start: Start, server: ModelServer) -> None:
+    agent = start(keeps=True)
+    server.answers("well")
+    folder_gone(agent)
+    assert agent.refused("export_html", outputPath="page.html") == "ENOENT: no such file or directory, open 'page.html'"
+    assert agent.refused("bash", command="pwd").startswith(f"Working directory does not exist: {agent.folders.work}")
+    page = agent.folders.agent / "page.html"
+    assert agent.ask("export_html", outputPath=str(page)) == {"path": str(page)}
+    assert agent.ask("new_session") == {"cancelled": False}
+    server.answers("still here")
+    agent.run("hello")
