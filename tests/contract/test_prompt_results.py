@@ -181,7 +181,7 @@ def test_a_prompt_that_is_aborted_while_an_extension_looks_at_it_has_a_result_an
     omp.send({"id": "a", "type": "prompt", "message": "wait"}, {"id": "b", "type": "prompt", "message": "two"})
     omp.ask("abort")
     omp.wait_event("prompt_result", id="a")
-    assert {id: r["status"] for id, r in results(omp).items()} == {"a": "error", "b": "error"}
+    assert {id: r["status"] for id, r in results(omp).items()} == {"a": "aborted", "b": "aborted"}
     assert omp.ask("get_state")["isSettled"] is True
     server.answers("hello")
     omp.send({"id": "c", "type": "prompt", "message": "go"})

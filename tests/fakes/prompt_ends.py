@@ -99,7 +99,7 @@ def _judge_results(records: list[Record], settled: bool) -> None:
                 owed.append(id)
         elif record["type"] == "prompt_result":
             assert id in owed, f"a result for {id}, which is not open"
-            assert (id in refused) == (record["status"] == "error" and not record["agentInvoked"]) or id not in refused
+            assert id not in refused or not (record["agentInvoked"] or record["status"] == "completed"), record
             owed.remove(id)
             done.add(id)
             promised = promised or not record["sessionSettled"]

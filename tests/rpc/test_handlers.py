@@ -20,9 +20,9 @@ from pigeon.rpc.outbox import EncodedData, LongAnswer
 from pigeon.rpc.server import Server
 from pigeon.session.hooks import NoHooks, PromptInput
 from pigeon.session.model_choice import ModelOptions
-from pigeon.session.prompting import ABORTED_BEFORE
 from pigeon.wire import codec, commands
 from pigeon.wire.answers import Response
+from pigeon.wire.errors import ABORTED_BEFORE
 from pigeon.wire.events import AgentSettled
 
 

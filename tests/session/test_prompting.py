@@ -11,10 +11,10 @@ from fakes.loop_fakes import says
 from fakes.model_requests import PNG
 from fakes.session_setup import MODEL, SessionSetup
 from pigeon.session.hooks import NoHooks, PromptAdditions, PromptInput
-from pigeon.session.prompting import ABORTED_BEFORE, HostMessage
+from pigeon.session.prompting import HostMessage
 from pigeon.wire.answers import Accepted
 from pigeon.wire.content import Attachment, ImageContent, ImageInput
-from pigeon.wire.errors import BadRecord, Refusal, SessionBusy
+from pigeon.wire.errors import ABORTED_BEFORE, BadRecord, Refusal, SessionBusy
 from pigeon.wire.events import AgentSettled, MessageEnd, PromptResult, QueueUpdate, SessionSettled
 from pigeon.wire.messages import CustomMessage, UserMessage
 

@@ -16,7 +16,7 @@ from pigeon.dialects.base import Dialect, OutputLine, older_name, with_member, w
 from pigeon.wire.answers import Accepted, DialectName, LocalOnly, Response, succeeded
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.codec import encode
-from pigeon.wire.errors import ENTRY_MISSING
+from pigeon.wire.errors import ABORTED_BEFORE, ENTRY_MISSING
 from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
@@ -129,12 +129,13 @@ class Omp(OhMyPi):
     def refused_prompt(self, response: Response) -> list[OutputLine]:
         """Row: rejected prompt: its acknowledgement promised a result, too."""
         text = "" if isinstance(response.error, Absent) else response.error
+        aborted = text == ABORTED_BEFORE
         result = PromptResult(
             id=response.id,
             agent_invoked=False,
-            status="error",
+            status="aborted" if aborted else "error",
             session_settled=self._settled,
-            error=PromptError(message=text, retryable=False),
+            error=ABSENT if aborted else PromptError(message=text, retryable=False),
         )
         return [*super().refused_prompt(response), OutputLine((encode(result),), apart=True)]
 

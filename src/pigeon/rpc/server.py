@@ -12,13 +12,12 @@ from typing import Any
 from pigeon.rpc.lanes import CommandJob, Lanes
 from pigeon.rpc.outbox import EncodedData, LongAnswer, Outbox
 from pigeon.rpc.router import CommandHandler
-from pigeon.session.prompting import ABORTED_BEFORE
 from pigeon.transport.reader import Frame, TooLong
 from pigeon.wire import codec
 from pigeon.wire.answers import failed, succeeded
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import NAMES, Abort, AbortAndPrompt, Command, HostToolResult, Prompt, Subject
-from pigeon.wire.errors import UNEXPECTED, BadRecord, Refusal, UnknownCommand, text_for_host
+from pigeon.wire.errors import ABORTED_BEFORE, UNEXPECTED, BadRecord, Refusal, UnknownCommand, text_for_host
 
 PARSE = "parse"
 TOO_MANY = "Too many commands are running at once; wait for some of them to end"

@@ -22,7 +22,7 @@ from pigeon.wire.answers import Accepted, SlashCommand
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import StreamingBehavior
 from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextContent, UserBlock, text_of, user_blocks
-from pigeon.wire.errors import Aborted, Refusal, SessionBusy
+from pigeon.wire.errors import ABORTED_BEFORE, Aborted, Refusal, SessionBusy
 from pigeon.wire.events import AvailableCommand, MessageEnd, MessageStart
 from pigeon.wire.messages import CustomMessage, UserMessage
 
@@ -32,7 +32,6 @@ STARTED, QUEUED, HANDLED = (
     Accepted(disposition="handled"),
 )
 DeliverAs = Literal["steer", "followUp", "nextTurn"]
-ABORTED_BEFORE = "The prompt was aborted before it started"
 NO_MODEL = (
     "No API key found for the selected model.\n\n"
     "No model is selected. Set a provider's key in the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY, "

@@ -17,6 +17,7 @@ from typing import Any
 from pigeon.wire.base import ABSENT
 
 ENTRY_MISSING = "Entry not found: "
+ABORTED_BEFORE = "The prompt was aborted before it started"
 
 
 class PigeonError(Exception):

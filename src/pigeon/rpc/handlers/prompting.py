@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from pigeon.rpc.router import handles
-from pigeon.session.prompting import ABORTED_BEFORE, HostMessage
+from pigeon.session.prompting import HostMessage
 from pigeon.session.session import Session
 from pigeon.wire.answers import Accepted, ClearedQueue
 from pigeon.wire.base import Absent
 from pigeon.wire.commands import Abort, AbortAndPrompt, ClearQueue, FollowUp, Prompt, Steer
-from pigeon.wire.errors import Refusal
+from pigeon.wire.errors import ABORTED_BEFORE, Refusal
 
 
 @handles(Prompt)
