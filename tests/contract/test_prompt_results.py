@@ -350,3 +350,18 @@ def test_a_prompt_with_a_skill_is_answered_like_any_other(
     omp.wait_event("session_settled")
     assert "data" not in omp.response("a")
     assert results(omp)["a"]["status"] == "completed"
+
+
+@proves("exit.eof_last_run")
+@pytest.mark.by_exec
+def test_no_run_begins_when_the_input_has_ended(start: Start, folders: AgentFolders, server: ModelServer) -> None:
+    agent = start(*extension(folders, SLOW_INPUT))
+    server.answers("begun", Hang())
+    agent.ask("prompt", message="go")
+    agent.wait_delta("begun"[:2])
+    agent.send(*({"id": name, "type": "abort_and_prompt", "message": "instead"} for name in "bcd"))
+    agent.close()
+    assert [record["type"] for record in agent.records].count("agent_start") == 1
+    assert all(
+        "is closing" in agent.response(name)["error"] or "aborted" in agent.response(name)["error"] for name in "bcd"
+    )

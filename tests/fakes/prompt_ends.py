@@ -68,8 +68,7 @@ def _judge_settled(records: list[Record], settled: bool) -> None:
         if record["type"] == "response" and record["command"] in PROMPTS and record["success"]:
             disposition = record["data"]["disposition"]
             if disposition == "started":
-                # The end of a run that the end of input has cut off is not told.
-                assert running is None or not settled, f"{record['id']} started while {running} ran"
+                assert running is None, f"{record['id']} started while {running} ran"
                 running = record["id"]
             elif disposition == "queued":
                 assert running is not None, f"{record['id']} is queued, and nothing runs"

@@ -106,11 +106,15 @@ class Host:
         await self._warm()
 
     def _end_asked(self, code: int) -> None:
-        """What stops the work under way also keeps its end from the host, which could answer into a closing pipe."""
+        """What stops the work under way also keeps its end from the host, which could answer into a closing pipe; so
+        nothing may begin behind it."""
         if code != exit_codes.OK:
             self._outbox.mute()
-        elif not self._drains():
+        elif self._drains():
+            return
+        else:
             self._outbox.leave_out_ends()
+        self._session.activity.close()
 
     def _input_ended(self) -> None:
         self._session.disconnect()
