@@ -20,7 +20,9 @@ from pigeon.agent.schema_keywords import (
     CheckBudget,
     CheckTooLong,
     expected_type,
+    has_format,
     is_local,
+    is_same,
     library_errors,
     needs_library,
     one_of,
@@ -67,6 +69,11 @@ def _fixed(schema: Any) -> list[Any]:
     if not isinstance(schema, dict):
         return []
     return [schema["const"]] if "const" in schema else list(schema.get("enum", []))
+
+
+def _known_keys(value: Any, schema: Schema) -> int:
+    """How many keys of the value a form names."""
+    return len(value.keys() & schema.get("properties", {}).keys()) if isinstance(value, dict) else 0
 
 
 def _tag_of(forms: list[Schema]) -> tuple[str, list[Any]] | None:
@@ -124,18 +131,12 @@ class _SchemaWalk:
         branches = schema.get("anyOf") or schema.get("oneOf")
         if branches:
             value = self._coerced_to_branch(value, branches)
-        types = _types(schema)
-        if types and not any(CHECKS[name](value) for name in types if name in CHECKS):
-            for name in types:
-                changed = _scalar(value, name)
-                if changed is not _UNCHANGED:
-                    value = changed
-                    break
+        value = _of_one_type(value, _types(schema))
         if isinstance(value, dict):
             return self._coerced_object(value, schema)
         if isinstance(value, list):
             return self._coerced_list(value, schema)
-        return value
+        return _listed(value, _fixed(schema))
 
     def errors(self, value: Any, schema: Schema | bool, path: str) -> Iterator[tuple[str, str]]:
         """Where the value does not fit, and why."""
@@ -148,9 +149,9 @@ class _SchemaWalk:
         if types and not any(CHECKS[name](value) for name in types):
             yield path, expected_type(types, value)
             return
-        if "enum" in schema and value not in schema["enum"]:
+        if "enum" in schema and not any(is_same(value, listed) for listed in schema["enum"]):
             yield path, one_of(schema["enum"])
-        if "const" in schema and value != schema["const"]:
+        if "const" in schema and not is_same(value, schema["const"]):
             yield path, f"expected {codec.encode(schema['const']).decode()}"
         for branch in schema.get("allOf", []):
             yield from self.errors(value, branch, path)
@@ -217,10 +218,12 @@ class _SchemaWalk:
         tag = _tag_of(forms) if isinstance(value, dict) else None
         if tag is not None:
             key, values = tag
-            if value.get(key) not in values:
-                yield _join(path, key), one_of(values) if key in value else "missing"
+            if key not in value or not any(is_same(value[key], listed) for listed in values):
+                yield _join(path, key), one_of(values)
                 return
-            forms = [form for form in forms if value[key] in _fixed(form["properties"][key])]
+            fitting = [[is_same(value[key], listed) for listed in _fixed(form["properties"][key])] for form in forms]
+            forms = [form for form, same in zip(forms, fitting, strict=True) if any(same)]
+        forms.sort(key=lambda form: -_known_keys(value, form))
         found = [list(self.errors(value, form, path)) for form in forms]
         yield from min(found, key=len) or [(path, NO_ALTERNATIVE)]
 
@@ -295,11 +298,34 @@ _UNCHANGED = object()
 _BOOLEANS: dict[Any, bool] = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False, None: False}
 
 
+def _of_one_type(value: Any, types: list[str]) -> Any:
+    """The value in the first of the types that it can be brought to; unchanged if it is of one, or of none."""
+    if any(CHECKS[name](value) for name in types if name in CHECKS):
+        is_whole = isinstance(value, float) and value.is_integer() and "integer" in types
+        return int(value) if is_whole else value
+    changed = (_scalar(value, name) for name in types)
+    return next((one for one in changed if one is not _UNCHANGED), value)
+
+
+def _listed(value: Any, values: list[Any]) -> Any:
+    """The one of the listed values that a scalar spells, as the text 1 does for the number."""
+    if isinstance(value, (str, int, float)) and not any(is_same(value, listed) for listed in values):
+        spelt = [
+            listed for listed in values if isinstance(listed, (str, int, float)) and _spelt(listed) == _spelt(value)
+        ]
+        return spelt[0] if len(spelt) == 1 else value
+    return value
+
+
+def _spelt(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
 def _scalar(value: Any, wanted: str) -> Any:
     if wanted in ("number", "integer"):
         return _to_number(value, wanted)
     if wanted == "boolean":
-        return _BOOLEANS.get(_hashable(value), _UNCHANGED)
+        return _BOOLEANS.get(value.lower() if isinstance(value, str) else _hashable(value), _UNCHANGED)
     if wanted == "string":
         return _to_string(value)
     if wanted == "array" and value is not None:
@@ -345,6 +371,8 @@ def _scalar_errors(value: Any, schema: Schema, path: str) -> Iterator[tuple[str,
             yield path, f"expected at least {schema['minLength']} characters"
         if len(value) > schema.get("maxLength", len(value)):
             yield path, f"expected at most {schema['maxLength']} characters"
+        if not has_format(value, schema.get("format")):
+            yield path, f"expected format {schema['format']}"
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         if value < schema.get("minimum", value):
             yield path, f"expected >= {schema['minimum']}"

@@ -9,6 +9,7 @@ branch, as it is in `agent/arguments`.
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
@@ -47,7 +48,19 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "integer": lambda v: (isinstance(v, int) or (isinstance(v, float) and v.is_integer())) and not isinstance(v, bool),
     "number": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
 }
-_KINDS = ("null", "boolean", "string", "array", "object", "number")
+_KINDS = ("null", "boolean", "string", "array", "object", "integer", "number")
+# Formats that are checked, all of them generously; others are taken as remarks for the reader.
+_FORMATS = {
+    "date": r"\d{4}-\d\d-\d\d",
+    "time": r"\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:?\d\d)?",
+    "date-time": r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:?\d\d)?",
+    "email": r"[^@\s]+@[^@\s]+",
+    "uri": r"[A-Za-z][A-Za-z0-9+.-]*:\S+",
+    "url": r"[A-Za-z][A-Za-z0-9+.-]*:\S+",
+    "ipv4": r"(?:\d{1,3}\.){3}\d{1,3}",
+    "ipv6": r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%\S+)?",
+    "uuid": r"(?i:(?:urn:uuid:)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})",
+}
 # What is wrong with a value, by the keyword, its value in the schema, and the value. Others say it by themselves.
 _REASONS: dict[str, Callable[[Any, Any], str]] = {
     "type": lambda types, value: expected_type([types] if isinstance(types, str) else types, value),
@@ -65,8 +78,6 @@ _REASONS: dict[str, Callable[[Any, Any], str]] = {
     "minProperties": lambda limit, _: f"expected at least {limit} properties",
     "maxProperties": lambda limit, _: f"expected at most {limit} properties",
     "uniqueItems": lambda *_: "expected unique items",
-    "items": lambda *_: "unexpected item",
-    "additionalItems": lambda *_: "unexpected item",
     "not": lambda *_: "must not match the schema in not",
     "contains": lambda *_: "expected an item that matches the schema in contains",
 }
@@ -98,6 +109,9 @@ def _reasons(error: Any) -> Iterator[tuple[list[str], str]]:
     keyword, wanted, value = error.validator, error.validator_value, error.instance
     if "propertyNames" in error.absolute_schema_path:
         yield [str(value)], "invalid property name"
+    elif keyword in ("items", "additionalItems") and isinstance(value, list):
+        named = error.schema["items"] if keyword == "additionalItems" else error.schema.get("prefixItems", [])
+        yield from (([str(index)], "unexpected item") for index in range(len(named), len(value)))
     elif keyword == "required":
         yield from (([key], "missing") for key in wanted if key not in value)
     elif keyword in ("dependentRequired", "dependencies") and error.context == []:
@@ -108,6 +122,21 @@ def _reasons(error: Any) -> Iterator[tuple[list[str], str]]:
     else:
         reason = _REASONS.get(keyword)
         yield [], reason(wanted, value) if reason else error.message[:LONGEST_REASON]
+
+
+def has_format(text: str, name: Any) -> bool:
+    """Whether a text has the form that a schema names; true for names that are not known here."""
+    form = _FORMATS.get(name) if isinstance(name, str) else None
+    return form is None or re.fullmatch(form, text) is not None
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values are one JSON: true is not 1, also inside a list or an object."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def kind_of(value: Any) -> str:
