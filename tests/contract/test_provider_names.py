@@ -118,13 +118,26 @@ def test_sampling_parameters_may_depend_on_the_thinking_level(start: Start, serv
         "samplingParams": {"top_p": 0.9, "top_k": 5},
         "samplingParamsByThinkingLevel": {"off": {"top_k": 7}, "low": {"top_k": 9}},
     }
-    agent = start(models=[model("fake-1", **sampling)])
+    agent = start(models=[model("fake-1", api="openai-completions", **sampling)])
     assert agent.ask("get_state")["model"]["samplingParamsByThinkingLevel"] == sampling["samplingParamsByThinkingLevel"]
     agent.ask("set_thinking_level", level="off")
-    answer = server.answers("ok")
+    answer = server.fails(400, "enough")
     agent.run("hello")
     request = answer.wait_arrived()
     assert (request["top_p"], request["top_k"]) == (0.9, 7)
+
+
+@proves("models.sampling_by_level")
+def test_sampling_parameters_stay_away_from_apis_that_refuse_them_beside_thinking(
+    start: Start, server: ModelServer
+) -> None:
+    agent = start(models=[model("fake-1", samplingParams={"temperature": 0.2, "max_tokens": 1})])
+    answer = server.answers("ok")
+    agent.run("hello")
+    request = answer.wait_arrived()
+    assert request["thinking"]["type"] == "enabled"
+    assert "temperature" not in request
+    assert request["max_tokens"] > 1
 
 
 @proves("settings.disabled_timeouts")

@@ -66,6 +66,8 @@ SHELF = Shelf(
         (None, "sonnet-9", "router/anthropic/claude-sonnet-9", None),
         (None, "openai/*:high", "openai/gpt-5.5", "high"),
         ("openai", "gpt-*", "openai/gpt-5.5", None),
+        ("openai", "OpenAI/gpt-*", "openai/gpt-5.5", None),
+        ("router", "anthropic/*", "router/anthropic/claude-sonnet-9", None),
         (None, "**sonnet-9", "router/anthropic/claude-sonnet-9", None),
     ],
 )

@@ -57,6 +57,14 @@ def test_parts_of_names_prefer_undated_ids_then_the_highest() -> None:
     assert dated.id == "claude-sonnet-4-20250514"
 
 
+@pytest.mark.parametrize("half", ["ollama", "ollama/", "/llama3:8b", "olla/", "ma/"])
+def test_half_of_a_reference_is_no_part_of_a_name(half: str) -> None:
+    assert fuzzy(half, MODELS) is None
+    whole = fuzzy("ollama/llama", MODELS)
+    assert whole is not None
+    assert whole.reference == "ollama/llama3:8b"
+
+
 def test_what_is_an_alias() -> None:
     assert is_alias("devstral-latest")
     assert is_alias("gpt-5.5")

@@ -29,7 +29,9 @@ def named_model(provider: str | None, pattern: str | None, registry: ModelRegist
     if not provider:
         name = current_reference(name)
     if any(sign in name for sign in GLOB_SIGNS):
-        return _first_of(f"{_provider_id(provider, registry)}/{name}" if provider else name, registry)
+        return _first_of(
+            _within_provider(_provider_id(provider, registry), name, registry) if provider else name, registry
+        )
     if provider:
         return _of_provider(_provider_id(provider, registry), name, registry)
     known, rest = _with_provider(name, registry)
@@ -52,6 +54,12 @@ def _with_provider(name: str, registry: ModelRegistry) -> tuple[str | None, str]
     known = [provider for provider in registry.providers() if lower.startswith(f"{provider.lower()}/")]
     longest = max(known, key=len, default=None)
     return longest, name[len(longest) + 1 :] if longest is not None else ""
+
+
+def _within_provider(provider: str, pattern: str, registry: ModelRegistry) -> str:
+    """A glob among the models of one provider, which it may name itself."""
+    named, _ = _with_provider(current_reference(pattern), registry)
+    return current_reference(pattern) if named == provider else f"{provider}/{pattern}"
 
 
 def _first_of(pattern: str, registry: ModelRegistry) -> ModelMatch:

@@ -47,14 +47,19 @@ def with_id(text: str, models: Iterable[Model]) -> list[Model]:
 
 
 def fuzzy(text: str, models: Iterable[Model]) -> Model | None:
-    """The best model whose id or name contains the text: undated ids first, then the highest."""
+    """The best model whose id or name contains the text: undated ids first, then the highest.
+
+    Of a text with a slash, the beginning may also be the end of a provider's name.
+    """
     wanted = text.strip().lower()
     if not wanted:
         return None
+    provider, _, part = wanted.partition("/")
+    named = [(model, model.reference.lower() if provider and part else "") for model in models]
     found = [
         model
-        for model in models
-        if wanted in model.id.lower() or wanted in model.name.lower() or wanted in model.reference.lower()
+        for model, reference in named
+        if wanted in model.id.lower() or wanted in model.name.lower() or wanted in reference
     ]
     aliases = [model for model in found if is_alias(model.id)]
     return max(aliases or found, key=lambda model: model.id, default=None)

@@ -97,7 +97,10 @@ def mapped_level(model: Model, level: str, default: str | None) -> str | None:
 
 
 def sampling_of(request: ModelRequest) -> dict[str, Any]:
-    """The model's sampling parameters as they were configured, those of the thinking level on top."""
+    """The model's sampling parameters as they were configured, those of the thinking level on top.
+
+    For the APIs of OpenAI, where servers differ in what they take. The others refuse most of it beside thinking.
+    """
     model = request.model
     found = {} if isinstance(model.sampling_params, Absent) else model.sampling_params
     levels = model.sampling_params_by_thinking_level

@@ -324,10 +324,6 @@ def test_session_affinity_is_sent_where_it_is_wanted() -> None:
     assert "x-session-affinity" not in anthropic.headers_of(a_request(a_model()), connection(HttpClient({})), {})
 
 
-def test_own_sampling_parameters_come_last() -> None:
-    assert body(a_request(a_model(sampling_params={"temperature": 0.2})))["temperature"] == 0.2
-
-
 def test_ids_of_other_apis_fit() -> None:
     assert anthropic.call_id("call_1|fc_2") == "call_1_fc_2"
     assert len(anthropic.call_id("x" * 500)) == 64

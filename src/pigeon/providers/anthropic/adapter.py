@@ -21,7 +21,6 @@ from pigeon.providers.request import (
     mapped_level,
     output_cap,
     request_headers,
-    sampling_of,
     split_budget,
 )
 from pigeon.wire.base import Absent, Json
@@ -132,7 +131,6 @@ def body_of(
     if request.tools:
         body["tools"] = _tools(request.tools, compat, mark, may_be_strict)
     body.update(_thinking(request, compat, budgets))
-    body.update(sampling_of(request))
     return body
 
 

@@ -19,7 +19,7 @@ from pigeon.providers.history.normalize import (
 )
 from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
-from pigeon.providers.request import Connection, endpoint, mapped_level, output_cap, request_headers, sampling_of
+from pigeon.providers.request import Connection, endpoint, mapped_level, output_cap, request_headers
 from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, UserBlock
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
@@ -86,7 +86,6 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
         config["maxOutputTokens"] = cap
     if model.reasoning:
         config["thinkingConfig"] = _thinking(request, budgets)
-    config.update(sampling_of(request))
     if config:
         body["generationConfig"] = config
     return body
