@@ -1,0 +1,29 @@
+"""Every command a host may send: its arguments, its lane and the shape of its answer, declared once.
+
+Lanes say what a command may wait for; `rpc/lanes.py` runs them. `control` never waits, not even for a host that stopped
+reading. `session` commands run one after the other in order of arrival, so `set_model` then `prompt` cannot race.
+`beside` commands start in order and finish whenever they finish. `wire/codec.py` makes commands of lines by `BY_NAME`,
+and `rpc/router.py` finds the handler by the class.
+
+The modules beside this one have them by subject; everything is imported from here.
+"""
+
+# ruff: noqa: F403
+
+from __future__ import annotations
+
+from pigeon.wire.commands.base import *
+from pigeon.wire.commands.base import Command
+from pigeon.wire.commands.conversation import *
+from pigeon.wire.commands.conversation import CONVERSATION
+from pigeon.wire.commands.host import *
+from pigeon.wire.commands.host import HOST
+from pigeon.wire.commands.oh_my_pi import *
+from pigeon.wire.commands.oh_my_pi import OH_MY_PI
+from pigeon.wire.commands.sessions import *
+from pigeon.wire.commands.sessions import SESSIONS
+
+ALL: tuple[type[Command], ...] = (*CONVERSATION, *SESSIONS, *HOST, *OH_MY_PI)
+OLD_NAMES = {"queue_message": "steer", "reset": "new_session", "set_queue_mode": "set_steering_mode"}
+NAMES: dict[type[Command], str] = {command: str(command.__struct_config__.tag) for command in ALL}
+BY_NAME: dict[str, type[Command]] = {name: command for command, name in NAMES.items()}

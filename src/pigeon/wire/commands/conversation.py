@@ -1,0 +1,232 @@
+"""Commands about the conversation as it goes: prompts, state, models, modes, the shell."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pigeon.wire import answers
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.commands.base import Command
+from pigeon.wire.content import Attachment, ImageInput
+from pigeon.wire.model import Model, ThinkingLevel
+
+QueueMode = Literal["all", "one-at-a-time"]
+InterruptMode = Literal["immediate", "wait"]
+StreamingBehavior = Literal["steer", "followUp"]
+
+
+# --- prompting -------------------------------------------------------------------------------------------------------
+
+
+class _Says(Command, kw_only=True):
+    answer = answers.Accepted
+    shown = answers.LocalOnly | Absent
+    message: str
+    images: list[ImageInput] | Absent = ABSENT
+    attachments: list[Attachment] | Absent = ABSENT
+
+
+class Prompt(_Says, tag="prompt", kw_only=True):
+    """Start a run with a user message, or queue it while one is active."""
+
+    streaming_behavior: StreamingBehavior | Absent = ABSENT
+    locale: str | Absent = ABSENT
+
+
+class Steer(_Says, tag="steer", kw_only=True):
+    """Queue a message for the next break of the running turn."""
+
+
+class FollowUp(_Says, tag="follow_up", kw_only=True):
+    """Queue a message for when the agent would stop."""
+
+
+class AbortAndPrompt(_Says, tag="abort_and_prompt", kw_only=True):
+    """Abort what runs, wait until it has ended, then prompt."""
+
+
+class Abort(Command, tag="abort", kw_only=True):
+    """Cancel the run and everything that belongs to it; answered when the agent is idle."""
+
+    lane = "control"
+
+
+class ClearQueue(Command, tag="clear_queue", kw_only=True):
+    """Take all queued messages back."""
+
+    answer = answers.ClearedQueue
+
+
+# --- state -----------------------------------------------------------------------------------------------------------
+
+
+class GetState(Command, tag="get_state", kw_only=True):
+    """What the session is and does right now."""
+
+    lane = "control"
+    answer = answers.State
+
+
+class GetMessages(Command, tag="get_messages", kw_only=True):
+    """The messages of the current context."""
+
+    lane = "beside"
+    answer = answers.Messages
+
+
+class GetLastAssistantText(Command, tag="get_last_assistant_text", kw_only=True):
+    """The text of the last answer, null without one."""
+
+    lane = "beside"
+    answer = answers.LastAssistantText
+
+
+class GetSessionStats(Command, tag="get_session_stats", kw_only=True):
+    """Counts, tokens and cost of the session."""
+
+    lane = "beside"
+    answer = answers.SessionStats
+
+
+class GetCommands(Command, tag="get_commands", kw_only=True):
+    """Slash commands that `prompt` understands."""
+
+    lane = "beside"
+    answer = answers.Commands
+
+
+class GetAvailableCommands(Command, tag="get_available_commands", kw_only=True):
+    """`get_commands` under its other name."""
+
+    lane = "beside"
+    answer = answers.Commands
+
+
+class GetIntegrations(Command, tag="get_integrations", kw_only=True):
+    """Whether the model can be used, and which services are attached."""
+
+    lane = "beside"
+    about = "connection"
+    answer = answers.Integrations
+
+
+# --- models and thinking ---------------------------------------------------------------------------------------------
+
+
+class SetModel(Command, tag="set_model", kw_only=True):
+    """Use another model from the next request on."""
+
+    answer = Model
+    provider: str
+    model_id: str
+
+
+class CycleModel(Command, tag="cycle_model", kw_only=True):
+    """Use the next model; null if there is nothing to cycle."""
+
+    answer = answers.CycledModel | None
+
+
+class GetAvailableModels(Command, tag="get_available_models", kw_only=True):
+    """All models with configured credentials."""
+
+    lane = "beside"
+    answer = answers.Models
+
+
+class SetThinkingLevel(Command, tag="set_thinking_level", kw_only=True):
+    """Think more or less; clamped to what the model supports."""
+
+    level: ThinkingLevel
+
+
+class CycleThinkingLevel(Command, tag="cycle_thinking_level", kw_only=True):
+    """The next level; null for a model without thinking."""
+
+    answer = answers.Level | None
+
+
+class GetAvailableThinkingLevels(Command, tag="get_available_thinking_levels", kw_only=True):
+    """The levels of the current model."""
+
+    lane = "beside"
+    answer = answers.Levels
+
+
+# --- modes -----------------------------------------------------------------------------------------------------------
+
+
+class SetSteeringMode(Command, tag="set_steering_mode", kw_only=True):
+    """Deliver steering one message at a time, or all at once."""
+
+    mode: QueueMode
+
+
+class SetFollowUpMode(Command, tag="set_follow_up_mode", kw_only=True):
+    """Deliver follow-ups one message at a time, or all at once."""
+
+    mode: QueueMode
+
+
+class SetInterruptMode(Command, tag="set_interrupt_mode", kw_only=True):
+    """`immediate` lets steering skip the remaining tool calls of a turn, `wait` does not."""
+
+    mode: InterruptMode
+
+
+class SetLocale(Command, tag="set_locale", kw_only=True):
+    """The language and region of the person at the host; the model is told, an empty text takes it back."""
+
+    locale: str
+
+
+class SetAutoCompaction(Command, tag="set_auto_compaction", kw_only=True):
+    """Switch automatic compaction."""
+
+    enabled: bool
+
+
+class SetAutoRetry(Command, tag="set_auto_retry", kw_only=True):
+    """Switch automatic retry of transient errors."""
+
+    enabled: bool
+
+
+class AbortRetry(Command, tag="abort_retry", kw_only=True):
+    """Cancel a waiting retry."""
+
+    lane = "control"
+
+
+class Compact(Command, tag="compact", kw_only=True):
+    """Summarize the history now."""
+
+    lane = "beside"
+    answer = answers.Compacted
+    custom_instructions: str | Absent = ABSENT
+
+
+# --- shell -----------------------------------------------------------------------------------------------------------
+
+
+class Bash(Command, tag="bash", kw_only=True):
+    """Run a shell command; its output is in the context of the next prompt."""
+
+    lane = "beside"
+    answer = answers.BashResult
+    command: str
+    exclude_from_context: bool | Absent = ABSENT
+
+
+class AbortBash(Command, tag="abort_bash", kw_only=True):
+    """Kill the running `bash` commands."""
+
+    lane = "control"
+
+
+CONVERSATION: tuple[type[Command], ...] = (
+    Prompt, Steer, FollowUp, AbortAndPrompt, Abort, ClearQueue, GetState, GetMessages, GetLastAssistantText,
+    GetSessionStats, GetCommands, GetAvailableCommands, GetIntegrations, SetModel, CycleModel, GetAvailableModels,
+    SetThinkingLevel, CycleThinkingLevel, GetAvailableThinkingLevels, SetSteeringMode, SetFollowUpMode,
+    SetInterruptMode, SetLocale, SetAutoCompaction, SetAutoRetry, AbortRetry, Compact, Bash, AbortBash,
+)  # fmt: skip

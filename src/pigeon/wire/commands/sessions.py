@@ -1,0 +1,115 @@
+"""Commands about sessions: which there are, which is open, what they hold."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pigeon.wire import answers
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.commands.base import Command
+
+ListScope = Literal["project", "all"]
+
+
+class NewSession(Command, tag="new_session", kw_only=True):
+    """Begin an empty conversation."""
+
+    answer = answers.Cancelled
+    parent_session: str | Absent = ABSENT
+
+
+class SwitchSession(Command, tag="switch_session", kw_only=True):
+    """Open another session file."""
+
+    answer = answers.Cancelled
+    session_path: str
+
+
+class Fork(Command, tag="fork", kw_only=True):
+    """A new session that ends before the given user message."""
+
+    answer = answers.Forked
+    entry_id: str
+
+
+class Branch(Command, tag="branch", kw_only=True):
+    """`fork` under its other name."""
+
+    answer = answers.Forked
+    entry_id: str
+
+
+class Clone(Command, tag="clone", kw_only=True):
+    """A new session with the whole active branch."""
+
+    answer = answers.Cancelled
+
+
+class GetForkMessages(Command, tag="get_fork_messages", kw_only=True):
+    """The user messages that `fork` accepts."""
+
+    lane = "beside"
+    answer = answers.ForkMessages
+
+
+class GetBranchMessages(Command, tag="get_branch_messages", kw_only=True):
+    """`get_fork_messages` under its other name."""
+
+    lane = "beside"
+    answer = answers.ForkMessages
+
+
+class GetEntries(Command, tag="get_entries", kw_only=True):
+    """Session entries in the order they were appended."""
+
+    lane = "beside"
+    answer = answers.Entries
+    since: str | Absent = ABSENT
+
+
+class GetTree(Command, tag="get_tree", kw_only=True):
+    """Session entries as a tree."""
+
+    lane = "beside"
+    answer = answers.Tree
+
+
+class NavigateTree(Command, tag="navigate_tree", kw_only=True):
+    """Go to another entry of the session, with a summary of the branch that is left if `summarize` says so."""
+
+    lane = "beside"
+    answer = answers.Navigated
+    entry_id: str
+    summarize: bool | Absent = ABSENT
+    custom_instructions: str | Absent = ABSENT
+    label: str | Absent = ABSENT
+
+
+class ListSessions(Command, tag="list_sessions", kw_only=True):
+    """Sessions on disk, newest first, a page at a time."""
+
+    lane = "beside"
+    answer = answers.Sessions
+    scope: ListScope = "project"
+    cursor: str | Absent = ABSENT
+    limit: int = 50
+
+
+class SetSessionName(Command, tag="set_session_name", kw_only=True):
+    """Give the session a display name."""
+
+    name: str
+
+
+class ExportHtml(Command, tag="export_html", kw_only=True):
+    """Write the session as a page."""
+
+    lane = "beside"
+    answer = answers.Exported
+    output_path: str | Absent = ABSENT
+
+
+SESSIONS: tuple[type[Command], ...] = (
+    NewSession, SwitchSession, Fork, Branch, Clone, GetForkMessages, GetBranchMessages, GetEntries, GetTree,
+    NavigateTree, ListSessions, SetSessionName, ExportHtml,
+)  # fmt: skip
