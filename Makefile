@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test faults interop lint types schema docs house divergences pins clean
+.PHONY: demo test faults interop lint types schema docs sdk house divergences pins clean
 
 demo: $(READY)
 	@printf '%s\n' \
@@ -33,6 +33,9 @@ schema: $(READY)
 docs: $(READY)
 	$(BIN)/python scripts/protocol_tables.py
 	$(BIN)/python scripts/extension_tables.py
+
+sdk: $(READY)
+	$(BIN)/python scripts/sdk_commands.py
 
 house: $(READY)
 	$(BIN)/python scripts/house.py

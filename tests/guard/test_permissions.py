@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 from fakes.tool_runs import PlainFitter, call, paths_in, prepared, subject_of, text_of
 from pigeon.agent.interfaces import PreparedCall
 from pigeon.guard.gate_chain import chain
-from pigeon.guard.permissions import ALWAYS, DENY, ONCE, PermissionGate, PermissionQuestion, outcome_of, visible
+from pigeon.guard.permissions import PermissionGate, PermissionQuestion, outcome_of, visible
 from pigeon.guard.protected import ProtectedPlaces
 from pigeon.guard.rules import PermissionLayers, rules_of, ruling
 from pigeon.system.paths import PathResolver
 from pigeon.tools.read import ReadTool
 from pigeon.wire.content import ToolCall
+from pigeon.wire.dialogs import ALLOW_ALWAYS, ALLOW_ONCE, DENY
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import PermissionOutcome, ToolOutcome
 
@@ -363,7 +364,7 @@ def gate(host: Host, rules: PermissionLayers = ASKING) -> PermissionGate:
 
 
 async def test_a_yes_lets_the_call_pass_once() -> None:
-    host = answering(ONCE)
+    host = answering(ALLOW_ONCE)
     asking = gate(host)
     await asking.before(await push())
     await asking.before(await push())
@@ -371,7 +372,7 @@ async def test_a_yes_lets_the_call_pass_once() -> None:
 
 
 async def test_a_yes_for_the_session_is_remembered_for_that_call_only() -> None:
-    host = answering(ALWAYS)
+    host = answering(ALLOW_ALWAYS)
     asking = gate(host)
     await asking.before(await push())
     await asking.before(await push())
@@ -381,7 +382,7 @@ async def test_a_yes_for_the_session_is_remembered_for_that_call_only() -> None:
 
 
 async def test_no_more_than_a_thousand_answers_are_remembered() -> None:
-    host = answering(ALWAYS)
+    host = answering(ALLOW_ALWAYS)
     asking = gate(host)
     calls = [{"command": f"git push {number}"} for number in range(1001)]
     for arguments in calls:
@@ -393,7 +394,8 @@ async def test_no_more_than_a_thousand_answers_are_remembered() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, DENY, "", "allow once", "Allow", "Allow once ", True, 1, 0, [ONCE], {"value": ONCE}, object()]
+    "value",
+    [None, DENY, "", "allow once", "Allow", "Allow once ", True, 1, 0, [ALLOW_ONCE], {"value": ALLOW_ONCE}, object()],
 )
 async def test_anything_but_a_clear_yes_is_a_no(value: object) -> None:
     with pytest.raises(ToolFailed, match="Permission denied for bash: git push"):
@@ -403,7 +405,7 @@ async def test_anything_but_a_clear_yes_is_a_no(value: object) -> None:
 async def test_a_host_that_never_answers_or_cannot_be_asked_is_a_no() -> None:
     async def never() -> object:
         await asyncio.Event().wait()
-        return ONCE
+        return ALLOW_ONCE
 
     async def broken() -> object:
         raise ConnectionError("gone")
@@ -420,7 +422,7 @@ async def test_a_host_that_never_answers_or_cannot_be_asked_is_a_no() -> None:
 async def test_an_abort_while_asking_is_an_abort() -> None:
     async def never() -> object:
         await asyncio.Event().wait()
-        return ONCE
+        return ALLOW_ONCE
 
     host = Host(never)
     waiting = asyncio.ensure_future(gate(host, rules_from({"ask": ["bash"]})[0]).before(await push()))
@@ -432,7 +434,7 @@ async def test_an_abort_while_asking_is_an_abort() -> None:
 
 
 async def test_a_denial_names_the_rule_and_asks_nobody() -> None:
-    host = answering(ONCE)
+    host = answering(ALLOW_ONCE)
     rules, _ = rules_from({"deny": ["bash(git push*)"]})
     with pytest.raises(ToolFailed, match=r'rule "bash\(git push\*\)"'):
         await gate(host, rules).before(await push())
@@ -440,7 +442,7 @@ async def test_a_denial_names_the_rule_and_asks_nobody() -> None:
 
 
 async def test_what_is_shown_cannot_pass_for_something_else() -> None:
-    host = answering(ONCE)
+    host = answering(ALLOW_ONCE)
     await gate(host).before(await push("ls\x1b[2K\u202eevil " + "x" * 1000 + "; rm -rf ~"))
     title = host.asked[0][0]
     assert "\x1b" not in title
@@ -519,7 +521,7 @@ async def test_a_later_gate_cannot_change_a_call_behind_the_permissions() -> Non
 
 async def test_a_search_from_above_conceals_what_may_not_be_read(tmp_path: Path) -> None:
     rules, _ = rules_from({"deny": ["read(secret/**)"], "ask": ["grep(*.log)", "read(draft/**)"], "default": "ask"})
-    asking = PermissionGate(rules, NOTHING, answering(ONCE), lambda: paths_in(tmp_path), lambda: "one")
+    asking = PermissionGate(rules, NOTHING, answering(ALLOW_ONCE), lambda: paths_in(tmp_path), lambda: "one")
     (tmp_path / "draft").mkdir()
     for folder, concealed in ((".", ["secret/key", "x.log", "draft/x"]), ("draft", ["secret/key", "x.log"])):
         call = await prepared("grep", {"path": folder, "pattern": "x"}, paths_in(tmp_path))
@@ -530,7 +532,7 @@ async def test_a_search_from_above_conceals_what_may_not_be_read(tmp_path: Path)
 
 
 async def test_a_yes_for_the_session_is_for_one_folder(tmp_path: Path) -> None:
-    host = answering(ALWAYS)
+    host = answering(ALLOW_ALWAYS)
     folders = [paths_in(tmp_path / name) for name in ("one", "one", "two")]
     asking = PermissionGate(ASKING, NOTHING, host, lambda: folders.pop(0), lambda: "one")
     for _ in range(3):

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pigeon.rpc.handlers.all import HANDLERS
-from pigeon.rpc.server import MOST_IN_FLIGHT, TOO_MANY, Server
+from pigeon.rpc.lanes import MOST_IN_FLIGHT, TOO_MANY
+from pigeon.rpc.server import Server
 from pigeon.transport.reader import TooLong
 from pigeon.wire.answers import Response
 from pigeon.wire.base import ABSENT

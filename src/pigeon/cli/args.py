@@ -35,6 +35,7 @@ GROUPS: dict[str, list[Row]] = {
         ("--cwd", "DIR", "work in this directory"),
         ("--dialect", "NAME", "pi, pi-latest, omp, xcsh or companion"),
         ("--record-cap", "BYTES", "longest line to accept on stdin"),
+        ("--socket", "PATH", "serve the first connection to a unix socket there, instead of stdin and stdout"),
         ("--drain", "", "when stdin ends, finish the current run before exiting"),
         ("--no-ui", "", "show nothing at the host and ask nothing there; needs --mode rpc"),
         ("--list-models", "[SEARCH]", "list the models with credentials and exit"),
@@ -141,6 +142,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
     mode: str | None
     messages: tuple[str, ...]
     dialect: str | None
+    socket: str | None
     record_cap: str | None
     no_ui: bool
     list_models: str | None
@@ -169,6 +171,7 @@ def parse(arguments: Sequence[str], program: str = "pigeon") -> CommandLine:
         mode=found.mode,
         messages=(*found.messages, *words, *messages),
         dialect=found.dialect,
+        socket=found.socket,
         record_cap=found.record_cap,
         no_ui=found.no_ui,
         list_models=found.list_models,

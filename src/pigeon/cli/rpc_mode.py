@@ -1,15 +1,18 @@
-"""`--mode rpc`: serve one host on stdin and stdout until it goes."""
+"""`--mode rpc`: serve one host on stdin and stdout, or on a unix socket, until it goes."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from contextlib import suppress
 
 from pigeon.app.build import BuiltAgent
 from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine
 from pigeon.cli.starting import Descriptors, run_agent, spoken_dialect, with_key
 from pigeon.rpc.host import Host
+from pigeon.rpc.shutdown import Shutdown
 from pigeon.transport import exit_codes
 from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire.errors import StartupError
@@ -22,9 +25,17 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
     dialect = spoken_dialect(line, environment)
     line = with_key(line, environment)
     cap = _record_cap(line.record_cap)
+    path = None if line.socket is None else environment.absolute(line.socket)
 
     async def serve(agent: BuiltAgent, descriptors: Descriptors) -> int:
         life = agent.lifecycle
+        if path is not None:
+            connected = await _connected(path)
+            if isinstance(connected, int):
+                await agent.session.close()
+                await life.stop()
+                return connected
+            descriptors = connected
         mask = agent.redactor.mask
         host = Host(agent.session, dialect, descriptors, life.drains, life.warm, cap, mask, not line.no_ui)
         return await host.serve(life.started, life.leaving, life.stop)
@@ -35,6 +46,25 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     return code
+
+
+async def _connected(path: str) -> Descriptors | int:
+    """The descriptors of the first connection to a socket; an exit code if a signal comes before there is one."""
+    from pigeon.transport.unix_socket import accept_own, listen
+
+    listener = listen(path)
+    shutdown = Shutdown()
+    shutdown.watch_signals()
+    accepting = asyncio.ensure_future(accept_own(listener, path))
+    ended = asyncio.ensure_future(shutdown.reason())
+    await asyncio.wait({accepting, ended}, return_when=asyncio.FIRST_COMPLETED)
+    if accepting.done():
+        ended.cancel()
+        return accepting.result()
+    accepting.cancel()
+    with suppress(OSError):
+        os.unlink(path)
+    return ended.result()
 
 
 def _record_cap(asked: str | None) -> int:

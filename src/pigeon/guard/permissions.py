@@ -33,13 +33,11 @@ from pigeon.system.paths import PathResolver
 from pigeon.wire.answers import Permissions, SessionAllowance, SourceRules
 from pigeon.wire.base import Json
 from pigeon.wire.content import ToolCall
+from pigeon.wire.dialogs import ALLOW_ALWAYS, ALLOW_ONCE, DENY
 from pigeon.wire.errors import Aborted, ToolFailed
 from pigeon.wire.events import PermissionOutcome, ToolOutcome
 
-ONCE = "Allow once"
-ALWAYS = "Allow for this session"
-DENY = "Deny"
-OPTIONS = (ONCE, ALWAYS, DENY)
+OPTIONS = (ALLOW_ONCE, ALLOW_ALWAYS, DENY)
 MOST_REMEMBERED = 1000
 _REASONS: dict[PermissionOutcome, str] = {
     "denied": "the user said no",
@@ -69,7 +67,7 @@ def outcome_of(value: object) -> PermissionOutcome:
     """What an answer means: anything but one of the two options that allow is a no."""
     if not isinstance(value, str):
         return "denied"
-    return {ONCE: "once", ALWAYS: "session"}.get(value, "denied")  # type: ignore[return-value]
+    return {ALLOW_ONCE: "once", ALLOW_ALWAYS: "session"}.get(value, "denied")  # type: ignore[return-value]
 
 
 class AllowedCall(Struct, frozen=True):

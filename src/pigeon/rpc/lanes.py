@@ -1,7 +1,8 @@
 """When a command runs: at once, in its turn, or beside the others.
 
 `control` and `beside` commands start the moment they arrive. `session` commands start in order, each when the one
-before has ended; a handler that does not wait is done before the next line is looked at.
+before has ended; a handler that does not wait is done before the next line is looked at. `CommandRunner` finds the
+handler and puts it into its lane, for hosts behind a pipe (`rpc/server.py`) and in this process (`sdk/agent.py`).
 """
 
 from __future__ import annotations
@@ -9,11 +10,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
-from pigeon.wire.commands import Command
+from pigeon.rpc.router import CommandHandler
+from pigeon.wire.commands import Abort, AbortAndPrompt, Command, Prompt, Subject
+from pigeon.wire.errors import ABORTED_BEFORE, Refusal
 
+TOO_MANY = "Too many commands are running at once; wait for some of them to end"
+MOST_IN_FLIGHT = 1000
+PROMPTS = (Prompt, AbortAndPrompt)
 Start = Callable[[], Any]
 Finish = Callable[[Any, BaseException | None], None]
 
@@ -106,3 +112,32 @@ class Lanes:
             job.finish(data, error)
         except Exception as trouble:
             job.finish(None, trouble)
+
+
+def _unchanged(result: Any) -> Any:
+    return result
+
+
+class CommandRunner:
+    """Has commands carried out: each by its handler, in its lane, with exactly one end."""
+
+    def __init__(self, subjects: Mapping[Subject, object], handlers: Mapping[type[Command], CommandHandler]) -> None:
+        self._subjects = subjects
+        self._handlers = handlers
+        self._lanes = Lanes()
+
+    def submit(self, command: Command, finish: Finish, taken: Callable[[Any], Any] = _unchanged) -> None:
+        """Take a command. `finish` gets its answer or its failure; `taken` may put what the handler returned, a result
+        or something to await, into another form first."""
+        # A prompt that waits in its lane has not begun: an abort must reach it, too.
+        if isinstance(command, Abort):
+            self._lanes.withdraw(PROMPTS, Refusal(ABORTED_BEFORE))
+        if command.lane != "control" and self._lanes.in_flight >= MOST_IN_FLIGHT:
+            finish(None, Refusal(TOO_MANY))
+            return
+        handler, subject = self._handlers[type(command)], self._subjects[command.about]
+        self._lanes.submit(CommandJob(command, lambda: taken(handler(command, subject)), finish))
+
+    async def drained(self) -> None:
+        """Wait until every command taken has ended."""
+        await self._lanes.drained()

@@ -9,20 +9,17 @@ from collections import deque
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
-from pigeon.rpc.lanes import CommandJob, Lanes
+from pigeon.rpc.lanes import PROMPTS, CommandRunner
 from pigeon.rpc.outbox import EncodedData, LongAnswer, Outbox
 from pigeon.rpc.router import CommandHandler
 from pigeon.transport.reader import Frame, TooLong
 from pigeon.wire import codec
 from pigeon.wire.answers import failed, succeeded
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.commands import NAMES, Abort, AbortAndPrompt, Command, HostToolResult, Prompt, Subject
-from pigeon.wire.errors import ABORTED_BEFORE, UNEXPECTED, BadRecord, Refusal, UnknownCommand, text_for_host
+from pigeon.wire.commands import NAMES, Command, HostToolResult, Subject
+from pigeon.wire.errors import UNEXPECTED, BadRecord, Refusal, UnknownCommand, text_for_host
 
 PARSE = "parse"
-TOO_MANY = "Too many commands are running at once; wait for some of them to end"
-MOST_IN_FLIGHT = 1000
-_PROMPTS = (Prompt, AbortAndPrompt)
 
 
 class Server:
@@ -31,10 +28,8 @@ class Server:
     def __init__(
         self, subjects: Mapping[Subject, object], handlers: Mapping[type[Command], CommandHandler], outbox: Outbox
     ) -> None:
-        self._subjects = subjects
-        self._handlers = handlers
+        self._commands = CommandRunner(subjects, handlers)
         self._outbox = outbox
-        self._lanes = Lanes()
         self._frames: deque[Frame] = deque()
         self._begun = asyncio.Event()
         self._encoding: set[asyncio.Future[EncodedData]] = set()
@@ -52,7 +47,7 @@ class Server:
 
     async def drained(self) -> None:
         """Wait until every command taken was answered."""
-        await self._lanes.drained()
+        await self._commands.drained()
 
     async def long_answers_sent(self) -> None:
         """Wait until the answers that take long to encode are on their way."""
@@ -104,20 +99,7 @@ class Server:
             self._dispatch(command)
 
     def _dispatch(self, command: Command) -> None:
-        # A prompt that waits in its lane has not begun: an abort must reach it, too.
-        if isinstance(command, Abort):
-            self._lanes.withdraw(_PROMPTS, Refusal(ABORTED_BEFORE))
-        if command.lane != "control" and self._lanes.in_flight >= MOST_IN_FLIGHT:
-            self._finished(command, None, Refusal(TOO_MANY))
-            return
-        handler, subject = self._handlers[type(command)], self._subjects[command.about]
-        self._lanes.submit(
-            CommandJob(
-                command,
-                lambda: self._started(handler(command, subject)),
-                lambda data, error: self._finished(command, data, error),
-            )
-        )
+        self._commands.submit(command, lambda data, error: self._finished(command, data, error), self._started)
 
     def _started(self, result: Any) -> Any:
         if not isinstance(result, LongAnswer):
@@ -135,7 +117,7 @@ class Server:
         if error is not None:
             code = error.code if isinstance(error, Refusal) and error.code else ABSENT
             response = failed(name, _text(error), command.id, code)
-            if isinstance(command, _PROMPTS) and isinstance(error, Refusal) and not isinstance(error, BadRecord):
+            if isinstance(command, PROMPTS) and isinstance(error, Refusal) and not isinstance(error, BadRecord):
                 self._outbox.refuse_prompt(response)
             else:
                 self._outbox.answer(response)

@@ -7,6 +7,10 @@ from typing import Literal
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 
 REQUEST: Literal["extension_ui_request"] = "extension_ui_request"
+# The options of a question about permission.
+ALLOW_ONCE = "Allow once"
+ALLOW_ALWAYS = "Allow for this session"
+DENY = "Deny"
 
 
 class _Request(Record, tag_field="method", kw_only=True):

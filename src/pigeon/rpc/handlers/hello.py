@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pigeon.dialects.choice import changed_dialect
 from pigeon.rpc.host_connection import HostConnection
+from pigeon.rpc.lanes import MOST_IN_FLIGHT
 from pigeon.rpc.router import handles
-from pigeon.rpc.server import MOST_IN_FLIGHT
 from pigeon.wire.answers import Feature, InputLimits, Welcome
 from pigeon.wire.base import or_else
 from pigeon.wire.commands import Hello

@@ -1,0 +1,148 @@
+"""A host that lives in the same process as the agent: records in, records out, by the same lanes and handlers as over
+a pipe (`rpc/host.py`).
+
+Events are those of the dialect `pi-latest`. Keys are masked as they are on the wire, because the program may show or
+send on what it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from pigeon.dialects.base import Dialect, kind_of
+from pigeon.dialects.pi_latest import PiLatest
+from pigeon.rpc.handlers.all import HANDLERS
+from pigeon.rpc.host_connection import HostConnection
+from pigeon.rpc.lanes import CommandRunner
+from pigeon.rpc.outbox import LongAnswer
+from pigeon.session.session import Session
+from pigeon.transport.reader import DEFAULT_CAP
+from pigeon.wire import codec
+from pigeon.wire.base import Record
+from pigeon.wire.commands import Command
+from pigeon.wire.errors import PigeonError, Refusal, text_for_host
+from pigeon.wire.events import MessageUpdate, Outbound
+
+_T = TypeVar("_T")
+SLICE_PIECES = 250
+OTHER_DIALECT = "An agent in this process speaks pi-latest only"
+
+
+class RecordOutlet:
+    """The way of events to a program in this process: as records, in order."""
+
+    def __init__(self, version: str, hear: Callable[[Any], None], mask: Callable[[bytes], bytes]) -> None:
+        self._dialect: Dialect = PiLatest(version)
+        self._hear = hear
+        self._mask = mask
+        self._numbers = False
+        self._count = 0
+        self._kinds: frozenset[str] | None = None
+
+    @property
+    def dialect(self) -> Dialect:
+        """What is spoken."""
+        return self._dialect
+
+    @property
+    def numbers(self) -> bool:
+        """True if events carry their number."""
+        return self._numbers
+
+    def turn_to(self, dialect: Dialect, numbers: bool) -> None:
+        """Number events from now on, or no longer; raises a `Refusal` for another dialect."""
+        if dialect.name != self._dialect.name:
+            raise Refusal(OTHER_DIALECT)
+        self._dialect, self._numbers = dialect, numbers
+
+    def send_only(self, kinds: frozenset[str] | None) -> None:
+        """Leave out events of other types from now on; none leaves out nothing."""
+        self._kinds = kinds
+
+    def event(self, event: Outbound) -> None:
+        """Hand an event on."""
+        # An update is the model's own words, which are not masked on the wire either.
+        shown = [event] if isinstance(event, MessageUpdate) else map(self.masked, self._dialect.project(event))
+        for record in shown:
+            kind = kind_of(record)
+            if self._kinds is None or not kind or kind in self._kinds:
+                self._hear(self._numbered(record))
+
+    def masked(self, record: _T) -> _T:
+        """A record without keys; itself if it has none."""
+        encoded = codec.encode(record)
+        masked = self._mask(encoded)
+        return record if masked == encoded else codec.convert(codec.decode(masked), type(record))
+
+    def _numbered(self, record: Record) -> Record:
+        if not self._numbers:
+            return record
+        self._count += 1
+        return replace(record, seq=self._count)
+
+
+class InProcessHost:
+    """Serves one session to a program in this process, which hears every event by `hear`.
+
+    `wait` gives something to await while the program is far behind with its events.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        version: str,
+        hear: Callable[[Any], None],
+        wait: Callable[[], Awaitable[None] | None],
+        mask: Callable[[bytes], bytes],
+    ) -> None:
+        self._mask = mask
+        self._outlet = RecordOutlet(version, hear, mask)
+        connection = HostConnection(session, self._outlet, DEFAULT_CAP)
+        self._commands = CommandRunner({"session": session, "connection": connection}, HANDLERS)
+        session.bus.announce(self._outlet.event, wait)
+
+    def submit(self, command: Command, finish: Callable[[Any, BaseException | None], None]) -> None:
+        """Have a command carried out; `finish` is called exactly once, before any event that follows the answer.
+
+        Raises `BadRecord` for a command that would be refused as a line.
+        """
+        checked = codec.command_of(codec.to_plain(command))
+
+        def taken(result: Any) -> Any:
+            return self._whole(result, command) if isinstance(result, LongAnswer) else result
+
+        def ended(data: Any, error: BaseException | None) -> None:
+            if error is not None:
+                finish(None, error if isinstance(error, PigeonError) else _internal(error))
+            else:
+                finish(None if command.answer is None else self._outlet.masked(data), None)
+
+        self._commands.submit(checked, ended, taken)
+
+    async def drained(self) -> None:
+        """Wait until every command has ended."""
+        await self._commands.drained()
+
+    async def _whole(self, answer: LongAnswer, command: Command) -> Any:
+        """A long answer, which comes as pieces of JSON; other work is done between them."""
+        made: list[bytes] = []
+        while pieces := _some(answer.pieces):
+            made += pieces
+            await asyncio.sleep(0)
+        kind: Any = command.answer
+        return codec.convert(codec.decode(b"".join(made)), kind)
+
+
+def _some(pieces: Iterator[bytes]) -> list[bytes]:
+    return list(islice(pieces, SLICE_PIECES))
+
+
+def _internal(error: BaseException) -> Refusal:
+    refusal = Refusal(text_for_host(error))
+    refusal.__cause__ = error
+    return refusal

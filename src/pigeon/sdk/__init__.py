@@ -1,0 +1,1 @@
+"""Pigeon as a library: what a Python program imports, re-exported by `pigeon`."""

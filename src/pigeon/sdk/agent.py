@@ -1,0 +1,176 @@
+"""`Agent`: a conversation whose agent lives in this process. No subprocess, no JSON; several may live side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from pigeon.sdk.conversation import FEATURES, Conversation
+from pigeon.sdk.errors import ConversationClosed
+from pigeon.sdk.host_calls import AnyTool, OnDialog, OnPermission
+from pigeon.wire.commands import Command, Hello, SetHostTools
+from pigeon.wire.errors import PigeonError
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from pigeon.app.build import BuiltAgent
+    from pigeon.app.environment import Environment
+    from pigeon.rpc.in_process import InProcessHost
+    from pigeon.wire.answers import ApprovalMode
+
+
+class AgentChoices(TypedDict, total=False):
+    """The further options of an agent, those of the command line under their names there."""
+
+    provider: str
+    models: Sequence[str]
+    api_key: str
+    thinking: str
+    session_id: str
+    continue_newest: bool
+    fork: str
+    no_session: bool
+    session_dir: str
+    name: str
+    builtin_tools: Sequence[str]
+    exclude_tools: Sequence[str]
+    no_builtin_tools: bool
+    extensions: Sequence[str]
+    no_extensions: bool
+    skills: Sequence[str]
+    no_skills: bool
+    prompt_templates: Sequence[str]
+    no_prompt_templates: bool
+    no_context_files: bool
+    no_rules: bool
+    system_prompt: str
+    append_system_prompt: Sequence[str]
+    trust_project: bool
+    approval_mode: ApprovalMode
+
+
+class Agent(Conversation):
+    """An agent in this process.
+
+    `model` is an id, `provider/id` or part of a name; `cwd` the folder it works in; `tools` functions of the program;
+    `permissions` rules that tighten those of the user; `session` a session to go on with, by path or id; `agent_dir`
+    the folder of settings, keys and sessions; `env` the variables it sees instead of those of the process. Raises
+    `StartupError` when it is opened with options that cannot be followed.
+    """
+
+    def __init__(  # noqa: PLR0913 - the names are those of the options
+        self,
+        *,
+        model: str | None = None,
+        cwd: str | None = None,
+        tools: Sequence[AnyTool] = (),
+        permissions: str | Mapping[str, Any] | None = None,
+        on_permission: OnPermission | None = None,
+        on_dialog: OnDialog | None = None,
+        session: str | None = None,
+        agent_dir: str | None = None,
+        env: Mapping[str, str] | None = None,
+        **choices: Unpack[AgentChoices],
+    ) -> None:
+        super().__init__(tools, on_permission, on_dialog)
+        given = {"model": model, "cwd": cwd, "permissions": permissions, "session": session, "agent_dir": agent_dir}
+        self._options = {**given, **_as_options(choices)}
+        self._env = env
+        self._built: BuiltAgent | None = None
+        self._host: InProcessHost | None = None
+        self._warming: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with settings and files but did not keep the agent from starting."""
+        return [] if self._built is None else list(self._built.problems)
+
+    async def open(self) -> None:
+        """Put the agent together; raises `StartupError`."""
+        if self._host is not None:
+            raise ConversationClosed("The agent is open already")
+        from pigeon import __version__
+        from pigeon.app.build import build
+        from pigeon.app.options import AgentOptions
+        from pigeon.rpc.in_process import InProcessHost
+
+        built = await build(AgentOptions(**self._options), self._environment())
+        self._built = built
+        self._host = InProcessHost(built.session, __version__, self._heard, self._behind, built.redactor.mask)
+        try:
+            await self._call(Hello(dialect="pi-latest", features=FEATURES))
+            await built.lifecycle.started(self._end_asked)
+            if tools := self._host_calls.definitions():
+                await self._call(SetHostTools(tools=tools))
+        except BaseException:
+            await self.close()
+            raise
+        self._warming = asyncio.ensure_future(built.lifecycle.warm())
+
+    def _environment(self) -> Environment:
+        from msgspec.structs import replace
+
+        from pigeon.app.environment import process_environment
+
+        surroundings = process_environment()
+        if self._env is None:
+            return surroundings
+        return replace(surroundings, variables=self._env, home=self._env.get("HOME") or surroundings.home)
+
+    async def close(self) -> None:
+        """Stop what runs and end the agent; nothing of it is left."""
+        built, self._built = self._built, None
+        host, self._host = self._host, None
+        if built is None or host is None:
+            return
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait({self._warming})
+        self._over(None)
+        await built.lifecycle.leaving()
+        await built.session.close()
+        await built.lifecycle.stop()
+        await host.drained()
+        await self._runs.all_left_ended()
+
+    def _end_asked(self) -> None:
+        """An extension asked for the end."""
+        self._ending = asyncio.ensure_future(self.close())
+
+    def _call(self, command: Command, answered: Callable[[Any], None] | None = None) -> Awaitable[Any]:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def finish(data: Any, error: BaseException | None) -> None:
+            if error is None and answered is not None:
+                answered(data)
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(data)
+            else:
+                answer.set_exception(error)
+
+        if self._host is None:
+            answer.set_exception(ConversationClosed())
+            return answer
+        try:
+            self._host.submit(command, finish)
+        except PigeonError as error:
+            answer.set_exception(error)
+        return answer
+
+    def _tell(self, command: Command) -> None:
+        if self._host is not None:
+            with suppress(PigeonError):
+                self._host.submit(command, lambda data, error: None)
+
+
+def _as_options(choices: AgentChoices) -> dict[str, Any]:
+    options: dict[str, Any] = dict(choices)
+    if "builtin_tools" in options:
+        options["tools"] = options.pop("builtin_tools")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}

@@ -1,0 +1,347 @@
+"""The commands of the protocol as methods. Made by `scripts/sdk_commands.py`; do not edit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Literal, TypeVar, cast
+
+from pigeon.wire import commands
+from pigeon.wire.answers import (
+    Accepted,
+    BashResult,
+    Cancelled,
+    ClearedQueue,
+    Commands,
+    Compacted,
+    CycledModel,
+    Entries,
+    EventFilter,
+    Exported,
+    FastMode,
+    Forked,
+    ForkMessages,
+    HostUriSchemes,
+    Integrations,
+    LastAssistantText,
+    Level,
+    Levels,
+    LoginProviders,
+    Messages,
+    MessagesPage,
+    Models,
+    Navigated,
+    Permissions,
+    Sessions,
+    SessionStats,
+    State,
+    Subagents,
+    SubagentSubscription,
+    TodoPhases,
+    ToolNames,
+    Tree,
+    TrustChange,
+    TrustState,
+    Welcome,
+)
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.commands import HostTool
+from pigeon.wire.content import Attachment, ImageInput
+from pigeon.wire.model import Model
+from pigeon.wire.steering import TodoPhaseGiven
+
+_T = TypeVar("_T")
+
+
+class CommandMethods(ABC):
+    """Every command as a method."""
+
+    @abstractmethod
+    async def send(self, command: commands.Command) -> Any:
+        """Send a command; returns its answer, raises a `Refusal` where it is refused."""
+
+    async def abort_and_prompt(
+        self, message: str, *, images: list[ImageInput] | None = None, attachments: list[Attachment] | None = None
+    ) -> Accepted:
+        """Abort what runs, wait until it has ended, then prompt."""
+        return cast(
+            "Accepted",
+            await self.send(
+                commands.AbortAndPrompt(message=message, images=_given(images), attachments=_given(attachments))
+            ),
+        )
+
+    async def abort(self) -> None:
+        """Cancel the run and everything that belongs to it; answered when the agent is idle."""
+        await self.send(commands.Abort())
+
+    async def clear_queue(self) -> ClearedQueue:
+        """Take all queued messages back."""
+        return cast("ClearedQueue", await self.send(commands.ClearQueue()))
+
+    async def hello(
+        self,
+        *,
+        dialect: Literal["pi", "pi-latest", "omp", "xcsh", "companion"] | None = None,
+        features: list[str] | None = None,
+    ) -> Welcome:
+        """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
+        `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved`
+        when a question about permission has ended).
+
+        What is not named stays as it is; features that are not known are left out of the answer.
+        """
+        return cast("Welcome", await self.send(commands.Hello(dialect=_given(dialect), features=_given(features))))
+
+    async def get_state(self) -> State:
+        """What the session is and does right now."""
+        return cast("State", await self.send(commands.GetState()))
+
+    async def get_messages(self) -> Messages:
+        """The messages of the current context."""
+        return cast("Messages", await self.send(commands.GetMessages()))
+
+    async def get_last_assistant_text(self) -> LastAssistantText:
+        """The text of the last answer, null without one."""
+        return cast("LastAssistantText", await self.send(commands.GetLastAssistantText()))
+
+    async def get_session_stats(self) -> SessionStats:
+        """Counts, tokens and cost of the session."""
+        return cast("SessionStats", await self.send(commands.GetSessionStats()))
+
+    async def get_commands(self) -> Commands:
+        """Slash commands that `prompt` understands."""
+        return cast("Commands", await self.send(commands.GetCommands()))
+
+    async def get_integrations(self) -> Integrations:
+        """Whether the model can be used, and which services are attached."""
+        return cast("Integrations", await self.send(commands.GetIntegrations()))
+
+    async def get_available_commands(self) -> Commands:
+        """`get_commands` under its other name."""
+        return cast("Commands", await self.send(commands.GetAvailableCommands()))
+
+    async def set_model(self, provider: str, model_id: str) -> Model:
+        """Use another model from the next request on."""
+        return cast("Model", await self.send(commands.SetModel(provider=provider, model_id=model_id)))
+
+    async def cycle_model(self) -> CycledModel | None:
+        """Use the next model; null if there is nothing to cycle."""
+        return cast("CycledModel | None", await self.send(commands.CycleModel()))
+
+    async def get_available_models(self) -> Models:
+        """All models with configured credentials."""
+        return cast("Models", await self.send(commands.GetAvailableModels()))
+
+    async def set_thinking_level(
+        self, level: Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
+    ) -> None:
+        """Think more or less; clamped to what the model supports."""
+        await self.send(commands.SetThinkingLevel(level=level))
+
+    async def cycle_thinking_level(self) -> Level | None:
+        """The next level; null for a model without thinking."""
+        return cast("Level | None", await self.send(commands.CycleThinkingLevel()))
+
+    async def get_available_thinking_levels(self) -> Levels:
+        """The levels of the current model."""
+        return cast("Levels", await self.send(commands.GetAvailableThinkingLevels()))
+
+    async def set_steering_mode(self, mode: Literal["all", "one-at-a-time"]) -> None:
+        """Deliver steering one message at a time, or all at once."""
+        await self.send(commands.SetSteeringMode(mode=mode))
+
+    async def set_follow_up_mode(self, mode: Literal["all", "one-at-a-time"]) -> None:
+        """Deliver follow-ups one message at a time, or all at once."""
+        await self.send(commands.SetFollowUpMode(mode=mode))
+
+    async def set_interrupt_mode(self, mode: Literal["immediate", "wait"]) -> None:
+        """`immediate` lets steering skip the remaining tool calls of a turn, `wait` does not."""
+        await self.send(commands.SetInterruptMode(mode=mode))
+
+    async def set_locale(self, locale: str) -> None:
+        """The language and region of the person at the host; the model is told, an empty text takes it back."""
+        await self.send(commands.SetLocale(locale=locale))
+
+    async def set_auto_compaction(self, enabled: bool) -> None:
+        """Switch automatic compaction."""
+        await self.send(commands.SetAutoCompaction(enabled=enabled))
+
+    async def set_auto_retry(self, enabled: bool) -> None:
+        """Switch automatic retry of transient errors."""
+        await self.send(commands.SetAutoRetry(enabled=enabled))
+
+    async def abort_retry(self) -> None:
+        """Cancel a waiting retry."""
+        await self.send(commands.AbortRetry())
+
+    async def compact(self, *, custom_instructions: str | None = None) -> Compacted:
+        """Summarize the history now."""
+        return cast("Compacted", await self.send(commands.Compact(custom_instructions=_given(custom_instructions))))
+
+    async def bash(self, command: str, *, exclude_from_context: bool | None = None) -> BashResult:
+        """Run a shell command; its output is in the context of the next prompt."""
+        return cast(
+            "BashResult",
+            await self.send(commands.Bash(command=command, exclude_from_context=_given(exclude_from_context))),
+        )
+
+    async def abort_bash(self) -> None:
+        """Kill the running `bash` commands."""
+        await self.send(commands.AbortBash())
+
+    async def new_session(self, *, parent_session: str | None = None) -> Cancelled:
+        """Begin an empty conversation."""
+        return cast("Cancelled", await self.send(commands.NewSession(parent_session=_given(parent_session))))
+
+    async def switch_session(self, session_path: str) -> Cancelled:
+        """Open another session file."""
+        return cast("Cancelled", await self.send(commands.SwitchSession(session_path=session_path)))
+
+    async def fork(self, entry_id: str) -> Forked:
+        """A new session that ends before the given user message."""
+        return cast("Forked", await self.send(commands.Fork(entry_id=entry_id)))
+
+    async def branch(self, entry_id: str) -> Forked:
+        """`fork` under its other name."""
+        return cast("Forked", await self.send(commands.Branch(entry_id=entry_id)))
+
+    async def clone(self) -> Cancelled:
+        """A new session with the whole active branch."""
+        return cast("Cancelled", await self.send(commands.Clone()))
+
+    async def get_fork_messages(self) -> ForkMessages:
+        """The user messages that `fork` accepts."""
+        return cast("ForkMessages", await self.send(commands.GetForkMessages()))
+
+    async def get_branch_messages(self) -> ForkMessages:
+        """`get_fork_messages` under its other name."""
+        return cast("ForkMessages", await self.send(commands.GetBranchMessages()))
+
+    async def get_entries(self, *, since: str | None = None) -> Entries:
+        """Session entries in the order they were appended."""
+        return cast("Entries", await self.send(commands.GetEntries(since=_given(since))))
+
+    async def get_tree(self) -> Tree:
+        """Session entries as a tree."""
+        return cast("Tree", await self.send(commands.GetTree()))
+
+    async def navigate_tree(
+        self,
+        entry_id: str,
+        *,
+        summarize: bool | None = None,
+        custom_instructions: str | None = None,
+        label: str | None = None,
+    ) -> Navigated:
+        """Go to another entry of the session, with a summary of the branch that is left if `summarize` says so."""
+        return cast(
+            "Navigated",
+            await self.send(
+                commands.NavigateTree(
+                    entry_id=entry_id,
+                    summarize=_given(summarize),
+                    custom_instructions=_given(custom_instructions),
+                    label=_given(label),
+                )
+            ),
+        )
+
+    async def list_sessions(
+        self, *, scope: Literal["project", "all"] = "project", cursor: str | None = None, limit: int = 50
+    ) -> Sessions:
+        """Sessions on disk, newest first, a page at a time."""
+        return cast("Sessions", await self.send(commands.ListSessions(scope=scope, cursor=_given(cursor), limit=limit)))
+
+    async def set_session_name(self, name: str) -> None:
+        """Give the session a display name."""
+        await self.send(commands.SetSessionName(name=name))
+
+    async def export_html(self, *, output_path: str | None = None) -> Exported:
+        """Write the session as a page."""
+        return cast("Exported", await self.send(commands.ExportHtml(output_path=_given(output_path))))
+
+    async def set_permissions(self, permissions: dict[str, Any]) -> Permissions:
+        """Replace the host's own permission rules, from the next tool call on; they can only tighten those of the
+        user.
+
+        `permissions` has the form of the setting; rules that cannot be understood are refused and change
+        nothing.
+        """
+        return cast("Permissions", await self.send(commands.SetPermissions(permissions=permissions)))
+
+    async def get_permissions(self) -> Permissions:
+        """The permission rules in force, and what was allowed for this session."""
+        return cast("Permissions", await self.send(commands.GetPermissions()))
+
+    async def get_trust(self) -> TrustState:
+        """Whether the project of the conversation is trusted, and which of its files wait for that."""
+        return cast("TrustState", await self.send(commands.GetTrust()))
+
+    async def set_trust(self, trusted: bool, *, remember: bool = False) -> TrustChange:
+        """Decide whether the files of the conversation's project are used.
+
+        The decision holds for this process, with `remember` also for later ones (in `trust.json`).
+        """
+        return cast("TrustChange", await self.send(commands.SetTrust(trusted=trusted, remember=remember)))
+
+    async def set_todos(self, phases: list[TodoPhaseGiven]) -> TodoPhases:
+        """Replace the plan."""
+        return cast("TodoPhases", await self.send(commands.SetTodos(phases=phases)))
+
+    async def set_host_tools(self, tools: list[HostTool]) -> ToolNames:
+        """Replace the tools that the host runs."""
+        return cast("ToolNames", await self.send(commands.SetHostTools(tools=tools)))
+
+    async def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
+        """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always
+        sent.
+        """
+        return cast("EventFilter", await self.send(commands.SetEventFilter(events=_given(events))))
+
+    async def get_messages_page(self, *, cursor: str | None = None, limit: int | None = None) -> MessagesPage:
+        """Some of the messages, from where the cursor of the page before says."""
+        return cast(
+            "MessagesPage", await self.send(commands.GetMessagesPage(cursor=_given(cursor), limit=_given(limit)))
+        )
+
+    async def set_subagent_subscription(self, level: Literal["off", "progress", "events"]) -> SubagentSubscription:
+        """Which events of helpers are wanted; there are no helpers here, so none ever come."""
+        return cast("SubagentSubscription", await self.send(commands.SetSubagentSubscription(level=level)))
+
+    async def get_subagents(self) -> Subagents:
+        """The helpers that work now: none."""
+        return cast("Subagents", await self.send(commands.GetSubagents()))
+
+    async def get_subagent_messages(self, *, subagent_id: str | None = None, session_file: str | None = None) -> None:
+        """What a helper said; refused, because there are none."""
+        await self.send(
+            commands.GetSubagentMessages(subagent_id=_given(subagent_id), session_file=_given(session_file))
+        )
+
+    async def get_login_providers(self) -> LoginProviders:
+        """Providers that can be logged in to: none, keys come from files and variables."""
+        return cast("LoginProviders", await self.send(commands.GetLoginProviders()))
+
+    async def login(self, provider_id: str) -> None:
+        """Log in to a provider; refused, because keys come from files and variables."""
+        await self.send(commands.Login(provider_id=provider_id))
+
+    async def set_fast_mode(self, enabled: bool) -> FastMode:
+        """A faster service of a model; it can only be switched off."""
+        return cast("FastMode", await self.send(commands.SetFastMode(enabled=enabled)))
+
+    async def handoff(self, *, custom_instructions: str | None = None) -> None:
+        """Hand the work to a new conversation; refused: `compact` and `new_session` do the parts of it."""
+        await self.send(commands.Handoff(custom_instructions=_given(custom_instructions)))
+
+    async def set_host_uri_schemes(self, schemes: list[Any]) -> HostUriSchemes:
+        """Addresses that the host reads for the model; only the empty list is accepted."""
+        return cast("HostUriSchemes", await self.send(commands.SetHostUriSchemes(schemes=schemes)))
+
+    async def negotiate_protocol(self, protocol_version: int) -> None:
+        """Another framing of long lines; refused, because lines of any length are sent as they are."""
+        await self.send(commands.NegotiateProtocol(protocol_version=protocol_version))
+
+
+def _given(value: _T | None) -> _T | Absent:
+    return ABSENT if value is None else value

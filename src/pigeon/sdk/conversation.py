@@ -1,0 +1,164 @@
+"""`Conversation`: one agent and its conversation, as a program sees them, wherever the agent lives.
+
+`Agent` has it in this process, `Client` behind a pipe or a socket. Both hand every record that the agent sends to
+`_heard` and have commands answered by `_call`; all the rest is here and the same for both: the readers of events,
+prompts and their runs, and the program's own callables (`sdk/host_calls.py`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, TypeVar, cast
+from weakref import WeakSet
+
+from pigeon.sdk.commands import CommandMethods
+from pigeon.sdk.errors import ConversationClosed
+from pigeon.sdk.reader_queue import ReaderQueue
+from pigeon.sdk.host_calls import AnyTool, HostCalls, OnDialog, OnPermission
+from pigeon.sdk.images import ImageLike, images_of
+from pigeon.sdk.prompt_events import PromptEvents, PromptRuns
+from pigeon.sdk.records import UnknownEvent
+from pigeon.sdk.results import ConversationEvent, Result, RunRecord
+from pigeon.wire.answers import Accepted
+from pigeon.wire.commands import Command, FollowUp, Prompt, Steer
+from pigeon.wire.events import MessageUpdate, Outbound
+
+_Self = TypeVar("_Self", bound="Conversation")
+# What is asked for with `hello`.
+FEATURES = ["deltas", "permissions"]
+
+
+class Conversation(CommandMethods):
+    """One agent and its conversation: an async context manager, with a method for every command of the protocol."""
+
+    def __init__(
+        self,
+        tools: Sequence[AnyTool] = (),
+        on_permission: OnPermission | None = None,
+        on_dialog: OnDialog | None = None,
+    ) -> None:
+        self._readers: WeakSet[ReaderQueue] = WeakSet()
+        self._host_calls = HostCalls(tools, on_permission, on_dialog, self._tell)
+        self._runs = PromptRuns(self._call, self._subscribed)
+
+    # The two ways to have one.
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Start or reach the agent; `async with` does it."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop what runs, and leave or end the agent; further calls change nothing."""
+
+    @abstractmethod
+    def _call(self, command: Command, answered: Callable[[Any], None] | None = None) -> Awaitable[Any]:
+        """Send a command; awaiting gives the answer. `answered` gets it before any event that follows it is heard."""
+
+    @abstractmethod
+    def _tell(self, command: Command) -> None:
+        """Send a command that has no answer; ignored when the conversation is closed."""
+
+    async def __aenter__(self: _Self) -> _Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Commands and events
+
+    async def send(self, command: Command) -> Any:
+        """Send a command as a record; returns its answer, raises a `Refusal` where it is refused."""
+        return await self._call(command)
+
+    def events(self) -> AsyncIterator[ConversationEvent]:
+        """Everything that the agent tells from this call on, for as long as the conversation is open.
+
+        A `message_update` is given as what it brings: a `TextDelta`, a `ToolcallEnd` and so on. Several readers are
+        independent of each other.
+        """
+        return _EventReader(self._subscribed())
+
+    def prompt(
+        self, text: str, *, images: Sequence[ImageLike] = (), limits: Any = None, output: Any = None
+    ) -> PromptEvents:
+        """Prompt, and iterate over the events of the run up to its `agent_settled`.
+
+        Leaving the iteration early aborts the run; the next prompt waits until that is over. Raises a `Refusal` where
+        the prompt is refused, as while another run is active.
+        """
+
+        async def command() -> Prompt:
+            return Prompt(message=text, images=await images_of(images), **_asked(limits, output))
+
+        return PromptEvents(self._runs, command)
+
+    async def run(
+        self, text: str, *, images: Sequence[ImageLike] = (), limits: Any = None, output: Any = None
+    ) -> Result[Any]:
+        """Prompt, wait for the end of the run, and say how it ended; cancelling this aborts the run."""
+        record = RunRecord()
+        async with self.prompt(text, images=images, limits=limits, output=output) as events:
+            async for event in events:
+                record.take(event)
+        return record.result(await self.get_state())
+
+    async def steer(self, text: str, *, images: Sequence[ImageLike] = ()) -> Accepted:
+        """Say something to the model at the next break of the running turn."""
+        return cast("Accepted", await self._call(Steer(message=text, images=await images_of(images))))
+
+    async def follow_up(self, text: str, *, images: Sequence[ImageLike] = ()) -> Accepted:
+        """Say something to the model when it would stop."""
+        return cast("Accepted", await self._call(FollowUp(message=text, images=await images_of(images))))
+
+    # What the agent sends
+
+    def _heard(self, record: Outbound | UnknownEvent) -> None:
+        """Take a record of the agent, in order."""
+        self._host_calls.heard(record)
+        event = record.assistant_message_event if isinstance(record, MessageUpdate) else record
+        for reader in list(self._readers):
+            reader.put(event)
+
+    def _behind(self) -> Awaitable[None] | None:
+        """Something to await while a reader is so far behind that the agent should wait for it."""
+        slowest = next((reader for reader in self._readers if reader.full), None)
+        return None if slowest is None else slowest.until_room()
+
+    def _over(self, error: Exception | None) -> None:
+        """No further record comes: readers end, with this error if there is one."""
+        self._host_calls.close()
+        for reader in list(self._readers):
+            reader.close(error)
+        self._readers.clear()
+
+    def _subscribed(self) -> ReaderQueue:
+        queue = ReaderQueue()
+        self._readers.add(queue)
+        return queue
+
+
+class _EventReader:
+    """An iterator over a queue; the queue goes when it goes."""
+
+    def __init__(self, queue: ReaderQueue) -> None:
+        self._queue = queue
+
+    def __aiter__(self) -> _EventReader:
+        return self
+
+    async def __anext__(self) -> ConversationEvent:
+        try:
+            return cast("ConversationEvent", await self._queue.get())
+        except ConversationClosed:
+            raise StopAsyncIteration from None
+
+
+def _asked(limits: Any, output: Any) -> dict[str, Any]:
+    """The members of a prompt that were asked for."""
+    return {name: value for name, value in (("limits", limits), ("output_schema", output)) if value is not None}

@@ -1,0 +1,183 @@
+"""What an agent asks of the program that drives it: tool calls, permissions and dialogs, answered by plain callables.
+
+Every question gets exactly one answer. A callable that raises, or that is missing, is a no: the permission is denied,
+the dialog cancelled, the tool call fails with what was raised. Callables may be plain functions, which run in the event
+loop and must not block, or async ones. A question that the agent takes back cancels the callable that works on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from pigeon.sdk.tools import HostFunction, ToolContext, failure_of
+from pigeon.sdk.tools import tool as as_tool
+from pigeon.wire.base import ABSENT, Absent, Json, or_else
+from pigeon.wire.commands import Command, ExtensionUiResponse, HostTool, HostToolOutcome, HostToolResult, HostToolUpdate
+from pigeon.wire.dialogs import (
+    ALLOW_ALWAYS,
+    ALLOW_ONCE,
+    CancelRequest,
+    ConfirmRequest,
+    EditorRequest,
+    InputRequest,
+    SelectRequest,
+)
+from pigeon.wire.events import HostToolCall, HostToolCancel, PermissionResolved
+
+PermissionAnswer = bool | Literal["allow", "always", "deny"] | None
+Question = SelectRequest | ConfirmRequest | InputRequest | EditorRequest
+_QUESTIONS = (SelectRequest, ConfirmRequest, InputRequest, EditorRequest)
+
+
+class PermissionRequest(Struct, frozen=True, kw_only=True):
+    """A tool call that needs a yes: what would run, and for a change of a file the change itself as a diff."""
+
+    id: str
+    tool_name: str
+    tool_call_id: str
+    arguments: dict[str, Json]
+    text: str
+    diff: str | None = None
+
+
+OnPermission = Callable[[PermissionRequest], PermissionAnswer | Awaitable[PermissionAnswer]]
+OnDialog = Callable[[Question], str | bool | Awaitable[str | bool | None] | None]
+AnyTool = HostFunction[..., Any] | Callable[..., Any]
+
+
+class HostCalls:
+    """The open questions of one conversation. `answer` sends a command that has no response."""
+
+    def __init__(
+        self,
+        tools: Sequence[AnyTool],
+        on_permission: OnPermission | None,
+        on_dialog: OnDialog | None,
+        answer: Callable[[Command], None],
+    ) -> None:
+        self._tools = {one.name: one for one in map(_host_function, tools)}
+        if len(self._tools) < len(tools):
+            raise ValueError("two tools have the same name")
+        self._on_permission = on_permission
+        self._on_dialog = on_dialog
+        self._answer = answer
+        self._open: dict[str, asyncio.Task[None]] = {}
+
+    def definitions(self) -> list[HostTool]:
+        """The tools as the agent is told of them."""
+        return [one.definition() for one in self._tools.values()]
+
+    def heard(self, record: object) -> None:
+        """Take up a question, or let go of one that was taken back; other records are ignored."""
+        if isinstance(record, HostToolCall):
+            self._begin(record.id, self._call(record))
+        elif isinstance(record, HostToolCancel | CancelRequest):
+            self._cancel(record.target_id)
+        elif isinstance(record, PermissionResolved):
+            self._cancel(record.id)
+        elif isinstance(record, _QUESTIONS):
+            self._begin(record.id, self._ask(record))
+
+    def close(self) -> None:
+        """The agent asks nothing more."""
+        for id in list(self._open):
+            self._cancel(id)
+
+    def _begin(self, id: str, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._open[id] = task
+        task.add_done_callback(lambda _: self._open.pop(id, None))
+
+    def _cancel(self, id: str) -> None:
+        task = self._open.pop(id, None)
+        if task is not None:
+            task.cancel()
+
+    async def _call(self, call: HostToolCall) -> None:
+        loop = asyncio.get_running_loop()
+
+        def show(progress: HostToolOutcome) -> None:
+            loop.call_soon_threadsafe(self._progressed, HostToolUpdate(id=call.id, partial_result=progress))
+
+        context = ToolContext(call.tool_call_id, show)
+        function = self._tools.get(call.tool_name)
+        error = False
+        try:
+            if function is None:
+                raise LookupError(f'there is no tool "{call.tool_name}" here')
+            result = await function.called(call.arguments, context)
+        except asyncio.CancelledError:
+            context.cancel()
+            raise
+        except Exception as failure:
+            result, error = failure_of(failure), True
+        # Progress that the function showed last is still on its way through the loop.
+        await asyncio.sleep(0)
+        self._answer(HostToolResult(id=call.id, result=result, is_error=True if error else ABSENT))
+
+    def _progressed(self, update: HostToolUpdate) -> None:
+        if update.id in self._open:
+            self._answer(update)
+
+    async def _ask(self, question: Question) -> None:
+        response = ExtensionUiResponse(id=question.id, cancelled=True)
+        try:
+            response = await self._response(question)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            from logging import getLogger
+
+            what = "on_permission" if _is_permission(question) else "on_dialog"
+            getLogger("pigeon").exception("%s raised; the answer is no", what)
+        self._answer(response)
+
+    async def _response(self, question: Question) -> ExtensionUiResponse:
+        given: Any = None
+        if isinstance(question, SelectRequest) and _is_permission(question):
+            if self._on_permission is not None:
+                given = await _result_of(self._on_permission(_permission(question)))
+            return ExtensionUiResponse(id=question.id, **_permitted(given, question.options))
+        if self._on_dialog is not None:
+            given = await _result_of(self._on_dialog(question))
+        if isinstance(question, ConfirmRequest) and isinstance(given, bool):
+            return ExtensionUiResponse(id=question.id, confirmed=given)
+        if isinstance(given, str) and not isinstance(question, ConfirmRequest):
+            return ExtensionUiResponse(id=question.id, value=given)
+        if given is not None:
+            raise TypeError(f"an answer to {type(question).__name__} cannot be {given!r}")
+        return ExtensionUiResponse(id=question.id, cancelled=True)
+
+
+def _host_function(given: AnyTool) -> HostFunction[..., Any]:
+    return given if isinstance(given, HostFunction) else as_tool(given)
+
+
+def _is_permission(question: Question) -> bool:
+    return isinstance(question, SelectRequest) and not isinstance(question.tool_call_id, Absent)
+
+
+def _permission(question: SelectRequest) -> PermissionRequest:
+    return PermissionRequest(
+        id=question.id,
+        tool_name=or_else(question.tool_name, ""),
+        tool_call_id=or_else(question.tool_call_id, ""),
+        arguments=or_else(question.args, {}),
+        text=question.title,
+        diff=or_else(question.diff, None),
+    )
+
+
+def _permitted(given: object, options: list[str]) -> dict[str, Any]:
+    """Anything but a clear yes is a no."""
+    wanted = ALLOW_ALWAYS if given == "always" else ALLOW_ONCE if given is True or given == "allow" else None
+    return {"value": wanted} if wanted in options else {"cancelled": True}
+
+
+async def _result_of(given: Any) -> Any:
+    return await given if inspect.isawaitable(given) else given

@@ -1,0 +1,64 @@
+"""Images as programs have them (a path, bytes, an image of Pillow), made into what a prompt carries."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.content import ImageContent, ImageInput
+from pigeon.wire.errors import Refusal
+
+
+class SavableImage(Protocol):
+    """What is used of an image of Pillow, which need not be installed."""
+
+    def save(self, fp: Any, format: str) -> None:
+        """Write the image to a file."""
+        ...
+
+
+ImageLike = str | os.PathLike[str] | bytes | SavableImage | ImageInput | ImageContent
+
+
+async def images_of(given: Sequence[ImageLike]) -> list[ImageInput] | Absent:
+    """The images of a prompt; raises a `Refusal` that names the one that cannot be used."""
+    if not given:
+        return ABSENT
+    if isinstance(given, str | bytes):
+        raise Refusal("images must be a list, also if there is only one")
+    return [await asyncio.to_thread(image_of, image, f"images[{index}]") for index, image in enumerate(given)]
+
+
+def image_of(image: ImageLike, where: str = "image") -> ImageInput:
+    """One image, read from its file where a path is given."""
+    if isinstance(image, ImageInput):
+        return image
+    if isinstance(image, ImageContent):
+        return ImageInput(type="image", data=image.data, mime_type=image.mime_type)
+    if isinstance(image, str | os.PathLike):
+        try:
+            with open(image, "rb") as file:
+                return _encoded(file.read(), f"{where} ({os.fspath(image)})")
+        except OSError as error:
+            raise Refusal(f"{where}: {os.fspath(image)}: {error.strerror or error}") from None
+    if isinstance(image, bytes | bytearray | memoryview):
+        return _encoded(bytes(image), where)
+    if hasattr(image, "save"):
+        buffer = io.BytesIO()
+        image.save(buffer, format="PNG")
+        return _encoded(buffer.getvalue(), where)
+    raise Refusal(f"{where}: a {type(image).__name__} is no image; give a path, bytes or an image of Pillow")
+
+
+def _encoded(data: bytes, where: str) -> ImageInput:
+    from pigeon.tools.images.header import header_of
+
+    header = header_of(data)
+    if header is None:
+        raise Refusal(f"{where}: these bytes are no image that is known here (PNG, JPEG, GIF or WebP)")
+    return ImageInput(type="image", data=b64encode(data).decode(), mime_type=header.mime)

@@ -1,0 +1,179 @@
+"""A prompt and its run, as an iterator of events that ends with the run and may be left before.
+
+    begun -> accepted -> settled
+      |         |
+      +---------+-> left: abort, wait for `agent_settled`
+
+Leaving means: `break`, an exception in the loop's body, `aclose`, or cancellation of the task that iterates. Python
+tells an iterator of a `break` by nothing but its deletion, so that case is noticed there, and its abort goes on in the
+background. The next prompt of the conversation waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+from pigeon.sdk.errors import ConversationClosed
+from pigeon.sdk.reader_queue import ReaderQueue
+from pigeon.wire.answers import Accepted
+from pigeon.wire.commands import Abort, Prompt
+from pigeon.wire.errors import PigeonError
+from pigeon.wire.events import AgentSettled
+
+if TYPE_CHECKING:
+    from pigeon.sdk.results import ConversationEvent
+
+Call = Callable[..., Awaitable[Any]]
+# How long the end of an aborted run is waited for after the agent said that it is idle.
+SETTLE_SECONDS = 10.0
+
+
+class PromptRuns:
+    """Starts the prompts of one conversation, and knows those that were left and have not ended."""
+
+    def __init__(self, call: Call, subscribe: Callable[[], ReaderQueue]) -> None:
+        self._call = call
+        self._subscribe = subscribe
+        self._left: set[asyncio.Future[None]] = set()
+
+    def start(self, command: Callable[[], Awaitable[Prompt]]) -> PromptedRun:
+        """Begin a prompt once all runs that were left have ended."""
+        return PromptedRun(self, command)
+
+    async def accepted(self, prompt: Prompt) -> ReaderQueue | None:
+        """Send a prompt; returns the events from its acceptance on, or none if no run follows."""
+        queue: list[ReaderQueue] = []
+
+        def answered(answer: Any) -> None:
+            if not isinstance(answer, Accepted) or answer.disposition != "handled":
+                queue.append(self._subscribe())
+
+        await self._call(prompt, answered)
+        return queue[0] if queue else None
+
+    async def abort(self) -> None:
+        """Stop the run."""
+        await self._call(Abort())
+
+    def leave(self, run: PromptedRun) -> asyncio.Future[None]:
+        """End a run in the background; awaiting the result waits for that."""
+        ending = asyncio.ensure_future(run.ended_early())
+        self._left.add(ending)
+        ending.add_done_callback(self._left.discard)
+        return ending
+
+    async def all_left_ended(self) -> None:
+        """Wait for the end of the runs that were left."""
+        while self._left:
+            await asyncio.wait(set(self._left))
+
+
+class PromptedRun:
+    """One prompt, from its command to the end of its run."""
+
+    def __init__(self, runs: PromptRuns, command: Callable[[], Awaitable[Prompt]]) -> None:
+        self._runs = runs
+        self._command = command
+        self._loop = asyncio.get_running_loop()
+        self._beginning: asyncio.Task[ReaderQueue | None] = self._loop.create_task(self._begin())
+        self._ending: asyncio.Future[None] | None = None
+        self.over = False
+
+    async def _begin(self) -> ReaderQueue | None:
+        # A run whose iterator was just dropped asks for its end in the next step of the loop.
+        await asyncio.sleep(0)
+        await self._runs.all_left_ended()
+        return await self._runs.accepted(await self._command())
+
+    async def next(self) -> Any:
+        """The next event; raises `StopAsyncIteration` after the last."""
+        if self.over:
+            raise StopAsyncIteration
+        try:
+            queue = await asyncio.shield(self._beginning)
+            event = await self._next_of(queue)
+        except asyncio.CancelledError:
+            await self.leave()
+            raise
+        except BaseException:
+            self.over = True
+            raise
+        self.over = isinstance(event, AgentSettled)
+        return event
+
+    @staticmethod
+    async def _next_of(queue: ReaderQueue | None) -> Any:
+        if queue is None:
+            raise StopAsyncIteration
+        try:
+            return await queue.get()
+        except StopAsyncIteration:
+            raise ConversationClosed("The conversation was closed before the run had ended") from None
+
+    async def leave(self) -> None:
+        """End the run early, and wait for its end."""
+        ending = self.leaving()
+        if ending is not None:
+            await asyncio.shield(ending)
+
+    def leaving(self) -> asyncio.Future[None] | None:
+        """End the run early; nothing if it is over."""
+        if self._ending is None and not self.over:
+            self.over = True
+            self._ending = self._runs.leave(self)
+        return self._ending
+
+    def drop(self) -> None:
+        """The same from a place that cannot wait, and that may be in another thread."""
+        if not self.over and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.leaving)
+
+    async def ended_early(self) -> None:
+        """Abort, and read on to the end."""
+        if self._beginning.done() and (self._beginning.cancelled() or self._beginning.exception() is not None):
+            return
+        with suppress(PigeonError, OSError):
+            await self._runs.abort()
+        with suppress(PigeonError, OSError, StopAsyncIteration):
+            queue = await self._beginning
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while not isinstance(await self._next_of(queue), AgentSettled):
+                    pass
+
+
+class PromptEvents:
+    """The events of one prompt: an async iterator, and a context manager for those who want to wait when they leave."""
+
+    def __init__(self, runs: PromptRuns, command: Callable[[], Awaitable[Prompt]]) -> None:
+        self._runs = runs
+        self._command = command
+        self._run: PromptedRun | None = None
+
+    def __aiter__(self) -> PromptEvents:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, ConversationEvent]:
+        if self._run is None:
+            self._run = self._runs.start(self._command)
+        return cast("Coroutine[Any, Any, ConversationEvent]", self._run.next())
+
+    async def __aenter__(self) -> PromptEvents:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leave: abort the run unless it is over, and wait for its end."""
+        if self._run is not None:
+            await self._run.leave()
+
+    def __del__(self) -> None:
+        if self._run is not None:
+            self._run.drop()

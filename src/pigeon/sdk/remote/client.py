@@ -1,0 +1,301 @@
+"""`Client`: a conversation with an agent behind a pipe or a socket, be it Pigeon or another agent of the family.
+
+It opens with `hello`, by which Pigeon speaks `pi-latest`. An agent that does not know that command is one of the
+originals: its lines are read as they come (`sdk/records.py`), and the ends of its runs are found
+(`sdk/remote/original_peer.py`). Answers are matched by the id of their command, or by its name where an agent leaves
+the id out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from pigeon.sdk.conversation import FEATURES, Conversation
+from pigeon.sdk.errors import AnswerTimeout, ConversationClosed, ProcessDied
+from pigeon.sdk.host_calls import AnyTool, OnDialog, OnPermission
+from pigeon.sdk.records import UnknownEvent, event_of, fitted
+from pigeon.sdk.remote.original_peer import OriginalPeer
+from pigeon.sdk.remote.transports import Transport, transport_of
+from pigeon.transport.reader import Framing, TooLong
+from pigeon.wire import codec
+from pigeon.wire.answers import Accepted, State, Welcome
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.commands import (
+    NAMES,
+    Bash,
+    Command,
+    Compact,
+    ExportHtml,
+    FollowUp,
+    GetState,
+    Hello,
+    NavigateTree,
+    Prompt,
+    SetHostTools,
+    Steer,
+    SwitchSession,
+)
+from pigeon.wire.errors import BadRecord, Refusal
+from pigeon.wire.events import Outbound
+
+ANSWER_SECONDS = 30.0
+START_SECONDS = 60.0
+# What may take as long as it takes.
+_UNBOUNDED = (Bash, Compact, NavigateTree, ExportHtml)
+_SAYS = (Prompt, Steer, FollowUp)
+ANY_LENGTH = sys.maxsize
+
+
+class _Open:
+    """A command without an answer yet."""
+
+    __slots__ = ("answer", "answered", "command")
+
+    def __init__(self, command: Command, answered: Callable[[Any], None] | None) -> None:
+        self.command = command
+        self.answered = answered
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def succeed(self, data: Any) -> None:
+        if not self.answer.done():
+            if self.answered is not None:
+                self.answered(data)
+            self.answer.set_result(data)
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            # The caller may have given up.
+            self.answer.exception()
+
+
+class Client(Conversation):
+    """An agent behind a transport: `command=` starts it as a process, `url="unix:PATH"` connects to one.
+
+    `timeout` is how long an answer may take; runs, shell commands and compactions take as long as they take. A process
+    that dies raises `ProcessDied` in every call and iteration that waits, and `restart` starts it anew.
+    """
+
+    def __init__(
+        self,
+        *,
+        command: Sequence[str] | None = None,
+        url: str | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        tools: Sequence[AnyTool] = (),
+        on_permission: OnPermission | None = None,
+        on_dialog: OnDialog | None = None,
+        timeout: float | None = ANSWER_SECONDS,
+    ) -> None:
+        super().__init__(tools, on_permission, on_dialog)
+        # Wrong arguments are told now, not when it is opened.
+        transport_of(command, url, cwd, env)
+        self._make_transport: Callable[[], Transport] = partial(transport_of, command, url, cwd, env)
+        self._timeout = timeout
+        self._transport: Transport | None = None
+        self._framing = Framing(ANY_LENGTH)
+        self._waiting: dict[str, _Open] = {}
+        self._count = 0
+        self._peer: OriginalPeer | None = None
+        self._welcome: Welcome | None = None
+        self._death: ProcessDied | None = None
+        self._dying: asyncio.Future[None] | None = None
+        self._resting: asyncio.Future[None] | None = None
+        self._session_file: str | None = None
+
+    @property
+    def welcome(self) -> Welcome | None:
+        """What Pigeon answered to `hello`: its version, dialect and features; none of another agent."""
+        return self._welcome
+
+    async def open(self) -> None:
+        """Start or reach the agent; raises `StartupError` or `ProcessDied`."""
+        if self._transport is not None:
+            raise ConversationClosed("The client is open already")
+        transport = self._make_transport()
+        self._framing = Framing(ANY_LENGTH)
+        self._death = None
+        self._peer = self._welcome = None
+        await transport.open(lambda data: self._received(transport, data), lambda: self._lost(transport))
+        self._transport = transport
+        try:
+            await self._greet()
+            if tools := self._host_calls.definitions():
+                await self._call(SetHostTools(tools=tools))
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _greet(self) -> None:
+        try:
+            self._welcome = await self._within(START_SECONDS, Hello(dialect="pi-latest", features=FEATURES))
+        except Refusal:
+            self._peer = OriginalPeer(self._fresh_state, self._heard)
+
+    async def close(self) -> None:
+        """End the agent's process, or leave its socket: in order, and by force if it does not go."""
+        transport, self._transport = self._transport, None
+        if transport is None:
+            return
+        self._let_go(ConversationClosed())
+        self._over(None)
+        await transport.close()
+        await self._runs.all_left_ended()
+
+    async def restart(self) -> None:
+        """Start the agent anew, after its death or at any other time, and go on with its session if that is on disk."""
+        await self.close()
+        await self.open()
+        if self._session_file is not None:
+            await self._call(SwitchSession(session_path=self._session_file))
+
+    # Commands
+
+    async def _call(self, command: Command, answered: Callable[[Any], None] | None = None) -> Any:
+        return await self._within(None if isinstance(command, _UNBOUNDED) else self._timeout, command, answered)
+
+    async def _within(
+        self, seconds: float | None, command: Command, answered: Callable[[Any], None] | None = None
+    ) -> Any:
+        transport = self._transport
+        if transport is None:
+            raise ConversationClosed
+        if self._death is not None:
+            raise self._death
+        self._count += 1
+        id = f"sdk-{self._count}"
+        waiting = self._waiting[id] = _Open(command, answered)
+        try:
+            transport.write(codec.encode(replace(command, id=id)) + b"\n")
+            self._rest(transport)
+            async with asyncio.timeout(seconds):
+                return await waiting.answer
+        except TimeoutError:
+            raise AnswerTimeout(NAMES[type(command)], seconds or 0) from None
+        finally:
+            self._waiting.pop(id, None)
+
+    def _tell(self, command: Command) -> None:
+        if self._transport is not None:
+            self._transport.write(codec.encode(command) + b"\n")
+
+    def _fresh_state(self) -> Awaitable[State]:
+        return self._call(GetState())
+
+    # What the agent sends
+
+    def _received(self, transport: Transport, data: bytes) -> None:
+        for frame in self._framing.feed(data):
+            if not isinstance(frame, TooLong) and frame.strip():
+                self._line(frame)
+        self._rest(transport)
+
+    def _line(self, line: bytes) -> None:
+        try:
+            value = codec.decode(line)
+        except BadRecord:
+            value = None
+        if not isinstance(value, dict):
+            # Some print to stdout by mistake.
+            self._heard(UnknownEvent("", {"line": line.decode("utf-8", "replace")}))
+        elif value.get("type") == "response":
+            self._response(value)
+        else:
+            self._event(event_of(value))
+
+    def _event(self, event: Outbound | UnknownEvent) -> None:
+        if self._peer is None:
+            self._heard(event)
+        elif self._peer.takes(event):
+            self._heard(event)
+            self._peer.heard(event)
+
+    def _response(self, value: dict[str, Json]) -> None:
+        waiting = self._asked(value)
+        if waiting is None:
+            late = value.get("command") == "prompt" and value.get("success") is False
+            if late and self._peer is not None:
+                self._peer.refused()
+            return
+        if value.get("success") is not True:
+            text, code = value.get("error"), value.get("code")
+            waiting.fail(Refusal(str(text or "refused"), code if isinstance(code, str) else None))
+            return
+        data = _answer(waiting.command, value.get("data", ABSENT))
+        if self._peer is not None and isinstance(waiting.command, Prompt):
+            self._peer.prompted()
+        if isinstance(data, State) and isinstance(data.session_file, str):
+            self._session_file = data.session_file
+        waiting.succeed(data)
+
+    def _asked(self, value: dict[str, Json]) -> _Open | None:
+        """The command that a response is to; some agents leave the id out where they do not know the command."""
+        id = value.get("id")
+        if isinstance(id, str):
+            return self._waiting.pop(id, None)
+        name = value.get("command")
+        found = next((one for one, open in self._waiting.items() if NAMES[type(open.command)] == name), None)
+        return None if found is None or id is not None else self._waiting.pop(found)
+
+    def _rest(self, transport: Transport) -> None:
+        """Read nothing more while a reader of events is far behind, unless a call waits for its answer."""
+        behind = None if self._waiting else self._behind()
+        if behind is not None and self._resting is None:
+            transport.pause(True)
+            self._resting = asyncio.ensure_future(behind)
+            self._resting.add_done_callback(lambda _: self._rested(transport))
+        elif behind is None and self._resting is not None and self._waiting:
+            self._resting.cancel()
+
+    def _rested(self, transport: Transport) -> None:
+        self._resting = None
+        transport.pause(False)
+
+    # The end
+
+    def _lost(self, transport: Transport) -> None:
+        if transport is self._transport and self._dying is None:
+            self._dying = asyncio.ensure_future(self._died(transport))
+
+    async def _died(self, transport: Transport) -> None:
+        death = await transport.death()
+        self._dying = None
+        if transport is self._transport:
+            self._death = death
+            self._let_go(death)
+            self._over(death)
+
+    def _let_go(self, error: Exception) -> None:
+        if self._peer is not None:
+            self._peer.close()
+        if self._resting is not None:
+            self._resting.cancel()
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            one.fail(error)
+
+
+def _answer(command: Command, data: Json | Absent) -> Any:
+    """The data of a response as what the command answers."""
+    if isinstance(command, _SAYS):
+        return _accepted(command, data)
+    if command.answer is None:
+        return None
+    return fitted({} if isinstance(data, Absent) else data, command.answer)
+
+
+def _accepted(command: Command, data: Json | Absent) -> Accepted:
+    """What became of a message; of the originals only the newest say it in these words."""
+    members = data if isinstance(data, dict) else {}
+    if isinstance(members.get("disposition"), str):
+        return Accepted(disposition=members["disposition"])
+    if members.get("agentInvoked") is False:
+        return Accepted(disposition="handled")
+    return Accepted(disposition="started" if isinstance(command, Prompt) else "queued")

@@ -1,0 +1,125 @@
+"""When a run of another agent of the family is over.
+
+Pigeon, and pi from 0.87 on, say `agent_settled`. Older ones end a run with `agent_end`, and then may go on by
+themselves: they retry, compact, or take up what is queued. oh-my-pi's newest say `session_settled`, or tell in a
+`prompt_result` that a prompt came to nothing. So that programs see one end, `agent_settled` is made here where the
+agent does not send it: after an `agent_end`, once the agent's state says that it is idle and nothing was announced to
+follow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from pigeon.sdk.records import UnknownEvent
+from pigeon.wire.answers import State
+from pigeon.wire.errors import PigeonError
+from pigeon.wire.events import (
+    AgentEnd,
+    AgentSettled,
+    AgentStart,
+    AutoCompactionEnd,
+    AutoCompactionStart,
+    AutoRetryEnd,
+    AutoRetryStart,
+    CompactionEnd,
+    CompactionStart,
+    EndReason,
+    MessageEnd,
+    Outbound,
+    PromptResult,
+    SessionSettled,
+)
+from pigeon.wire.messages import AssistantMessage
+
+# How long an agent that may or may not say `agent_settled` is given to say it, once it is idle.
+GRACE_SECONDS = 0.3
+# How often an agent that is not idle is asked again, and for how long.
+ASK_SECONDS = 0.1
+MOST_ASKED = 600
+_BEGINS = (AgentStart, AutoRetryStart, AutoCompactionStart, CompactionStart)
+_ENDS = (AgentEnd, AutoRetryEnd, AutoCompactionEnd, CompactionEnd)
+
+
+class OriginalPeer:
+    """Follows the events of an agent that is not Pigeon, and tells the end of each run once."""
+
+    def __init__(self, state: Callable[[], Awaitable[State]], tell: Callable[[AgentSettled], None]) -> None:
+        self._state = state
+        self._tell = tell
+        self._settles: bool | None = None
+        self._open = False
+        self._stopped_by = "stop"
+        self._checking: asyncio.Task[None] | None = None
+
+    def prompted(self) -> None:
+        """A prompt was accepted: its end is to be told."""
+        self._open = True
+        self._stopped_by = "stop"
+
+    def refused(self) -> None:
+        """A prompt that was accepted is refused after all, as oh-my-pi does it."""
+        self._stopped_by = "error"
+        self._settled()
+
+    def takes(self, event: Outbound | UnknownEvent) -> bool:
+        """Look at an event before the program does; false for one that it shall not see."""
+        if isinstance(event, AgentSettled):
+            self._settles = True
+            self._stop_checking()
+            opened, self._open = self._open, False
+            return opened
+        return True
+
+    def heard(self, event: Outbound | UnknownEvent) -> None:
+        """Look at an event after the program did: an end that it means is told behind it."""
+        if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
+            self._stopped_by = event.message.stop_reason
+        elif isinstance(event, _BEGINS):
+            self._open = True
+            self._stop_checking()
+        elif isinstance(event, SessionSettled):
+            self._settles = True
+            self._settled()
+        elif isinstance(event, PromptResult) and event.status != "completed" and not event.agent_invoked:
+            self._stopped_by = event.status
+            self._settled()
+        elif isinstance(event, _ENDS) and self._open and self._settles is not True:
+            self._stop_checking()
+            self._checking = asyncio.ensure_future(self._check())
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._stop_checking()
+
+    async def _check(self) -> None:
+        for _ in range(MOST_ASKED):
+            try:
+                state = await self._state()
+            except (PigeonError, OSError):
+                return
+            if not state.is_streaming and not state.is_compacting and not state.pending_message_count:
+                break
+            await asyncio.sleep(ASK_SECONDS)
+        if self._settles is None:
+            await asyncio.sleep(GRACE_SECONDS)
+            self._settles = False
+        self._checking = None
+        self._settled()
+
+    def _stop_checking(self) -> None:
+        checking, self._checking = self._checking, None
+        if checking is not None:
+            checking.cancel()
+
+    def _settled(self) -> None:
+        self._stop_checking()
+        if self._open:
+            self._open = False
+            aborted = self._stopped_by == "aborted"
+            self._tell(AgentSettled(aborted=aborted, reason=_reason(self._stopped_by)))
+
+
+def _reason(stopped_by: str) -> EndReason:
+    return "aborted" if stopped_by == "aborted" else "error" if stopped_by == "error" else "done"

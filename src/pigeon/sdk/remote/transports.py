@@ -1,0 +1,188 @@
+"""How a `Client` reaches its agent: as a process that it starts, or over a unix socket.
+
+A transport carries bytes. It hands on what comes (`receive`), says once that nothing more will (`lost`), and knows why
+(`death`). `close` ends it in order: the input is closed, which every agent of the family takes as the end, and only
+one that does not go is made to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from pigeon.sdk.errors import ProcessDied
+from pigeon.system.process.peer import PeerProcess
+from pigeon.wire.errors import StartupError
+
+END_SECONDS = 5.0
+TERM_SECONDS = 3.0
+KILL_SECONDS = 3.0
+WORDS_SECONDS = 2.0
+
+
+class Transport(Protocol):
+    """The way to one agent."""
+
+    async def open(self, receive: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        """Start or reach the agent; raises `StartupError` where that is not possible."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; never waits, and is ignored once the agent is gone."""
+        ...
+
+    def pause(self, paused: bool) -> None:
+        """Take nothing more for now, or go on."""
+        ...
+
+    async def death(self) -> ProcessDied:
+        """Why nothing more comes."""
+        ...
+
+    async def close(self) -> None:
+        """End the agent, or leave it."""
+        ...
+
+
+class SubprocessTransport:
+    """An agent as a process of its own."""
+
+    def __init__(self, command: Sequence[str], cwd: str | None, env: Mapping[str, str] | None) -> None:
+        self._command = list(command)
+        self._cwd = cwd
+        self._env = env
+        self._process: PeerProcess | None = None
+
+    async def open(self, receive: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        """Start the process."""
+        process = PeerProcess(receive, lost)
+        try:
+            await process.start(self._command, self._cwd, self._env)
+        except OSError as error:
+            what = error.filename or self._command[0]
+            raise StartupError(f"{what}: {error.strerror or error}") from None
+        self._process = process
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process, once there is one."""
+        return None if self._process is None else self._process.pid
+
+    def write(self, data: bytes) -> None:
+        """To its stdin."""
+        if self._process is not None:
+            self._process.write(data)
+
+    def pause(self, paused: bool) -> None:
+        """Its stdout."""
+        if self._process is not None:
+            self._process.pause(paused)
+
+    async def death(self) -> ProcessDied:
+        """Its exit code and its last words."""
+        process = self._process
+        if process is None:
+            return ProcessDied(f"{self._command[0]} does not run")
+        if not await process.ended(WORDS_SECONDS):
+            return ProcessDied(f"{self._command[0]} has closed its stdout", None, process.last_words)
+        return ProcessDied(f"{self._command[0]} has ended", process.exit_code, process.last_words)
+
+    async def close(self) -> None:
+        """End of input, then SIGTERM, then SIGKILL, each if the one before did not help in time."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        try:
+            process.pause(False)
+            process.end_input()
+            if not await process.ended(END_SECONDS):
+                process.terminate()
+                if not await process.ended(TERM_SECONDS):
+                    process.kill()
+                    await process.ended(KILL_SECONDS)
+        finally:
+            process.close()
+
+
+class SocketTransport(asyncio.Protocol):
+    """An agent behind a unix socket."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._receive: Callable[[bytes], None] = lambda data: None
+        self._lost: Callable[[], None] = lambda: None
+        self._transport: Any = None
+        self._gone = asyncio.Event()
+        self._reason = ""
+
+    async def open(self, receive: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        """Connect."""
+        self._receive, self._lost = receive, lost
+        self._gone.clear()
+        try:
+            await asyncio.get_running_loop().create_unix_connection(lambda: self, self._path)
+        except OSError as error:
+            raise StartupError(f"{self._path}: {error.strerror or error}") from None
+
+    def write(self, data: bytes) -> None:
+        """Over the socket."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def pause(self, paused: bool) -> None:
+        """The socket."""
+        if self._transport is not None and not self._transport.is_closing():
+            (self._transport.pause_reading if paused else self._transport.resume_reading)()
+
+    async def death(self) -> ProcessDied:
+        """Why the connection is gone, as far as that is known here."""
+        return ProcessDied(f"The connection to {self._path} has ended" + (f": {self._reason}" if self._reason else ""))
+
+    async def close(self) -> None:
+        """End of input; the agent closes its side when it is done."""
+        transport, self._transport = self._transport, None
+        if transport is None:
+            return
+        try:
+            if not transport.is_closing():
+                transport.resume_reading()
+                transport.write_eof()
+            async with asyncio.timeout(END_SECONDS):
+                await self._gone.wait()
+        except TimeoutError:
+            transport.abort()
+        finally:
+            transport.close()
+
+    # What asyncio calls
+
+    def connection_made(self, transport: Any) -> None:
+        """Connected."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """More from the agent."""
+        self._receive(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._reason = "" if exc is None else str(exc)
+        self._gone.set()
+        self._lost()
+
+
+def transport_of(
+    command: Sequence[str] | None, url: str | None, cwd: str | None, env: Mapping[str, str] | None
+) -> SubprocessTransport | SocketTransport:
+    """The transport that is asked for; raises `ValueError` for an address that is not understood."""
+    if (command is None) == (url is None):
+        raise ValueError("give either command= or url=")
+    if command is not None:
+        if isinstance(command, str) or not command:
+            raise ValueError("command must be a list of words: the program and its arguments")
+        return SubprocessTransport(command, cwd, env)
+    assert url is not None
+    if not url.startswith("unix:"):
+        raise ValueError(f'url must begin with "unix:", got {url!r}')
+    return SocketTransport(url.removeprefix("unix:").removeprefix("//"))

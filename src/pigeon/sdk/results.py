@@ -1,0 +1,130 @@
+"""What a program is told: the events of a conversation, and the result of a run that is made of them."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, TypeVar
+
+from msgspec import Struct
+
+from pigeon.sdk.records import UnknownEvent
+from pigeon.wire.answers import State
+from pigeon.wire.base import Absent, or_else
+from pigeon.wire.content import text_of
+from pigeon.wire.events import AgentSettled, CompactionEnd, MessageEnd, Outbound, StreamEvent
+from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
+from pigeon.wire.model import Cost, Usage
+
+ConversationEvent = Outbound | StreamEvent | UnknownEvent
+Ended = Literal["done", "limit", "aborted", "error", "denied"]
+OutputT = TypeVar("OutputT")
+
+
+class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
+    """How a run ended: the text of its last answer, all its messages, and what it cost.
+
+    `error` says why where `ended` is `error`. `usage` is that of this run alone, compactions and retries included.
+    """
+
+    text: str
+    output: OutputT
+    messages: list[Message]
+    usage: Usage
+    ended: Ended
+    error: str | None
+    session_id: str
+    session_file: str | None
+
+
+class RunRecord:
+    """What is kept of a run while its events go by."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.usage = Usage(cost=Cost())
+        self._settled: AgentSettled | None = None
+
+    def take(self, event: ConversationEvent) -> None:
+        """One event of the run."""
+        if isinstance(event, MessageEnd):
+            self.messages.append(event.message)
+            if isinstance(event.message, AssistantMessage | ToolResultMessage):
+                self._count(event.message.usage)
+        elif isinstance(event, CompactionEnd) and not isinstance(event.result, Absent):
+            self._count(event.result.usage)
+        elif isinstance(event, AgentSettled):
+            self._settled = event
+
+    def result(self, state: State) -> Result[Any]:
+        """The run, and the session that it was part of."""
+        return Result(
+            text=self.text,
+            output=None,
+            messages=self.messages,
+            usage=self.usage,
+            ended=self.ended,
+            error=self.error,
+            session_id=state.session_id,
+            session_file=or_else(state.session_file, None),
+        )
+
+    @property
+    def text(self) -> str:
+        """The text of the last answer."""
+        answer = self._answer
+        return "" if answer is None else text_of(answer.content)
+
+    @property
+    def ended(self) -> Ended:
+        """Why the run ended; some agents say it only in the last answer."""
+        settled, answer = self._settled, self._answer
+        if settled is not None and settled.aborted:
+            return "aborted"
+        if settled is not None and settled.reason != "done":
+            return settled.reason
+        if answer is not None and answer.stop_reason in ("error", "aborted"):
+            return "error" if answer.stop_reason == "error" else "aborted"
+        return "done"
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong, if that ended the run."""
+        answer = self._answer
+        if self.ended != "error":
+            return None
+        text = None if answer is None else or_else(answer.error_message, None)
+        return text or "The run ended in an error"
+
+    @property
+    def _answer(self) -> AssistantMessage | None:
+        answers = (message for message in reversed(self.messages) if isinstance(message, AssistantMessage))
+        return next(answers, None)
+
+    def _count(self, usage: Usage | Absent) -> None:
+        if not isinstance(usage, Absent):
+            self.usage = _sum(self.usage, usage)
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    """Both together; what only one of them counts is counted."""
+    return Usage(
+        input=one.input + other.input,
+        output=one.output + other.output,
+        cache_read=one.cache_read + other.cache_read,
+        cache_write=one.cache_write + other.cache_write,
+        total_tokens=one.total_tokens + other.total_tokens,
+        cost=Cost(
+            input=one.cost.input + other.cost.input,
+            output=one.cost.output + other.cost.output,
+            cache_read=one.cost.cache_read + other.cost.cache_read,
+            cache_write=one.cost.cache_write + other.cost.cache_write,
+            total=one.cost.total + other.cost.total,
+        ),
+        cache_write_1h=_both(one.cache_write_1h, other.cache_write_1h),
+        reasoning=_both(one.reasoning, other.reasoning),
+    )
+
+
+def _both(one: int | Absent, other: int | Absent) -> int | Absent:
+    if isinstance(one, Absent):
+        return other
+    return one if isinstance(other, Absent) else one + other

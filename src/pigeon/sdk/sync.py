@@ -1,0 +1,260 @@
+"""Conversations for code without an event loop: scripts, notebooks, a REPL.
+
+Each has a thread with a loop of its own, in which the async conversation lives. So it also works where a loop runs
+already, as in a notebook. Ctrl-C while a run is waited for aborts the run and is raised once that is over. Callables
+of the program (tools, permissions, dialogs) are called in that thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pigeon.sdk.agent import Agent, AgentChoices
+from pigeon.sdk.conversation import Conversation
+from pigeon.sdk.errors import ConversationClosed
+from pigeon.sdk.host_calls import AnyTool, OnDialog, OnPermission
+from pigeon.sdk.images import ImageLike
+from pigeon.sdk.remote.client import ANSWER_SECONDS, Client
+from pigeon.sdk.results import ConversationEvent, Result
+from pigeon.sdk.sync_commands import SyncCommandMethods
+from pigeon.wire.answers import Accepted
+from pigeon.wire.commands import Command
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+_T = TypeVar("_T")
+_Self = TypeVar("_Self", bound="SyncConversation")
+
+
+class LoopThread:
+    """A thread that runs an event loop until it is stopped."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="pigeon-loop", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def result_of(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run something there and wait for it; an interrupt here cancels it there, and waits until it has ended."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a tool or callback cannot wait for its own conversation; make it async")
+        done: Future[_T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return done.result()
+        except BaseException:
+            if not done.done():
+                self._cancelled(done)
+            raise
+
+    def _cancelled(self, done: Future[_T]) -> None:
+        done.cancel()
+        # The future is cancelled at once, its task needs a while: whatever it waits for is ended first.
+        self.result_of(_others_done())
+
+    def stop(self) -> None:
+        """End the loop and the thread."""
+        if not self._loop.is_closed():
+            asyncio.run_coroutine_threadsafe(_shut_down(self._loop), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+async def _others_done() -> None:
+    """Wait for tasks that are being cancelled."""
+    cancelling = [task for task in asyncio.all_tasks() if task.cancelling()]
+    if cancelling:
+        await asyncio.wait(cancelling)
+
+
+async def _shut_down(loop: asyncio.AbstractEventLoop) -> None:
+    await loop.shutdown_asyncgens()
+    await loop.shutdown_default_executor()
+
+
+class SyncConversation(SyncCommandMethods):
+    """A conversation whose methods wait; a context manager."""
+
+    def __init__(self, make: Callable[[], Conversation]) -> None:
+        self._make = make
+        self._thread: LoopThread | None = None
+        self._conversation: Conversation | None = None
+
+    def open(self) -> None:
+        """Start or reach the agent; `with` does it."""
+        if self._thread is not None:
+            raise ConversationClosed("The conversation is open already")
+        conversation = self._make()
+        thread = LoopThread()
+        try:
+            thread.result_of(conversation.open())
+        except BaseException:
+            thread.stop()
+            raise
+        self._thread, self._conversation = thread, conversation
+
+    def close(self) -> None:
+        """Stop what runs, and end the agent; further calls change nothing."""
+        thread, self._thread = self._thread, None
+        conversation, self._conversation = self._conversation, None
+        if thread is not None and conversation is not None:
+            try:
+                thread.result_of(conversation.close())
+            finally:
+                thread.stop()
+
+    def __enter__(self: _Self) -> _Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def send(self, command: Command) -> Any:
+        """Send a command as a record; returns its answer, raises a `Refusal` where it is refused."""
+        return self._wait(lambda conversation: conversation.send(command))
+
+    def events(self) -> Iterator[ConversationEvent]:
+        """Everything that the agent tells from this call on, for as long as the conversation is open."""
+        thread, conversation = self._opened()
+
+        async def subscribed() -> Any:
+            return conversation.events()
+
+        reader = thread.result_of(subscribed())
+
+        def iterate() -> Iterator[ConversationEvent]:
+            while (event := thread.result_of(_next(reader))) is not None:
+                yield event
+
+        return iterate()
+
+    def prompt(
+        self, text: str, *, images: Sequence[ImageLike] = (), limits: Any = None, output: Any = None
+    ) -> Iterator[ConversationEvent]:
+        """Prompt, and iterate over the events of the run; leaving the iteration early aborts the run."""
+        thread, conversation = self._opened()
+        events = conversation.prompt(text, images=images, limits=limits, output=output)
+        try:
+            while (event := thread.result_of(_next(events))) is not None:
+                yield event
+        finally:
+            thread.result_of(events.aclose())
+
+    def run(
+        self, text: str, *, images: Sequence[ImageLike] = (), limits: Any = None, output: Any = None
+    ) -> Result[Any]:
+        """Prompt, wait for the end of the run, and say how it ended."""
+        return self._wait(lambda one: one.run(text, images=images, limits=limits, output=output))
+
+    def steer(self, text: str, *, images: Sequence[ImageLike] = ()) -> Accepted:
+        """Say something to the model at the next break of the running turn."""
+        return self._wait(lambda one: one.steer(text, images=images))
+
+    def follow_up(self, text: str, *, images: Sequence[ImageLike] = ()) -> Accepted:
+        """Say something to the model when it would stop."""
+        return self._wait(lambda one: one.follow_up(text, images=images))
+
+    def _opened(self) -> tuple[LoopThread, Conversation]:
+        if self._thread is None or self._conversation is None:
+            raise ConversationClosed("The conversation is closed; open it with `with`")
+        return self._thread, self._conversation
+
+    def _wait(self, work: Callable[[Conversation], Coroutine[Any, Any, _T]]) -> _T:
+        thread, conversation = self._opened()
+        return thread.result_of(work(conversation))
+
+
+async def _next(events: Any) -> ConversationEvent | None:
+    """The next event; none behind the last: `StopAsyncIteration` cannot leave a coroutine."""
+    async for event in events:
+        return cast("ConversationEvent", event)
+    return None
+
+
+class SyncAgent(SyncConversation):
+    """`Agent` for code without an event loop; it takes the same arguments."""
+
+    def __init__(  # noqa: PLR0913 - the names are those of the options
+        self,
+        *,
+        model: str | None = None,
+        cwd: str | None = None,
+        tools: Sequence[AnyTool] = (),
+        permissions: str | Mapping[str, Any] | None = None,
+        on_permission: OnPermission | None = None,
+        on_dialog: OnDialog | None = None,
+        session: str | None = None,
+        agent_dir: str | None = None,
+        env: Mapping[str, str] | None = None,
+        **choices: Unpack[AgentChoices],
+    ) -> None:
+        super().__init__(
+            lambda: Agent(
+                model=model,
+                cwd=cwd,
+                tools=tools,
+                permissions=permissions,
+                on_permission=on_permission,
+                on_dialog=on_dialog,
+                session=session,
+                agent_dir=agent_dir,
+                env=env,
+                **choices,
+            )
+        )
+
+
+class SyncClient(SyncConversation):
+    """`Client` for code without an event loop; it takes the same arguments."""
+
+    def __init__(
+        self,
+        *,
+        command: Sequence[str] | None = None,
+        url: str | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        tools: Sequence[AnyTool] = (),
+        on_permission: OnPermission | None = None,
+        on_dialog: OnDialog | None = None,
+        timeout: float | None = ANSWER_SECONDS,
+    ) -> None:
+        super().__init__(
+            lambda: Client(
+                command=command,
+                url=url,
+                cwd=cwd,
+                env=env,
+                tools=tools,
+                on_permission=on_permission,
+                on_dialog=on_dialog,
+                timeout=timeout,
+            )
+        )
+
+
+def run_sync(
+    text: str,
+    *,
+    images: Sequence[ImageLike] = (),
+    limits: Any = None,
+    output: Any = None,
+    **options: Any,
+) -> Result[Any]:
+    """Start an agent, run one prompt, end it, and give the result; the options are those of `Agent`."""
+    with SyncAgent(**options) as agent:
+        return agent.run(text, images=images, limits=limits, output=output)

@@ -1,0 +1,338 @@
+"""The commands of the protocol as methods, for code without a loop. Made by `scripts/sdk_commands.py`; do not edit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Literal, TypeVar, cast
+
+from pigeon.wire import commands
+from pigeon.wire.answers import (
+    Accepted,
+    BashResult,
+    Cancelled,
+    ClearedQueue,
+    Commands,
+    Compacted,
+    CycledModel,
+    Entries,
+    EventFilter,
+    Exported,
+    FastMode,
+    Forked,
+    ForkMessages,
+    HostUriSchemes,
+    Integrations,
+    LastAssistantText,
+    Level,
+    Levels,
+    LoginProviders,
+    Messages,
+    MessagesPage,
+    Models,
+    Navigated,
+    Permissions,
+    Sessions,
+    SessionStats,
+    State,
+    Subagents,
+    SubagentSubscription,
+    TodoPhases,
+    ToolNames,
+    Tree,
+    TrustChange,
+    TrustState,
+    Welcome,
+)
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.commands import HostTool
+from pigeon.wire.content import Attachment, ImageInput
+from pigeon.wire.model import Model
+from pigeon.wire.steering import TodoPhaseGiven
+
+_T = TypeVar("_T")
+
+
+class SyncCommandMethods(ABC):
+    """Every command as a method that waits for its answer."""
+
+    @abstractmethod
+    def send(self, command: commands.Command) -> Any:
+        """Send a command; returns its answer, raises a `Refusal` where it is refused."""
+
+    def abort_and_prompt(
+        self, message: str, *, images: list[ImageInput] | None = None, attachments: list[Attachment] | None = None
+    ) -> Accepted:
+        """Abort what runs, wait until it has ended, then prompt."""
+        return cast(
+            "Accepted",
+            self.send(commands.AbortAndPrompt(message=message, images=_given(images), attachments=_given(attachments))),
+        )
+
+    def abort(self) -> None:
+        """Cancel the run and everything that belongs to it; answered when the agent is idle."""
+        self.send(commands.Abort())
+
+    def clear_queue(self) -> ClearedQueue:
+        """Take all queued messages back."""
+        return cast("ClearedQueue", self.send(commands.ClearQueue()))
+
+    def hello(
+        self,
+        *,
+        dialect: Literal["pi", "pi-latest", "omp", "xcsh", "companion"] | None = None,
+        features: list[str] | None = None,
+    ) -> Welcome:
+        """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
+        `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved`
+        when a question about permission has ended).
+
+        What is not named stays as it is; features that are not known are left out of the answer.
+        """
+        return cast("Welcome", self.send(commands.Hello(dialect=_given(dialect), features=_given(features))))
+
+    def get_state(self) -> State:
+        """What the session is and does right now."""
+        return cast("State", self.send(commands.GetState()))
+
+    def get_messages(self) -> Messages:
+        """The messages of the current context."""
+        return cast("Messages", self.send(commands.GetMessages()))
+
+    def get_last_assistant_text(self) -> LastAssistantText:
+        """The text of the last answer, null without one."""
+        return cast("LastAssistantText", self.send(commands.GetLastAssistantText()))
+
+    def get_session_stats(self) -> SessionStats:
+        """Counts, tokens and cost of the session."""
+        return cast("SessionStats", self.send(commands.GetSessionStats()))
+
+    def get_commands(self) -> Commands:
+        """Slash commands that `prompt` understands."""
+        return cast("Commands", self.send(commands.GetCommands()))
+
+    def get_integrations(self) -> Integrations:
+        """Whether the model can be used, and which services are attached."""
+        return cast("Integrations", self.send(commands.GetIntegrations()))
+
+    def get_available_commands(self) -> Commands:
+        """`get_commands` under its other name."""
+        return cast("Commands", self.send(commands.GetAvailableCommands()))
+
+    def set_model(self, provider: str, model_id: str) -> Model:
+        """Use another model from the next request on."""
+        return cast("Model", self.send(commands.SetModel(provider=provider, model_id=model_id)))
+
+    def cycle_model(self) -> CycledModel | None:
+        """Use the next model; null if there is nothing to cycle."""
+        return cast("CycledModel | None", self.send(commands.CycleModel()))
+
+    def get_available_models(self) -> Models:
+        """All models with configured credentials."""
+        return cast("Models", self.send(commands.GetAvailableModels()))
+
+    def set_thinking_level(self, level: Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]) -> None:
+        """Think more or less; clamped to what the model supports."""
+        self.send(commands.SetThinkingLevel(level=level))
+
+    def cycle_thinking_level(self) -> Level | None:
+        """The next level; null for a model without thinking."""
+        return cast("Level | None", self.send(commands.CycleThinkingLevel()))
+
+    def get_available_thinking_levels(self) -> Levels:
+        """The levels of the current model."""
+        return cast("Levels", self.send(commands.GetAvailableThinkingLevels()))
+
+    def set_steering_mode(self, mode: Literal["all", "one-at-a-time"]) -> None:
+        """Deliver steering one message at a time, or all at once."""
+        self.send(commands.SetSteeringMode(mode=mode))
+
+    def set_follow_up_mode(self, mode: Literal["all", "one-at-a-time"]) -> None:
+        """Deliver follow-ups one message at a time, or all at once."""
+        self.send(commands.SetFollowUpMode(mode=mode))
+
+    def set_interrupt_mode(self, mode: Literal["immediate", "wait"]) -> None:
+        """`immediate` lets steering skip the remaining tool calls of a turn, `wait` does not."""
+        self.send(commands.SetInterruptMode(mode=mode))
+
+    def set_locale(self, locale: str) -> None:
+        """The language and region of the person at the host; the model is told, an empty text takes it back."""
+        self.send(commands.SetLocale(locale=locale))
+
+    def set_auto_compaction(self, enabled: bool) -> None:
+        """Switch automatic compaction."""
+        self.send(commands.SetAutoCompaction(enabled=enabled))
+
+    def set_auto_retry(self, enabled: bool) -> None:
+        """Switch automatic retry of transient errors."""
+        self.send(commands.SetAutoRetry(enabled=enabled))
+
+    def abort_retry(self) -> None:
+        """Cancel a waiting retry."""
+        self.send(commands.AbortRetry())
+
+    def compact(self, *, custom_instructions: str | None = None) -> Compacted:
+        """Summarize the history now."""
+        return cast("Compacted", self.send(commands.Compact(custom_instructions=_given(custom_instructions))))
+
+    def bash(self, command: str, *, exclude_from_context: bool | None = None) -> BashResult:
+        """Run a shell command; its output is in the context of the next prompt."""
+        return cast(
+            "BashResult", self.send(commands.Bash(command=command, exclude_from_context=_given(exclude_from_context)))
+        )
+
+    def abort_bash(self) -> None:
+        """Kill the running `bash` commands."""
+        self.send(commands.AbortBash())
+
+    def new_session(self, *, parent_session: str | None = None) -> Cancelled:
+        """Begin an empty conversation."""
+        return cast("Cancelled", self.send(commands.NewSession(parent_session=_given(parent_session))))
+
+    def switch_session(self, session_path: str) -> Cancelled:
+        """Open another session file."""
+        return cast("Cancelled", self.send(commands.SwitchSession(session_path=session_path)))
+
+    def fork(self, entry_id: str) -> Forked:
+        """A new session that ends before the given user message."""
+        return cast("Forked", self.send(commands.Fork(entry_id=entry_id)))
+
+    def branch(self, entry_id: str) -> Forked:
+        """`fork` under its other name."""
+        return cast("Forked", self.send(commands.Branch(entry_id=entry_id)))
+
+    def clone(self) -> Cancelled:
+        """A new session with the whole active branch."""
+        return cast("Cancelled", self.send(commands.Clone()))
+
+    def get_fork_messages(self) -> ForkMessages:
+        """The user messages that `fork` accepts."""
+        return cast("ForkMessages", self.send(commands.GetForkMessages()))
+
+    def get_branch_messages(self) -> ForkMessages:
+        """`get_fork_messages` under its other name."""
+        return cast("ForkMessages", self.send(commands.GetBranchMessages()))
+
+    def get_entries(self, *, since: str | None = None) -> Entries:
+        """Session entries in the order they were appended."""
+        return cast("Entries", self.send(commands.GetEntries(since=_given(since))))
+
+    def get_tree(self) -> Tree:
+        """Session entries as a tree."""
+        return cast("Tree", self.send(commands.GetTree()))
+
+    def navigate_tree(
+        self,
+        entry_id: str,
+        *,
+        summarize: bool | None = None,
+        custom_instructions: str | None = None,
+        label: str | None = None,
+    ) -> Navigated:
+        """Go to another entry of the session, with a summary of the branch that is left if `summarize` says so."""
+        return cast(
+            "Navigated",
+            self.send(
+                commands.NavigateTree(
+                    entry_id=entry_id,
+                    summarize=_given(summarize),
+                    custom_instructions=_given(custom_instructions),
+                    label=_given(label),
+                )
+            ),
+        )
+
+    def list_sessions(
+        self, *, scope: Literal["project", "all"] = "project", cursor: str | None = None, limit: int = 50
+    ) -> Sessions:
+        """Sessions on disk, newest first, a page at a time."""
+        return cast("Sessions", self.send(commands.ListSessions(scope=scope, cursor=_given(cursor), limit=limit)))
+
+    def set_session_name(self, name: str) -> None:
+        """Give the session a display name."""
+        self.send(commands.SetSessionName(name=name))
+
+    def export_html(self, *, output_path: str | None = None) -> Exported:
+        """Write the session as a page."""
+        return cast("Exported", self.send(commands.ExportHtml(output_path=_given(output_path))))
+
+    def set_permissions(self, permissions: dict[str, Any]) -> Permissions:
+        """Replace the host's own permission rules, from the next tool call on; they can only tighten those of the
+        user.
+
+        `permissions` has the form of the setting; rules that cannot be understood are refused and change
+        nothing.
+        """
+        return cast("Permissions", self.send(commands.SetPermissions(permissions=permissions)))
+
+    def get_permissions(self) -> Permissions:
+        """The permission rules in force, and what was allowed for this session."""
+        return cast("Permissions", self.send(commands.GetPermissions()))
+
+    def get_trust(self) -> TrustState:
+        """Whether the project of the conversation is trusted, and which of its files wait for that."""
+        return cast("TrustState", self.send(commands.GetTrust()))
+
+    def set_trust(self, trusted: bool, *, remember: bool = False) -> TrustChange:
+        """Decide whether the files of the conversation's project are used.
+
+        The decision holds for this process, with `remember` also for later ones (in `trust.json`).
+        """
+        return cast("TrustChange", self.send(commands.SetTrust(trusted=trusted, remember=remember)))
+
+    def set_todos(self, phases: list[TodoPhaseGiven]) -> TodoPhases:
+        """Replace the plan."""
+        return cast("TodoPhases", self.send(commands.SetTodos(phases=phases)))
+
+    def set_host_tools(self, tools: list[HostTool]) -> ToolNames:
+        """Replace the tools that the host runs."""
+        return cast("ToolNames", self.send(commands.SetHostTools(tools=tools)))
+
+    def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
+        """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always
+        sent.
+        """
+        return cast("EventFilter", self.send(commands.SetEventFilter(events=_given(events))))
+
+    def get_messages_page(self, *, cursor: str | None = None, limit: int | None = None) -> MessagesPage:
+        """Some of the messages, from where the cursor of the page before says."""
+        return cast("MessagesPage", self.send(commands.GetMessagesPage(cursor=_given(cursor), limit=_given(limit))))
+
+    def set_subagent_subscription(self, level: Literal["off", "progress", "events"]) -> SubagentSubscription:
+        """Which events of helpers are wanted; there are no helpers here, so none ever come."""
+        return cast("SubagentSubscription", self.send(commands.SetSubagentSubscription(level=level)))
+
+    def get_subagents(self) -> Subagents:
+        """The helpers that work now: none."""
+        return cast("Subagents", self.send(commands.GetSubagents()))
+
+    def get_subagent_messages(self, *, subagent_id: str | None = None, session_file: str | None = None) -> None:
+        """What a helper said; refused, because there are none."""
+        self.send(commands.GetSubagentMessages(subagent_id=_given(subagent_id), session_file=_given(session_file)))
+
+    def get_login_providers(self) -> LoginProviders:
+        """Providers that can be logged in to: none, keys come from files and variables."""
+        return cast("LoginProviders", self.send(commands.GetLoginProviders()))
+
+    def login(self, provider_id: str) -> None:
+        """Log in to a provider; refused, because keys come from files and variables."""
+        self.send(commands.Login(provider_id=provider_id))
+
+    def set_fast_mode(self, enabled: bool) -> FastMode:
+        """A faster service of a model; it can only be switched off."""
+        return cast("FastMode", self.send(commands.SetFastMode(enabled=enabled)))
+
+    def handoff(self, *, custom_instructions: str | None = None) -> None:
+        """Hand the work to a new conversation; refused: `compact` and `new_session` do the parts of it."""
+        self.send(commands.Handoff(custom_instructions=_given(custom_instructions)))
+
+    def set_host_uri_schemes(self, schemes: list[Any]) -> HostUriSchemes:
+        """Addresses that the host reads for the model; only the empty list is accepted."""
+        return cast("HostUriSchemes", self.send(commands.SetHostUriSchemes(schemes=schemes)))
+
+    def negotiate_protocol(self, protocol_version: int) -> None:
+        """Another framing of long lines; refused, because lines of any length are sent as they are."""
+        self.send(commands.NegotiateProtocol(protocol_version=protocol_version))
+
+
+def _given(value: _T | None) -> _T | Absent:
+    return ABSENT if value is None else value

@@ -1,0 +1,203 @@
+"""Functions of a program as tools of the model: `@pigeon.tool`.
+
+The schema comes from the type hints and the docstring, the same way as for tools of extensions. A plain function runs
+in a thread of its own, an async one in the program's event loop. What it returns becomes text (values other than text
+as JSON), images included; what it raises becomes an error result that the model reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+
+from msgspec import ValidationError
+
+from pigeon.sdk.images import image_of
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Json
+from pigeon.wire.commands import HostTool, HostToolOutcome
+from pigeon.wire.content import ImageContent, ImageInput, TextContent
+
+if TYPE_CHECKING:
+    from pigeon.extensions.public.tool_def import ToolDef
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+
+
+class ToolContext:
+    """What a tool gets by a parameter of this type, or named `ctx`: its call, its end, a way to show progress."""
+
+    def __init__(self, call_id: str, show: Callable[[HostToolOutcome], None]) -> None:
+        self.call_id = call_id
+        self._show = show
+        self._stopped = threading.Event()
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the call shall stop; plain functions look at it, async ones are cancelled."""
+        return self._stopped.is_set()
+
+    def cancel(self) -> None:
+        """The call shall stop."""
+        self._stopped.set()
+
+    def update(self, progress: Any) -> None:
+        """Show everything there is so far; from any thread."""
+        self._show(outcome_of(progress))
+
+
+class HostFunction(Generic[_P, _R]):
+    """A function that the model may call; the program can still call it itself."""
+
+    def __init__(self, function: Callable[_P, _R], definition: ToolDef) -> None:
+        self._function = function
+        self._definition = definition
+        self.__doc__ = function.__doc__
+        self.__name__ = definition.spec.name
+        self.__wrapped__ = function
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """The function itself."""
+        return self._function(*args, **kwargs)
+
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+        return self._definition.spec.name
+
+    @property
+    def schema(self) -> dict[str, Json]:
+        """Its arguments as a JSON Schema."""
+        return self._definition.spec.parameters
+
+    def definition(self) -> HostTool:
+        """The tool as the agent is told of it."""
+        spec = self._definition.spec
+        return HostTool(
+            name=spec.name,
+            description=spec.description,
+            parameters=spec.parameters,
+            read_only=True if self._definition.reads_only else ABSENT,
+        )
+
+    async def called(self, arguments: dict[str, Json], context: ToolContext) -> HostToolOutcome:
+        """Call it as the model does; raises what the function raises, or what is wrong with the arguments."""
+        try:
+            call = self._definition.bound(arguments, context)
+        except ValidationError as error:
+            raise ValueError(f"The arguments do not fit: {error}") from None
+        if inspect.iscoroutinefunction(self._function):
+            result = await call()
+        else:
+            result = await _in_thread(call)
+            if inspect.isawaitable(result):
+                result = await result
+        return outcome_of(result)
+
+
+@overload
+def tool(function: Callable[_P, _R], /) -> HostFunction[_P, _R]: ...
+
+
+@overload
+def tool(
+    *, name: str = "", description: str = "", schema: dict[str, Any] | None = None, read_only: bool = False
+) -> Callable[[Callable[_P, _R]], HostFunction[_P, _R]]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    schema: dict[str, Any] | None = None,
+    read_only: bool = False,
+) -> Any:
+    """Make a function a tool; raises `TypeError` or `ValueError` for one whose hints or docstring do not suffice.
+
+    `read_only` says that calls may run side by side. With a `schema` of its own the function gets the arguments as one
+    dictionary.
+    """
+    from pigeon.extensions.public.tool_def import tool_def
+
+    def made(one: Callable[_P, _R]) -> HostFunction[_P, _R]:
+        definition = tool_def(one, name=name, description=description, schema=schema, reads_only=read_only)
+        return HostFunction(one, definition)
+
+    return made if function is None else made(function)
+
+
+def outcome_of(result: Any) -> HostToolOutcome:
+    """What a function returned, as the agent takes it."""
+    if isinstance(result, HostToolOutcome):
+        return result
+    parts = result if isinstance(result, list | tuple) and any(map(_is_image, result)) else [result]
+    return HostToolOutcome(content=[_block(part) for part in parts])
+
+
+def failure_of(error: BaseException) -> HostToolOutcome:
+    """What went wrong in a function, for the model."""
+    text = str(error) or type(error).__name__
+    plain = isinstance(error, ValueError | RuntimeError) and type(error) in (ValueError, RuntimeError)
+    return HostToolOutcome(content=[_text(text if plain else f"{type(error).__name__}: {text}")])
+
+
+def _block(value: Any) -> Json:
+    if value is None:
+        return _text("Done.")
+    if isinstance(value, str):
+        return _text(value)
+    if _is_image(value):
+        return codec.to_plain(image_of(value))
+    try:
+        return _text(codec.encode(value).decode())
+    except (TypeError, ValueError, RecursionError):
+        return _text(str(value))
+
+
+def _is_image(value: Any) -> bool:
+    return isinstance(value, bytes | ImageContent | ImageInput) or (hasattr(value, "save") and hasattr(value, "mode"))
+
+
+def _text(text: str) -> Json:
+    return codec.to_plain(TextContent(text=text))
+
+
+def _in_thread(call: Callable[[], _T]) -> Coroutine[Any, Any, _T]:
+    """Run a call in a thread of its own: one that never ends keeps neither the agent nor the program from ending."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = context.run(call)
+        except BaseException as error:
+            failure = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+        try:
+            loop.call_soon_threadsafe(settle, result, failure)
+        except RuntimeError:
+            return  # the loop has ended, and with it the conversation
+
+    threading.Thread(target=run, name="pigeon-tool", daemon=True).start()
+
+    async def wait() -> _T:
+        return await done
+
+    return wait()

@@ -1,0 +1,138 @@
+"""A program that is talked to: bytes to its stdin, bytes from its stdout, for as long as it lives.
+
+Unlike commands (`system/process/start.py`) it is not killed by a reaper with all that it started: it is another agent,
+which ends by itself when its stdin is closed, as it is when we die. The signals of our terminal do not reach it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from subprocess import PIPE
+from typing import Any, cast
+
+LAST_LINES = 20
+LONGEST_LINE = 2_000
+
+
+class PeerProcess(asyncio.SubprocessProtocol):
+    """One such program. `receive` gets what it writes; `lost` is called once it will write nothing more."""
+
+    def __init__(self, receive: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        self._receive = receive
+        self._lost = lost
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._exited = asyncio.Event()
+        self._errors_ended = asyncio.Event()
+        self._errors: deque[bytes] = deque(maxlen=LAST_LINES)
+        self._error_line = b""
+
+    async def start(self, argv: Sequence[str], cwd: str | None, environment: Mapping[str, str] | None) -> None:
+        """Start it; raises `OSError` where that is not possible. Without an environment it gets ours."""
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.subprocess_exec(
+            lambda: self,
+            *argv,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd=cwd,
+            env=None if environment is None else dict(environment),
+            start_new_session=True,
+        )
+        self._transport = transport
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process."""
+        return None if self._transport is None else self._transport.get_pid()
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, negative for a signal; none while it runs."""
+        return None if self._transport is None else self._transport.get_returncode()
+
+    @property
+    def last_words(self) -> str:
+        """The last lines that it wrote to stderr."""
+        lines = [*self._errors, self._error_line] if self._error_line else list(self._errors)
+        return "\n".join(line.decode("utf-8", "replace") for line in lines).strip()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; what it does not read at once is kept. Ignored once it is gone."""
+        pipe = self._pipe(0)
+        if pipe is not None:
+            cast("asyncio.WriteTransport", pipe).write(data)
+
+    def pause(self, paused: bool) -> None:
+        """Read nothing more for now, or go on."""
+        pipe = self._pipe(1)
+        if pipe is not None:
+            reading = cast("asyncio.ReadTransport", pipe)
+            (reading.pause_reading if paused else reading.resume_reading)()
+
+    def end_input(self) -> None:
+        """Close its stdin, behind what was written."""
+        pipe = self._pipe(0)
+        if pipe is not None:
+            cast("asyncio.WriteTransport", pipe).close()
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        if self._transport is not None and not self._exited.is_set():
+            with suppress(ProcessLookupError):
+                self._transport.terminate()
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        if self._transport is not None and not self._exited.is_set():
+            with suppress(ProcessLookupError):
+                self._transport.kill()
+
+    async def ended(self, seconds: float | None = None) -> bool:
+        """Wait for its end and for its last words; false if that takes longer."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._exited.wait()
+                await self._errors_ended.wait()
+        except TimeoutError:
+            return self._exited.is_set()
+        return True
+
+    def close(self) -> None:
+        """Let go of it; it is killed if it still runs."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _pipe(self, number: int) -> asyncio.BaseTransport | None:
+        pipe = None if self._transport is None else self._transport.get_pipe_transport(number)
+        return None if pipe is None or pipe.is_closing() else pipe
+
+    # What asyncio calls
+
+    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+        """More output."""
+        raw = cast("bytes", data)
+        if fd == 1:
+            self._receive(raw)
+            return
+        *lines, rest = (self._error_line + raw).split(b"\n")
+        self._errors.extend(line[:LONGEST_LINE] for line in lines)
+        self._error_line = rest[:LONGEST_LINE]
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """One of its streams has ended."""
+        if fd == 1:
+            self._lost()
+        elif fd == 2:
+            self._errors_ended.set()
+
+    def process_exited(self) -> None:
+        """It has ended; its streams may still hold something."""
+        self._exited.set()
+
+    def connection_made(self, transport: Any) -> None:
+        """It was started."""
+        self._transport = transport

@@ -1,0 +1,82 @@
+"""A unix socket in the place of stdin and stdout: one connection, of our own user alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from socket import socket
+
+
+def listen(path: str) -> socket:
+    """A socket that waits at this path, which only our user may open; raises `OSError` that names the path.
+
+    The socket of a process that has ended is replaced; one that is in use, or another kind of file, is not.
+    """
+    from socket import AF_UNIX, SOCK_STREAM, socket
+
+    listener = socket(AF_UNIX, SOCK_STREAM)
+    try:
+        _remove_left_over(path)
+        # The mask is that of the whole process; there are no other threads yet.
+        before = os.umask(0o177)
+        try:
+            listener.bind(path)
+        finally:
+            os.umask(before)
+        listener.listen(8)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, error.strerror or str(error), path) from None
+    return listener
+
+
+def _remove_left_over(path: str) -> None:
+    from socket import AF_UNIX, SOCK_STREAM, socket
+
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise OSError(errno.EEXIST, "it exists and is no socket")
+    except FileNotFoundError:
+        return
+    with socket(AF_UNIX, SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+    raise OSError(errno.EADDRINUSE, "another process listens there")
+
+
+async def accept_own(listener: socket, path: str) -> tuple[int, int]:
+    """Descriptors to read from and write to the first connection of our own user; then nothing listens any more.
+
+    Connections of other users are closed.
+    """
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    with listener:
+        while True:
+            connection, _ = await loop.sock_accept(listener)
+            with connection:
+                if _user_of(connection) in (None, os.geteuid()):
+                    os.unlink(path)
+                    connection.setblocking(True)
+                    return os.dup(connection.fileno()), os.dup(connection.fileno())
+
+
+def _user_of(connection: socket) -> int | None:
+    """The user at the other end; none where the system does not say, and the mode of the file has to do."""
+    import socket
+    import struct
+
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    size = struct.calcsize("3i")
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return int(struct.unpack("3i", raw)[1])

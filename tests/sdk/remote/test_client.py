@@ -1,0 +1,266 @@
+"""What only a client has: another process, its death, its time-outs, lines of any length."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pigeon
+from fakes.agent_folders import AgentFolders
+from fakes.processes import eventually, process_exists
+from fakes.rpc_process import RpcProcess
+from fakes.sdk_conversations import Conversations
+
+# An agent in a few lines: `answers` maps a command to Python that makes lines from its record `r`.
+STAND_IN = """
+import json, os, sys, time
+def say(**record): print(json.dumps(record), flush=True)
+def answer(r, **more): say(type="response", id=r["id"], command=r["type"], success=True, **more)
+{before}
+for line in sys.stdin:
+    r = json.loads(line)
+    if r["type"] == "hello":
+        answer(r, data=dict(name="x", version="1", dialect="pi-latest", features=[], limits=dict(recordBytes=1, commandsInFlight=1)))
+    {body}
+{after}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Conversations]:
+    made = Conversations("subprocess", tmp_path)
+    yield made
+    made.stop()
+
+
+def stand_in(folder: Path, body: str = "pass", before: str = "", after: str = "", **options: Any) -> pigeon.Client:
+    path = folder / "stand_in.py"
+    path.write_text(STAND_IN.format(body=body, before=before, after=after))
+    return pigeon.Client(command=[sys.executable, "-S", str(path)], **options)
+
+
+@asynccontextmanager
+async def started(client: pigeon.Conversation) -> AsyncIterator[int]:
+    """A client that is open, and the pid of its process."""
+    async with client:
+        yield int((await client.bash("echo $PPID")).output)
+
+
+async def test_death_is_raised_in_every_call_and_iteration_that_waits(own: Conversations) -> None:
+    own.script({"text": "On", "hang": True})
+    client = own.start()
+    assert isinstance(client, pigeon.Client)
+    async with client:
+        events = client.events()
+        running = asyncio.ensure_future(client.run("talk"))
+        async for event in events:
+            if isinstance(event, pigeon.TextDelta):
+                break
+        shell = asyncio.ensure_future(client.bash("kill -9 $(awk '{print $4}' /proc/$PPID/stat); sleep 60"))
+        for waiting in (running, shell, _all(events)):
+            with pytest.raises(pigeon.ProcessDied, match="signal 9") as death:
+                await waiting
+            assert death.value.exit_code == -signal.SIGKILL
+        with pytest.raises(pigeon.ProcessDied):
+            await client.get_state()
+
+
+async def _all(events: Any) -> list[Any]:
+    return [event async for event in events]
+
+
+async def test_death_at_the_start_tells_the_last_words(own: Conversations) -> None:
+    client = own.start(session="/no/such/folder/x.jsonl", thinking="much")
+    with pytest.raises(pigeon.ProcessDied, match="exit code 1: .*thinking"):
+        await client.open()
+
+
+async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(pigeon.StartupError, match="/no/such: No such file"):
+        await pigeon.Client(command=["/no/such"]).open()
+    with pytest.raises(pigeon.StartupError, match="No such file"):
+        await pigeon.Client(url=f"unix:{tmp_path}/none").open()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({}, "either"), ({"command": ["x"], "url": "unix:x"}, "either"), ({"url": "http://x"}, "unix:"),
+     ({"command": "pigeon --mode rpc"}, "list of words"), ({"command": []}, "list of words")],
+)  # fmt: skip
+def test_bad_arguments_are_told_at_once(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        pigeon.Client(**options)
+
+
+async def test_restart_goes_on_with_the_session(own: Conversations) -> None:
+    own.script("One.", "Two.")
+    client = own.start()
+    assert isinstance(client, pigeon.Client)
+    async with client:
+        first = await client.run("first")
+        with pytest.raises(pigeon.ProcessDied):
+            await client.bash("kill -9 $(awk '{print $4}' /proc/$PPID/stat); sleep 60")
+        await client.restart()
+        assert (await client.run("second")).session_id == first.session_id
+        assert (await client.get_session_stats()).user_messages == 2
+
+
+async def test_an_answer_that_does_not_come_in_time_is_an_error_and_the_rest_goes_on(tmp_path: Path) -> None:
+    body = 'answer(r, data=dict(text="here")) if r["type"] == "get_last_assistant_text" else None'
+    async with stand_in(tmp_path, body, timeout=0.2) as client:
+        with pytest.raises(pigeon.AnswerTimeout, match='"get_state" within 0.2 s'):
+            await client.get_state()
+        assert (await client.get_last_assistant_text()).text == "here"
+
+
+async def test_lines_of_any_length_are_read(tmp_path: Path) -> None:
+    body = 'answer(r, data=dict(text="x" * 40_000_000)) if r["type"] == "get_last_assistant_text" else None'
+    async with stand_in(tmp_path, body) as client:
+        assert len((await client.get_last_assistant_text()).text or "") == 40_000_000
+
+
+async def test_what_is_no_record_is_an_unknown_event_and_fails_nothing(tmp_path: Path) -> None:
+    body = """
+    if r["type"] == "get_last_assistant_text":
+        print("a debugger says hello")
+        say(type="weather", sun=True)
+        say(type="agent_settled", aborted=False, reason="hail", wind=5)
+        say(type="message_end", message=dict(role="oracle", content="?"))
+        say(type="extension_ui_request", method="hologram", id="1")
+        say(no="type")
+        print("[1, 2]")
+        answer(r, data=dict(text=None), extra=1)
+    """
+    async with stand_in(tmp_path, body) as client:
+        events = client.events()
+        assert (await client.get_last_assistant_text()).text is None
+        heard = [await anext(events) for _ in range(7)]
+        assert heard[0] == pigeon.UnknownEvent("", {"line": "a debugger says hello"})
+        assert heard[1] == pigeon.UnknownEvent("weather", {"type": "weather", "sun": True})
+        assert isinstance(heard[2], pigeon.AgentSettled)
+        assert str(heard[2].reason) == "hail"
+        assert isinstance(heard[3], pigeon.MessageEnd)
+        assert isinstance(heard[4], pigeon.UnknownEvent)
+
+
+async def test_a_clean_stop_closes_the_input_and_waits(tmp_path: Path) -> None:
+    client = stand_in(tmp_path, after=f'open({str(tmp_path / "end")!r}, "w").write("clean")')
+    async with client:
+        pass
+    assert (tmp_path / "end").read_text() == "clean"
+
+
+async def test_a_process_that_ignores_the_end_of_its_input_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pigeon.sdk.remote import transports
+
+    monkeypatch.setattr(transports, "END_SECONDS", 0.1)
+    monkeypatch.setattr(transports, "TERM_SECONDS", 0.1)
+    pid_file = tmp_path / "pid"
+    before = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    after = f"open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    async with stand_in(tmp_path, before=before, after=after):
+        pass
+    assert eventually(lambda: not process_exists(int(pid_file.read_text())))
+
+
+async def test_a_slow_reader_neither_blocks_answers_nor_fills_the_memory(tmp_path: Path) -> None:
+    update = (
+        'dict(type="message_update", usage=dict(cost={}), '
+        'assistantMessageEvent=dict(type="text_delta", contentIndex=0, delta="x" * 10))'
+    )
+    body = f"""
+    if r["type"] == "get_last_assistant_text":
+        for _ in range(20_000): say(**{update})
+        answer(r, data=dict(text="behind"))
+    """
+    async with stand_in(tmp_path, body) as client:
+        events = client.events()
+        assert (await client.get_last_assistant_text()).text == "behind"
+        await client.close()
+        deltas = [event.delta async for event in events if isinstance(event, pigeon.TextDelta)]
+        assert len("".join(deltas)) == 200_000
+        assert len(deltas) < 1_000
+
+
+async def test_reading_rests_while_a_reader_is_far_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pigeon.sdk import reader_queue
+
+    monkeypatch.setattr(reader_queue, "MOST_QUEUED", 100)
+    body = """
+    if r["type"] == "get_last_assistant_text":
+        answer(r, data=dict(text="x"))
+        for at in range(200_000): say(type="weather", at=at)
+        say(type="last")
+    """
+    async with stand_in(tmp_path, body) as client:
+        events = client.events()
+        await client.get_last_assistant_text()
+        most, seen = 0, 0
+        async for event in events:
+            assert isinstance(event, pigeon.UnknownEvent)
+            if event.type == "last":
+                break
+            assert event.members["at"] == seen
+            seen += 1
+            most = max(most, len(events._queue))  # type: ignore[attr-defined]
+        assert seen == 200_000
+        # A chunk of the pipe is taken whole.
+        assert most < 20_000
+
+
+async def test_a_socket_is_for_our_user_alone_and_goes_with_the_first_connection(tmp_path: Path) -> None:
+    folders = AgentFolders(tmp_path)
+    path = tmp_path / "socket"
+    process = RpcProcess(folders, "--model", "demo", "--no-session", "--socket", str(path))
+    assert eventually(path.exists)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    async with pigeon.Client(url=f"unix:{path}") as client:
+        assert client.welcome is not None
+        assert client.welcome.name == "pigeon"
+        assert not path.exists()
+    assert process.wait_exit() == 0
+
+
+def test_a_socket_that_is_in_use_or_another_file_is_not_taken(tmp_path: Path) -> None:
+    folders = AgentFolders(tmp_path)
+    path = tmp_path / "socket"
+    path.write_text("mine")
+    second = RpcProcess(folders, "--model", "demo", "--socket", str(path))
+    assert second.wait_exit() == 1
+    assert "it exists and is no socket" in second.stderr
+    assert path.read_text() == "mine"
+    path.unlink()
+    first = RpcProcess(folders, "--model", "demo", "--no-session", "--socket", str(path))
+    assert eventually(path.exists)
+    second = RpcProcess(folders, "--model", "demo", "--socket", str(path))
+    assert second.wait_exit() == 1
+    assert "another process listens there" in second.stderr
+    first.signal(signal.SIGTERM)
+    assert first.wait_exit() == 143
+    assert not path.exists()
+
+
+def test_the_socket_of_a_dead_process_is_replaced(tmp_path: Path) -> None:
+    import socket
+
+    folders = AgentFolders(tmp_path)
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as left_over:
+        left_over.bind(str(path))
+    before = path.stat().st_ino
+    process = RpcProcess(folders, "--model", "demo", "--no-session", "--socket", str(path))
+    assert eventually(lambda: path.exists() and path.stat().st_ino != before)
+    process.signal(signal.SIGTERM)
+    assert process.wait_exit() == 143
