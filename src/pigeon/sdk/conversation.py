@@ -15,10 +15,10 @@ from weakref import WeakSet
 
 from pigeon.sdk.commands import CommandMethods
 from pigeon.sdk.errors import ConversationClosed
-from pigeon.sdk.reader_queue import ReaderQueue
 from pigeon.sdk.host_calls import AnyTool, HostCalls, OnDialog, OnPermission
 from pigeon.sdk.images import ImageLike, images_of
 from pigeon.sdk.prompt_events import PromptEvents, PromptRuns
+from pigeon.sdk.reader_queue import ReaderQueue
 from pigeon.sdk.records import UnknownEvent
 from pigeon.sdk.results import ConversationEvent, Result, RunRecord
 from pigeon.wire.answers import Accepted

@@ -14,20 +14,26 @@ if TYPE_CHECKING:
 def listen(path: str) -> socket:
     """A socket that waits at this path, which only our user may open; raises `OSError` that names the path.
 
-    The socket of a process that has ended is replaced; one that is in use, or another kind of file, is not.
+    The socket of a process that has ended is replaced; one that is in use, or another kind of file, is not. The path
+    appears once a connection is accepted there.
     """
     from socket import AF_UNIX, SOCK_STREAM, socket
 
     listener = socket(AF_UNIX, SOCK_STREAM)
+    unready = os.path.join(os.path.dirname(path), f".{os.getpid():x}")
     try:
         _remove_left_over(path)
         # The mask is that of the whole process; there are no other threads yet.
         before = os.umask(0o177)
         try:
-            listener.bind(path)
+            listener.bind(unready)
         finally:
             os.umask(before)
-        listener.listen(8)
+        try:
+            listener.listen(8)
+            os.link(unready, path)
+        finally:
+            os.unlink(unready)
         listener.setblocking(False)
     except OSError as error:
         listener.close()

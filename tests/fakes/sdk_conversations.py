@@ -1,0 +1,90 @@
+"""Conversations of the SDK in its three ways: in this process, over a subprocess, over a unix socket.
+
+`Conversations(kind, folder).start(...)` gives one that is not opened yet; `script` writes what the scripted model says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pigeon
+from fakes.agent_folders import AgentFolders
+from fakes.processes import eventually
+from fakes.rpc_process import RpcProcess, command_line
+
+KINDS = ("agent", "subprocess", "socket")
+
+
+class Conversations:
+    """Starts conversations of one kind, with a scripted model, in folders of their own."""
+
+    def __init__(self, kind: str, root: Path) -> None:
+        self.kind = kind
+        self.folders = AgentFolders(root)
+        self.folders.configure({"providers": {}})
+        self.work = self.folders.work
+        self._script = root / "script.json"
+        self._root = root
+        self._served: list[RpcProcess] = []
+        self.script("Nothing to say.")
+
+    def script(self, *replies: Any, **members: Any) -> None:
+        """What the model says, one reply for each request."""
+        self._script.write_text(json.dumps({"replies": list(replies), **members}))
+
+    def settings(self, **settings: Any) -> None:
+        """The settings of the user."""
+        self.folders.configure(settings=settings)
+
+    def start(self, **options: Any) -> pigeon.Conversation:
+        """A conversation of the kind; `options` are those of `Agent`, and become flags for the others."""
+        own = {name: options.pop(name) for name in ("tools", "on_permission", "on_dialog") if name in options}
+        if self.kind == "agent":
+            return pigeon.Agent(
+                model=f"scripted/{self._script}",
+                cwd=str(self.work),
+                agent_dir=str(self.folders.agent),
+                env=self.folders.environment(),
+                **own,
+                **options,
+            )
+        flags = ["--model", f"scripted/{self._script}", *_flags(options)]
+        if self.kind == "subprocess":
+            command = [*command_line(), "--mode", "rpc", *flags]
+            return pigeon.Client(command=command, cwd=str(self.work), env=self.folders.environment(), **own)
+        path = self._root / f"socket-{len(self._served)}"
+        self._served.append(RpcProcess(self.folders, *flags, "--socket", str(path)))
+        return _SocketClient(path, own)
+
+    def stop(self) -> None:
+        """Everything that was started has ended by itself."""
+        for process in self._served:
+            process.close()
+
+
+class _SocketClient(pigeon.Client):
+    """Connects once the agent listens."""
+
+    def __init__(self, path: Path, own: dict[str, Any]) -> None:
+        super().__init__(url=f"unix:{path}", **own)
+        self._path = path
+
+    async def open(self) -> None:
+        await asyncio.to_thread(eventually, self._path.exists)
+        await super().open()
+
+
+def _flags(options: dict[str, Any]) -> list[str]:
+    words: list[str] = []
+    for name, value in options.items():
+        flag = {"continue_newest": "--continue"}.get(name, f"--{name.replace('_', '-')}")
+        words += [flag] if value is True else [flag, json.dumps(value) if isinstance(value, dict) else str(value)]
+    return words
+
+
+def call(name: str, /, **arguments: Any) -> dict[str, Any]:
+    """A reply of the model that calls a tool."""
+    return {"toolCalls": [{"name": name, "arguments": arguments}]}

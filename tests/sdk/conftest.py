@@ -1,0 +1,17 @@
+"""The same tests for a conversation in this process, over a subprocess and over a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes.sdk_conversations import KINDS, Conversations
+
+
+@pytest.fixture(params=KINDS)
+def conversations(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Conversations]:
+    made = Conversations(request.param, tmp_path)
+    yield made
+    made.stop()

@@ -1,0 +1,265 @@
+"""A conversation as a program has it, the same in this process, over a subprocess and over a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pigeon
+from fakes.sdk_conversations import Conversations, call
+
+
+async def events_of(conversation: pigeon.Conversation, text: str) -> list[Any]:
+    return [event async for event in conversation.prompt(text)]
+
+
+def kinds(events: list[Any]) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+async def test_a_prompt_gives_the_events_of_its_run_and_ends_with_it(conversations: Conversations) -> None:
+    conversations.script("Hello there.", chunk=6)
+    async with conversations.start() as agent:
+        events = await events_of(agent, "hi")
+        assert kinds(events) == [
+            "AgentStart", "TurnStart", "MessageStart", "MessageEnd", "MessageStart", "MessageEnd", "MessageStart",
+            "TextStart", "TextDelta", "TextDelta", "TextEnd", "MessageEnd", "TurnEnd", "AgentEnd", "AgentSettled",
+        ]  # fmt: skip
+        assert "".join(one.delta for one in events if isinstance(one, pigeon.TextDelta)) == "Hello there."
+
+
+async def test_a_run_gives_its_text_messages_usage_and_session(conversations: Conversations) -> None:
+    conversations.script(
+        call("bash", command="echo found"), {"text": "It is there.", "usage": {"input": 7, "output": 2}}
+    )
+    async with conversations.start() as agent:
+        result = await agent.run("look")
+        assert (result.text, result.ended, result.error) == ("It is there.", "done", None)
+        roles = [type(message).__name__ for message in result.messages]
+        assert roles[-4:] == ["UserMessage", "AssistantMessage", "ToolResultMessage", "AssistantMessage"]
+        answers = [one for one in result.messages if isinstance(one, pigeon.AssistantMessage)]
+        assert result.usage.output == sum(one.usage.output for one in answers)
+        assert (result.session_id, result.session_file is not None) == ((await agent.get_state()).session_id, True)
+    assert result.session_file in {str(path) for path in conversations.folders.home.rglob("*.jsonl")}
+
+
+async def test_a_failed_run_says_why(conversations: Conversations) -> None:
+    conversations.settings(retry={"enabled": False})
+    conversations.script({"error": {"message": "it broke"}})
+    async with conversations.start() as agent:
+        result = await agent.run("hi")
+        assert result.ended == "error"
+        assert "it broke" in (result.error or "")
+
+
+@pytest.mark.parametrize("way", ["break", "exception", "aclose", "cancel"])
+async def test_leaving_a_prompt_early_aborts_its_run(conversations: Conversations, way: str) -> None:
+    conversations.script({"text": "On and on", "hang": True}, "Fine.")
+    async with conversations.start() as agent:
+        heard = agent.events()
+        if way == "break":
+            async for event in agent.prompt("talk"):
+                if isinstance(event, pigeon.TextDelta):
+                    break
+        elif way == "exception":
+            with pytest.raises(LookupError):
+                await _failing(agent)
+        elif way == "aclose":
+            events = agent.prompt("talk")
+            assert isinstance(await anext(events), pigeon.AgentStart)
+            await events.aclose()
+            with pytest.raises(StopAsyncIteration):
+                await anext(events)
+        else:
+            running = asyncio.ensure_future(agent.run("talk"))
+            async for event in heard:
+                if isinstance(event, pigeon.TextDelta):
+                    break
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        assert (await agent.run("and now?")).text == "Fine."
+        settled = [event async for event in _until_settled(heard)]
+        assert settled[-1].aborted is True
+
+
+async def _failing(agent: pigeon.Conversation) -> None:
+    async for event in agent.prompt("talk"):
+        if isinstance(event, pigeon.TextDelta):
+            raise LookupError
+
+
+async def _until_settled(events: Any) -> Any:
+    async for event in events:
+        yield event
+        if isinstance(event, pigeon.AgentSettled):
+            return
+
+
+async def test_a_prompt_that_was_left_before_it_began_does_nothing(conversations: Conversations) -> None:
+    async with conversations.start() as agent:
+        await agent.prompt("never").aclose()
+        assert (await agent.get_state()).message_count == 0
+
+
+async def test_a_second_prompt_during_a_run_is_refused_and_the_first_goes_on(conversations: Conversations) -> None:
+    conversations.script({"text": "one two three", "chunk": 1, "chunkDelayMs": 5})
+    async with conversations.start() as agent:
+        texts = []
+        async for event in agent.prompt("first"):
+            if isinstance(event, pigeon.TextStart):
+                with pytest.raises(pigeon.Refusal, match="already processing"):
+                    await agent.run("second")
+            if isinstance(event, pigeon.TextDelta):
+                texts.append(event.delta)
+        assert "".join(texts) == "one two three"
+
+
+async def test_steering_and_follow_ups_become_part_of_the_run(conversations: Conversations) -> None:
+    conversations.script(call("bash", command="true"), "Steered.", "Followed.")
+    async with conversations.start() as agent:
+        async for event in agent.prompt("go"):
+            if isinstance(event, pigeon.ToolExecutionStart):
+                assert (await agent.steer("left")).disposition == "queued"
+                assert (await agent.follow_up("then right")).disposition == "queued"
+        said = [one for one in (await agent.get_messages()).messages if isinstance(one, pigeon.UserMessage)]
+        assert [block.text for one in said for block in one.content if isinstance(block, pigeon.TextContent)] == [
+            "go", "left", "then right",
+        ]  # fmt: skip
+
+
+async def test_abort_ends_the_run_and_the_iteration(conversations: Conversations) -> None:
+    conversations.script({"text": "On and on", "hang": True})
+    async with conversations.start() as agent:
+        async for event in agent.prompt("talk"):
+            if isinstance(event, pigeon.TextDelta):
+                await agent.abort()
+        assert isinstance(event, pigeon.AgentSettled)
+        assert event.aborted
+
+
+async def test_the_result_of_an_aborted_run_says_so(conversations: Conversations) -> None:
+    conversations.script({"text": "On and on", "hang": True})
+    async with conversations.start() as agent:
+        heard = agent.events()
+        running = asyncio.ensure_future(agent.run("talk"))
+        async for event in heard:
+            if isinstance(event, pigeon.TextDelta):
+                await agent.abort()
+                break
+        result = await running
+        assert (result.ended, result.error) == ("aborted", None)
+
+
+async def test_each_reader_of_events_gets_all_of_them(conversations: Conversations) -> None:
+    async with conversations.start() as agent:
+        one, other = agent.events(), agent.events()
+        prompted = await events_of(agent, "hi")
+        first = [event async for event in _until_settled(one)]
+        second = [event async for event in _until_settled(other)]
+        assert kinds(first) == kinds(second) == kinds(prompted)
+
+
+async def test_readers_end_when_the_conversation_is_closed(conversations: Conversations) -> None:
+    agent = conversations.start()
+    await agent.open()
+    reading = asyncio.ensure_future(_count(agent.events()))
+    await agent.get_state()
+    await agent.close()
+    assert await reading == 0
+    with pytest.raises(pigeon.ConversationClosed):
+        await agent.get_state()
+    await agent.close()
+
+
+async def _count(events: Any) -> int:
+    return len([event async for event in events])
+
+
+async def test_closing_in_a_run_ends_the_iteration_with_an_error(conversations: Conversations) -> None:
+    conversations.script({"text": "On and on", "hang": True})
+    agent = conversations.start()
+    await agent.open()
+    with pytest.raises(pigeon.ConversationClosed):
+        await _closing(agent)
+
+
+async def _closing(agent: pigeon.Conversation) -> None:
+    async for event in agent.prompt("talk"):
+        if isinstance(event, pigeon.TextDelta):
+            await agent.close()
+
+
+async def test_refusals_are_raised_with_their_text(conversations: Conversations) -> None:
+    async with conversations.start() as agent:
+        with pytest.raises(pigeon.Refusal, match="Model not found: no/such"):
+            await agent.set_model("no", "such")
+        with pytest.raises(pigeon.Refusal, match=r'invalid field "level".*allowed'):
+            await agent.set_thinking_level("much")  # type: ignore[arg-type]
+        with pytest.raises(pigeon.Refusal, match="Entry not found: x"):
+            await agent.get_entries(since="x")
+
+
+async def test_answers_are_records(conversations: Conversations) -> None:
+    conversations.script("Hello.")
+    async with conversations.start() as agent:
+        await agent.run("hi")
+        stats = await agent.get_session_stats()
+        assert (stats.user_messages, stats.assistant_messages) == (1, 1)
+        tree = await agent.get_tree()
+        assert isinstance(tree.tree[0], pigeon.TreeNode)
+        entries = await agent.get_entries()
+        assert entries.leaf_id == entries.entries[-1].id
+        assert (await agent.get_last_assistant_text()).text == "Hello."
+        shell = await agent.bash("echo from the shell", exclude_from_context=True)
+        assert (shell.output.strip(), shell.exit_code) == ("from the shell", 0)
+
+
+async def test_a_session_goes_on_in_another_conversation_and_is_listed_and_forked(conversations: Conversations) -> None:
+    conversations.script("One.", "Two.")
+    async with conversations.start() as agent:
+        first = await agent.run("first")
+        await agent.set_session_name("the first")
+    conversations.script("Three.")
+    async with conversations.start(session=first.session_file) as agent:
+        assert (await agent.run("second")).session_id == first.session_id
+        listed = (await agent.list_sessions()).sessions
+        assert [(row.id, row.name) for row in listed] == [(first.session_id, "the first")]
+        messages = (await agent.get_fork_messages()).messages
+        assert [one.text for one in messages] == ["first", "second"]
+        assert (await agent.fork(messages[1].entry_id)).text == "second"
+        assert (await agent.get_state()).session_id != first.session_id
+
+
+async def test_images_come_from_paths_bytes_and_pillow(conversations: Conversations, tmp_path: Path) -> None:
+    from PIL import Image
+
+    picture = Image.new("RGB", (4, 4), "red")
+    path = tmp_path / "red.png"
+    picture.save(path)
+    async with conversations.start() as agent:
+        await agent.run("look", images=[path, str(path), path.read_bytes(), picture])
+        (said, _) = [one for one in (await agent.get_messages()).messages if not isinstance(one, pigeon.SystemMessage)]
+        assert isinstance(said, pigeon.UserMessage)
+        types = [block.mime_type for block in said.content if isinstance(block, pigeon.ImageContent)]
+        assert types == ["image/png"] * 4
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (b"no image", r"images\[0\]: these bytes are no image"),
+        ("/no/such.png", r"/no/such.png: No such file"),
+        (5, "int"),
+    ],
+)
+async def test_what_is_no_image_is_refused_before_anything_is_sent(
+    conversations: Conversations, image: Any, reason: str
+) -> None:
+    async with conversations.start() as agent:
+        with pytest.raises(pigeon.Refusal, match=reason):
+            await agent.run("look", images=[image])
+        assert (await agent.run("without")).ended == "done"

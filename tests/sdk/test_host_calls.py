@@ -1,0 +1,279 @@
+"""What an agent asks of the program: tools, permissions and dialogs, the same in all three ways."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import pigeon
+from fakes.sdk_conversations import Conversations, call
+from pigeon.wire.content import text_of
+
+ASK = {"ask": ["bash", "write"]}
+
+
+class Town(msgspec.Struct):
+    """A place."""
+
+    name: str
+    people: int
+
+
+@pigeon.tool
+async def population(city: str) -> int:
+    """How many people live in a city."""
+    return len(city) * 1000
+
+
+@pigeon.tool
+def town(name: str, people: int = 3) -> Town:
+    """Make up a town.
+
+    Args:
+        name: what it is called
+    """
+    return Town(name, people)
+
+
+def results(result: pigeon.Result[Any]) -> list[tuple[str, bool]]:
+    found = [one for one in result.messages if isinstance(one, pigeon.ToolResultMessage)]
+    return [(text_of(one.content), one.is_error) for one in found]
+
+
+async def test_functions_are_tools_of_the_model(conversations: Conversations) -> None:
+    conversations.script(call("population", city="Bern"), call("town", name="Thun"), "Done.")
+    async with conversations.start(tools=[population, town]) as agent:
+        result = await agent.run("count")
+    assert results(result) == [("4000", False), ('{"name":"Thun","people":3}', False)]
+
+
+def test_a_tool_can_still_be_called_and_says_its_schema() -> None:
+    assert town("Chur").people == 3
+    assert town.name == "town"
+    assert town.schema == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "what it is called"},
+            "people": {"type": "integer", "default": 3},
+        },
+        "required": ["name"],
+    }
+
+
+async def test_what_a_tool_raises_is_an_error_result(conversations: Conversations) -> None:
+    def broken(city: str) -> str:
+        """Fails."""
+        raise LookupError(f"no {city}")
+
+    conversations.script(call("broken", city="Ur"), call("broken", city=5), "Done.")
+    async with conversations.start(tools=[broken]) as agent:
+        first, second = results(await agent.run("go"))
+    assert first == ("LookupError: no Ur", True)
+    assert second[1]
+
+
+async def test_a_tool_shows_progress_and_returns_images(conversations: Conversations, tmp_path: Path) -> None:
+    from PIL import Image
+
+    @pigeon.tool
+    def paint(ctx: pigeon.ToolContext, colour: str) -> Any:
+        """Paint a picture."""
+        ctx.update("mixing")
+        ctx.update(f"mixing {colour}")
+        return ["Here it is.", Image.new("RGB", (2, 2), colour)]
+
+    conversations.script(call("paint", colour="red"), "Done.")
+    progress = []
+    async with conversations.start(tools=[paint]) as agent:
+        async for event in agent.prompt("paint"):
+            if isinstance(event, pigeon.ToolExecutionUpdate):
+                progress += [part.text for part in event.partial_result.content if isinstance(part, pigeon.TextContent)]
+            if isinstance(event, pigeon.ToolExecutionEnd):
+                kinds = [type(part).__name__ for part in event.result.content]
+    assert progress == ["mixing", "mixing red"]
+    assert kinds == ["TextContent", "ImageContent"]
+
+
+async def test_an_async_tool_is_cancelled_by_abort(conversations: Conversations) -> None:
+    ended = asyncio.Event()
+    begun = asyncio.Event()
+
+    async def endless(ctx: pigeon.ToolContext) -> str:
+        """Never ends."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    conversations.script(call("endless"))
+    async with conversations.start(tools=[endless]) as agent:
+        running = asyncio.ensure_future(agent.run("go"))
+        await begun.wait()
+        await agent.abort()
+        assert (await running).ended == "aborted"
+        await asyncio.wait_for(ended.wait(), 5)
+
+
+async def test_a_plain_tool_can_see_that_it_is_cancelled(conversations: Conversations) -> None:
+    begun, seen = threading.Event(), threading.Event()
+
+    def endless(ctx: pigeon.ToolContext) -> str:
+        """Ends when it is told to."""
+        begun.set()
+        while not ctx.cancelled:
+            threading.Event().wait(0.001)
+        seen.set()
+        return "too late"
+
+    conversations.script(call("endless"))
+    async with conversations.start(tools=[endless]) as agent:
+        running = asyncio.ensure_future(agent.run("go"))
+        assert await asyncio.to_thread(begun.wait, 10)
+        await agent.abort()
+        assert (await running).ended == "aborted"
+        assert await asyncio.to_thread(seen.wait, 10)
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="same name"):
+        pigeon.Agent(tools=[town, town])
+
+
+def test_a_function_without_a_docstring_is_refused() -> None:
+    with pytest.raises(ValueError, match="needs a docstring"):
+
+        @pigeon.tool
+        def silent() -> None: ...
+
+
+# Permissions
+
+YES: list[Any] = [True, "allow", "always"]
+NO: list[Any] = [None, False, "deny", "yes", 1, "Allow once", object()]
+
+
+@pytest.mark.parametrize("answer", YES)
+async def test_a_permission_is_given_by_a_clear_yes(conversations: Conversations, answer: Any) -> None:
+    asked: list[pigeon.PermissionRequest] = []
+
+    async def permit(request: pigeon.PermissionRequest) -> Any:
+        asked.append(request)
+        return answer
+
+    conversations.script(call("write", path="note.txt", content="new\n"), "Done.")
+    async with conversations.start(on_permission=permit, permissions=ASK) as agent:
+        await agent.run("write it")
+    assert [(one.tool_name, one.arguments["path"]) for one in asked] == [("write", "note.txt")]
+    assert "+1 new" in (asked[0].diff or "")
+    assert "note.txt" in asked[0].text
+    assert (conversations.work / "note.txt").read_text() == "new\n"
+
+
+async def test_always_holds_for_the_session(conversations: Conversations) -> None:
+    asked = []
+    conversations.script(call("bash", command="echo x"), call("bash", command="echo x"), "Done.")
+    async with conversations.start(on_permission=lambda one: asked.append(one) or "always", permissions=ASK) as agent:
+        assert [text.strip() for text, _ in results(await agent.run("go"))] == ["x", "x"]
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("answer", NO, ids=str)
+async def test_anything_else_is_a_no(conversations: Conversations, answer: Any) -> None:
+    if conversations.kind != "agent" and answer is not None:
+        pytest.skip("what an answer means is decided on this side of the wire")
+    assert await _denied(conversations, lambda request: answer)
+
+
+async def test_no_callable_is_a_no(conversations: Conversations) -> None:
+    assert await _denied(conversations, None)
+
+
+async def test_a_callable_that_raises_is_a_no(conversations: Conversations, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(request: pigeon.PermissionRequest) -> bool:
+        raise LookupError("oops")
+
+    assert await _denied(conversations, broken)
+    assert "on_permission raised" in caplog.text
+
+
+async def _denied(conversations: Conversations, permit: Callable[..., Any] | None) -> bool:
+    conversations.script(call("bash", command="echo x > ran"), "Done.")
+    async with conversations.start(on_permission=permit, permissions=ASK) as agent:
+        ((text, is_error),) = results(await agent.run("go"))
+    return is_error and "Permission denied" in text and not (conversations.work / "ran").exists()
+
+
+async def test_a_question_that_is_taken_back_cancels_the_callable(conversations: Conversations) -> None:
+    asked, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def permit(request: pigeon.PermissionRequest) -> bool:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return True
+
+    conversations.script(call("bash", command="true"))
+    async with conversations.start(on_permission=permit, permissions=ASK) as agent:
+        running = asyncio.ensure_future(agent.run("go"))
+        await asked.wait()
+        await agent.abort()
+        assert (await running).ended == "aborted"
+        await asyncio.wait_for(cancelled.wait(), 5)
+
+
+# Dialogs
+
+ASKING = """
+from pigeon.extensions import Extension
+
+ext = Extension("asking")
+
+@ext.tool
+async def ask(ctx) -> str:
+    "Ask four things."
+    one = await ctx.ui.select("Which?", ["a", "b"])
+    two = await ctx.ui.confirm("Sure?", "Really?")
+    three = await ctx.ui.input("Name?")
+    return f"{one} {two} {three}"
+"""
+
+
+async def test_dialogs_are_answered_by_a_callable(conversations: Conversations, tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        asked.append(type(request).__name__)
+        return {"SelectRequest": "b", "ConfirmRequest": True, "InputRequest": "Ada"}[asked[-1]]
+
+    assert await _said(conversations, tmp_path, answer) == "b True Ada"
+    assert asked == ["SelectRequest", "ConfirmRequest", "InputRequest"]
+
+
+async def test_dialogs_without_a_callable_are_cancelled(conversations: Conversations, tmp_path: Path) -> None:
+    assert await _said(conversations, tmp_path, None) == "None False None"
+
+
+async def test_dialogs_whose_callable_raises_are_cancelled(
+    conversations: Conversations, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await _said(conversations, tmp_path, lambda request: 1 / 0) == "None False None"
+    assert "on_dialog raised" in caplog.text
+
+
+async def _said(conversations: Conversations, folder: Path, answer: Callable[..., Any] | None) -> str:
+    (folder / "asking.py").write_text(ASKING)
+    conversations.settings(extensions=[str(folder / "asking.py")])
+    conversations.script(call("ask"), "Done.")
+    async with conversations.start(on_dialog=answer) as agent:
+        ((text, _),) = results(await agent.run("go"))
+    return text
