@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import ModelReadiness as ModelReadiness
     from pigeon.wire.answers import Models as Models
     from pigeon.wire.answers import Navigated as Navigated
+    from pigeon.wire.answers import OpenedSession as OpenedSession
     from pigeon.wire.answers import Permissions as Permissions
     from pigeon.wire.answers import Service as Service
     from pigeon.wire.answers import SessionAllowance as SessionAllowance
@@ -124,6 +125,8 @@ if TYPE_CHECKING:
     from pigeon.wire.events import AutoCompactionStart as AutoCompactionStart
     from pigeon.wire.events import AutoRetryEnd as AutoRetryEnd
     from pigeon.wire.events import AutoRetryStart as AutoRetryStart
+    from pigeon.wire.events import AvailableCommand as AvailableCommand
+    from pigeon.wire.events import AvailableCommandsUpdate as AvailableCommandsUpdate
     from pigeon.wire.events import BashExecutionUpdate as BashExecutionUpdate
     from pigeon.wire.events import CompactionEnd as CompactionEnd
     from pigeon.wire.events import CompactionStart as CompactionStart
@@ -213,9 +216,9 @@ _HOMES = {
         "Accepted BashResult Cancelled ClearedQueue Commands Compacted ContextUsage CycledModel DumpedTool "
         "Entries EventFilter Exported FastMode ForkMessage ForkMessages Forked HostUriSchemes InputLimits "
         "Integrations LastAssistantText Level Levels LocalOnly LoginProviders Messages MessagesPage "
-        "ModelReadiness Models Navigated Permissions Service SessionAllowance SessionRow SessionStats "
-        "Sessions SlashCommand SourceInfo SourceRules State SubagentSubscription Subagents TodoPhases "
-        "TokenTotals ToolNames Tree TreeNode TrustChange TrustState Welcome "
+        "ModelReadiness Models Navigated OpenedSession Permissions Service SessionAllowance SessionRow "
+        "SessionStats Sessions SlashCommand SourceInfo SourceRules State SubagentSubscription Subagents "
+        "TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState Welcome "
     ),
     "pigeon.wire.content": "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall",
     "pigeon.wire.dialogs": (
@@ -229,13 +232,14 @@ _HOMES = {
     "pigeon.wire.errors": "PigeonError Refusal StartupError",
     "pigeon.wire.events": (
         "AgentEnd AgentSettled AgentStart AutoCompactionEnd AutoCompactionStart AutoRetryEnd AutoRetryStart "
-        "BashExecutionUpdate CompactionEnd CompactionStart EntryAppended ErrorEvent Event ExtensionError "
-        "HostToolCall HostToolCancel MessageEnd MessageStart MessageUpdate PermissionResolved PromptError "
-        "PromptResult QueueUpdate Ready SessionInfoChanged SessionSettled StreamEvent "
-        "SummarizationRetryAttemptStart SummarizationRetryFinished SummarizationRetryScheduled TextDelta "
-        "TextEnd TextStart ThinkingDelta ThinkingEnd ThinkingLevelChanged ThinkingStart TodoAutoClear "
-        "TodoReminder ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate ToolOutcome ToolcallDelta "
-        "ToolcallEnd ToolcallStart ToolsDeclared TrustRequired TtsrTriggered TurnEnd TurnStart "
+        "AvailableCommand AvailableCommandsUpdate BashExecutionUpdate CompactionEnd CompactionStart "
+        "EntryAppended ErrorEvent Event ExtensionError HostToolCall HostToolCancel MessageEnd MessageStart "
+        "MessageUpdate PermissionResolved PromptError PromptResult QueueUpdate Ready SessionInfoChanged "
+        "SessionSettled StreamEvent SummarizationRetryAttemptStart SummarizationRetryFinished "
+        "SummarizationRetryScheduled TextDelta TextEnd TextStart ThinkingDelta ThinkingEnd "
+        "ThinkingLevelChanged ThinkingStart TodoAutoClear TodoReminder ToolExecutionEnd ToolExecutionStart "
+        "ToolExecutionUpdate ToolOutcome ToolcallDelta ToolcallEnd ToolcallStart ToolsDeclared TrustRequired "
+        "TtsrTriggered TurnEnd TurnStart "
     ),
     "pigeon.wire.messages": (
         "AssistantMessage BashExecutionMessage BranchSummaryMessage CompactionSummaryMessage CustomMessage "

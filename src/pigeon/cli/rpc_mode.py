@@ -52,9 +52,9 @@ async def _connected(path: str) -> Descriptors | int:
     """The descriptors of the first connection to a socket; an exit code if a signal comes before there is one."""
     from pigeon.transport.unix_socket import accept_own, listen
 
-    listener = listen(path)
     shutdown = Shutdown()
     shutdown.watch_signals()
+    listener = listen(path)
     accepting = asyncio.ensure_future(accept_own(listener, path))
     ended = asyncio.ensure_future(shutdown.reason())
     await asyncio.wait({accepting, ended}, return_when=asyncio.FIRST_COMPLETED)

@@ -30,6 +30,7 @@ from pigeon.wire.answers import (
     MessagesPage,
     Models,
     Navigated,
+    OpenedSession,
     Permissions,
     Sessions,
     SessionStats,
@@ -296,7 +297,11 @@ class CommandMethods(ABC):
         """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always
         sent.
         """
-        return cast("EventFilter", await self.send(commands.SetEventFilter(events=_given(events))))
+        return cast("EventFilter", await self.send(commands.SetEventFilter(events=events)))
+
+    async def open_session(self, session_dir: str) -> OpenedSession:
+        """Go on with the newest session in a folder, or begin one there; sessions are kept there from then on."""
+        return cast("OpenedSession", await self.send(commands.OpenSession(session_dir=session_dir)))
 
     async def get_messages_page(self, *, cursor: str | None = None, limit: int | None = None) -> MessagesPage:
         """Some of the messages, from where the cursor of the page before says."""

@@ -49,6 +49,8 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a tool or callback cannot wait for its own conversation; make it async")
+        if self._loop.is_closed():
+            return _without_loop(work)
         done: Future[_T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return done.result()
@@ -69,6 +71,17 @@ class LoopThread:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+
+def _without_loop(work: Coroutine[Any, Any, _T]) -> _T:
+    """What is done after the loop has ended needs no waiting: reading what was queued, or refusing what is too late."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return cast("_T", end.value)
+    finally:
+        work.close()
+    raise ConversationClosed
 
 
 async def _others_done() -> None:

@@ -30,6 +30,7 @@ from pigeon.wire.answers import (
     MessagesPage,
     Models,
     Navigated,
+    OpenedSession,
     Permissions,
     Sessions,
     SessionStats,
@@ -291,7 +292,11 @@ class SyncCommandMethods(ABC):
         """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always
         sent.
         """
-        return cast("EventFilter", self.send(commands.SetEventFilter(events=_given(events))))
+        return cast("EventFilter", self.send(commands.SetEventFilter(events=events)))
+
+    def open_session(self, session_dir: str) -> OpenedSession:
+        """Go on with the newest session in a folder, or begin one there; sessions are kept there from then on."""
+        return cast("OpenedSession", self.send(commands.OpenSession(session_dir=session_dir)))
 
     def get_messages_page(self, *, cursor: str | None = None, limit: int | None = None) -> MessagesPage:
         """Some of the messages, from where the cursor of the page before says."""

@@ -42,20 +42,18 @@ def listen(path: str) -> socket:
 
 
 def _remove_left_over(path: str) -> None:
-    from socket import AF_UNIX, SOCK_STREAM, socket
+    from socket import AF_UNIX, SOCK_DGRAM, socket
 
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise OSError(errno.EEXIST, "it exists and is no socket")
     except FileNotFoundError:
         return
-    with socket(AF_UNIX, SOCK_STREAM) as probe:
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
-            return
-    raise OSError(errno.EADDRINUSE, "another process listens there")
+    # A socket of another type cannot connect, which would be the one connection; it learns whether one is there.
+    with socket(AF_UNIX, SOCK_DGRAM) as probe:
+        if probe.connect_ex(path) != errno.ECONNREFUSED:
+            raise OSError(errno.EADDRINUSE, "another process listens there")
+    os.unlink(path)
 
 
 async def accept_own(listener: socket, path: str) -> tuple[int, int]:

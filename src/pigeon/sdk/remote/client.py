@@ -115,6 +115,11 @@ class Client(Conversation):
         """What Pigeon answered to `hello`: its version, dialect and features; none of another agent."""
         return self._welcome
 
+    @property
+    def pid(self) -> int | None:
+        """The id of the agent's process; none behind a socket, or before it is opened."""
+        return getattr(self._transport, "pid", None)
+
     async def open(self) -> None:
         """Start or reach the agent; raises `StartupError` or `ProcessDied`."""
         if self._transport is not None:
