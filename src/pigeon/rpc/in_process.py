@@ -29,6 +29,8 @@ from pigeon.wire.errors import PigeonError, Refusal, text_for_host
 from pigeon.wire.events import MessageUpdate, Outbound
 
 _T = TypeVar("_T")
+# What such a host speaks; its defaults are to be given to `pigeon.app.build` with the options.
+SPOKEN: type[Dialect] = PiLatest
 SLICE_PIECES = 250
 OTHER_DIALECT = "An agent in this process speaks pi-latest only"
 
@@ -37,7 +39,7 @@ class RecordOutlet:
     """The way of events to a program in this process: as records, in order."""
 
     def __init__(self, version: str, hear: Callable[[Any], None], mask: Callable[[bytes], bytes]) -> None:
-        self._dialect: Dialect = PiLatest(version)
+        self._dialect: Dialect = SPOKEN(version)
         self._hear = hear
         self._mask = mask
         self._numbers = False

@@ -67,9 +67,11 @@ class Agent(Conversation):
         model: str | None = None,
         cwd: str | None = None,
         tools: Sequence[AnyTool] = (),
+        limits: Any = None,
         permissions: str | Mapping[str, Any] | None = None,
         on_permission: OnPermission | None = None,
         on_dialog: OnDialog | None = None,
+        unattended: bool = False,
         session: str | None = None,
         agent_dir: str | None = None,
         env: Mapping[str, str] | None = None,
@@ -77,12 +79,14 @@ class Agent(Conversation):
     ) -> None:
         super().__init__(tools, on_permission, on_dialog)
         given = {"model": model, "cwd": cwd, "permissions": permissions, "session": session, "agent_dir": agent_dir}
-        self._options = {**given, **_as_options(choices)}
+        asked = {"limits": limits, "unattended": unattended}
+        self._options = {**given, **{name: value for name, value in asked.items() if value}, **_as_options(choices)}
         self._env = env
         self._built: BuiltAgent | None = None
         self._host: InProcessHost | None = None
         self._warming: asyncio.Task[None] | None = None
-        self._ending: asyncio.Task[None] | None = None
+        self._ending: asyncio.Future[None] | None = None
+        self._asked: asyncio.Future[None] | None = None
 
     @property
     def warnings(self) -> list[str]:
@@ -96,9 +100,15 @@ class Agent(Conversation):
         from pigeon import __version__
         from pigeon.app.build import build
         from pigeon.app.options import AgentOptions
-        from pigeon.rpc.in_process import InProcessHost
+        from pigeon.rpc.in_process import SPOKEN, InProcessHost
 
-        built = await build(AgentOptions(**self._options), self._environment())
+        options = AgentOptions(
+            interrupt_mode=SPOKEN.default_interrupt_mode,
+            keep_unreadable_images=SPOKEN.keeps_unreadable_images,
+            full_state=SPOKEN.full_state,
+            **self._options,
+        )
+        built = await build(options, self._environment())
         self._built = built
         self._host = InProcessHost(built.session, __version__, self._heard, self._behind, built.redactor.mask)
         try:
@@ -123,10 +133,14 @@ class Agent(Conversation):
 
     async def close(self) -> None:
         """Stop what runs and end the agent; nothing of it is left."""
-        built, self._built = self._built, None
-        host, self._host = self._host, None
-        if built is None or host is None:
-            return
+        if self._built is not None and self._host is not None:
+            self._ending = asyncio.ensure_future(self._end(self._built, self._host))
+            self._built = self._host = None
+        if self._ending is not None:
+            # It goes to its end, whatever becomes of the task that asked for it.
+            await asyncio.shield(self._ending)
+
+    async def _end(self, built: BuiltAgent, host: InProcessHost) -> None:
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.wait({self._warming})
@@ -139,7 +153,7 @@ class Agent(Conversation):
 
     def _end_asked(self) -> None:
         """An extension asked for the end."""
-        self._ending = asyncio.ensure_future(self.close())
+        self._asked = asyncio.ensure_future(self.close())
 
     def _call(self, command: Command, answered: Callable[[Any], None] | None = None) -> Awaitable[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
