@@ -1,0 +1,45 @@
+"""Programs that use the library are type checked as far as it goes: every answer, every event, every mistake."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("typed_program.py")
+MISTAKES = {
+    "await agent.set_model(1, 'x')": 'incompatible type "int"',
+    "await agent.set_thinking_level('much')": "incompatible type",
+    "(await agent.get_state()).no_such": 'has no attribute "no_such"',
+    "await agent.no_such()": 'has no attribute "no_such"',
+    "agent.prompt(5)": 'incompatible type "int"',
+    "(await agent.run('x')).text + 1": "Unsupported operand types",
+    "pigeon.Agent(modle='demo')": 'Unexpected keyword argument "modle"',
+    "await population(5)": 'incompatible type "int"',
+}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mypy")
+
+
+def checked(path: Path, cache: Path) -> str:
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file", "", "--cache-dir"]
+    return subprocess.run([*command, str(cache), str(path)], capture_output=True, text=True, check=False).stdout
+
+
+def test_mypy_sees_the_type_of_every_answer_and_event(cache: Path) -> None:
+    assert checked(PROGRAM, cache) == ""
+
+
+def test_mypy_sees_every_mistake(cache: Path, tmp_path: Path) -> None:
+    head = "import pigeon\n\n@pigeon.tool\nasync def population(city: str) -> int:\n    return 1\n\n"
+    lines = "".join(f"    {mistake}\n" for mistake in MISTAKES)
+    (tmp_path / "mistaken.py").write_text(f"{head}async def main(agent: pigeon.Agent) -> None:\n{lines}")
+    found = checked(tmp_path / "mistaken.py", cache).splitlines()
+    begin = head.count("\n") + 2
+    for number, expected in enumerate(MISTAKES.values(), begin):
+        assert any(f"mistaken.py:{number}:" in line and expected in line for line in found), (number, found)

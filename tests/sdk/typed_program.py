@@ -1,0 +1,71 @@
+# pyright: strict
+"""A program as a user of the library writes it; type checkers must see every answer and event (`test_typing.py`)."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+import pigeon
+
+
+@pigeon.tool
+async def population(city: str) -> int:
+    """How many people live in a city."""
+    return 5
+
+
+@pigeon.tool(read_only=True)
+def town(name: str, *, ctx: pigeon.ToolContext) -> str:
+    """A town."""
+    return name
+
+
+def permit(request: pigeon.PermissionRequest) -> bool:
+    return request.tool_name == "read"
+
+
+async def permit_later(request: pigeon.PermissionRequest) -> pigeon.PermissionAnswer:
+    return "always" if request.diff else None
+
+
+async def main() -> None:
+    async with pigeon.Agent(
+        model="demo", cwd=".", tools=[population, town], on_permission=permit, thinking="low"
+    ) as agent:
+        assert_type(agent, pigeon.Agent)
+        async for event in agent.prompt("list the files"):
+            if isinstance(event, pigeon.TextDelta):
+                assert_type(event.delta, str)
+            elif isinstance(event, pigeon.ToolExecutionEnd):
+                assert_type(event.is_error, bool)
+            elif isinstance(event, pigeon.SelectRequest):
+                assert_type(event.options, list[str])
+        result = await agent.run("Which of them are tests?", images=["x.png", b"123"])
+        assert_type(result.text, str)
+        assert_type(result.usage.cost.total, int | float)
+        assert_type(result.session_file, str | None)
+        assert_type(await agent.get_state(), pigeon.State)
+        assert_type(await agent.cycle_model(), pigeon.CycledModel | None)
+        assert_type(await agent.set_thinking_level("high"), None)
+        assert_type((await agent.list_sessions(scope="all", limit=3)).sessions, list[pigeon.SessionRow])
+        assert_type(await agent.navigate_tree("x", summarize=True), pigeon.Navigated)
+        assert_type(await agent.steer("left"), pigeon.Accepted)
+        assert_type(await population("x"), int)
+        assert_type(town("x", ctx=pigeon.ToolContext("1", print)), str)
+        async for one in agent.events():
+            if isinstance(one, pigeon.UnknownEvent):
+                assert_type(one.members, dict[str, Any])
+    async with pigeon.Client(command=["pigeon", "--mode", "rpc"], on_permission=permit_later) as client:
+        assert_type(client.welcome, pigeon.Welcome | None)
+        conversation: pigeon.Conversation = client
+        await conversation.abort()
+    with pigeon.SyncAgent(model="demo") as sync:
+        assert_type(sync.get_state(), pigeon.State)
+        for event in sync.prompt("x"):
+            if isinstance(event, pigeon.AgentSettled):
+                assert_type(event.aborted, bool)
+    assert_type(pigeon.run_sync("What is in README?", model="demo").text, str)
+    try:
+        pass
+    except pigeon.ProcessDied as death:
+        assert_type(death.exit_code, int | None)
