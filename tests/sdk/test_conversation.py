@@ -203,6 +203,36 @@ async def test_refusals_are_raised_with_their_text(conversations: Conversations)
             await agent.get_entries(since="x")
 
 
+async def test_a_filter_of_events_leaves_what_prompts_need(conversations: Conversations) -> None:
+    conversations.script("Hello.", "Again.")
+    async with conversations.start() as agent:
+        await agent.set_event_filter(events=["agent_start"])
+        assert set(kinds(await events_of(agent, "hi"))) == {"AgentStart", "MessageEnd", "AgentSettled"}
+        assert (await agent.run("again")).text == "Again."
+        await agent.set_event_filter(events=None)
+        assert "TurnStart" in kinds(await events_of(agent, "once more"))
+
+
+async def test_events_are_numbered_on_request_and_the_dialect_cannot_be_changed(conversations: Conversations) -> None:
+    async with conversations.start() as agent:
+        welcome = await agent.hello(features=["deltas", "seq"])
+        assert (welcome.dialect, welcome.features) == ("pi-latest", ["deltas", "seq"])
+        events = [event for event in await events_of(agent, "hi") if isinstance(event, pigeon.AgentEnd)]
+        assert isinstance(events[0].seq, int)
+        with pytest.raises(pigeon.Refusal, match="cannot turn to omp"):
+            await agent.hello(dialect="omp")
+
+
+async def test_keys_are_masked_in_events_and_answers(conversations: Conversations) -> None:
+    conversations.script("Hello.", "Hello.")
+    async with conversations.start(api_key="sk-very-secret-key-1234567890") as agent:
+        events = await events_of(agent, "my key is sk-very-secret-key-1234567890")
+        said = (await agent.get_messages()).messages
+        shell = await agent.bash("echo sk-very-secret-key-1234567890")
+    assert "very-secret" not in f"{events} {said} {shell}"
+    assert "my key is" in str(said)
+
+
 async def test_answers_are_records(conversations: Conversations) -> None:
     conversations.script("Hello.")
     async with conversations.start() as agent:

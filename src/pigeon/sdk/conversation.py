@@ -13,6 +13,8 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
+from msgspec.structs import replace
+
 from pigeon.sdk.commands import CommandMethods
 from pigeon.sdk.errors import ConversationClosed
 from pigeon.sdk.host_calls import AnyTool, HostCalls, OnDialog, OnPermission
@@ -22,10 +24,14 @@ from pigeon.sdk.reader_queue import ReaderQueue
 from pigeon.sdk.records import UnknownEvent
 from pigeon.sdk.results import ConversationEvent, Result, RunRecord
 from pigeon.wire.answers import Accepted
-from pigeon.wire.commands import Command, FollowUp, Prompt, Steer
+from pigeon.wire.base import ABSENT
+from pigeon.wire.commands import Command, FollowUp, Hello, Prompt, SetEventFilter, Steer
+from pigeon.wire.errors import Refusal
 from pigeon.wire.events import MessageUpdate, Outbound
 
 _Self = TypeVar("_Self", bound="Conversation")
+DIALECT = "pi-latest"
+NEEDED = ("agent_settled", "message_end", "compaction_end")
 # What is asked for with `hello`.
 FEATURES = ["deltas", "permissions"]
 
@@ -74,6 +80,11 @@ class Conversation(CommandMethods):
 
     async def send(self, command: Command) -> Any:
         """Send a command as a record; returns its answer, raises a `Refusal` where it is refused."""
+        if isinstance(command, Hello) and command.dialect not in (ABSENT, DIALECT):
+            raise Refusal(f"The events of this conversation are read as {DIALECT}; it cannot turn to {command.dialect}")
+        if isinstance(command, SetEventFilter) and isinstance(command.events, list):
+            # Without these no prompt would end, and no result be known.
+            command = replace(command, events=[*command.events, *NEEDED])
         return await self._call(command)
 
     def events(self) -> AsyncIterator[ConversationEvent]:

@@ -21,7 +21,6 @@ from pigeon.sdk.errors import ConversationClosed
 from pigeon.sdk.reader_queue import ReaderQueue
 from pigeon.wire.answers import Accepted
 from pigeon.wire.commands import Abort, Prompt
-from pigeon.wire.errors import PigeonError
 from pigeon.wire.events import AgentSettled
 
 if TYPE_CHECKING:
@@ -136,9 +135,9 @@ class PromptedRun:
         """Abort, and read on to the end."""
         if self._beginning.done() and (self._beginning.cancelled() or self._beginning.exception() is not None):
             return
-        with suppress(PigeonError, OSError):
+        with suppress(Exception):
             await self._runs.abort()
-        with suppress(PigeonError, OSError, StopAsyncIteration):
+        with suppress(Exception):
             queue = await self._beginning
             async with asyncio.timeout(SETTLE_SECONDS):
                 while not isinstance(await self._next_of(queue), AgentSettled):

@@ -1,0 +1,56 @@
+"""Agents that were closed leave nothing behind in their process."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+import pigeon
+from fakes.processes import processes_in
+from fakes.sdk_conversations import Conversations, call
+
+AGENTS = 25
+
+
+def counts() -> dict[str, int]:
+    gc.collect()
+    return {
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": threading.active_count(),
+        "tasks": len(asyncio.all_tasks()),
+        "agents": sum(isinstance(one, pigeon.Agent) for one in gc.get_objects()),
+    }
+
+
+@pytest.mark.parametrize("way", ["run", "left", "failed"])
+async def test_many_agents_in_one_process_leave_nothing_behind(tmp_path: Path, way: str) -> None:
+    made = Conversations("agent", tmp_path)
+    hanging = {"text": "On and on", "hang": True}
+    made.script(*([hanging] if way == "left" else [call("bash", command="sleep 60 & echo x"), "Hello."]))
+    for _ in range(2):
+        await _one(made, way)
+    before, objects = counts(), len(gc.get_objects())
+    for _ in range(AGENTS):
+        await _one(made, way)
+    assert counts() == before
+    assert len(gc.get_objects()) < objects + 10 * AGENTS
+    assert not processes_in(f"HOME={made.folders.home}")
+
+
+async def _one(made: Conversations, way: str) -> None:
+    if way == "failed":
+        with pytest.raises(pigeon.StartupError):
+            await made.start(thinking="much", session="/no/such/file.jsonl", fork="x").open()
+        return
+    async with made.start(no_session=True) as agent:
+        if way == "run":
+            assert (await agent.run("hi")).ended == "done"
+            return
+        async for event in agent.prompt("talk"):
+            if isinstance(event, pigeon.TextDelta):
+                break
