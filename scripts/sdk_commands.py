@@ -21,6 +21,7 @@ from pigeon.wire import answers, commands, content, dialogs, entries, errors, ev
 from pigeon.wire.base import Absent, intended_hint
 from pigeon.wire.commands import Command
 
+COMMANDS = "pigeon.wire.commands"
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "pigeon"
 # What a conversation does itself: it starts and follows prompts, takes images in more forms, and answers questions.
 BY_HAND = (
@@ -71,7 +72,8 @@ def methods(*, sync: bool) -> str:
 def _imports(used: set[type]) -> list[str]:
     by_module: dict[str, set[str]] = {}
     for kind in used:
-        by_module.setdefault(kind.__module__, set()).add(kind.__name__)
+        module = COMMANDS if kind.__module__.startswith(f"{COMMANDS}.") else kind.__module__
+        by_module.setdefault(module, set()).add(kind.__name__)
     lines = ["from pigeon.wire import commands", "from pigeon.wire.base import ABSENT, Absent"]
     return lines + [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(by_module.items())]
 

@@ -79,20 +79,6 @@ class CommandMethods(ABC):
         """Take all queued messages back."""
         return cast("ClearedQueue", await self.send(commands.ClearQueue()))
 
-    async def hello(
-        self,
-        *,
-        dialect: Literal["pi", "pi-latest", "omp", "xcsh", "companion"] | None = None,
-        features: list[str] | None = None,
-    ) -> Welcome:
-        """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
-        `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved`
-        when a question about permission has ended).
-
-        What is not named stays as it is; features that are not known are left out of the answer.
-        """
-        return cast("Welcome", await self.send(commands.Hello(dialect=_given(dialect), features=_given(features))))
-
     async def get_state(self) -> State:
         """What the session is and does right now."""
         return cast("State", await self.send(commands.GetState()))
@@ -113,13 +99,13 @@ class CommandMethods(ABC):
         """Slash commands that `prompt` understands."""
         return cast("Commands", await self.send(commands.GetCommands()))
 
-    async def get_integrations(self) -> Integrations:
-        """Whether the model can be used, and which services are attached."""
-        return cast("Integrations", await self.send(commands.GetIntegrations()))
-
     async def get_available_commands(self) -> Commands:
         """`get_commands` under its other name."""
         return cast("Commands", await self.send(commands.GetAvailableCommands()))
+
+    async def get_integrations(self) -> Integrations:
+        """Whether the model can be used, and which services are attached."""
+        return cast("Integrations", await self.send(commands.GetIntegrations()))
 
     async def set_model(self, provider: str, model_id: str) -> Model:
         """Use another model from the next request on."""
@@ -261,6 +247,24 @@ class CommandMethods(ABC):
         """Write the session as a page."""
         return cast("Exported", await self.send(commands.ExportHtml(output_path=_given(output_path))))
 
+    async def hello(
+        self,
+        *,
+        dialect: Literal["pi", "pi-latest", "omp", "xcsh", "companion"] | None = None,
+        features: list[str] | None = None,
+    ) -> Welcome:
+        """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
+        `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved`
+        when a question about permission has ended).
+
+        What is not named stays as it is; features that are not known are left out of the answer.
+        """
+        return cast("Welcome", await self.send(commands.Hello(dialect=_given(dialect), features=_given(features))))
+
+    async def set_todos(self, phases: list[TodoPhaseGiven]) -> TodoPhases:
+        """Replace the plan."""
+        return cast("TodoPhases", await self.send(commands.SetTodos(phases=phases)))
+
     async def set_permissions(self, permissions: dict[str, Any]) -> Permissions:
         """Replace the host's own permission rules, from the next tool call on; they can only tighten those of the
         user.
@@ -274,6 +278,10 @@ class CommandMethods(ABC):
         """The permission rules in force, and what was allowed for this session."""
         return cast("Permissions", await self.send(commands.GetPermissions()))
 
+    async def set_host_tools(self, tools: list[HostTool]) -> ToolNames:
+        """Replace the tools that the host runs."""
+        return cast("ToolNames", await self.send(commands.SetHostTools(tools=tools)))
+
     async def get_trust(self) -> TrustState:
         """Whether the project of the conversation is trusted, and which of its files wait for that."""
         return cast("TrustState", await self.send(commands.GetTrust()))
@@ -284,14 +292,6 @@ class CommandMethods(ABC):
         The decision holds for this process, with `remember` also for later ones (in `trust.json`).
         """
         return cast("TrustChange", await self.send(commands.SetTrust(trusted=trusted, remember=remember)))
-
-    async def set_todos(self, phases: list[TodoPhaseGiven]) -> TodoPhases:
-        """Replace the plan."""
-        return cast("TodoPhases", await self.send(commands.SetTodos(phases=phases)))
-
-    async def set_host_tools(self, tools: list[HostTool]) -> ToolNames:
-        """Replace the tools that the host runs."""
-        return cast("ToolNames", await self.send(commands.SetHostTools(tools=tools)))
 
     async def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
         """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always

@@ -77,20 +77,6 @@ class SyncCommandMethods(ABC):
         """Take all queued messages back."""
         return cast("ClearedQueue", self.send(commands.ClearQueue()))
 
-    def hello(
-        self,
-        *,
-        dialect: Literal["pi", "pi-latest", "omp", "xcsh", "companion"] | None = None,
-        features: list[str] | None = None,
-    ) -> Welcome:
-        """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
-        `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved`
-        when a question about permission has ended).
-
-        What is not named stays as it is; features that are not known are left out of the answer.
-        """
-        return cast("Welcome", self.send(commands.Hello(dialect=_given(dialect), features=_given(features))))
-
     def get_state(self) -> State:
         """What the session is and does right now."""
         return cast("State", self.send(commands.GetState()))
@@ -111,13 +97,13 @@ class SyncCommandMethods(ABC):
         """Slash commands that `prompt` understands."""
         return cast("Commands", self.send(commands.GetCommands()))
 
-    def get_integrations(self) -> Integrations:
-        """Whether the model can be used, and which services are attached."""
-        return cast("Integrations", self.send(commands.GetIntegrations()))
-
     def get_available_commands(self) -> Commands:
         """`get_commands` under its other name."""
         return cast("Commands", self.send(commands.GetAvailableCommands()))
+
+    def get_integrations(self) -> Integrations:
+        """Whether the model can be used, and which services are attached."""
+        return cast("Integrations", self.send(commands.GetIntegrations()))
 
     def set_model(self, provider: str, model_id: str) -> Model:
         """Use another model from the next request on."""
@@ -256,6 +242,24 @@ class SyncCommandMethods(ABC):
         """Write the session as a page."""
         return cast("Exported", self.send(commands.ExportHtml(output_path=_given(output_path))))
 
+    def hello(
+        self,
+        *,
+        dialect: Literal["pi", "pi-latest", "omp", "xcsh", "companion"] | None = None,
+        features: list[str] | None = None,
+    ) -> Welcome:
+        """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
+        `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved`
+        when a question about permission has ended).
+
+        What is not named stays as it is; features that are not known are left out of the answer.
+        """
+        return cast("Welcome", self.send(commands.Hello(dialect=_given(dialect), features=_given(features))))
+
+    def set_todos(self, phases: list[TodoPhaseGiven]) -> TodoPhases:
+        """Replace the plan."""
+        return cast("TodoPhases", self.send(commands.SetTodos(phases=phases)))
+
     def set_permissions(self, permissions: dict[str, Any]) -> Permissions:
         """Replace the host's own permission rules, from the next tool call on; they can only tighten those of the
         user.
@@ -269,6 +273,10 @@ class SyncCommandMethods(ABC):
         """The permission rules in force, and what was allowed for this session."""
         return cast("Permissions", self.send(commands.GetPermissions()))
 
+    def set_host_tools(self, tools: list[HostTool]) -> ToolNames:
+        """Replace the tools that the host runs."""
+        return cast("ToolNames", self.send(commands.SetHostTools(tools=tools)))
+
     def get_trust(self) -> TrustState:
         """Whether the project of the conversation is trusted, and which of its files wait for that."""
         return cast("TrustState", self.send(commands.GetTrust()))
@@ -279,14 +287,6 @@ class SyncCommandMethods(ABC):
         The decision holds for this process, with `remember` also for later ones (in `trust.json`).
         """
         return cast("TrustChange", self.send(commands.SetTrust(trusted=trusted, remember=remember)))
-
-    def set_todos(self, phases: list[TodoPhaseGiven]) -> TodoPhases:
-        """Replace the plan."""
-        return cast("TodoPhases", self.send(commands.SetTodos(phases=phases)))
-
-    def set_host_tools(self, tools: list[HostTool]) -> ToolNames:
-        """Replace the tools that the host runs."""
-        return cast("ToolNames", self.send(commands.SetHostTools(tools=tools)))
 
     def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
         """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always
