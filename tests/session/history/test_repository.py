@@ -105,8 +105,8 @@ def test_a_session_has_its_folder_from_the_file_or_from_the_process(tmp_path: Pa
     journal.close()
 
 
-@pytest.mark.parametrize("version", [True, "3", None, 2.5, ABSENT])
-def test_a_version_that_is_no_number_means_the_first(tmp_path: Path, version: Any) -> None:
+@pytest.mark.parametrize("version", [None, ABSENT])
+def test_a_session_without_a_version_is_of_the_first(tmp_path: Path, version: Any) -> None:
     path = written(tmp_path / "a.jsonl", {"type": "custom", "customType": "x"}, version=version)
     journal = DiskRepository(tmp_path).open(str(path), "/")
     assert [line.parent_id for line in journal.lines] == [None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -157,18 +158,49 @@ def test_version_2_changes_one_word_and_no_other_byte(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("version", [b"4", b"9", b"99999999999999999999"])
-def test_a_newer_version_is_read_and_not_written(tmp_path: Path, version: bytes) -> None:
+UNKNOWN_VERSIONS = [
+    b"4",
+    b"9",
+    b"99999999999999999999",
+    b'"4"',
+    b'"3"',
+    b"2.5",
+    b"true",
+    b"0",
+    b"-1",
+    b"[]",
+    b"{}",
+    b'""',
+]
+
+
+@pytest.mark.parametrize("version", UNKNOWN_VERSIONS)
+def test_an_unknown_version_is_read_and_not_written(tmp_path: Path, version: bytes) -> None:
     path = tmp_path / "new.jsonl"
     header = HEADER.replace(b'"version":3', b'"version":' + version)
     path.write_bytes(header[:-1])
     repository = DiskRepository(tmp_path)
     journal = repository.open(str(path), "/")
-    with pytest.raises(Refusal, match=f"version {version.decode()} of the format"):
+    with pytest.raises(Refusal, match=re.escape(f"version {version.decode()} of the format")):
         journal.append_message(user("hello"))
     journal.close()
     assert path.read_bytes() == header[:-1]
     assert len(repository.reports) == 1
+
+
+@pytest.mark.parametrize("version", UNKNOWN_VERSIONS)
+def test_a_file_of_an_unknown_version_that_appears_before_the_first_message_is_not_written(
+    tmp_path: Path, version: bytes
+) -> None:
+    path = tmp_path / "late.jsonl"
+    journal = DiskRepository(tmp_path).open(str(path), "/")
+    header = HEADER.replace(b'"version":3', b'"version":' + version)
+    path.write_bytes(header)
+    for _ in range(2):
+        with pytest.raises(Refusal, match=re.escape(f"version {version.decode()} of the format")):
+            journal.append_message(user("hello"))
+    journal.close()
+    assert path.read_bytes() == header
 
 
 @pytest.mark.parametrize(

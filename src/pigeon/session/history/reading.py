@@ -19,6 +19,7 @@ from msgspec import Struct
 from pigeon.session.history.entry_line import EntryLine, free_id, line_from_bytes
 from pigeon.system.files import NotRegular, open_regular
 from pigeon.wire import codec
+from pigeon.wire.base import Json
 from pigeon.wire.entries import SESSION_VERSION
 from pigeon.wire.errors import BadRecord, Refusal
 
@@ -32,7 +33,7 @@ LARGEST = 512 << 20
 
 def migrated(header: dict[str, Any], lines: list[EntryLine]) -> tuple[dict[str, Any], list[EntryLine]]:
     """Header and entries as version 3; what need not change stays as it is, byte for byte."""
-    upgraded = _into_tree(lines) if header.get("version", 1) < 2 else lines
+    upgraded = _into_tree(lines) if header["version"] < 2 else lines
     return {**header, "version": SESSION_VERSION}, [_with_new_role(line) for line in upgraded]
 
 
@@ -120,7 +121,7 @@ def load_session(path: str) -> LoadedSession | None:
     header = _header(header_line, path)
     with _uncollected():
         lines = [line for piece in pieces if piece and (line := line_from_bytes(piece)) is not None]
-    rewritten = header.get("version", 1) < SESSION_VERSION
+    rewritten = is_known(header["version"]) and header["version"] < SESSION_VERSION
     if rewritten:
         header, lines = migrated(header, lines)
         header_line = codec.encode(header)
@@ -204,10 +205,14 @@ def _header(line: bytes, path: str) -> dict[str, Any]:
         header = None
     if not isinstance(header, dict) or header.get("type") != "session" or not isinstance(header.get("id"), str):
         raise InvalidSession(path)
-    version = header.get("version", 1)
-    if not isinstance(version, int) or isinstance(version, bool):
+    if header.get("version") is None:
         header["version"] = 1
     return header
+
+
+def is_known(version: Json) -> bool:
+    """True for a version of the format that can be read as it is meant, and written."""
+    return isinstance(version, int) and not isinstance(version, bool) and 1 <= version <= SESSION_VERSION
 
 
 @contextmanager

@@ -90,9 +90,9 @@ class SessionRepository:
     def open(self, path: str, cwd: str, current: Journal | None = None, ahead: LoadedSession | None = None) -> Journal:
         """The conversation in a file; a missing or empty file becomes a new conversation bound to that path.
 
-        A file that another process writes, or a newer version of the format, is opened for reading, which is reported.
-        From a `current` conversation one changes only to a file that is there: a name that was mistyped must not
-        become one. Its own file may be opened again: its lock is let go first.
+        A file that another process writes, or of an unknown version of the format, is opened for reading, which is
+        reported. From a `current` conversation one changes only to a file that is there: a name that was mistyped must
+        not become one. Its own file may be opened again: its lock is let go first.
         """
         path = self._checked(path)
         if current is not None and not os.path.lexists(path):
@@ -110,7 +110,7 @@ class SessionRepository:
         if current is not None and self.is_file_of(path, current):
             current.close()
         store = self._store(path)
-        store.adopt(header.get("version", 1))
+        store.adopt(header["version"])
         try:
             journal = self._filled(header, where, store, ahead)
         except Refusal:

@@ -26,9 +26,11 @@ from contextlib import suppress
 from typing import Literal
 
 from pigeon.session.history.entry_line import line_from_bytes
-from pigeon.session.history.reading import header_in, is_of_session, is_unfinished
+from pigeon.session.history.reading import header_in, is_known, is_of_session, is_unfinished
 from pigeon.system.append_file import PRIVATE_FILE, AppendFile, FileInUse, locked_folder
 from pigeon.system.files import swap_file
+from pigeon.wire import codec
+from pigeon.wire.base import Json
 from pigeon.wire.entries import SESSION_VERSION
 from pigeon.wire.errors import Refusal
 
@@ -48,12 +50,13 @@ class SessionInUse(Refusal):
         )
 
 
-class NewerVersion(Refusal):
+class UnknownVersion(Refusal):
     """The file has a version of the format that is not known here: what would be written might break it."""
 
-    def __init__(self, path: str, version: int) -> None:
+    def __init__(self, path: str, version: Json) -> None:
+        shown = codec.encode(version).decode()
         super().__init__(
-            f"Session has version {version} of the format, and this program knows {SESSION_VERSION}: {path}. "
+            f"Session has version {shown} of the format, and this program knows {SESSION_VERSION}: {path}. "
             "Here it is open for reading; write to a copy (fork, clone), or with a newer program"
         )
 
@@ -85,7 +88,7 @@ class SessionFile:
         self._unconfirmed: OSError | None = None
         self._begun = False
         self._reading = False
-        self._version = SESSION_VERSION
+        self._version: Json = SESSION_VERSION
 
     @property
     def path(self) -> str:
@@ -99,30 +102,27 @@ class SessionFile:
 
     @property
     def reading(self) -> bool:
-        """True while the file must not be written: another process writes it, as far as is known, or it is newer."""
+        """True while the file must not be written: another process writes it, as far as is known, or its version
+        is unknown."""
         return self._reading
 
     def refusal(self) -> Refusal:
         """Why a file that is read cannot be written."""
-        return NewerVersion(self._path, self._version) if self._newer else SessionInUse(self._path)
-
-    @property
-    def _newer(self) -> bool:
-        return self._version > SESSION_VERSION
+        return SessionInUse(self._path) if is_known(self._version) else UnknownVersion(self._path, self._version)
 
     @property
     def writing(self) -> bool:
         """True if entries can be appended without a `claim`: the file is ours, or at least no other process's."""
         return self._file is not None or (self._begun and not self._reading)
 
-    def adopt(self, version: int = SESSION_VERSION) -> None:
+    def adopt(self, version: Json = SESSION_VERSION) -> None:
         """Take over an existing file, or only read it if another process writes it or its version is not known here.
 
         A file that can be read but not written is reported; writing is tried again with each entry.
         """
         self._begun = True
         self._version = version
-        if self._newer:
+        if not is_known(self._version):
             self._reading = True
             return
         try:
@@ -133,7 +133,7 @@ class SessionFile:
             self._failed(error)
 
     def claim(self, begins: bool) -> Claim:
-        """Be the process that writes; raises `SessionInUse`, or says what is in the way of a file that was not begun.
+        """Be the process that writes; raises `refusal`, or says what is in the way of a file that was not begun.
 
         `begins` says that there is something to keep: the file is made, and what programs without a lock have
         written is noticed. The journal has to be read again when the file was `taken` over or `changed`.
@@ -142,7 +142,7 @@ class SessionFile:
             return "changed" if begins and self._begun and self._file.changed else "ours"
         if not (begins or self._reading):
             return "ours"
-        if self._newer:
+        if not is_known(self._version):
             raise self.refusal()
         try:
             return self._check_own() if self.writing else self._take_over()
@@ -163,8 +163,11 @@ class SessionFile:
                 self._path = self._namesake() or self._path
                 file = self._locked()
         try:
-            self._begun = not file.empty and header_in(self._real) is not None
-            if not (self._begun or file.empty):
+            header = None if file.empty else header_in(self._real)
+            self._begun = header is not None
+            if header is not None:
+                self._check_version(header["version"])
+            elif not file.empty:
                 file.clear()
         except BaseException:
             file.close()
@@ -172,6 +175,13 @@ class SessionFile:
         self._file = file
         self._reading = False
         return "taken" if self._begun else "ours"
+
+    def _check_version(self, version: Json) -> None:
+        """Another program may have begun the file, or written it anew."""
+        self._version = version
+        if not is_known(version):
+            self._reading = True
+            raise self.refusal()
 
     def _check_own(self) -> Claim:
         """What is not saved yet may go where another process writes by now: then nothing more is accepted."""
