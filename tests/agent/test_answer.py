@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import random
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from fakes.loop_fakes import EventLog, ScriptedProvider, says
 from fakes.model_requests import a_model, a_request
 from pigeon.agent.answer import ABORT_TEXT, AnswerStream, Fold
-from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Metered, Named
+from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Delta, Finished, Metered, Named
 from pigeon.agent.scope import Scope
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall
@@ -284,3 +286,29 @@ async def test_a_provider_is_let_go_of_at_once_while_the_host_reads_slowly() -> 
     stream = AnswerStream(a_request(a_model()), slowly, lambda: 17, unchanged)
     message = await stream.stream(provider, scope)
     assert (message.stop_reason, dropped) == ("aborted", [1])
+
+
+async def test_an_abort_lets_go_of_a_provider_once_however_long_that_takes(caplog: pytest.LogCaptureFixture) -> None:
+    scope, closed = Scope(), list[int]()
+
+    class SlowToClose:
+        async def stream(self, request: Any) -> AsyncIterator[Delta]:
+            try:
+                for delta in says("one", "two"):
+                    yield delta
+            finally:
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                closed.append(1)
+
+    async def at_once(event: Any) -> None:
+        if isinstance(event, MessageUpdate):
+            scope.cancel()
+
+    stream = AnswerStream(a_request(a_model()), at_once, lambda: 17, unchanged)
+    message = await stream.stream(SlowToClose(), scope)
+    assert (message.stop_reason, message.error_message, closed) == ("aborted", ABORT_TEXT, [1])
+    await asyncio.sleep(0)
+    del stream
+    gc.collect()
+    assert caplog.messages == [], "no failure that is found only when its task is thrown away"

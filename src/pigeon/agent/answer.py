@@ -241,6 +241,8 @@ class AnswerStream:
                 finished = await self._consume(deltas, scope)
             finally:
                 forget()
+                if self._dropping is not None:
+                    await self._dropping
                 await close_stream(deltas)
         except Aborted:
             finished = Finished(stop="aborted", failure=Failure(message=ABORT_TEXT))
@@ -324,9 +326,9 @@ class AnswerStream:
 
 
 async def close_stream(deltas: AsyncIterator[Delta]) -> None:
-    """Let go of a provider's connection."""
+    """Let go of a provider's connection, unless it is being read or closed at this moment: that lets go of it, too."""
     close = getattr(deltas, "aclose", None)
-    if close is not None:
+    if close is not None and not getattr(deltas, "ag_running", False):
         await close()
 
 
