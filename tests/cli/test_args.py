@@ -22,7 +22,7 @@ SWITCHES = [
     "--continue", "-c", "--no-session", "--no-tools", "-nt", "--no-builtin-tools", "-nbt", "--no-extensions", "-ne",
     "--no-skills", "-ns", "--no-prompt-templates", "-np", "--no-context-files", "-nc", "--approve", "-a",
     "--no-approve", "-na", "--drain", "--offline", "--print", "-p", "--verbose", "--no-themes", "--no-title",
-    "--no-rules", "--no-ui", "--no-lsp", "--no-pty", "--help", "-h", "--version", "-v",
+    "--no-rules", "--no-ui", "--no-lsp", "--no-pty", "--no-mcp", "--help", "-h", "--version", "-v",
 ]  # fmt: skip
 LONG = {
     "-n": "--name", "-t": "--tools", "-xt": "--exclude-tools", "-r": "--resume", "-e": "--extension",
@@ -35,7 +35,7 @@ LONG = {
 # Accepted because hosts pass them; nothing reads them.
 WITHOUT_EFFECT = [
     "--provider-session-id", "--theme", "--offline", "--print", "-p", "--verbose", "--no-themes",
-    "--no-title", "--no-lsp", "--no-pty",
+    "--no-title", "--no-lsp", "--no-pty", "--no-mcp",
 ]  # fmt: skip
 RENAMED = {"continue": "continue_newest", "extension": "extensions", "skill": "skills"}
 VALUES = {"--approval-mode": "write"}

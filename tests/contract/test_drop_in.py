@@ -151,6 +151,22 @@ def test_extensions_of_another_agent_are_one_quiet_notice(folders: AgentFolders,
     assert not [record for record in quiet.records if record["type"] == "extension_ui_request"]
 
 
+@proves("extension.typescript")
+def test_built_in_extensions_of_another_agent_and_those_to_leave_out_are_no_errors(
+    folders: AgentFolders, server: ModelServer
+) -> None:
+    agent = furnished(folders, server, ".pi")
+    listed = ["-builtin:mcp", "!builtin:mcp", "!old", "-off/dir", "+builtin:llama", "builtin:mcp"]
+    (agent / "settings.json").write_text(json.dumps({**SETTINGS, "extensions": listed}))
+    with begin(folders, "pi", "-e", "builtin:codemode", "--no-mcp") as host:
+        server.answers("fine")
+        host.run("hello")
+    (told,) = [record for record in host.records if record["type"] == "extension_ui_request"]
+    assert told["message"].startswith("Not loaded: builtin:codemode, builtin:llama, builtin:mcp. Pigeon")
+    assert not [record for record in host.records if record["type"] == "extension_error"]
+    assert host.stderr == ""
+
+
 @proves("start.drop_in")
 def test_the_steps_of_the_host_guide_lead_to_the_other_agents_folder(
     folders: AgentFolders, server: ModelServer

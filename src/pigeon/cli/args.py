@@ -93,6 +93,7 @@ GROUPS: dict[str, list[Row]] = {
         ("--no-title", "", ""),
         ("--no-lsp", "", ""),
         ("--no-pty", "", ""),
+        ("--no-mcp", "", ""),
     ],
 }
 

@@ -20,7 +20,7 @@ ENTRY_POINTS = "pigeon.extensions"
 _FIRST = "__init__.py"
 _OF_OTHERS = (".ts", ".tsx", ".mts", ".cts", ".js", ".mjs", ".cjs", "package.json")
 _FIRST_OF_OTHERS = ("index.ts", "index.js", "package.json")
-_PACKAGES = ("npm:", "git:", "git@", "https://", "http://", "ssh://")
+_PACKAGES = ("npm:", "git:", "git@", "https://", "http://", "ssh://", "builtin:")
 Scope = Literal["temporary", "project", "user"]
 _ORDER: tuple[Scope, ...] = ("temporary", "project", "user")
 
@@ -44,7 +44,7 @@ class Source(Struct, frozen=True):
 
 
 def is_foreign(path: str) -> bool:
-    """True if the path is that of an extension of another agent, or the name of a package that has some."""
+    """True if the path is that of an extension of another agent, or the name of a package or a built-in one."""
     return path.endswith(_OF_OTHERS) or path.startswith(_PACKAGES)
 
 
@@ -68,13 +68,16 @@ def named(paths: Iterable[str], cwd: str, home: str) -> list[Source]:
 def user_sources(agent_dir: str, listed: Sequence[str], home: str) -> list[Source]:
     """The user's own: those listed in the settings (paths, or names of entry points), then those in the folder."""
     found: list[Source] = []
-    for item in listed:
-        if is_foreign(item) and item[0] in "!-":  # what other agents of the family shall leave out
+    for entry in listed:
+        if entry.startswith(("!", "-")) and not entry.endswith(
+            ".py"
+        ):  # what other agents of the family shall leave out
             continue
+        item = entry.removeprefix("+")
         if item.startswith(_PACKAGES):
             found.append(Source(item, "user", "package"))
             continue
-        path = absolute(item.removeprefix("+") if is_foreign(item) else item, agent_dir, home)
+        path = absolute(item, agent_dir, home)
         if os.path.exists(path):
             found += _at(path, "user", "local")
         elif item.isidentifier() or "-" in item:
