@@ -199,6 +199,15 @@ async def context(event, ctx):
 """))  # fmt: skip
     host.ask("prompt", message="secret")
     assert host.ask("get_state")["isStreaming"] is False
+    gate = Gate()
+    server.answers("wait", gate, "for it")
+    host.ask("prompt", message="first")
+    gate.wait_reached()
+    assert host.ask("prompt", message="secret") == {"disposition": "handled"}, "while a run is active, too"
+    assert host.refused("prompt", message="cat").startswith("Agent is already processing")
+    gate.open()
+    host.wait_end()
+    host.ask("new_session")
     asked = server.answers("ok")
     host.run("tell me about a cat")
     assert [text for _, text in said_in(asked.request)] == ["tell me about a bird (please)", "feathers matter"]

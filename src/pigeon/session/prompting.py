@@ -77,7 +77,9 @@ class Prompting:
         if self._hooks.has_command(given.text):
             self._run_command(given.text)
             return HANDLED
-        if self._activity.in_run and not isinstance(behavior, Absent):
+        if self._activity.in_run:
+            if isinstance(behavior, Absent):
+                return begin_now(self._handled_or_busy(given))
             return begin_now(self._enqueue_prompt(given, "followUp" if behavior == "followUp" else "steering"))
         blocks = user_blocks(given.text, given.images, given.attachments)
         return begin_now(self._start(given, blocks, behavior or None, self._reserve_run()))
@@ -183,6 +185,12 @@ class Prompting:
             self._activity.end()
             raise
 
+    async def _handled_or_busy(self, given: HostMessage) -> Accepted:
+        """While a run is active, a prompt that does not say how to queue can only be taken by an extension."""
+        if await self._heard(given, None) is None:
+            return HANDLED
+        raise SessionBusy
+
     async def _enqueue(self, given: HostMessage, kind: QueueKind) -> Accepted:
         message = await self._queueable(given, kind)
         if message is None:
@@ -204,12 +212,14 @@ class Prompting:
         return STARTED
 
     async def _queueable(self, given: HostMessage, kind: QueueKind) -> UserMessage | None:
-        """The message to queue; an abort of the run also reaches it while the extensions have a look."""
+        """The message to queue; none if an extension took it."""
+        return await self._heard(given, "followUp" if kind == "followUp" else "steer")
+
+    async def _heard(self, given: HostMessage, behavior: StreamingBehavior | None) -> UserMessage | None:
+        """A message that comes into a run; an abort of the run also reaches it while the extensions have a look."""
         blocks = user_blocks(given.text, given.images, given.attachments)
         try:
-            return await self._message(
-                given, blocks, "followUp" if kind == "followUp" else "steer", self._activity.scope
-            )
+            return await self._message(given, blocks, behavior, self._activity.scope)
         except Aborted:
             raise Refusal(ABORTED_BEFORE) from None
 
