@@ -4,7 +4,7 @@ that a client learns it at once instead of waiting for its time-out."""
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pigeon.rpc.host_connection import HostConnection
 from pigeon.rpc.router import handles
@@ -19,6 +19,7 @@ PAGE = 100
 LARGEST_PAGE = 256
 PAGE_BYTES = 768 * 1024
 LEVELS = ("off", "progress", "events")
+BAD_CURSOR = "Invalid RPC message cursor"
 BAD_FILTER = "events must be null or an array of non-empty event type strings"
 
 
@@ -69,20 +70,29 @@ def get_messages_page(cmd: c.GetMessagesPage, s: Session) -> answers.MessagesPag
     return answers.MessagesPage(messages=page, next_cursor=cursor, total_messages=total)
 
 
+def _given(value: Json | Absent) -> str:
+    """What a client gave, for a text that repeats it."""
+    if isinstance(value, Absent):
+        return "undefined"
+    return value if isinstance(value, str) else codec.encode(value).decode()
+
+
 def _cursor(place: dict[str, Json]) -> str:
     return urlsafe_b64encode(codec.encode(place)).decode().rstrip("=")
 
 
-def _offset(cursor: Json, place: dict[str, Json]) -> int:
+def _offset(cursor: Json, place: dict[str, Any]) -> int:
     try:
         found = codec.decode(urlsafe_b64decode(str(cursor) + "=" * (-len(str(cursor)) % 4)))
         offset = found.pop("offset")
-    except (BadRecord, ValueError, AttributeError, KeyError):
-        raise Refusal("Invalid RPC message cursor") from None
+    except (BadRecord, ValueError, TypeError, AttributeError, KeyError):
+        raise Refusal(BAD_CURSOR) from None
     if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
-        raise Refusal("Invalid RPC message cursor")
+        raise Refusal(BAD_CURSOR)
     if found != place:
         raise Refusal("RPC message cursor is stale", code="stale_cursor")
+    if offset > place["messageCount"]:
+        raise Refusal(BAD_CURSOR)
     return offset
 
 
@@ -90,7 +100,7 @@ def _offset(cursor: Json, place: dict[str, Json]) -> int:
 def set_subagent_subscription(cmd: c.SetSubagentSubscription, s: Session) -> answers.SubagentSubscription:
     """Accepted as it is: there is nothing to subscribe to."""
     if cmd.level not in LEVELS:
-        raise Refusal(f"Invalid subagent subscription level: {cmd.level}")
+        raise Refusal(f"Invalid subagent subscription level: {_given(cmd.level)}")
     return answers.SubagentSubscription(level=cmd.level)
 
 
@@ -119,7 +129,7 @@ def get_login_providers(cmd: c.GetLoginProviders, s: Session) -> answers.LoginPr
 @handles(c.Login)
 def login(cmd: c.Login, s: Session) -> NoReturn:
     """Refused."""
-    raise Refusal(f"Unknown OAuth provider: {cmd.provider_id}")
+    raise Refusal(f"Unknown OAuth provider: {_given(cmd.provider_id)}")
 
 
 @handles(c.SetFastMode)
@@ -151,4 +161,4 @@ def set_host_uri_schemes(cmd: c.SetHostUriSchemes, s: Session) -> answers.HostUr
 @handles(c.NegotiateProtocol)
 def negotiate_protocol(cmd: c.NegotiateProtocol, s: Session) -> NoReturn:
     """Refused: it was never offered."""
-    raise Refusal(f"Unsupported RPC protocol version: {cmd.protocol_version}")
+    raise Refusal(f"Unsupported RPC protocol version: {_given(cmd.protocol_version)}")
