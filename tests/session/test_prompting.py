@@ -68,12 +68,13 @@ async def test_with_extensions_the_run_is_reserved_at_once_and_begins_when_they_
     setup = SessionSetup(says("one"), hooks=hooks)
     waiting = prompt(setup, "go")
     assert setup.session.activity.in_run
-    with pytest.raises(SessionBusy):
-        prompt(setup, "again")
-    await setup.until(lambda: hooks.inputs)
+    refused = prompt(setup, "again")
+    await setup.until(lambda: len(hooks.inputs) == 2)
     assert setup.provider.requests == []
     hooks.goes_on.set()
     await waiting
+    with pytest.raises(SessionBusy):
+        await refused
     await setup.until(lambda: setup.heard.of(AgentSettled))
     assert setup.spoken() == ["user: go", "custom: beside it", "assistant: one"]
     assert setup.provider.requests[0].system_prompt == "Be brief. Twice."

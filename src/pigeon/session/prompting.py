@@ -52,8 +52,9 @@ class HostMessage(Struct, frozen=True):
 class Prompting:
     """Accepts messages.
 
-    A run is reserved before `prompt` returns, so a second prompt in the same write is refused. What extensions have to
-    be asked first is awaited afterwards; where there is nothing to wait for, the run was started when `prompt` returns.
+    A run is reserved before `prompt` returns, so a second prompt in the same write is refused, unless an extension
+    takes it. What extensions have to be asked first is awaited afterwards; where there is nothing to wait for, the run
+    was started when `prompt` returns.
     """
 
     def __init__(self, dependencies: Dependencies, engine: Engine, queue: MessageQueue) -> None:
