@@ -88,7 +88,7 @@ class SessionFile:
         self._unconfirmed: OSError | None = None
         self._begun = False
         self._reading = False
-        self._version: Json = SESSION_VERSION
+        self._unknown_version: Json = None
 
     @property
     def path(self) -> str:
@@ -108,7 +108,8 @@ class SessionFile:
 
     def refusal(self) -> Refusal:
         """Why a file that is read cannot be written."""
-        return SessionInUse(self._path) if is_known(self._version) else UnknownVersion(self._path, self._version)
+        unknown = self._unknown_version
+        return SessionInUse(self._path) if unknown is None else UnknownVersion(self._path, unknown)
 
     @property
     def writing(self) -> bool:
@@ -121,8 +122,8 @@ class SessionFile:
         A file that can be read but not written is reported; writing is tried again with each entry.
         """
         self._begun = True
-        self._version = version
-        if not is_known(self._version):
+        if not is_known(version):
+            self._unknown_version = version
             self._reading = True
             return
         try:
@@ -142,7 +143,7 @@ class SessionFile:
             return "changed" if begins and self._begun and self._file.changed else "ours"
         if not (begins or self._reading):
             return "ours"
-        if not is_known(self._version):
+        if self._unknown_version is not None:
             raise self.refusal()
         try:
             return self._check_own() if self.writing else self._take_over()
@@ -178,8 +179,8 @@ class SessionFile:
 
     def _check_version(self, version: Json) -> None:
         """Another program may have begun the file, or written it anew."""
-        self._version = version
         if not is_known(version):
+            self._unknown_version = version
             self._reading = True
             raise self.refusal()
 
