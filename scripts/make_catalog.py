@@ -11,7 +11,6 @@ shows what changed.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -52,13 +51,6 @@ FLAGS = {
     "thinkingFormat",
     "zaiToolStream",
 }
-# A router lists hundreds of models; these are the families that people code with.
-FAMILIES = re.compile(
-    r"^(anthropic/claude|openai/(gpt-[4-9]|gpt-oss|o[134])|google/gemini-[23]|x-ai/grok-(4|code)|deepseek/deepseek-(v|r|chat)"
-    r"|moonshotai/kimi|z-?ai/glm-(4\.[5-9]|[5-9])|qwen/qwen3|mistralai/(devstral|codestral|mistral-(large|medium))"
-    r"|minimax/|meta-llama/llama-4|meta/|nvidia/nemotron|openrouter/auto|xai/grok|alibaba/qwen3|mistral/devstral)"
-)
-SELECTED = {"openrouter", "vercel-ai-gateway"}
 
 
 def main(file: str) -> None:
@@ -66,7 +58,7 @@ def main(file: str) -> None:
     answer = json.loads(Path(file).read_text())
     given = spoken(answer["data"]["models"] if isinstance(answer, dict) else answer)
     for provider in KNOWN:
-        models = [reduced(raw) for raw in given if raw["provider"] == provider and wanted(provider, raw)]
+        models = [reduced(raw) for raw in given if raw["provider"] == provider]
         if not models:
             print(f"{provider}: not in the list", file=sys.stderr)  # noqa: T201
             continue
@@ -85,11 +77,6 @@ def spoken(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
         elif raw["api"] in APIS and (raw["baseUrl"] or raw["api"] == "azure-openai-responses"):
             found.append(raw)
     return found
-
-
-def wanted(provider: str, raw: dict[str, Any]) -> bool:
-    """True unless a router's selection leaves the model out."""
-    return provider not in SELECTED or bool(FAMILIES.match(raw["id"]))
 
 
 def reduced(raw: dict[str, Any]) -> dict[str, Any]:

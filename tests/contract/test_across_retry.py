@@ -153,3 +153,16 @@ def test_a_failure_is_repeated_by_what_the_server_says(
     server.answers("fine")
     records = agent.run("go")
     assert ("auto_retry_start" in outline(records)) is repeated
+
+
+@proves("auto_retry.no_stream", dialects=("pi", "pi-latest"))
+@pytest.mark.parametrize("dialect", ["pi", "pi-latest"])
+def test_a_success_that_is_no_stream_is_repeated(start: Start, server: ModelServer, dialect: str) -> None:
+    agent = start(settings={"retry": {"baseDelayMs": 1}}, dialect=dialect)
+    server.fails(200, "please log in", headers={"content-type": "text/html"})
+    server.answers("fine")
+    records = agent.run("go")
+    failed = next(record for record in records if record["type"] == "auto_retry_start")
+    assert "Expected an event stream" in failed["errorMessage"]
+    assert "please log in" in failed["errorMessage"]
+    assert agent.ask("get_last_assistant_text")["text"] == "fine"

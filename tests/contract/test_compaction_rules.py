@@ -278,3 +278,13 @@ def test_a_request_that_is_too_large_makes_room_whatever_the_words(
     agent.run("three")
     assert "compaction_start" in told(agent, mark)
     assert "THE SUMMARY" in context(again)
+
+
+@proves("overflow.nothing_older", dialects=("pi-latest",))
+def test_an_overflow_without_older_history_just_fails(start: Start, server: ModelServer) -> None:
+    agent = start(dialect="pi-latest")
+    server.fails(400, "prompt is too long: 9 tokens > 8 maximum")
+    mark = agent.mark()
+    records = agent.run("everything at once")
+    assert not [kind for kind in told(agent, mark) if kind.startswith("compaction")]
+    assert records[-1]["reason"] == "error"

@@ -237,10 +237,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, answer: Answer) -> None:
         body = json.dumps(answer.error).encode()
         self.send_response(answer.status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.send_header("connection", "close")
-        for name, value in answer.headers.items():
+        about = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+        for name, value in {**about, **answer.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

@@ -143,7 +143,15 @@ def test_the_table_lists_and_searches() -> None:
 
 @pytest.mark.parametrize(
     ("tokens", "shown"),
-    [(999, "999"), (1_000, "1K"), (1_500, "1.5K"), (999_999, "1000K"), (1_000_000, "1M"), (1_050_000, "1.1M")],
+    [
+        (999, "999"),
+        (1_000, "1K"),
+        (1_500, "1.5K"),
+        (999_999, "1000.0K"),
+        (1_048_576, "1.0M"),
+        (1_000_000, "1M"),
+        (1_050_000, "1.1M"),
+    ],
 )
 def test_the_table_shows_round_numbers_of_tokens(tokens: int, shown: str) -> None:
     row = model_table([a_model(context_window=tokens, max_tokens=7)]).splitlines()[1]

@@ -195,6 +195,8 @@ def model_table(models: Sequence[Model], search: str = "") -> str:
 
 
 def _short(tokens: int) -> str:
-    if tokens >= 1_000_000:
-        return f"{round(tokens / 1_000_000, 1):g}M"
-    return f"{round(tokens / 1000, 1):g}K" if tokens >= 1000 else str(tokens)
+    """A round number of thousands or millions as it is, another one with a decimal."""
+    for unit, name in ((1_000_000, "M"), (1000, "K")):
+        if tokens >= unit:
+            return f"{tokens / unit:.{0 if tokens % unit == 0 else 1}f}{name}"
+    return str(tokens)

@@ -121,10 +121,14 @@ def decoded(decoder: msgspec.json.Decoder[_T], kind: Any, data: bytes, what: str
     try:
         value: _T = _record(kind, codec.decode(data))
     except msgspec.ValidationError as error:
-        raise malformed(_called(what), f"{error} in {data[:120]!r}") from None
+        raise malformed(_called(what), f"{error} in {_beginning(data)}") from None
     except (BadRecord, UnicodeError, RecursionError):
-        raise malformed(_called(what), f"{reason} in {data[:120]!r}") from None
+        raise malformed(_called(what), f"{reason} in {_beginning(data)}") from None
     return value
+
+
+def _beginning(data: bytes) -> str:
+    return data[:120].decode("utf-8", "replace")
 
 
 def _called(what: str | bytes) -> str:

@@ -22,6 +22,8 @@ from fakes.model_requests import (
 )
 from pigeon.agent.inference import ModelRequest
 from pigeon.providers.anthropic import adapter as anthropic
+from pigeon.providers.anthropic.stream import AnthropicStream
+from pigeon.providers.errors import StreamBroken
 from pigeon.providers.http.client import HttpClient
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent
@@ -185,6 +187,14 @@ async def test_an_error_event_is_the_failure(http: HttpClient) -> None:
 
 async def test_a_stream_that_never_gives_a_reason_is_truncated(http: HttpClient) -> None:
     assert (await play(http, start(), {"type": "message_stop"})).failure.code == "truncated"
+
+
+def test_the_end_mark_of_another_api_is_passed_over_and_other_words_are_shown_as_they_came() -> None:
+    out: list[Any] = []
+    AnthropicStream("m").take(b"", b"[DONE]", out)
+    assert out == []
+    with pytest.raises(StreamBroken, match=r"The event \(unnamed\) cannot be read: .* in \[OVER\]$"):
+        AnthropicStream("m").take(b"", b"[OVER]", out)
 
 
 async def test_another_model_in_the_answer_is_noted(http: HttpClient) -> None:

@@ -138,6 +138,8 @@ class AnthropicStream(StreamTranslator):
 
     def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
         """One event."""
+        if data == b"[DONE]":  # servers that translate from another API say this where nothing belongs
+            return
         event = decoded(_decoder, _MessageEvent, data, name)
         kind = event.type or name.decode("utf-8", "replace")
         if kind == "content_block_delta":

@@ -99,7 +99,10 @@ class Compaction:
             self._failed_for = "" if scope.cancelled else self._conversation.last_user_entry()
 
     async def recover(self, scope: Scope, hide: Callable[[], Awaitable[None]]) -> bool:
-        """Because the provider said so; true if the request should be tried again."""
+        """Because the provider said so; true if the request should be tried again. Without older history nothing is
+        announced: the error of the request says it all."""
+        if not self._has_something(self._model()):
+            return False
         try:
             await self._announced("overflow", scope, before=hide)
         except (Refusal, Aborted):
