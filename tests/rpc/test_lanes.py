@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pigeon.rpc.lanes import CommandJob, Lanes
-from pigeon.wire.commands import Abort, Bash, Command, NewSession, Prompt, SetSessionName
+from pigeon.wire.commands import Abort, AbortAndPrompt, Bash, Command, NewSession, Prompt, SetSessionName
 from pigeon.wire.errors import Refusal
 
 
@@ -112,7 +112,7 @@ async def test_a_failure_ends_its_command_and_no_other(late: bool) -> None:
 
 async def test_withdrawn_commands_fail_and_never_begin() -> None:
     office = Office()
-    office.slow(PROMPT, "running")
+    office.slow(NewSession(), "running")
     office.quick(PROMPT, "p1")
     office.quick(NAME, "kept")
     office.quick(PROMPT, "p2")
@@ -165,3 +165,27 @@ async def test_what_runs_beside_counts_as_in_flight_until_it_has_ended() -> None
     office.doors["b"].set()
     await drained
     assert office.lanes.in_flight == 0
+
+
+async def test_a_prompt_that_cannot_be_queued_does_not_wait_for_a_prompt() -> None:
+    office = Office()
+    office.slow(PROMPT, "a")
+    office.quick(Prompt(message="later", streaming_behavior="followUp"), "b")
+    office.quick(PROMPT, "c")
+    assert office.notes == ["a begins", "c begins", "c done"]
+    await office.finish("a")
+    await office.lanes.drained()
+    assert office.notes[3:] == ["a done", "b begins", "b done"]
+
+
+@pytest.mark.parametrize("other", [NewSession(), NAME, AbortAndPrompt(message="x")])
+async def test_a_prompt_waits_for_everything_else(other: Command) -> None:
+    for commands in ((other, PROMPT), (PROMPT, other)):
+        office = Office()
+        office.slow(commands[0], "a")
+        office.quick(commands[1], "b")
+        office.quick(PROMPT, "c")
+        assert "c begins" not in office.notes
+        await office.finish("a")
+        await office.lanes.drained()
+        assert office.notes[-2:] == ["c begins", "c done"]

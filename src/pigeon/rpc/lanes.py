@@ -1,8 +1,10 @@
 """When a command runs: at once, in its turn, or beside the others.
 
 `control` and `beside` commands start the moment they arrive. `session` commands start in order, each when the one
-before has ended; a handler that does not wait is done before the next line is looked at. `CommandRunner` finds the
-handler and puts it into its lane, for hosts behind a pipe (`rpc/server.py`) and in this process (`sdk/agent.py`).
+before has ended; a handler that does not wait is done before the next line is looked at. A prompt that does not say how
+to queue does not wait for a prompt: that one has reserved the run, so this one can be refused at once, however long
+extensions think about the first. `CommandRunner` finds the handler and puts it into its lane, for hosts behind a pipe
+(`rpc/server.py`) and in this process (`sdk/agent.py`).
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ class Lanes:
     def __init__(self) -> None:
         self._waiting: deque[CommandJob] = deque()
         self._busy = False
+        self._present: Command | None = None
         self._open: set[asyncio.Task[None]] = set()
 
     @property
@@ -50,7 +53,7 @@ class Lanes:
 
     def submit(self, job: CommandJob) -> None:
         """Take a job; it may be finished when this returns."""
-        if job.command.lane != "session":
+        if job.command.lane != "session" or self._is_behind_prompts(job.command):
             self._begin(job, None)
             return
         self._waiting.append(job)
@@ -75,7 +78,15 @@ class Lanes:
         self._busy = False
         while self._waiting and not self._busy:
             self._busy = True
-            self._busy = self._begin(self._waiting.popleft(), self._turn_over)
+            job = self._waiting.popleft()
+            self._present = job.command
+            self._busy = self._begin(job, self._turn_over)
+
+    def _is_behind_prompts(self, command: Command) -> bool:
+        """True for a prompt that cannot be queued, where all that is before it in its lane are prompts."""
+        if not self._busy or not isinstance(command, Prompt) or command.streaming_behavior:
+            return False
+        return isinstance(self._present, Prompt) and all(isinstance(job.command, Prompt) for job in self._waiting)
 
     def _begin(self, job: CommandJob, after: Callable[[], None] | None) -> bool:
         """True if the job goes on by itself; then `after` is called when it has finished."""

@@ -1,0 +1,55 @@
+"""Prompts that come while an extension still looks at the first one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fakes.agent_folders import AgentFolders
+from fakes.contract_manifest import proves
+from fakes.extension_files import extension
+from fakes.model_server import ModelServer, said_in
+from fakes.rpc_process import RpcProcess, Start
+
+ASKS = """
+@ext.on(Input)
+async def asks(event, ctx):
+    if event.text == "first" and not await ctx.ui.confirm("go?", "really"):
+        return Handled()
+
+@ext.command("hi")
+async def hi(arguments, ctx):
+    ctx.ui.notify("hi " + arguments)
+"""
+
+
+def thinking(start: Start, folders: AgentFolders, dialect: str) -> tuple[RpcProcess, str]:
+    """An agent whose extension asks the host about a prompt, and the id of its question."""
+    host = start(*extension(folders, ASKS), dialect=dialect)
+    host.send({"id": "first", "type": "prompt", "message": "first"})
+    return host, host.wait_event("extension_ui_request", method="confirm")["id"]
+
+
+@proves("prompt.while_extensions_think", dialects=("pi-latest", "omp"))
+@pytest.mark.parametrize("dialect", ["pi-latest", "omp"])
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_second_prompt_is_refused_while_an_extension_looks_at_the_first(
+    start: Start, folders: AgentFolders, server: ModelServer, dialect: str, goes_on: bool
+) -> None:
+    host, question = thinking(start, folders, dialect)
+    host.send({"id": "second", "type": "prompt", "message": "second"})
+    refusal = host.wait(lambda record: record.get("id") == "second" and record.get("success") is False)
+    assert refusal["error"].startswith("Agent is already processing")
+    assert not any(record.get("id") == "first" for record in host.since(0))
+    host.send({"id": "later", "type": "prompt", "message": "later", "streamingBehavior": "followUp"})
+    host.ask("prompt", message="/hi you")
+    host.wait_event("extension_ui_request", method="notify", message="hi you")
+    for _ in range(2):
+        server.answers("well")
+    host.send({"type": "extension_ui_response", "id": question, "confirmed": goes_on})
+    assert host.response("later")["success"] is True
+    host.wait_end()
+    said = [words for request in server.requests for role, words in said_in(request) if role == "user"]
+    assert [*dict.fromkeys(said)] == (["first", "later"] if goes_on else ["later"])
+    if dialect == "omp":
+        results = [record["id"] for record in host.since(0, "prompt_result")]
+        assert results == (["second", "first", "later"] if goes_on else ["second", "later"])
