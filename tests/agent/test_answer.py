@@ -18,6 +18,7 @@ from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Delta, F
 from pigeon.agent.scope import Scope
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall
+from pigeon.wire.errors import UNEXPECTED, Refusal
 from pigeon.wire.events import (
     MessageStart,
     MessageUpdate,
@@ -263,10 +264,17 @@ async def test_the_message_begins_with_the_first_count_or_block_and_once() -> No
     assert [update.usage.input for update in heard.of(MessageUpdate)] == [5, 5, 5]
 
 
-async def test_an_error_without_words_is_named_by_its_kind() -> None:
-    for error, text in ((ValueError(), "ValueError"), (ValueError("bad"), "ValueError: bad")):
+async def test_a_defect_shows_its_insides_on_stderr_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    for error in (ValueError(), KeyError("bad"), UnboundLocalError("cannot access local variable 'x'")):
         stream, _, provider, scope = played(error)
-        assert (await stream.stream(provider, scope)).error_message == text
+        assert (await stream.stream(provider, scope)).error_message == UNEXPECTED
+        assert type(error).__name__ in capsys.readouterr().err
+
+
+async def test_a_failure_that_was_raised_on_purpose_is_told_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    stream, _, provider, scope = played(Refusal("set the address"))
+    assert (await stream.stream(provider, scope)).error_message == "set the address"
+    assert not capsys.readouterr().err
 
 
 async def test_a_provider_is_let_go_of_at_once_while_the_host_reads_slowly() -> None:

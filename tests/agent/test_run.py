@@ -167,9 +167,9 @@ async def test_an_error_ends_the_run_at_once_and_leaves_the_queues(retries: bool
 @pytest.mark.parametrize(
     ("script", "text"),
     [
-        ([ValueError("bad stream")], "ValueError: bad stream"),
+        ([ValueError("bad stream")], UNEXPECTED),
         ([BlockOpened(index=0, kind="text")], "The provider's stream ended without a final event"),
-        ([BlockOpened(index=3, kind="text")], "ValueError: block 3 opened out of order"),
+        ([BlockOpened(index=3, kind="text")], UNEXPECTED),
     ],
 )
 async def test_a_provider_that_breaks_its_promise_is_an_error_answer(script: Any, text: str) -> None:

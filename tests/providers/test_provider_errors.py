@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.providers.errors import classified, from_event, from_exception, from_response, retry_after
+from pigeon.wire.errors import UNEXPECTED
 
 OVERFLOWS = [
     "prompt is too long: 213462 tokens > 200000 maximum",
@@ -273,8 +274,13 @@ def test_connection_failures_say_what_happened() -> None:
     assert (refused.code, refused.retryable) == ("connection_failed", True)
     tls = from_exception(ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"))
     assert (tls.code, tls.retryable) == ("tls_failed", False)
-    unknown = from_exception(KeyError("x"))
-    assert not unknown.retryable
+
+
+def test_a_defect_below_http_shows_no_insides(capsys: pytest.CaptureFixture[str]) -> None:
+    for error in (KeyError("x"), TypeError("x"), AttributeError("x"), RecursionError("x")):
+        failure = from_exception(error)
+        assert (failure.message, failure.retryable) == (UNEXPECTED, False)
+        assert type(error).__name__ in capsys.readouterr().err
 
 
 @given(st.binary(max_size=200), st.integers(400, 599))

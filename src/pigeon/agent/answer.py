@@ -19,6 +19,7 @@ from pigeon.agent.inference import (
     Metered,
     ModelRequest,
     Named,
+    unexpected,
 )
 from pigeon.agent.interfaces import ModelProvider, Publish, Watch
 from pigeon.agent.scope import Scope
@@ -251,7 +252,7 @@ class AnswerStream:
         except AnswerTooLong as error:
             finished = Finished(stop="error", failure=_too_long(error))
         except Exception as error:
-            finished = Finished(stop="error", failure=_unexpected(error))
+            finished = Finished(stop="error", failure=unexpected(error))
         if finished is None:
             finished = Finished(stop="error", failure=_truncated())
         elif finished.stop == "length" and self._fold.filled_by_prompt:
@@ -330,10 +331,6 @@ async def close_stream(deltas: AsyncIterator[Delta]) -> None:
     close = getattr(deltas, "aclose", None)
     if close is not None and not getattr(deltas, "ag_running", False):
         await close()
-
-
-def _unexpected(error: Exception) -> Failure:
-    return Failure(message=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 
 def _too_long(error: AnswerTooLong) -> Failure:

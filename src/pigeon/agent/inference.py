@@ -7,12 +7,14 @@ from 0 in the order of opening; exactly one `Finished` comes last, also after a 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.errors import PigeonError, text_for_host
 from pigeon.wire.messages import AssistantMessage, StopReason, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model, ThinkingLevel, Usage
 
@@ -55,6 +57,15 @@ class Failure(Struct, frozen=True):
     retryable: bool = False
     overflow: bool = False
     retry_after_ms: int | None = None
+
+
+def unexpected(error: Exception) -> Failure:
+    """What is told of an exception in a run: a text for hosts; the details of a defect of ours are on stderr."""
+    if not isinstance(error, PigeonError):
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    return Failure(message=text_for_host(error))
 
 
 class Named(Struct):

@@ -6,17 +6,15 @@ steering messages, for tool results that the model has not seen, for follow-ups,
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from pigeon.agent.answer import AnswerStream, Fold
-from pigeon.agent.inference import Failure
+from pigeon.agent.inference import Failure, unexpected
 from pigeon.agent.interfaces import Feed, Gate, ModelProvider, Publish, QueuedItem, RunOwner, Spoken, ToolMode
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import ToolBatch
-from pigeon.wire.errors import text_for_host
 from pigeon.wire.events import AgentEnd, AgentStart, MessageEnd, MessageStart, TurnEnd, TurnStart
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 
@@ -166,11 +164,8 @@ class Run:
 
     async def _crashed(self, error: Exception) -> RunResult:
         """A defect of ours must not look like a hang: the run still ends, and says why."""
-        import traceback
-
-        traceback.print_exception(error, file=sys.stderr)
         answer = Fold(self._owner.model(), self._now()).message(
-            "aborted" if self._stopped() else "error", error=text_for_host(error)
+            "aborted" if self._stopped() else "error", error=unexpected(error).message
         )
         await self._publish(MessageStart(message=answer))
         await self._publish(MessageEnd(message=answer))

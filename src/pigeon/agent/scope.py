@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from pigeon.wire.errors import Aborted
+from pigeon.wire.errors import Aborted, PigeonError
 
 _T = TypeVar("_T")
 STOP_GRACE = 0.5
 ABANDON_AFTER = 1.0
 
 
-class WorkStopped(Exception):
+class WorkStopped(PigeonError):
     """What was waited for was cancelled, but neither by the scope nor together with the task that waits."""
 
 

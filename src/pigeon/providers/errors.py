@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pigeon.agent.inference import Failure
+from pigeon.agent.inference import Failure, unexpected
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
@@ -215,6 +215,8 @@ def from_exception(error: BaseException) -> Failure:
     name = type(error).__name__
     if name in _OUR_OWN:
         return Failure(message=_OUR_OWN[name], code="bad_request")
+    if isinstance(error, _DEFECTS):
+        return unexpected(error)
     reason = str(error).strip()
     cause = error.__cause__ or error.__context__
     if not reason and cause is not None:
@@ -227,6 +229,8 @@ def from_exception(error: BaseException) -> Failure:
     return Failure(message=f"{lead}: {reason or name}", code=code, retryable=retryable)
 
 
+# What no network and no server raises: a mistake of ours.
+_DEFECTS = (LookupError, TypeError, AttributeError, AssertionError, RecursionError)
 # By the name of the class, so that the HTTP library need not be imported here. These errors of ours quote what could
 # not be sent, which may be a key.
 _OUR_OWN = {

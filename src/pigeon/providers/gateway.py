@@ -22,6 +22,7 @@ from pigeon.agent.inference import (
     ModelRequest,
     ProviderHooks,
     ToolSpec,
+    unexpected,
 )
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.providers.http.client import HttpClient
@@ -116,7 +117,7 @@ class Gateway:
         try:
             deltas = _streamed(import_module(module), request, connection)
         except Exception as error:
-            why = self._mask_text(str(error))
+            why = self._mask_text(unexpected(error).message)
             yield _failed(f"The request to {request.model.reference} cannot be built: {why}", "bad_request")
             return
         try:

@@ -15,7 +15,7 @@ from pigeon.session.context.conversation import branch_tokens
 from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, NoHooks
 from pigeon.session.settings import RetryPolicy
 from pigeon.wire.base import ABSENT
-from pigeon.wire.errors import Refusal
+from pigeon.wire.errors import UNEXPECTED, Refusal
 
 OVERLOADED = Failure(message="overloaded", retryable=True)
 
@@ -124,7 +124,7 @@ FAILURES: dict[str, tuple[Any, str]] = {
     ),
     "a tool call": (("", "toolUse"), "Summarization failed: the model tried to call a tool instead of summarizing"),
     "nothing": ("  ", "Summarization failed: the model returned an empty summary"),
-    "an unexpected error": (KeyError("x"), "Summarization failed: KeyError: 'x'"),
+    "an unexpected error": (KeyError("x"), f"Summarization failed: {UNEXPECTED}"),
 }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from pigeon.providers.request import (
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.content import AssistantBlock, TextContent, ThinkingContent, ToolCall, UserBlock, has_images
-from pigeon.wire.errors import BadRecord
+from pigeon.wire.errors import BadRecord, Refusal
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model
 
@@ -153,7 +153,7 @@ def azure_url(model: Model, env: Mapping[str, str]) -> str:
     if not base and resource:
         base = f"https://{resource}.openai.azure.com"
     if not base:
-        raise ValueError("set AZURE_OPENAI_BASE_URL or AZURE_OPENAI_RESOURCE_NAME")
+        raise Refusal("set AZURE_OPENAI_BASE_URL or AZURE_OPENAI_RESOURCE_NAME")
     base = base.rstrip("/")
     if ".azure.com" in base:
         base = re.sub(r"/openai(?:/v1)?$", "", base) + "/openai/v1"

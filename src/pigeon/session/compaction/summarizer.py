@@ -17,6 +17,7 @@ from pigeon.agent.inference import (
     Failure,
     Finished,
     ModelRequest,
+    unexpected,
 )
 from pigeon.agent.interfaces import ModelProvider, Publish
 from pigeon.agent.scope import Scope
@@ -219,7 +220,7 @@ class Summarizer:
             pass
         except Exception as error:
             scope.check()
-            finished = Finished(stop="error", failure=Failure(message=f"{type(error).__name__}: {error}"))
+            finished = Finished(stop="error", failure=unexpected(error))
         finally:
             await close_stream(stream)
         fold.close_open()
