@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -114,6 +114,8 @@ def type_text(hint: Any) -> str:
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return f"{type_text(inner[0])} from {inner[1].ge} to {inner[1].le}"
     if origin is Literal:
         return " \\| ".join(f'`"{value}"`' for value in inner)
     if origin in (Union, UnionType):

@@ -145,6 +145,9 @@ def values_of(schema: Schema, key: str) -> set[str]:
         {"type": "message_start", "message": {"role": "garbage"}},
         {"type": "agent_end", "messages": {}},
         {"type": "host_tool_result", "result": {"content": []}},
+        {"type": "list_sessions", "limit": 0},
+        {"type": "list_sessions", "limit": -0.0},
+        {"type": "list_sessions", "limit": 501},
     ],
 )
 def test_what_is_no_line_is_refused(line: Any) -> None:

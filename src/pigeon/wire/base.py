@@ -37,9 +37,8 @@ def intended_hint(hint: Any) -> tuple[Any, bool]:
     """The type of a field for those who write it, and whether it was intended rather than asked for."""
     if get_origin(hint) is not Annotated:
         return hint, False
-    declared, *notes = get_args(hint)
-    note = next((note for note in notes if isinstance(note, Intended)), None)
-    return (declared, False) if note is None else (note.hint, True)
+    note = next((note for note in get_args(hint) if isinstance(note, Intended)), None)
+    return (hint, False) if note is None else (note.hint, True)
 
 
 def or_else(value: _T | UnsetType, default: _T) -> _T:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Sequence
 from types import ModuleType, NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -129,6 +129,9 @@ class _Definitions:
         if isinstance(hint, type) and issubclass(hint, Record):
             return self._record(hint)
         origin, inner = get_origin(hint), get_args(hint)
+        if origin is Annotated:
+            limits = {"minimum": inner[1].ge, "maximum": inner[1].le}
+            return {**self.shape(inner[0]), **{key: limit for key, limit in limits.items() if limit is not None}}
         if origin is list:
             return {"type": "array", "items": self.shape(inner[0])}
         if origin is dict:

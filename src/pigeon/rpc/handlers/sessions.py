@@ -20,8 +20,6 @@ from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import ENTRY_MISSING, Refusal
 from pigeon.wire.events import SessionInfoChanged
 
-MOST_SESSIONS = 500
-
 
 @handles(c.NewSession)
 async def new_session(cmd: c.NewSession, s: Session) -> answers.Cancelled:
@@ -95,8 +93,6 @@ def set_session_name(cmd: c.SetSessionName, s: Session) -> None:
 @handles(c.ListSessions)
 def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
     """Cheap: files are looked at, not read."""
-    if not 1 <= cmd.limit <= MOST_SESSIONS:
-        raise Refusal(f'Missing or invalid field "limit": it must be between 1 and {MOST_SESSIONS}')
     folders = s.repository.folders() if cmd.scope == "all" else [s.repository.folder]
     rows, cursor = listing.listed(folders, None if isinstance(cmd.cursor, Absent) else cmd.cursor, cmd.limit)
     return answers.Sessions(sessions=rows, next_cursor=ABSENT if cursor is None else cursor)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from pigeon.wire import answers
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.commands.base import Command
 
 ListScope = Literal["project", "all"]
+PageLimit = Annotated[int, Meta(ge=1, le=500)]
 
 
 class NewSession(Command, tag="new_session", kw_only=True):
@@ -92,7 +95,7 @@ class ListSessions(Command, tag="list_sessions", kw_only=True):
     answer = answers.Sessions
     scope: ListScope = "project"
     cursor: str | Absent = ABSENT
-    limit: int = 50
+    limit: PageLimit = 50
 
 
 class SetSessionName(Command, tag="set_session_name", kw_only=True):
