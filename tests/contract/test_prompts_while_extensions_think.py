@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from fakes.agent_folders import AgentFolders
@@ -53,3 +55,19 @@ def test_a_second_prompt_is_refused_while_an_extension_looks_at_the_first(
     if dialect == "omp":
         results = [record["id"] for record in host.since(0, "prompt_result")]
         assert results == (["second", "first", "later"] if goes_on else ["second", "later"])
+
+
+@proves("exit.signal_silent", dialects=("omp",))
+@pytest.mark.parametrize("by_signal", [True, False])
+def test_a_prompt_that_an_extension_still_looks_at_gets_no_result_when_the_process_ends(
+    start: Start, folders: AgentFolders, by_signal: bool
+) -> None:
+    host, _ = thinking(start, folders, "omp")
+    if by_signal:
+        host.signal(signal.SIGTERM)
+    else:
+        host.close_stdin()
+    assert host.wait_exit() == (143 if by_signal else 0)
+    assert host.response("first")["success"] is False
+    assert not host.since(0, "prompt_result")
+    assert not host.since(0, "session_settled")

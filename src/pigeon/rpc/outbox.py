@@ -198,8 +198,10 @@ class Outbox:
         return [self._mask(b"".join(taken))], False
 
     def refuse_prompt(self, response: Response) -> None:
-        """Answer a prompt that is not accepted."""
-        self._send(self._masked(self._dialect.refused_prompt(response)))
+        """Answer a prompt that is not accepted; once ends are left out, without the result that a dialect may add."""
+        ends = issubclass(PromptResult, self._left_out)
+        lines = self._dialect.answer(response) if ends else self._dialect.refused_prompt(response)
+        self._send(self._masked(lines))
 
     def unknown(self, response: Response) -> None:
         """Answer a command that does not exist."""
