@@ -142,6 +142,22 @@ async def test_a_plain_tool_can_see_that_it_is_cancelled(conversations: Conversa
         assert await asyncio.to_thread(seen.wait, 10)
 
 
+async def test_tools_can_be_replaced_and_a_refusal_changes_nothing(conversations: Conversations) -> None:
+    @pigeon.tool
+    def bash(command: str) -> str:
+        """Has the name of another tool."""
+        return command
+
+    conversations.script(call("population", city="Bern"), call("town", name="Thun"), "Done.")
+    async with conversations.start(tools=[town]) as agent:
+        await agent.set_tools([population])
+        with pytest.raises(pigeon.Refusal, match="conflicts"):
+            await agent.set_tools([bash])
+        first, second = results(await agent.run("count"))
+    assert first == ("4000", False)
+    assert second[1]
+
+
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="same name"):
         pigeon.Agent(tools=[town, town])

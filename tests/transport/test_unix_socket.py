@@ -37,7 +37,7 @@ async def test_the_first_connection_is_taken_and_nothing_listens_afterwards(path
 
 async def test_a_connection_of_another_user_is_closed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     users = [os.geteuid() + 1, os.geteuid()]
-    monkeypatch.setattr(unix_socket, "_user_of", lambda connection: users.pop(0))
+    monkeypatch.setattr(unix_socket, "user_of", lambda connection: users.pop(0))
     listener = listen(path)
     accepting = asyncio.ensure_future(accept_own(listener, path))
     with socket.socket(socket.AF_UNIX) as stranger, socket.socket(socket.AF_UNIX) as own:
@@ -54,7 +54,7 @@ async def test_a_connection_of_another_user_is_closed(path: str, monkeypatch: py
 def test_the_user_at_the_other_end_is_known() -> None:
     one, other = socket.socketpair()
     with one, other:
-        assert unix_socket._user_of(one) == os.geteuid()
+        assert unix_socket.user_of(one) == os.geteuid()
 
 
 def test_looking_whether_a_socket_is_in_use_does_not_connect_to_it(path: str) -> None:

@@ -25,7 +25,7 @@ from pigeon.sdk.records import UnknownEvent
 from pigeon.sdk.results import ConversationEvent, Result, RunRecord
 from pigeon.wire.answers import Accepted
 from pigeon.wire.base import ABSENT
-from pigeon.wire.commands import Command, FollowUp, Hello, Prompt, SetEventFilter, Steer
+from pigeon.wire.commands import Command, FollowUp, Hello, Prompt, SetEventFilter, SetHostTools, Steer
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import MessageUpdate, Outbound
 
@@ -126,6 +126,15 @@ class Conversation(CommandMethods):
     async def follow_up(self, text: str, *, images: Sequence[ImageLike] = ()) -> Accepted:
         """Say something to the model when it would stop."""
         return cast("Accepted", await self._call(FollowUp(message=text, images=await images_of(images))))
+
+    async def set_tools(self, tools: Sequence[AnyTool]) -> None:
+        """Give the model these functions instead of those that it had, from its next request on."""
+        before = self._host_calls.use(tools)
+        try:
+            await self._call(SetHostTools(tools=self._host_calls.definitions()))
+        except Refusal:
+            self._host_calls.use(before)
+            raise
 
     # What the agent sends
 

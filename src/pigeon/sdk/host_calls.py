@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -60,9 +61,7 @@ class HostCalls:
         on_dialog: OnDialog | None,
         answer: Callable[[Command], None],
     ) -> None:
-        self._tools = {one.name: one for one in map(_host_function, tools)}
-        if len(self._tools) < len(tools):
-            raise ValueError("two tools have the same name")
+        self._tools = _by_name(tools)
         self._on_permission = on_permission
         self._on_dialog = on_dialog
         self._answer = answer
@@ -71,6 +70,11 @@ class HostCalls:
     def definitions(self) -> list[HostTool]:
         """The tools as the agent is told of them."""
         return [one.definition() for one in self._tools.values()]
+
+    def use(self, tools: Sequence[AnyTool]) -> list[HostFunction[..., Any]]:
+        """Have other tools from now on, and give back those before; calls that are open go on."""
+        before, self._tools = list(self._tools.values()), _by_name(tools)
+        return before
 
     def heard(self, record: object) -> None:
         """Take up a question, or let go of one that was taken back; other records are ignored."""
@@ -102,7 +106,9 @@ class HostCalls:
         loop = asyncio.get_running_loop()
 
         def show(progress: HostToolOutcome) -> None:
-            loop.call_soon_threadsafe(self._progressed, HostToolUpdate(id=call.id, partial_result=progress))
+            # A thread may outlive its conversation, and the loop.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._progressed, HostToolUpdate(id=call.id, partial_result=progress))
 
         context = ToolContext(call.tool_call_id, show)
         function = self._tools.get(call.tool_name)
@@ -152,6 +158,13 @@ class HostCalls:
         if given is not None:
             raise TypeError(f"an answer to {type(question).__name__} cannot be {given!r}")
         return ExtensionUiResponse(id=question.id, cancelled=True)
+
+
+def _by_name(tools: Sequence[AnyTool]) -> dict[str, HostFunction[..., Any]]:
+    found = {one.name: one for one in map(_host_function, tools)}
+    if len(found) < len(tools):
+        raise ValueError("two tools have the same name")
+    return found
 
 
 def _host_function(given: AnyTool) -> HostFunction[..., Any]:

@@ -181,6 +181,10 @@ class SyncConversation(SyncCommandMethods):
         """Say something to the model when it would stop."""
         return self._wait(lambda one: one.follow_up(text, images=images))
 
+    def set_tools(self, tools: Sequence[AnyTool]) -> None:
+        """Give the model these functions instead of those that it had, from its next request on."""
+        self._wait(lambda one: one.set_tools(tools))
+
     def _opened(self) -> tuple[LoopThread, Conversation]:
         if self._thread is None or self._conversation is None:
             raise ConversationClosed("The conversation is closed; open it with `with`")

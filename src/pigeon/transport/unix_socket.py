@@ -68,13 +68,13 @@ async def accept_own(listener: socket, path: str) -> tuple[int, int]:
         while True:
             connection, _ = await loop.sock_accept(listener)
             with connection:
-                if _user_of(connection) in (None, os.geteuid()):
+                if user_of(connection) in (None, os.geteuid()):
                     os.unlink(path)
                     connection.setblocking(True)
                     return os.dup(connection.fileno()), os.dup(connection.fileno())
 
 
-def _user_of(connection: socket) -> int | None:
+def user_of(connection: socket) -> int | None:
     """The user at the other end; none where the system does not say, and the mode of the file has to do."""
     import socket
     import struct

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import stat
 import sys
 from collections.abc import Iterator
@@ -153,6 +154,37 @@ async def test_what_is_no_record_is_an_unknown_event_and_fails_nothing(tmp_path:
         assert isinstance(heard[4], pigeon.UnknownEvent)
 
 
+async def test_death_is_noticed_although_a_child_holds_the_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pigeon.system.process import peer
+
+    monkeypatch.setattr(peer, "AFTER_EXIT_SECONDS", 0.05)
+    pid_file = tmp_path / "pid"
+    body = f"""
+    if r["type"] == "get_state":
+        import subprocess
+        child = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL)
+        open({str(pid_file)!r}, "w").write(str(child.pid))
+        os._exit(3)
+    """
+    async with stand_in(tmp_path, body) as client:
+        with pytest.raises(pigeon.ProcessDied, match="exit code 3"):
+            await client.get_state()
+    os.kill(int(pid_file.read_text()), signal.SIGKILL)
+
+
+async def test_a_socket_of_another_user_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pigeon.sdk.remote import transports
+
+    monkeypatch.setattr(transports, "user_of", lambda connection: os.geteuid() + 1)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+        with pytest.raises(pigeon.StartupError, match="another user's"):
+            await pigeon.Client(url=f"unix:{tmp_path}/socket").open()
+
+
 async def test_a_clean_stop_closes_the_input_and_waits(tmp_path: Path) -> None:
     client = stand_in(tmp_path, after=f'open({str(tmp_path / "end")!r}, "w").write("clean")')
     async with client:
@@ -253,8 +285,6 @@ def test_a_socket_that_is_in_use_or_another_file_is_not_taken(tmp_path: Path) ->
 
 
 def test_the_socket_of_a_dead_process_is_replaced(tmp_path: Path) -> None:
-    import socket
-
     folders = AgentFolders(tmp_path)
     path = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX) as left_over:

@@ -8,11 +8,13 @@ one that does not go is made to.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pigeon.sdk.errors import ProcessDied
 from pigeon.system.process.peer import PeerProcess
+from pigeon.transport.unix_socket import user_of
 from pigeon.wire.errors import StartupError
 
 END_SECONDS = 5.0
@@ -121,9 +123,14 @@ class SocketTransport(asyncio.Protocol):
         self._receive, self._lost = receive, lost
         self._gone.clear()
         try:
-            await asyncio.get_running_loop().create_unix_connection(lambda: self, self._path)
+            transport, _ = await asyncio.get_running_loop().create_unix_connection(lambda: self, self._path)
         except OSError as error:
             raise StartupError(f"{self._path}: {error.strerror or error}") from None
+        # An agent has tools of this program run; that is for our own user, and for the system.
+        if user_of(transport.get_extra_info("socket")) not in (None, 0, os.geteuid()):
+            transport.abort()
+            await self._gone.wait()
+            raise StartupError(f"{self._path}: the process that listens there is another user's")
 
     def write(self, data: bytes) -> None:
         """Over the socket."""

@@ -14,6 +14,8 @@ from subprocess import PIPE
 from typing import Any, cast
 
 LAST_LINES = 20
+# How long what a process has written may take to arrive after its end; a process that it started may hold the pipe.
+AFTER_EXIT_SECONDS = 1.0
 LONGEST_LINE = 2_000
 
 
@@ -24,6 +26,7 @@ class PeerProcess(asyncio.SubprocessProtocol):
         self._receive = receive
         self._lost = lost
         self._transport: asyncio.SubprocessTransport | None = None
+        self._output_ended = False
         self._exited = asyncio.Event()
         self._errors_ended = asyncio.Event()
         self._errors: deque[bytes] = deque(maxlen=LAST_LINES)
@@ -125,13 +128,19 @@ class PeerProcess(asyncio.SubprocessProtocol):
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """One of its streams has ended."""
         if fd == 1:
-            self._lost()
+            self._end_output()
         elif fd == 2:
             self._errors_ended.set()
 
     def process_exited(self) -> None:
         """It has ended; its streams may still hold something."""
         self._exited.set()
+        asyncio.get_running_loop().call_later(AFTER_EXIT_SECONDS, self._end_output)
+
+    def _end_output(self) -> None:
+        if not self._output_ended:
+            self._output_ended = True
+            self._lost()
 
     def connection_made(self, transport: Any) -> None:
         """It was started."""
