@@ -188,3 +188,19 @@ def test_no_session_wins_over_everything_that_would_open_one(start: Start, serve
     assert state["sessionId"] == "chosen"
     assert file.read_bytes() == raw
     assert list(agent.folders.agent.rglob("*.jsonl")) == [file]
+
+
+@proves("start.thinking_resumed")
+@pytest.mark.parametrize("named", [("--thinking", "high"), ("--model", "fake/fake-1:high")])
+def test_a_level_that_is_named_at_the_start_counts_for_resumed_sessions_too(
+    start: Start, server: ModelServer, named: tuple[str, str]
+) -> None:
+    file = str(once(start, server, "hi", "--thinking", "low"))
+    plain = start("--continue", keeps=True, model=None)
+    assert plain.ask("get_state")["thinkingLevel"] == "low"
+    plain.close()
+    for options in (["--continue", *named], ["--session", file, *named], list(named)):
+        agent = start(*options, keeps=True, model=None)
+        agent.ask("switch_session", sessionPath=file)
+        assert agent.ask("get_state")["thinkingLevel"] == "high", options
+        agent.close()

@@ -133,14 +133,16 @@ def model_options(
     else:
         found = _default(scoped, settings, registry)
     model, level = found
+    asked = _asked_level(options, report) or (level if explicit else None)
     if options.api_key:
         _use_key(options.api_key, model, registry)
     return ModelOptions(
         source=AvailableModels(registry, built_in),
         model=model,
-        thinking=_asked_level(options, report) or level or settings.default_thinking_level,
+        thinking=asked or level or settings.default_thinking_level,
         scoped=scoped,
         explicit=explicit,
+        explicit_level=asked is not None,
     )
 
 

@@ -38,13 +38,15 @@ class ScopedModel(Struct, frozen=True):
 
 
 class ModelOptions(Struct, frozen=True, kw_only=True):
-    """What there is to choose from, and what to begin with; `explicit` if the model was named at the start."""
+    """What there is to choose from, and what to begin with; `explicit` if the model was named at the start, and
+    `explicit_level` if the level was."""
 
     source: ModelSource
     model: Model | None
     thinking: ThinkingLevel
     scoped: Sequence[ScopedModel] = ()
     explicit: bool = False
+    explicit_level: bool = False
 
 
 class ModelChoice:
@@ -59,6 +61,7 @@ class ModelChoice:
         self._post = post
         self._scoped = list(options.scoped)
         self._explicit = options.explicit
+        self._explicit_level = options.explicit_level
         self._wanted: ThinkingLevel = options.thinking
         self.model = options.model
         self.level: ThinkingLevel = clamped(options.thinking, options.model)
@@ -70,14 +73,14 @@ class ModelChoice:
         self._conversation.journal.append(ThinkingLevelChange, thinking_level=self.level)
 
     def restore(self, branch: Sequence[EntryLine]) -> None:
-        """Take up what a conversation used last, unless a model was named when the process started."""
+        """Take up the model and the level that a conversation used last, unless one was named at the start."""
         reference, level = last_choice(branch)
         if not self._explicit and reference is not None:
             previous = self.model
             self.model = self._source.find(*reference) or self.model
             if self.model is not None and self.model is not previous:
                 self._hooks.model_selected(self.model, previous, "restore")
-        if level is not None:
+        if level is not None and not self._explicit_level:
             self._wanted = level
         before, self.level = self.level, clamped(self._wanted, self.model)
         if level is None and not self._conversation.journal.reading:
