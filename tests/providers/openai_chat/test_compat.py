@@ -12,6 +12,7 @@ from pigeon.providers.openai_chat import adapter as openai_chat
 from pigeon.providers.openai_chat.compat import ChatCompat, chat_compat, is_openai_host
 from pigeon.providers.openai_chat.thinking import thinking_fields
 from pigeon.providers.request import ANSWER_TOKENS
+from pigeon.wire.errors import BadRecord
 from pigeon.wire.model import levels_of
 
 
@@ -157,3 +158,10 @@ def test_thinking_leaves_room_for_the_answer() -> None:
 def test_a_model_that_does_not_reason_is_told_nothing() -> None:
     model = a_model(reasoning=False)
     assert thinking_fields(a_request(model, thinking="off"), chat_compat(model), {}) == {}
+
+
+def test_a_flag_of_the_wrong_kind_is_named() -> None:
+    said = 'compat in models.json: Missing or invalid field "supportsStrictMode": expected true or false, got a string'
+    with pytest.raises(BadRecord, match=said):
+        chat_compat(a_model(compat={"supportsStrictMode": "maybe"}))
+    assert chat_compat(a_model(compat={"supportsStore": "true"})).supports_store

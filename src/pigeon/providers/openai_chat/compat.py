@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from pigeon.providers.request import compat_of
+from pigeon.wire import codec
 from pigeon.wire.base import Record
+from pigeon.wire.errors import BadRecord
 from pigeon.wire.model import Model
 
 
@@ -94,13 +96,20 @@ _PROVIDER_HOSTS = {
 
 
 def chat_compat(model: Model) -> ChatCompat:
-    """The flags for a model: what its host is known for, then what is configured."""
+    """The flags for a model: what its host is known for, then what is configured; raises `BadRecord` on a wrong one."""
     host = _known_host(model)
     flags = dict(_HOSTS.get(host, {}))
     if host == "openrouter.ai" and model.id.startswith("anthropic/"):
         flags["cacheControlFormat"] = "anthropic"
     known = {name: value for name, value in compat_of(model).items() if value is not None}
-    return msgspec.convert({**flags, **known}, ChatCompat, strict=False)
+    flags.update(known)
+    try:
+        return msgspec.convert(flags, ChatCompat, strict=False)
+    except msgspec.ValidationError:
+        try:
+            return codec.convert(flags, ChatCompat)  # the same, but it says in words which flag is wrong
+        except BadRecord as error:
+            raise BadRecord(f"compat in models.json: {error}") from None
 
 
 def is_openai_host(model: Model) -> bool:
