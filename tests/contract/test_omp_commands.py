@@ -110,3 +110,24 @@ def test_a_cursor_that_was_not_given_is_refused(omp: RpcProcess, server: ModelSe
     for offset in (-1, 5, 10**30, 1.5, True, None, "1", [1]):
         assert omp.refused("get_messages_page", cursor=encoded({**place, "offset": offset})) == NO_CURSOR
     assert omp.stderr == ""
+
+
+@proves("omp.steer_idle", dialects=OMP)
+def test_what_is_queued_while_nothing_runs_waits_and_the_session_stays_settled(
+    omp: RpcProcess, server: ModelServer
+) -> None:
+    assert omp.ask("steer", message="aside") is None
+    state = omp.ask("get_state")
+    assert (state["queuedMessageCount"], state["isSettled"], state["isStreaming"]) == (1, True, False)
+    say(omp, server, "go")
+    assert [record["message"]["content"][0]["text"] for record in omp.since(0, "message_end")][:2] == ["go", "aside"]
+
+
+@proves("omp.whole_state", dialects=OMP)
+def test_the_state_has_every_member_that_the_newest_clients_read(omp: RpcProcess) -> None:
+    state = omp.ask("get_state")
+    members = """model thinkingLevel isStreaming isCompacting steeringMode followUpMode interruptMode sessionId
+        autoCompactionEnabled queuedMessageCount hasPendingAsyncWork isSettled todoPhases fastModeEnabled
+        tokensPerSecond fastModeActive messageCount systemPrompt dumpTools contextUsage"""
+    assert set(members.split()) <= set(state)
+    assert state["tokensPerSecond"] is None

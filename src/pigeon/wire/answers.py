@@ -93,6 +93,7 @@ class State(Record, kw_only=True):
     is_settled: bool | Absent = ABSENT
     todo_phases: list[TodoPhase]
     fast_mode_enabled: bool | Absent = ABSENT
+    tokens_per_second: float | Absent | None = ABSENT
     fast_mode_active: bool | Absent = ABSENT
     system_prompt: list[str] | Absent = ABSENT
     dump_tools: list[DumpedTool] | Absent = ABSENT

@@ -26,7 +26,8 @@ def get_state(cmd: GetState, s: Session) -> answers.State:
 
 
 def _with_all(state: answers.State, s: Session) -> answers.State:
-    """What oh-my-pi's clients read besides: there is no work beside the run here, and no fast mode."""
+    """What oh-my-pi's clients read besides: there is no work beside the run here, no fast mode, and
+    speed is not measured."""
     tools = [
         answers.DumpedTool(name=tool.name, description=tool.description, parameters=tool.parameters)
         for tool in s.toolset.specs()
@@ -36,6 +37,7 @@ def _with_all(state: answers.State, s: Session) -> answers.State:
         has_pending_async_work=False,
         is_settled=s.engine.settled,
         fast_mode_enabled=False,
+        tokens_per_second=None,
         fast_mode_active=False,
         system_prompt=[s.engine.system_prompt()],
         dump_tools=tools,
