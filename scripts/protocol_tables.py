@@ -40,8 +40,8 @@ def answers_table() -> str:
 
 
 def events_table() -> str:
-    """Every event; the page says of all of them that they may have a `seq`."""
-    return _records_table(events.ALL, "event", without=("seq",))
+    """Every event; the page says of all of them that they may have `seq` and `runId`."""
+    return _records_table(events.ALL, "event", without=("seq", "run_id"))
 
 
 def stream_table() -> str:
@@ -51,7 +51,7 @@ def stream_table() -> str:
 
 def dialogs_table() -> str:
     """Every method of an `extension_ui_request`."""
-    return _records_table(get_args(dialogs.DialogRequest), "method", without=("type", "id", "seq"))
+    return _records_table(get_args(dialogs.DialogRequest), "method", without=("type", "id", "seq", "run_id"))
 
 
 def messages_table() -> str:

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import Navigated as Navigated
     from pigeon.wire.answers import OpenedSession as OpenedSession
     from pigeon.wire.answers import Permissions as Permissions
+    from pigeon.wire.answers import QueueItem as QueueItem
     from pigeon.wire.answers import Service as Service
     from pigeon.wire.answers import SessionAllowance as SessionAllowance
     from pigeon.wire.answers import SessionRow as SessionRow
@@ -171,6 +172,7 @@ if TYPE_CHECKING:
     from pigeon.wire.events import TtsrTriggered as TtsrTriggered
     from pigeon.wire.events import TurnEnd as TurnEnd
     from pigeon.wire.events import TurnStart as TurnStart
+    from pigeon.wire.messages import Acceptance as Acceptance
     from pigeon.wire.messages import AssistantMessage as AssistantMessage
     from pigeon.wire.messages import BashExecutionMessage as BashExecutionMessage
     from pigeon.wire.messages import BranchSummaryMessage as BranchSummaryMessage
@@ -216,9 +218,9 @@ _HOMES = {
         "Accepted BashResult Cancelled ClearedQueue Commands Compacted ContextUsage CycledModel DumpedTool "
         "Entries EventFilter Exported FastMode ForkMessage ForkMessages Forked HostUriSchemes InputLimits "
         "Integrations LastAssistantText Level Levels LocalOnly LoginProviders Messages MessagesPage "
-        "ModelReadiness Models Navigated OpenedSession Permissions Service SessionAllowance SessionRow "
-        "SessionStats Sessions SlashCommand SourceInfo SourceRules State SubagentSubscription Subagents "
-        "TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState Welcome "
+        "ModelReadiness Models Navigated OpenedSession Permissions QueueItem Service SessionAllowance "
+        "SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State SubagentSubscription "
+        "Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState Welcome "
     ),
     "pigeon.wire.content": "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall",
     "pigeon.wire.dialogs": (
@@ -242,9 +244,9 @@ _HOMES = {
         "TtsrTriggered TurnEnd TurnStart "
     ),
     "pigeon.wire.messages": (
-        "AssistantMessage BashExecutionMessage BranchSummaryMessage CompactionSummaryMessage CustomMessage "
-        "Message NestedCall NestedCalls SystemMessage ToolDeclaration ToolReference ToolResultMessage "
-        "UserMessage "
+        "Acceptance AssistantMessage BashExecutionMessage BranchSummaryMessage CompactionSummaryMessage "
+        "CustomMessage Message NestedCall NestedCalls SystemMessage ToolDeclaration ToolReference "
+        "ToolResultMessage UserMessage "
     ),
     "pigeon.wire.model": "Cost CostTier Model ModelCost Usage",
     "pigeon.wire.steering": "Rule RuleSource TodoPhase TodoPhaseGiven TodoTask TodoTaskGiven",

@@ -18,7 +18,7 @@ from pigeon.agent.inference import (
     ToolSpec,
 )
 from pigeon.agent.interfaces import ArgumentSubject, SendableT, Spoken, Subject, Tool, ToolRun, Watch
-from pigeon.agent.scope import Scope
+from pigeon.agent.scope import RunningCalls, Scope
 from pigeon.wire import codec
 from pigeon.wire.content import TextContent, ToolCall, text_of
 from pigeon.wire.events import Event, MessageEnd, MessageStart, MessageUpdate, Outbound, ToolOutcome
@@ -129,7 +129,7 @@ class Queues:
     def next_follow_ups(self) -> list[Waiting]:
         return self.follow_ups[:1]
 
-    def still_waits(self, item: object) -> bool:
+    def take(self, item: object) -> bool:
         return True
 
     async def delivered(self, item: Waiting) -> None:
@@ -149,6 +149,7 @@ class Owner:
         self.breaks = 0
         self.at_break: Callable[[], object] = lambda: None
         self.crashes: list[Exception] = []
+        self.calls = RunningCalls()
 
     def model(self) -> Model:
         return a_model()

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from fakes.repositories import user
-from pigeon.session.queue import MessageQueue
+from pigeon.session.queue import MessageQueue, QueueFull, QueueLimits
 from pigeon.session.settings import SessionSettings
 from pigeon.wire.content import text_of
+from pigeon.wire.errors import Refusal
 from pigeon.wire.events import Outbound, QueueUpdate
 
 
@@ -63,9 +64,9 @@ async def test_a_delivered_message_leaves_the_queue_and_nothing_else_does() -> N
     told = Told()
     queue = told.fill()
     (item,) = queue.next_steering()
-    assert queue.still_waits(item)
+    assert queue.take(item)
     await queue.delivered(item)
-    assert not queue.still_waits(item)
+    assert not queue.take(item)
     assert told.updates[-1] == "s2|f1,f2"
     assert texts(queue.next_steering()) == ["s2"]
     await queue.delivered(item)
@@ -77,18 +78,10 @@ def test_what_is_taken_back_is_given_to_the_host_and_no_longer_waits() -> None:
     queue = told.fill()
     waiting = [*queue.next_steering(), *queue.next_follow_ups()]
     assert queue.clear() == (["s1", "s2"], ["f1", "f2"])
-    assert [queue.still_waits(item) for item in waiting] == [False, False]
+    assert [queue.take(item) for item in waiting] == [False, False]
     assert (len(queue), told.updates[-1]) == (0, "|")
     assert queue.clear() == ([], [])
     assert told.updates[-2:] == ["|", "|"], "the host asked, so it is told"
-
-
-def test_an_empty_queue_is_dropped_without_a_word() -> None:
-    told = Told()
-    told.queue.drop()
-    assert told.updates == []
-    told.fill().drop()
-    assert (len(told.queue), told.updates[-1]) == (0, "|")
 
 
 @pytest.mark.parametrize(
@@ -102,3 +95,39 @@ def test_only_steering_interrupts_and_only_where_the_mode_says_so(mode: Any, kin
     assert (queue.interrupts(), queue.interrupt_mode) == (interrupts, mode)
     queue.set_interrupt_mode("wait" if mode == "immediate" else "immediate")
     assert queue.interrupts() == (mode == "wait" and kind == "steering")
+
+
+async def test_a_message_that_is_being_delivered_cannot_be_taken_back_before_the_run_ends() -> None:
+    told = Told()
+    queue = told.fill()
+    (item,) = queue.next_steering()
+    assert queue.take(item)
+    for change in (queue.remove, queue.promote, lambda id: queue.edit(id, user("late"))):
+        with pytest.raises(Refusal, match="delivered or taken back"):
+            change(item.id)
+    assert queue.clear() == (["s2"], ["f1", "f2"])
+    assert told.updates[-1] == "s1|"
+    queue.end_run()
+    assert queue.remove(item.id).text == "s1"
+    assert not queue.take(item)
+
+
+def test_an_edited_message_must_have_room() -> None:
+    queue = MessageQueue(lambda event: None, SessionSettings(), QueueLimits(messages=2, characters=10))
+    queue.add(user("12345"), "followUp")
+    queue.add(user("12345"), "steering")
+    (item,) = queue.next_steering()
+    with pytest.raises(QueueFull):
+        queue.edit(item.id, user("123456"))
+    assert queue.edit(item.id, user("54321")).text == "54321"
+    with pytest.raises(QueueFull):
+        queue.add(user(""), "steering")
+
+
+def test_a_promoted_message_is_the_next_steering_message_wherever_it_waited() -> None:
+    told = Told()
+    queue = told.fill()
+    (last,) = queue.next_follow_ups()
+    queue.promote(last.id)
+    assert told.updates[-1] == "f1,s1,s2|f2"
+    assert texts(queue.next_steering()) == ["f1"]

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from pigeon.agent.arguments import checked_arguments
 from pigeon.agent.inference import Delta, Failure, ModelRequest, ToolSpec
-from pigeon.agent.scope import Scope
+from pigeon.agent.scope import RunningCalls, Scope
 from pigeon.system.paths import HeldPath, shows_process_memory
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, ToolCall
@@ -243,8 +243,8 @@ class Feed(Protocol):
         """What follow-ups deliver now, by their mode."""
         ...
 
-    def still_waits(self, item: QueuedItem) -> bool:
-        """False if the item was taken back in the meantime."""
+    def take(self, item: QueuedItem) -> bool:
+        """From here on the item cannot be taken back; false if it was in the meantime."""
         ...
 
     async def delivered(self, item: QueuedItem) -> None:
@@ -265,6 +265,11 @@ class RunOwner(Protocol):
 
     `session/engine` is the one implementation.
     """
+
+    @property
+    def calls(self) -> RunningCalls:
+        """Where calls are listed while they run."""
+        ...
 
     async def request(self) -> ModelRequest:
         """The next request: context, tools, model and thinking as they are now."""

@@ -110,7 +110,10 @@ class Run:
 
     def _queued_at_start(self, resumes: bool) -> Sequence[QueuedItem]:
         steering = [] if self._stopped() else self._feed.next_steering()
-        return steering or (self._feed.next_follow_ups() if resumes else [])
+        return self._taken(steering or (self._feed.next_follow_ups() if resumes else []))
+
+    def _taken(self, items: Sequence[QueuedItem]) -> list[QueuedItem]:
+        return [item for item in items if self._feed.take(item)]
 
     async def _turn(self, queued: Sequence[QueuedItem]) -> Turn:
         """Say what was queued, stream one answer, run its tools."""
@@ -149,7 +152,7 @@ class Run:
         if self._stopped():
             return None
         # A compaction between the turns takes its time: messages may have been taken back, steering may have come.
-        queued = [item for item in queued if self._feed.still_waits(item)] or self._feed.next_steering()
+        queued = self._taken(queued) or self._taken(self._feed.next_steering())
         return NextTurn(said, queued) if queued or turn.wants_more or said else None
 
     def _queued_after(self, turn: Turn) -> Sequence[QueuedItem]:

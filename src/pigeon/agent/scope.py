@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from pigeon.wire.errors import Aborted, PigeonError
+from pigeon.wire.errors import Aborted, PigeonError, Refusal
 
 _T = TypeVar("_T")
 STOP_GRACE = 0.5
@@ -125,6 +125,38 @@ class Scope:
             forget()
             if not task.done():
                 task.cancel()
+
+
+class RunningCalls:
+    """The tool calls that have begun and not ended, each with its scope, so that the host can stop a single one."""
+
+    def __init__(self) -> None:
+        self._open: dict[Scope, tuple[str, asyncio.Future[None]]] = {}
+
+    def begin(self, call_id: str, parent: Scope) -> Scope:
+        """The scope of a call that begins; `end` must follow."""
+        scope = parent.child()
+        self._open[scope] = call_id, asyncio.get_running_loop().create_future()
+        return scope
+
+    def end(self, scope: Scope) -> None:
+        """The call with this scope has ended, and the host was told."""
+        scope.close()
+        _, over = self._open.pop(scope)
+        _resolve(over)
+
+    def stop(self, call_id: str) -> Awaitable[None]:
+        """Cancel this call at once; awaiting the result waits for its end. Raises `Refusal` if it does not run."""
+        found = [(scope, over) for scope, (id, over) in self._open.items() if id == call_id]
+        if not found:
+            raise Refusal(f'No tool call with the id "{call_id}" is running', "not_found")
+        for scope, _ in found:
+            scope.cancel()
+        return _all_of([over for _, over in found])
+
+
+async def _all_of(futures: list[asyncio.Future[None]]) -> None:
+    await asyncio.wait(futures)
 
 
 def _forget(callbacks: dict[object, Callable[[], object]], key: object) -> None:

@@ -21,6 +21,7 @@ from pigeon.wire.events import (
 )
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 
+STOPPED = "The user stopped this tool call before it had ended."
 SKIPPED = "Skipped due to queued user message."
 CUT_OFF = (
     'Tool call "{name}" was not executed: the response hit the output token limit, so its arguments may be '
@@ -135,22 +136,31 @@ class ToolBatch:
         ended: list[CallResult | None] = [None] * len(group)
         running: list[asyncio.Task[None]] = []
 
-        async def finish(index: int, prepared: PreparedCall) -> None:
-            ended[index] = await self._announce_end(prepared.call, await self._execute(prepared))
+        async def finish(index: int, prepared: PreparedCall, scope: Scope) -> None:
+            try:
+                ended[index] = await self._announce_end(prepared.call, await self._execute(prepared, scope))
+            finally:
+                self._owner.calls.end(scope)
 
         for index, call in enumerate(group):
             await self._publish(ToolExecutionStart(tool_call_id=call.id, tool_name=call.name, args=call.arguments))
+            scope = self._owner.calls.begin(call.id, self._scope)
             try:
                 self._must_not_skip(call, refused)
-                prepared = await self._prepared(call, tools)
-            except Exception as error:
-                ended[index] = await self._announce_end(call, failure_of(error))
+                prepared = await self._prepared(call, tools, scope)
+            except BaseException as error:
+                try:
+                    if not isinstance(error, Exception):
+                        raise
+                    ended[index] = await self._announce_end(call, self._failure(error))
+                finally:
+                    self._owner.calls.end(scope)
                 continue
             # The gate was asked for this call before the next one of the group starts, in call order.
             if len(group) == 1:
-                await finish(index, prepared)
+                await finish(index, prepared, scope)
             else:
-                running.append(asyncio.ensure_future(finish(index, prepared)))
+                running.append(asyncio.ensure_future(finish(index, prepared, scope)))
         await asyncio.gather(*running)
         return [end for end in ended if end is not None]
 
@@ -161,33 +171,37 @@ class ToolBatch:
         if self._feed.interrupts():
             raise ToolFailed(SKIPPED)
 
-    async def _prepared(self, call: ToolCall, tools: dict[str, Tool]) -> PreparedCall:
+    async def _prepared(self, call: ToolCall, tools: dict[str, Tool], scope: Scope) -> PreparedCall:
         tool = tools.get(call.name)
         if tool is None:
             raise ToolFailed(f"Tool {call.name} not found")
-        prepared = PreparedCall(call, tool, self._scope)
+        prepared = PreparedCall(call, tool, scope)
         try:
             await prepared.change(call.arguments)
             gate = self._gate()
             if gate is not None:
-                await self._scope.wait(gate.before(prepared))
-            self._scope.check()
+                await scope.wait(gate.before(prepared))
+            scope.check()
         except BaseException:
             prepared.close()
             raise
         return prepared
 
-    async def _execute(self, prepared: PreparedCall) -> CallResult:
-        call, scope, began = prepared.call, self._scope.child(), monotonic_ms()
+    def _failure(self, error: Exception) -> CallResult:
+        """The error result; a call that was aborted while the turn goes on was stopped by itself."""
+        alone = isinstance(error, Aborted) and not self._scope.cancelled
+        return failure_of(ToolFailed(STOPPED) if alone else error)
+
+    async def _execute(self, prepared: PreparedCall, scope: Scope) -> CallResult:
+        call, began = prepared.call, monotonic_ms()
         progress = Progress(prepared, scope, self._publish)
         try:
             work = prepared.tool.execute(prepared.arguments, progress)
             ended = CallResult(await scope.run(work), is_error=False)
         except Exception as error:
-            ended = failure_of(error)
+            ended = self._failure(error)
         finally:
             progress.end()
-            scope.close()
             prepared.close()
         took = monotonic_ms() - began
         gate = self._gate()

@@ -71,7 +71,7 @@ class OhMyPi(Dialect):
 
     def answer(self, response: Response) -> list[OutputLine]:
         """Row: an accepted message, here without data unless no run follows."""
-        if isinstance(response.data, Accepted):
+        if isinstance(response.data, Accepted) and not is_attributed(response.data):
             response = replace(response, data=LocalOnly() if response.data.disposition == "handled" else ABSENT)
         return super().answer(response)
 
@@ -82,6 +82,11 @@ class OhMyPi(Dialect):
     def unknown_command(self, response: Response) -> list[OutputLine]:
         """Row: unknown command, without id."""
         return self.answer(without_id(response))
+
+
+def is_attributed(accepted: Accepted) -> bool:
+    """True if the answer tells more than what became of the message, because the host has asked for it."""
+    return not (isinstance(accepted.run_id, Absent) and isinstance(accepted.client_message_id, Absent))
 
 
 class Omp(OhMyPi):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
 
 from pigeon.dialects.base import Dialect
 from pigeon.session.session import Session
+
+# The id of the run that is active.
+ActiveRun = Callable[[], str | None]
 
 
 class EventOutlet(Protocol):
@@ -25,6 +29,15 @@ class EventOutlet(Protocol):
 
     def turn_to(self, dialect: Dialect, numbers: bool) -> None:
         """Speak like this from now on; raises a `Refusal` where that cannot be."""
+        ...
+
+    @property
+    def attributes(self) -> bool:
+        """True if events carry the id of their run."""
+        ...
+
+    def attribute(self, run_id: ActiveRun | None) -> None:
+        """Put the id of their run on events from now on; none for no ids."""
         ...
 
     def send_only(self, kinds: frozenset[str] | None) -> None:

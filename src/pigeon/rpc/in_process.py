@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from pigeon.dialects.base import Dialect, kind_of
 from pigeon.dialects.pi_latest import PiLatest
 from pigeon.rpc.handlers.all import HANDLERS
-from pigeon.rpc.host_connection import HostConnection
+from pigeon.rpc.host_connection import ActiveRun, HostConnection
 from pigeon.rpc.lanes import CommandRunner
-from pigeon.rpc.outbox import LongAnswer
+from pigeon.rpc.outbox import LongAnswer, run_of
 from pigeon.session.session import Session
 from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire import codec
-from pigeon.wire.base import Record
+from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.commands import Command
 from pigeon.wire.errors import PigeonError, Refusal, text_for_host
 from pigeon.wire.events import MessageUpdate, Outbound
@@ -45,6 +45,7 @@ class RecordOutlet:
         self._numbers = False
         self._count = 0
         self._kinds: frozenset[str] | None = None
+        self._run_id: ActiveRun | None = None
 
     @property
     def dialect(self) -> Dialect:
@@ -62,18 +63,28 @@ class RecordOutlet:
             raise Refusal(OTHER_DIALECT)
         self._dialect, self._numbers = dialect, numbers
 
+    @property
+    def attributes(self) -> bool:
+        """True if events carry the id of their run."""
+        return self._run_id is not None
+
+    def attribute(self, run_id: ActiveRun | None) -> None:
+        """Put the id of their run on events from now on; none for no ids."""
+        self._run_id = run_id
+
     def send_only(self, kinds: frozenset[str] | None) -> None:
         """Leave out events of other types from now on; none leaves out nothing."""
         self._kinds = kinds
 
     def event(self, event: Outbound) -> None:
         """Hand an event on."""
+        run_id = run_of(event, self._run_id) or ABSENT
         # An update is the model's own words, which are not masked on the wire either.
         shown = [event] if isinstance(event, MessageUpdate) else map(self.masked, self._dialect.project(event))
         for record in shown:
             kind = kind_of(record)
             if self._kinds is None or not kind or kind in self._kinds:
-                self._hear(self._numbered(record))
+                self._hear(self._numbered(record, run_id))
 
     def masked(self, record: _T) -> _T:
         """A record without keys; itself if it has none."""
@@ -81,7 +92,9 @@ class RecordOutlet:
         masked = self._mask(encoded)
         return record if masked == encoded else codec.convert(codec.decode(masked), type(record))
 
-    def _numbered(self, record: Record) -> Record:
+    def _numbered(self, record: Any, run_id: str | Absent) -> Any:
+        if record.run_id != run_id:
+            record = replace(record, run_id=run_id)
         if not self._numbers:
             return record
         self._count += 1

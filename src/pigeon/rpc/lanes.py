@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from pigeon.rpc.router import CommandHandler
+from pigeon.wire.base import Absent
 from pigeon.wire.commands import Abort, AbortAndPrompt, Command, Prompt, Subject
 from pigeon.wire.errors import ABORTED_BEFORE, Refusal
 
@@ -141,7 +142,7 @@ class CommandRunner:
         """Take a command. `finish` gets its answer or its failure; `taken` may put what the handler returned, a result
         or something to await, into another form first."""
         # A prompt that waits in its lane has not begun: an abort must reach it, too.
-        if isinstance(command, Abort):
+        if isinstance(command, Abort) and isinstance(command.tool_call_id, Absent):
             self._lanes.withdraw(PROMPTS, Refusal(ABORTED_BEFORE))
         if command.lane != "control" and self._lanes.in_flight >= MOST_IN_FLIGHT:
             finish(None, Refusal(TOO_MANY))

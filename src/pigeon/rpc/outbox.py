@@ -13,14 +13,15 @@ from typing import get_args
 
 from msgspec.structs import replace
 
-from pigeon.dialects.base import Dialect, OutputLine, numbered, plain_answer, with_data
+from pigeon.dialects.base import Dialect, OutputLine, numbered, plain_answer, with_data, with_member
 from pigeon.transport.writer import Writer
 from pigeon.wire.answers import Response
-from pigeon.wire.base import ABSENT, Record
+from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.dialogs import DialogRequest
 from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
+    BashExecutionUpdate,
     Event,
     MessageUpdate,
     Outbound,
@@ -98,6 +99,7 @@ class Outbox:
         self._turning = False
         self._numbers = False
         self._count = 0
+        self._run_id: Callable[[], str | None] | None = None
         self._kinds: frozenset[str] | None = None
         self._left_out: tuple[type[Record], ...] = ()
         self._held: HeldDeltas | None = None
@@ -119,6 +121,16 @@ class Outbox:
         """Speak like this from now on; the next answer says so, and is the same in all dialects."""
         self._let_go()
         self._dialect, self._numbers, self._turning = dialect, numbers, True
+
+    @property
+    def attributes(self) -> bool:
+        """True if events carry the id of their run."""
+        return self._run_id is not None
+
+    def attribute(self, run_id: Callable[[], str | None] | None) -> None:
+        """Put the id of the active run, which this tells, on events from now on; none for no ids."""
+        self._let_go()
+        self._run_id = run_id
 
     def send_only(self, kinds: frozenset[str] | None) -> None:
         """Leave out events of other types from now on; none leaves out nothing."""
@@ -245,11 +257,16 @@ class Outbox:
             self._tell(held.merged())
 
     def _tell(self, event: Outbound) -> None:
+        run_id = run_of(event, self._run_id)
+        if not isinstance(event.run_id, Absent):
+            event = replace(event, run_id=ABSENT)
         lines = self._dialect.lines(event)
         if self._kinds is not None:
             lines = [line for line in lines if not line.kind or line.kind in self._kinds]
         if not isinstance(event, MessageUpdate):
             lines = self._masked(lines)
+        if run_id is not None:
+            lines = [with_member(line, b'"runId":"%s"' % run_id.encode()) for line in lines]
         if self._numbers:
             lines = [numbered(line, number) for number, line in enumerate(lines, self._count + 1)]
             self._count += len(lines)
@@ -262,3 +279,11 @@ class Outbox:
         """Growing text goes out at once, since people read along; the rest in fewer, larger pieces."""
         for line in lines:
             self._writer.put((*line.pieces, b"\n"), line.apart, can_wait=not urgent)
+
+
+def run_of(event: Outbound, active: Callable[[], str | None] | None) -> str | None:
+    """The run that an event tells of, if the host wants to know: what ends a run says so itself, and what a command of
+    the host prints is of none."""
+    if active is None or isinstance(event, BashExecutionUpdate):
+        return None
+    return active() if isinstance(event.run_id, Absent) else event.run_id

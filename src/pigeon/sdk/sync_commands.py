@@ -32,6 +32,7 @@ from pigeon.wire.answers import (
     Navigated,
     OpenedSession,
     Permissions,
+    QueueItem,
     Sessions,
     SessionStats,
     State,
@@ -61,21 +62,47 @@ class SyncCommandMethods(ABC):
         """Send a command; returns its answer, raises a `Refusal` where it is refused."""
 
     def abort_and_prompt(
-        self, message: str, *, images: list[ImageInput] | None = None, attachments: list[Attachment] | None = None
+        self,
+        message: str,
+        *,
+        images: list[ImageInput] | None = None,
+        attachments: list[Attachment] | None = None,
+        client_message_id: str | None = None,
     ) -> Accepted:
         """Abort what runs, wait until it has ended, then prompt."""
         return cast(
             "Accepted",
-            self.send(commands.AbortAndPrompt(message=message, images=_given(images), attachments=_given(attachments))),
+            self.send(
+                commands.AbortAndPrompt(
+                    message=message,
+                    images=_given(images),
+                    attachments=_given(attachments),
+                    client_message_id=_given(client_message_id),
+                )
+            ),
         )
 
-    def abort(self) -> None:
-        """Cancel the run and everything that belongs to it; answered when the agent is idle."""
-        self.send(commands.Abort())
+    def abort(self, *, tool_call_id: str | None = None) -> None:
+        """Cancel the run and everything that belongs to it; answered when the agent is idle. With `toolCallId`
+        only that call is stopped, and the turn goes on; answered when the call has ended.
+        """
+        self.send(commands.Abort(tool_call_id=_given(tool_call_id)))
 
     def clear_queue(self) -> ClearedQueue:
         """Take all queued messages back."""
         return cast("ClearedQueue", self.send(commands.ClearQueue()))
+
+    def remove_queued(self, queued_id: str) -> QueueItem:
+        """Take one queued message back."""
+        return cast("QueueItem", self.send(commands.RemoveQueued(queued_id=queued_id)))
+
+    def edit_queued(self, queued_id: str, message: str) -> QueueItem:
+        """Change the text of a queued message; its images and its place stay."""
+        return cast("QueueItem", self.send(commands.EditQueued(queued_id=queued_id, message=message)))
+
+    def promote_queued(self, queued_id: str) -> QueueItem:
+        """Deliver a queued message next: it becomes the first of the steering messages."""
+        return cast("QueueItem", self.send(commands.PromoteQueued(queued_id=queued_id)))
 
     def get_state(self) -> State:
         """What the session is and does right now."""
@@ -250,7 +277,8 @@ class SyncCommandMethods(ABC):
     ) -> Welcome:
         """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
         `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved`
-        when a question about permission has ended).
+        when a question about permission has ended), `attribution` (`runId` on events and answers, ids of queued
+        messages).
 
         What is not named stays as it is; features that are not known are left out of the answer.
         """

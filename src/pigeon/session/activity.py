@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from pigeon.agent.scope import Scope
+from pigeon.system import ids
 from pigeon.wire.errors import Aborted, Refusal, SessionBusy
 
 ActivityState = Literal["idle", "running", "retrying", "compacting", "closing"]
@@ -44,6 +45,8 @@ class Activity:
         self._state: ActivityState = "idle"
         self._owner: ActivityOwner | None = None
         self._scope: Scope | None = None
+        self._life_id = ids.request_id()
+        self._runs = 0
         self._ended: asyncio.Future[None] | None = None
         self._claim: CompactionClaim | None = None
         self._after_run: list[Callable[[], object]] = []
@@ -61,6 +64,11 @@ class Activity:
         return self._owner == "run"
 
     @property
+    def run_id(self) -> str:
+        """The id of the run that is active, else of the last one; it lasts from the prompt to `agent_settled`."""
+        return f"{self._life_id}-{self._runs}"
+
+    @property
     def scope(self) -> Scope | None:
         """What `abort` cancels; none while nothing is going on."""
         return self._scope
@@ -76,7 +84,9 @@ class Activity:
             raise Refusal(COMPACTING_TEXT)
         if self._owner is not None:
             raise SessionBusy
-        return self._begin("run", "running")
+        scope = self._begin("run", "running")
+        self._runs += 1
+        return scope
 
     def claim_compaction(self) -> CompactionClaim:
         """Stop what is going on and be next: from here on no prompt is accepted. `begin_compaction` takes it up."""

@@ -16,7 +16,7 @@ from typing import cast
 from pigeon.agent.inference import Failure, ModelRequest
 from pigeon.agent.interfaces import SendableT, Spoken, Tool, Watch
 from pigeon.agent.run import Run, RunResult
-from pigeon.agent.scope import Scope
+from pigeon.agent.scope import RunningCalls, Scope
 from pigeon.session.activity import Activity, CompactionClaim
 from pigeon.session.compaction.compaction import CANCELLED, Compaction
 from pigeon.session.compaction.summarizer import Summarizer
@@ -70,6 +70,7 @@ class Engine:
         self._untold = 0
         self._syncing: asyncio.Future[None] | None = None
         self.activity = Activity()
+        self.calls = RunningCalls()
         self.retry = Retry(conversation, bus, settings.retry, settings.auto_retry)
         self.compaction = Compaction(
             conversation, models, summarizer, bus.publish, hooks, settings.compaction, settings.auto_compaction
@@ -241,12 +242,12 @@ class Engine:
         try:
             result = await self._run_all(opening, scope)
         finally:
-            prompts = self._queue.prompts.take()
+            prompts, run_id = self._queue.end_run(), self.activity.run_id
             try:
                 self.activity.end()
             finally:
                 self._sync()
-                await self._tell_end(result, scope.cancelled, prompts)
+                await self._tell_end(result, scope.cancelled, prompts, run_id)
 
     async def _run_all(self, opening: Sequence[Spoken], scope: Scope) -> RunResult:
         """The run, and further ones for what is queued and for what extensions want done, until nothing is left."""
@@ -269,19 +270,19 @@ class Engine:
         with suppress(RuntimeError):
             self._syncing = asyncio.get_running_loop().run_in_executor(None, self._conversation.journal.sync)
 
-    async def _tell_end(self, result: RunResult | None, aborted: bool, prompts: list[OpenPrompt]) -> None:
+    async def _tell_end(self, result: RunResult | None, aborted: bool, prompts: list[OpenPrompt], run_id: str) -> None:
         """Say that nothing follows, then how each prompt ended. In between, commands that waited for the end of the
         run are answered, which takes two turns of the event loop; another run may have begun by then."""
         reason: EndReason = "aborted" if aborted else "error" if result is None or result.failed else "done"
-        self._bus.post(AgentSettled(aborted=aborted, reason=reason))
+        self._bus.post(AgentSettled(aborted=aborted, reason=reason, run_id=run_id))
         for _ in range(2):
             await asyncio.sleep(0)
         self._untold -= 1
         settled = not self._untold
         error = self._prompt_error(result) if reason == "error" else ABSENT
-        self._queue.prompts.tell(prompts, "completed" if reason == "done" else reason, settled, error)
+        self._queue.prompts.tell(prompts, "completed" if reason == "done" else reason, settled, error, run_id)
         if settled:
-            self._bus.post(SessionSettled())
+            self._bus.post(SessionSettled(run_id=run_id))
 
     def _prompt_error(self, result: RunResult | None) -> PromptError:
         if result is None or isinstance(result.answer.error_message, Absent):

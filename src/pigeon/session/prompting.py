@@ -8,29 +8,29 @@ from collections.abc import Awaitable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import coroutine
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pigeon.agent.interfaces import Spoken
 from pigeon.agent.scope import Scope
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.engine import Engine
 from pigeon.session.hooks import HookResult, PromptInput, T, result_of
-from pigeon.session.queue import MessageQueue, OpenPrompt, QueueKind
-from pigeon.wire.answers import Accepted, SlashCommand
+from pigeon.session.queue import MessageQueue, OpenPrompt, QueuedMessage
+from pigeon.wire.answers import Accepted, QueueItem, QueueKind, SlashCommand
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import StreamingBehavior
 from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextContent, UserBlock, text_of, user_blocks
 from pigeon.wire.errors import ABORTED_BEFORE, Aborted, Refusal, SessionBusy
 from pigeon.wire.events import AvailableCommand, MessageEnd, MessageStart
-from pigeon.wire.messages import CustomMessage, UserMessage
+from pigeon.wire.messages import Acceptance, CustomMessage, Disposition, UserMessage
 
-STARTED, QUEUED, HANDLED = (
-    Accepted(disposition="started"),
-    Accepted(disposition="queued"),
-    Accepted(disposition="handled"),
-)
+if TYPE_CHECKING:
+    from pigeon.session.client_messages import ClientMessages
+
+HANDLED = Acceptance(disposition="handled", digest="")
 DeliverAs = Literal["steer", "followUp", "nextTurn"]
 NO_MODEL = (
     "No API key found for the selected model.\n\n"
@@ -41,12 +41,17 @@ NO_MODEL = (
 
 
 class HostMessage(Struct, frozen=True):
-    """A message from the host, as it was sent; `id` is that of the command, which the result of a prompt repeats."""
+    """A message from the host, as it was sent; `id` is that of the command, which the result of a prompt repeats.
+
+    `client_id` is the host's own id of the message, and `digest` that of its command: both or none.
+    """
 
     text: str
     images: list[ImageInput] | Absent = ABSENT
     attachments: list[Attachment] | Absent = ABSENT
     id: Json | Absent = ABSENT
+    client_id: str | Absent = ABSENT
+    digest: str = ""
 
 
 class Prompting:
@@ -70,14 +75,23 @@ class Prompting:
         self._models = dependencies.models
         self._commands: set[asyncio.Future[bool]] = set()
         self._next_turn: list[CustomMessage] = []
+        self._client_messages: ClientMessages | None = None
+        self._attributes = False
+
+    def attribute(self, wanted: bool) -> None:
+        """Whether answers name the run and the place in the queue from now on."""
+        self._attributes = wanted
 
     def prompt(
         self, given: HostMessage, behavior: StreamingBehavior | Absent = ABSENT
     ) -> Awaitable[Accepted] | Accepted:
         """Start a run, or queue as `behavior` says while one is active; raises when it can do neither."""
+        known = self.answered_before(given)
+        if known is not None:
+            return known
         if self._hooks.has_command(given.text):
             self._run_command(given.text)
-            return HANDLED
+            return self._accepted(given, HANDLED)
         if self._activity.in_run:
             if isinstance(behavior, Absent):
                 return begin_now(self._handled_or_busy(given))
@@ -87,10 +101,16 @@ class Prompting:
 
     def queue(self, given: HostMessage, kind: QueueKind) -> Awaitable[Accepted] | Accepted:
         """Queue a message, also while nothing runs."""
-        if self._hooks.has_command(given.text):
-            name = given.text.split(None, 1)[0]
-            raise Refusal(f'Extension command "{name}" cannot be queued. Send it with prompt, which runs it at once.')
+        known = self.answered_before(given)
+        if known is not None:
+            return known
+        self._must_not_command(given.text)
         return begin_now(self._enqueue(given, kind))
+
+    def _must_not_command(self, text: str) -> None:
+        if self._hooks.has_command(text):
+            name = text.split(None, 1)[0]
+            raise Refusal(f'Extension command "{name}" cannot be queued. Send it with prompt, which runs it at once.')
 
     def add_custom_message(self, message: CustomMessage, trigger_turn: bool, deliver_as: DeliverAs) -> None:
         """An extension's message: now, at the next break of the run, after it, or with the next prompt.
@@ -158,21 +178,22 @@ class Prompting:
             message = await self._message(given, blocks, behavior, scope)
             if message is None:
                 self._activity.end()
-                return HANDLED
-            await self._launch(given, message, scope)
-        return STARTED
+                return self._accepted(given, HANDLED)
+            return await self._launch(given, message, scope)
 
-    async def _launch(self, given: HostMessage, message: UserMessage, scope: Scope) -> None:
+    async def _launch(self, given: HostMessage, message: UserMessage, scope: Scope) -> Accepted:
         """Ask the extensions what else the run begins with, and start it."""
         images = [block for block in message.content if isinstance(block, ImageContent)]
         asked = self._hooks.before_agent_start(text_of(message.content), images, self._engine.system_prompt)
         additions = await _answer(asked, scope)
+        message, accepted = self._kept(given, message, "started")
         opening: list[Spoken] = [message, *self._next_turn, *additions.messages]
         self._engine.start(opening, scope, additions.system_prompt)
         self._next_turn = []
         prompt = OpenPrompt(given.id)
         prompt.deliver()
         self._queue.prompts.add(prompt)
+        return self._accepted(given, accepted)
 
     @contextmanager
     def _reserved(self) -> Iterator[None]:
@@ -189,28 +210,83 @@ class Prompting:
     async def _handled_or_busy(self, given: HostMessage) -> Accepted:
         """While a run is active, a prompt that does not say how to queue can only be taken by an extension."""
         if await self._heard(given, None) is None:
-            return HANDLED
+            return self._accepted(given, HANDLED)
         raise SessionBusy
 
     async def _enqueue(self, given: HostMessage, kind: QueueKind) -> Accepted:
         message = await self._queueable(given, kind)
         if message is None:
-            return HANDLED
-        self._queue.add(message, kind)
-        return QUEUED
+            return self._accepted(given, HANDLED)
+        return self._put(given, QueuedMessage(message, kind), message)
 
     async def _enqueue_prompt(self, given: HostMessage, kind: QueueKind) -> Accepted:
         """The run may have ended while the extensions had a look: then the prompt starts the next one."""
         message = await self._queueable(given, kind)
         if message is None:
-            return HANDLED
+            return self._accepted(given, HANDLED)
         if self._activity.in_run:
-            self._queue.add_prompt(message, kind, given.id)
-            return QUEUED
+            return self._put(given, QueuedMessage(message, kind, OpenPrompt(given.id)), message)
         scope = self._reserve_run()
         with self._reserved():
-            await self._launch(given, message, scope)
-        return STARTED
+            return await self._launch(given, message, scope)
+
+    def _put(self, given: HostMessage, item: QueuedMessage, message: UserMessage) -> Accepted:
+        message, accepted = self._kept(given, message, "queued", item.id)
+        item.say(message)
+        self._queue.put(item)
+        return self._accepted(given, accepted)
+
+    async def edit_queued(self, id: str, text: str) -> QueueItem:
+        """Change the text of a message in the queue; it is looked at and expanded as if it had been sent so."""
+        item = self._queue.waiting(id)
+        before = item.message
+        if not isinstance(before, UserMessage):
+            raise Refusal(f'The message "{id}" was put into the queue by an extension and cannot be edited')
+        self._must_not_command(text)
+        given = HostMessage(text, attachments=before.attachments)
+        blocks = [] if isinstance(before.content, str) else before.content
+        first = next((block for block in blocks if isinstance(block, TextContent)), None)
+        rest = [block for block in blocks if block is not first]
+        behavior: StreamingBehavior = "followUp" if item.kind == "followUp" else "steer"
+        after = await self._message(given, [TextContent(text=text), *rest], behavior, None)
+        if after is None:
+            return self._queue.remove(id)
+        return self._queue.edit(id, replace(before, content=after.content))
+
+    def answered_before(self, given: HostMessage) -> Accepted | None:
+        """What the same message was answered with when it came first; raises `Refusal` if it was another one."""
+        if isinstance(given.client_id, Absent):
+            return None
+        if self._client_messages is None:
+            from pigeon.session.client_messages import ClientMessages
+
+            self._client_messages = ClientMessages(self._conversation)
+        acceptance = self._client_messages.known(given.client_id, given.digest)
+        return None if acceptance is None else self._shown(acceptance, given.client_id)
+
+    def _kept(
+        self, given: HostMessage, message: UserMessage, disposition: Disposition, queued_id: str | Absent = ABSENT
+    ) -> tuple[UserMessage, Acceptance]:
+        """The message with how it is answered, if it has an id of the host's, and that."""
+        run_id = self._activity.run_id if self._activity.in_run else ABSENT
+        accepted = Acceptance(disposition=disposition, digest=given.digest, run_id=run_id, queued_id=queued_id)
+        if isinstance(given.client_id, Absent):
+            return message, accepted
+        return replace(message, client_message_id=given.client_id, accepted=accepted), accepted
+
+    def _accepted(self, given: HostMessage, acceptance: Acceptance) -> Accepted:
+        """The answer to a message, which is remembered if it has an id of the host's."""
+        if self._client_messages is not None and not isinstance(given.client_id, Absent):
+            self._client_messages.remember(given.client_id, replace(acceptance, digest=given.digest))
+        return self._shown(acceptance, given.client_id)
+
+    def _shown(self, acceptance: Acceptance, client_id: str | Absent) -> Accepted:
+        return Accepted(
+            disposition=acceptance.disposition,
+            run_id=acceptance.run_id if self._attributes else ABSENT,
+            queued_id=acceptance.queued_id if self._attributes else ABSENT,
+            client_message_id=client_id,
+        )
 
     async def _queueable(self, given: HostMessage, kind: QueueKind) -> UserMessage | None:
         """The message to queue; none if an extension took it."""

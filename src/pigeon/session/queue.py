@@ -4,21 +4,21 @@ which accepted prompts have not ended, whether they wait here or are part of the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
 from pigeon.agent.interfaces import QueuedItem, Spoken
 from pigeon.session.settings import SessionSettings
 from pigeon.system import ids
+from pigeon.wire.answers import QueueItem, QueueKind
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import InterruptMode, QueueMode
 from pigeon.wire.content import ImageContent, TextContent, UserBlock, text_of
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import Outbound, PromptError, PromptResult, PromptStatus, QueueUpdate
+from pigeon.wire.messages import UserMessage
 
-QueueKind = Literal["steering", "followUp"]
 TOLD_AT_ONCE = 16 * 1024
 TOLD_PER_SECOND = 2_000_000
 SHORTEST_PAUSE = 0.1
@@ -73,7 +73,12 @@ class OpenPrompts:
         return taken
 
     def tell(
-        self, prompts: list[OpenPrompt], status: PromptStatus, settled: bool, error: PromptError | Absent = ABSENT
+        self,
+        prompts: list[OpenPrompt],
+        status: PromptStatus,
+        settled: bool,
+        error: PromptError | Absent = ABSENT,
+        run_id: str | Absent = ABSENT,
     ) -> None:
         """Post the results of prompts that were taken; a prompt that the model never saw is not completed."""
         for prompt in prompts:
@@ -85,6 +90,7 @@ class OpenPrompts:
                     status=ended,
                     session_settled=settled,
                     error=error if ended == "error" else ABSENT,
+                    run_id=run_id,
                 )
             )
 
@@ -100,11 +106,24 @@ class QueuedMessage:
 
     def __init__(self, message: Spoken, kind: QueueKind, prompt: OpenPrompt | None = None) -> None:
         self.id = ids.request_id()
-        self.message = message
         self.kind: QueueKind = kind
         self.prompt = prompt
+        self.say(message)
+
+    def say(self, message: Spoken) -> None:
+        """What is to be delivered, from now on."""
+        self.message = message
         self.size = sum(_size(block) for block in _blocks(message))
         self.text_size = len(self.text)
+
+    def promote(self) -> None:
+        """It is a steering message from now on."""
+        self.kind = "steering"
+
+    def item(self) -> QueueItem:
+        """It as hosts are shown it."""
+        client_id = self.message.client_message_id if isinstance(self.message, UserMessage) else ABSENT
+        return QueueItem(id=self.id, queue=self.kind, text=self.text, client_message_id=client_id)
 
     @property
     def text(self) -> str:
@@ -122,6 +141,8 @@ class MessageQueue:
         self.prompts = OpenPrompts(post)
         self._limits = limits or QueueLimits()
         self._items: dict[str, QueuedMessage] = {}
+        self._taken: set[str] = set()
+        self._shows_items = False
         self._steering_mode = settings.steering_mode
         self._follow_up_mode = settings.follow_up_mode
         self._interrupt_mode = settings.interrupt_mode
@@ -131,39 +152,73 @@ class MessageQueue:
     def __len__(self) -> int:
         return len(self._items)
 
+    def show_items(self, wanted: bool) -> None:
+        """Whether the host is shown the messages with their ids from now on."""
+        self._shows_items = wanted
+
     def add(self, message: Spoken, kind: QueueKind) -> None:
         """Put a message at the end of its queue; raises `QueueFull` if there is no room for it."""
-        self._add(QueuedMessage(message, kind))
+        self.put(QueuedMessage(message, kind))
 
-    def add_prompt(self, message: Spoken, kind: QueueKind, id: Json | Absent) -> None:
-        """The same for a prompt of the host, which ends with the run that takes it out of the queue."""
-        prompt = OpenPrompt(id)
-        self._add(QueuedMessage(message, kind, prompt))
-        self.prompts.add(prompt)
+    def put(self, item: QueuedMessage) -> None:
+        """The same for an item; a prompt of the host ends with the run that takes it out of the queue."""
+        self._must_have_room(item.size, len(self._items) + 1)
+        self._items[item.id] = item
+        self._announce()
+        if item.prompt is not None:
+            self.prompts.add(item.prompt)
 
-    def _add(self, item: QueuedMessage) -> None:
-        size = item.size + sum(waiting.size for waiting in self._items.values())
-        if len(self._items) >= self._limits.messages or (self._items and size > self._limits.characters):
+    def edit(self, id: str, message: Spoken) -> QueueItem:
+        """Deliver this message in place of the one that waits; raises `Refusal` if that waits no more."""
+        item = self.waiting(id)
+        self._must_have_room(sum(_size(block) for block in _blocks(message)) - item.size, len(self._items))
+        item.say(message)
+        self._announce()
+        return item.item()
+
+    def remove(self, id: str) -> QueueItem:
+        """Take one message back; raises `Refusal` if it waits no more."""
+        item = self.waiting(id)
+        del self._items[id]
+        self._announce()
+        if item.prompt is not None:
+            self.prompts.withdraw([item.prompt])
+        return item.item()
+
+    def promote(self, id: str) -> QueueItem:
+        """Let a message be the first of the steering messages; raises `Refusal` if it waits no more."""
+        item = self.waiting(id)
+        item.promote()
+        self._items = {id: item, **self._items}
+        self._announce()
+        return item.item()
+
+    def waiting(self, id: str) -> QueuedMessage:
+        """The message with this id; raises `Refusal` if it waits no more."""
+        item = self._items.get(id)
+        if item is None or id in self._taken:
+            raise Refusal(
+                f'No message with the id "{id}" waits in the queue: it was delivered or taken back', "not_found"
+            )
+        return item
+
+    def _must_have_room(self, size: int, count: int) -> None:
+        size += sum(waiting.size for waiting in self._items.values())
+        if count > self._limits.messages or (self._items and size > self._limits.characters):
             raise QueueFull(
                 f"The queue is full: {len(self._items)} messages wait in it. Send the message again when some of them "
                 "were delivered, or clear the queue."
             )
-        self._items[item.id] = item
-        self._announce()
 
     def clear(self) -> tuple[list[str], list[str]]:
-        """Empty both queues and announce it; returns their texts."""
-        texts = self._texts("steering"), self._texts("followUp")
-        prompts = [item.prompt for item in self._items.values() if item.prompt is not None]
-        self._items.clear()
+        """Empty both queues and announce it, but for what is being delivered; returns the texts that were in them."""
+        gone = [item for item in self._items.values() if item.id not in self._taken]
+        texts = _texts(gone, "steering"), _texts(gone, "followUp")
+        prompts = [item.prompt for item in gone if item.prompt is not None]
+        self._items = {id: item for id, item in self._items.items() if id in self._taken}
         self._announce()
         self.prompts.withdraw(prompts)
         return texts
-
-    def drop(self) -> None:
-        """Empty both queues, telling only if there was something in them."""
-        if self._items:
-            self.clear()
 
     @property
     def steering_mode(self) -> QueueMode:
@@ -204,26 +259,31 @@ class MessageQueue:
         """What follow-ups deliver now, by their mode."""
         return self._next("followUp", self._follow_up_mode)
 
-    def still_waits(self, item: QueuedItem) -> bool:
-        """False if the item was taken back in the meantime."""
+    def take(self, item: QueuedItem) -> bool:
+        """From here on the item cannot be taken back; false if it was in the meantime."""
+        if item.id in self._items:
+            self._taken.add(item.id)
         return item.id in self._items
 
     async def delivered(self, item: QueuedItem) -> None:
         """The item is being said: it leaves the queue."""
+        self._taken.discard(item.id)
         waiting = self._items.pop(item.id, None)
         if waiting is not None and waiting.prompt is not None:
             waiting.prompt.deliver()
         self._announce()
 
+    def end_run(self) -> list[OpenPrompt]:
+        """The prompts that end with the run; what it has not delivered can be taken back again."""
+        self._taken.clear()
+        return self.prompts.take()
+
     def _next(self, kind: QueueKind, mode: QueueMode) -> list[QueuedItem]:
         waiting: list[QueuedItem] = [item for item in self._items.values() if item.kind == kind]
         return waiting if mode == "all" else waiting[:1]
 
-    def _texts(self, kind: QueueKind) -> list[str]:
-        return [item.text for item in self._items.values() if item.kind == kind]
-
     def _announce(self) -> None:
-        size = sum(item.text_size for item in self._items.values())
+        size = sum(item.text_size for item in self._items.values()) * (2 if self._shows_items else 1)
         if size <= TOLD_AT_ONCE:
             self._tell()
             return
@@ -242,7 +302,13 @@ class MessageQueue:
         if self._later is not None:
             self._later.cancel()
             self._later = None
-        self._post(QueueUpdate(steering=self._texts("steering"), follow_up=self._texts("followUp")))
+        items = self._items.values()
+        listed = [item.item() for item in items] if self._shows_items else ABSENT
+        self._post(QueueUpdate(steering=_texts(items, "steering"), follow_up=_texts(items, "followUp"), items=listed))
+
+
+def _texts(items: Iterable[QueuedMessage], kind: QueueKind) -> list[str]:
+    return [item.text for item in items if item.kind == kind]
 
 
 def _blocks(message: Spoken) -> list[UserBlock]:

@@ -105,7 +105,8 @@ class Session:
 
     def _enter(self, journal: Journal, reason: Reason) -> None:
         """Everything of the old conversation has ended: use another journal from here on."""
-        self.queue.drop()
+        if len(self.queue):
+            self.queue.clear()
         self.shell.abort()
         if journal.cwd != self.journal.cwd:
             self.shell.move_to(self._move_to(journal.cwd))

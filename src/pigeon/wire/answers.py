@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pigeon.wire.base import ABSENT, Absent, Intended, Json, Record
 from pigeon.wire.entries import AnyEntry, Entry
-from pigeon.wire.messages import Message
+from pigeon.wire.messages import Disposition, Message
 from pigeon.wire.model import Model, Number, Usage
 from pigeon.wire.steering import TodoPhase
 
 DialectName = Literal["pi", "pi-latest", "omp", "xcsh", "companion"]
-Feature = Literal["deltas", "seq", "trust", "permissions"]
+Feature = Literal["deltas", "seq", "trust", "permissions", "attribution"]
 
 
 class InputLimits(Record, kw_only=True):
@@ -31,22 +31,35 @@ class Welcome(Record, kw_only=True):
     limits: InputLimits
 
 
-Disposition = Literal["started", "queued", "handled"]
-
-
 class Accepted(Record, kw_only=True):
     """What became of a message: it started a run, waits in the queue, or was handled without a run.
 
-    After `handled` no `agent_settled` follows.
+    After `handled` no `agent_settled` follows. `runId` is the run that the message starts or waits for, and `queuedId`
+    names it in the queue, for hosts with the feature `attribution`; `clientMessageId` is the one of the command.
     """
 
     disposition: Disposition
+    run_id: str | Absent = ABSENT
+    queued_id: str | Absent = ABSENT
+    client_message_id: str | Absent = ABSENT
 
 
 class LocalOnly(Record, kw_only=True):
     """The same in oh-my-pi's form: a message that no run follows."""
 
     agent_invoked: bool = False
+
+
+QueueKind = Literal["steering", "followUp"]
+
+
+class QueueItem(Record, kw_only=True):
+    """A message that waits: the id by which commands name it, its queue, its text, and the host's own id of it."""
+
+    id: str
+    queue: QueueKind
+    text: str
+    client_message_id: str | Absent = ABSENT
 
 
 class ClearedQueue(Record, kw_only=True):

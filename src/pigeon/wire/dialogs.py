@@ -17,6 +17,7 @@ class _Request(Record, tag_field="method", kw_only=True):
     type: Literal["extension_ui_request"] = REQUEST
     id: str
     seq: int | Absent = ABSENT
+    run_id: str | Absent = ABSENT
 
 
 class SelectRequest(_Request, tag="select", kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pigeon.wire.answers import Compacted
+from pigeon.wire.answers import Compacted, QueueItem
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.content import ToolCall, UserBlock
 from pigeon.wire.dialogs import DialogRequest
@@ -106,9 +106,13 @@ StreamEvent = (
 
 
 class Event(Record, tag_field="type", kw_only=True):
-    """Anything that is sent without being asked for; `seq` numbers it for hosts with that feature."""
+    """Anything that is sent without being asked for; `seq` numbers it for hosts with that feature.
+
+    `runId` is for hosts with the feature `attribution`: the run in which it happened, or whose end it tells.
+    """
 
     seq: int | Absent = ABSENT
+    run_id: str | Absent = ABSENT
 
 
 class AgentStart(Event, tag="agent_start", kw_only=True):
@@ -244,10 +248,12 @@ class ToolExecutionEnd(Event, tag="tool_execution_end", kw_only=True):
 
 
 class QueueUpdate(Event, tag="queue_update", kw_only=True):
-    """The queues changed; both are listed whole."""
+    """The queues changed; both are listed whole. `items` is for hosts with the feature `attribution`: the messages of
+    both with their ids, in the order in which each queue delivers them."""
 
     steering: list[str]
     follow_up: list[str]
+    items: list[QueueItem] | Absent = ABSENT
 
 
 class CompactionStart(Event, tag="compaction_start", kw_only=True):
@@ -351,6 +357,7 @@ class HostToolCall(Record, tag_field="type", tag="host_tool_call", kw_only=True)
     """Sent when the model calls a host tool; the host answers with `host_tool_result` under this id."""
 
     seq: int | Absent = ABSENT
+    run_id: str | Absent = ABSENT
     id: str
     tool_call_id: str
     tool_name: str
@@ -361,6 +368,7 @@ class HostToolCancel(Record, tag_field="type", tag="host_tool_cancel", kw_only=T
     """Sent when an open call is no longer wanted."""
 
     seq: int | Absent = ABSENT
+    run_id: str | Absent = ABSENT
     id: str
     target_id: str
 

@@ -14,15 +14,28 @@ from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.content import AssistantBlock, Attachment, UserBlock
 from pigeon.wire.model import Usage
 
+Disposition = Literal["started", "queued", "handled"]
 StopReason = Literal["stop", "length", "toolUse", "error", "aborted", "pending", "deferred"]
 
 
+class Acceptance(Record, kw_only=True):
+    """How a message with an id of the host's was answered: what became of it, in which run, and the digest of its
+    command. It is kept with the message, so that the same command is answered alike after a restart."""
+
+    disposition: Disposition
+    digest: str
+    run_id: str | Absent = ABSENT
+    queued_id: str | Absent = ABSENT
+
+
 class UserMessage(Record, tag_field="role", tag="user", kw_only=True):
-    """What the user, or a queued message, said."""
+    """What the user, or a queued message, said; `clientMessageId` is the host's own id of it, if it gave one."""
 
     content: str | list[UserBlock]
     timestamp: int
     attachments: list[Attachment] | Absent = ABSENT
+    client_message_id: str | Absent = ABSENT
+    accepted: Acceptance | Absent = ABSENT
 
 
 class AssistantMessage(Record, tag_field="role", tag="assistant", kw_only=True):

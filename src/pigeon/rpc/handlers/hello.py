@@ -29,6 +29,10 @@ def hello(cmd: Hello, connection: HostConnection) -> Welcome:
         session.queue.set_interrupt_mode(after.default_interrupt_mode)
     session.engine.set_keep_unreadable_images(after.keeps_unreadable_images)
     session.set_full_state(after.full_state)
+    attributes, activity = "attribution" in wanted, session.activity
+    outbox.attribute((lambda: activity.run_id if activity.in_run else None) if attributes else None)
+    session.prompting.attribute(attributes)
+    session.queue.show_items(attributes)
     session.trust.announce("trust" in wanted)
     session.permissions.announce("permissions" in wanted)
     limits = InputLimits(record_bytes=connection.record_cap, commands_in_flight=MOST_IN_FLIGHT)
@@ -45,4 +49,6 @@ def _in_force(connection: HostConnection) -> list[Feature]:
         features.append("trust")
     if connection.session.permissions.announces:
         features.append("permissions")
+    if connection.outbox.attributes:
+        features.append("attribution")
     return features

@@ -7,9 +7,19 @@ from collections.abc import Awaitable
 from pigeon.rpc.router import handles
 from pigeon.session.prompting import HostMessage
 from pigeon.session.session import Session
-from pigeon.wire.answers import Accepted, ClearedQueue
-from pigeon.wire.base import Absent
-from pigeon.wire.commands import Abort, AbortAndPrompt, ClearQueue, FollowUp, Prompt, Steer
+from pigeon.wire.answers import Accepted, ClearedQueue, QueueItem
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.commands import (
+    Abort,
+    AbortAndPrompt,
+    ClearQueue,
+    EditQueued,
+    FollowUp,
+    PromoteQueued,
+    Prompt,
+    RemoveQueued,
+    Steer,
+)
 from pigeon.wire.errors import ABORTED_BEFORE, Refusal
 
 
@@ -18,30 +28,33 @@ def prompt(cmd: Prompt, s: Session) -> Awaitable[Accepted] | Accepted:
     """Answered when it is accepted or refused; what it starts goes on in the background."""
     if not isinstance(cmd.locale, Absent):
         s.engine.set_locale(cmd.locale)
-    return s.prompting.prompt(HostMessage(cmd.message, cmd.images, cmd.attachments, cmd.id), cmd.streaming_behavior)
+    return s.prompting.prompt(_host_message(cmd), cmd.streaming_behavior)
 
 
 @handles(Steer)
 def steer(cmd: Steer, s: Session) -> Awaitable[Accepted] | Accepted:
     """Never starts a run."""
-    return s.prompting.queue(HostMessage(cmd.message, cmd.images, cmd.attachments), "steering")
+    return s.prompting.queue(_host_message(cmd), "steering")
 
 
 @handles(FollowUp)
 def follow_up(cmd: FollowUp, s: Session) -> Awaitable[Accepted] | Accepted:
     """Never starts a run."""
-    return s.prompting.queue(HostMessage(cmd.message, cmd.images, cmd.attachments), "followUp")
+    return s.prompting.queue(_host_message(cmd), "followUp")
 
 
 @handles(Abort)
 def abort(cmd: Abort, s: Session) -> Awaitable[None] | None:
     """In force at once; answered when what was going on has ended."""
-    return s.engine.abort()
+    return s.engine.abort() if isinstance(cmd.tool_call_id, Absent) else s.engine.calls.stop(cmd.tool_call_id)
 
 
 @handles(AbortAndPrompt)
-def abort_and_prompt(cmd: AbortAndPrompt, s: Session) -> Awaitable[Accepted]:
+def abort_and_prompt(cmd: AbortAndPrompt, s: Session) -> Awaitable[Accepted] | Accepted:
     """The aborted run's last events come before the answer, the new run's first after it."""
+    known = s.prompting.answered_before(_host_message(cmd))
+    if known is not None:
+        return known
     ended = s.engine.abort()
     return _prompt_after(ended, s.engine.aborts, cmd, s)
 
@@ -51,7 +64,7 @@ async def _prompt_after(ended: Awaitable[None] | None, aborts: int, cmd: AbortAn
         await ended
     if s.engine.aborts != aborts:
         raise Refusal(ABORTED_BEFORE)
-    accepted = s.prompting.prompt(HostMessage(cmd.message, cmd.images, cmd.attachments, cmd.id))
+    accepted = s.prompting.prompt(_host_message(cmd))
     return accepted if isinstance(accepted, Accepted) else await accepted
 
 
@@ -60,3 +73,31 @@ def clear_queue(cmd: ClearQueue, s: Session) -> ClearedQueue:
     """The host gets the texts back."""
     steering, follow_up = s.queue.clear()
     return ClearedQueue(steering=steering, follow_up=follow_up)
+
+
+@handles(RemoveQueued)
+def remove_queued(cmd: RemoveQueued, s: Session) -> QueueItem:
+    """The host gets the text back."""
+    return s.queue.remove(cmd.queued_id)
+
+
+@handles(EditQueued)
+def edit_queued(cmd: EditQueued, s: Session) -> Awaitable[QueueItem]:
+    """The message as it waits now."""
+    return s.prompting.edit_queued(cmd.queued_id, cmd.message)
+
+
+@handles(PromoteQueued)
+def promote_queued(cmd: PromoteQueued, s: Session) -> QueueItem:
+    """The message as it waits now."""
+    return s.queue.promote(cmd.queued_id)
+
+
+def _host_message(cmd: Prompt | Steer | FollowUp | AbortAndPrompt) -> HostMessage:
+    """The message of a command; the id of the command counts where the end of a prompt repeats it."""
+    id = cmd.id if isinstance(cmd, (Prompt, AbortAndPrompt)) else ABSENT
+    if isinstance(cmd.client_message_id, Absent):
+        return HostMessage(cmd.message, cmd.images, cmd.attachments, id)
+    from pigeon.session.client_messages import digest_of
+
+    return HostMessage(cmd.message, cmd.images, cmd.attachments, id, cmd.client_message_id, digest_of(cmd))

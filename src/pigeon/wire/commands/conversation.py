@@ -24,6 +24,7 @@ class _Says(Command, kw_only=True):
     message: str
     images: list[ImageInput] | Absent = ABSENT
     attachments: list[Attachment] | Absent = ABSENT
+    client_message_id: str | Absent = ABSENT
 
 
 class Prompt(_Says, tag="prompt", kw_only=True):
@@ -46,15 +47,39 @@ class AbortAndPrompt(_Says, tag="abort_and_prompt", kw_only=True):
 
 
 class Abort(Command, tag="abort", kw_only=True):
-    """Cancel the run and everything that belongs to it; answered when the agent is idle."""
+    """Cancel the run and everything that belongs to it; answered when the agent is idle. With `toolCallId` only that
+    call is stopped, and the turn goes on; answered when the call has ended."""
 
     lane = "control"
+    tool_call_id: str | Absent = ABSENT
 
 
 class ClearQueue(Command, tag="clear_queue", kw_only=True):
     """Take all queued messages back."""
 
     answer = answers.ClearedQueue
+
+
+class RemoveQueued(Command, tag="remove_queued", kw_only=True):
+    """Take one queued message back."""
+
+    answer = answers.QueueItem
+    queued_id: str
+
+
+class EditQueued(Command, tag="edit_queued", kw_only=True):
+    """Change the text of a queued message; its images and its place stay."""
+
+    answer = answers.QueueItem
+    queued_id: str
+    message: str
+
+
+class PromoteQueued(Command, tag="promote_queued", kw_only=True):
+    """Deliver a queued message next: it becomes the first of the steering messages."""
+
+    answer = answers.QueueItem
+    queued_id: str
 
 
 # --- state -----------------------------------------------------------------------------------------------------------
@@ -225,7 +250,8 @@ class AbortBash(Command, tag="abort_bash", kw_only=True):
 
 
 CONVERSATION: tuple[type[Command], ...] = (
-    Prompt, Steer, FollowUp, AbortAndPrompt, Abort, ClearQueue, GetState, GetMessages, GetLastAssistantText,
+    Prompt, Steer, FollowUp, AbortAndPrompt, Abort, ClearQueue, RemoveQueued, EditQueued, PromoteQueued,
+    GetState, GetMessages, GetLastAssistantText,
     GetSessionStats, GetCommands, GetAvailableCommands, GetIntegrations, SetModel, CycleModel, GetAvailableModels,
     SetThinkingLevel, CycleThinkingLevel, GetAvailableThinkingLevels, SetSteeringMode, SetFollowUpMode,
     SetInterruptMode, SetLocale, SetAutoCompaction, SetAutoRetry, AbortRetry, Compact, Bash, AbortBash,

@@ -1,0 +1,77 @@
+"""The messages that hosts have given ids of their own: each is accepted once, however often it is sent.
+
+A host that has heard no answer (its connection broke, or one of the two programs died) sends its message again under
+the same id. The id, the digest of the command and the answer stand in the user message on record, so a message that is
+in the session is known after a restart, too; what only waited in the queue was lost then, and is accepted anew.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from msgspec.structs import replace
+
+from pigeon.session.context.conversation import Conversation
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.codec import encode
+from pigeon.wire.commands import Command
+from pigeon.wire.errors import Refusal
+from pigeon.wire.messages import Acceptance, UserMessage
+
+LONGEST_ID = 256
+MOST_REMEMBERED = 10_000
+_MARK = b'"clientMessageId"'
+
+
+class ClientMessages:
+    """The ids of one conversation after the other, with how their messages were answered."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        self._session_id = ""
+        self._recorded: dict[str, Acceptance] = {}
+        self._read = 0
+        self._remembered: dict[str, Acceptance] = {}
+
+    def known(self, id: str, digest: str) -> Acceptance | None:
+        """How the message with this id was answered, none if it is new.
+
+        Raises `Refusal` with the code `conflict` if another command had this id.
+        """
+        if not 0 < len(id) <= LONGEST_ID:
+            raise Refusal(f"clientMessageId must have 1 to {LONGEST_ID} characters")
+        self._catch_up()
+        found = self._recorded.get(id) or self._remembered.get(id)
+        if found is not None and found.digest != digest:
+            raise Refusal(
+                f'Another message was sent with the clientMessageId "{id}". Send that one again, or use a new id.',
+                "conflict",
+            )
+        return found
+
+    def remember(self, id: str, acceptance: Acceptance) -> None:
+        """A message was accepted; it may come on record later, or never."""
+        self._remembered[id] = acceptance
+        if len(self._remembered) > MOST_REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
+
+    def _catch_up(self) -> None:
+        """Look through the entries that came on record since the last time; only those with the mark are parsed."""
+        journal = self._conversation.journal
+        if journal.session_id != self._session_id or len(journal.lines) < self._read:
+            if journal.session_id != self._session_id:
+                self._remembered.clear()
+            self._session_id, self._read = journal.session_id, 0
+            self._recorded.clear()
+        for line in journal.lines[self._read :]:
+            message = line.message if line.role == "user" and _MARK in line.raw else None
+            if not isinstance(message, UserMessage) or isinstance(message.accepted, Absent):
+                continue
+            if not isinstance(message.client_message_id, Absent):
+                self._recorded[message.client_message_id] = message.accepted
+        self._read = len(journal.lines)
+
+
+def digest_of(command: Command) -> str:
+    """What tells one command from another: everything in it but the id of the command itself."""
+    return sha256(encode(replace(command, id=ABSENT))).hexdigest()
