@@ -168,7 +168,7 @@ class Owner:
     async def finalize(self, message: Message) -> Message:
         return message
 
-    async def additions(self, answer: AssistantMessage, ends: bool) -> list[Spoken]:
+    async def additions(self, answer: AssistantMessage, ends: bool) -> list[Spoken] | None:
         self.asked.append((text_of(answer.content), ends))
         return self.said.pop(0) if self.said else []
 

@@ -59,6 +59,11 @@ def checked_arguments(tool: str, schema: Schema, arguments: dict[str, Any]) -> d
     return result
 
 
+def without_optional_nulls(schema: Schema, value: Any, budget: CheckBudget) -> Any:
+    """The value without nulls of properties that may be left out and cannot be null: strict servers ask for those."""
+    return _SchemaWalk(schema, budget).without_optional_nulls(copy.deepcopy(value), schema)
+
+
 def _is_of_type(value: Any, schema: Schema) -> bool:
     types = _types(schema)
     return not types or any(CHECKS[name](value) for name in types if name in CHECKS)
@@ -177,7 +182,7 @@ class _SchemaWalk:
             beside = {key: value for key, value in schema.items() if key != "$ref"}
             target: Any = self._root
             for name in schema["$ref"].split("/")[1:]:
-                target = target[int(name) if isinstance(target, list) else _unquoted(name)]
+                target = target[int(name) if isinstance(target, list) else unquoted(name)]
             if isinstance(target, bool):
                 return {**beside, "allOf": [*beside.get("allOf", []), target]}
             both = beside.keys() & target.keys() - {"title", "description", "default", "examples"}
@@ -288,7 +293,8 @@ def _rest(schema: Schema) -> Any:
     return True if "patternProperties" in schema else schema.get("additionalProperties", True)
 
 
-def _unquoted(name: str) -> str:
+def unquoted(name: str) -> str:
+    """A step of a reference as the key that it names."""
     from urllib.parse import unquote
 
     return unquote(name).replace("~1", "/").replace("~0", "~")

@@ -291,8 +291,11 @@ class RunOwner(Protocol):
         """The message as it goes on record; asked right before its `message_end`."""
         ...
 
-    async def additions(self, answer: AssistantMessage, ends: bool) -> list[Spoken]:
-        """What the owner itself wants said before a further turn; with `ends`, the run ends if that is nothing."""
+    async def additions(self, answer: AssistantMessage, ends: bool) -> list[Spoken] | None:
+        """What the owner itself wants said before a further turn; with `ends`, the run ends if that is nothing.
+
+        None ends the run in any case.
+        """
         ...
 
     def tools(self) -> dict[str, Tool]:

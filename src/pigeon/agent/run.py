@@ -146,7 +146,7 @@ class Run:
         queued = self._queued_after(turn)
         ends = not queued and not turn.wants_more
         said = await self._owner.additions(turn.answer, ends)
-        if self._stopped() or (ends and not said):
+        if self._stopped() or said is None or (ends and not said):
             return None
         await self._owner.between_turns(self._scope)
         if self._stopped():

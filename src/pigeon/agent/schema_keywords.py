@@ -85,17 +85,24 @@ _REASONS: dict[str, Callable[[Any, Any], str]] = {
 
 def needs_library(schema: Any) -> bool:
     """Whether a schema says something that only the library checks."""
-    objects = (part for part in _parts(schema) if isinstance(part, dict))
+    objects = (part for part in schemas_in(schema) if isinstance(part, dict))
     return any(KEYWORDS & part.keys() or not is_local(part.get("$ref", "#")) for part in objects)
 
 
-def library_errors(value: Any, schema: dict[str, Any], budget: CheckBudget) -> Iterator[tuple[str, str]]:
-    """Where the value does not fit, and why; raises `CheckTooLong`, and what the library raises on a broken schema."""
+def library_errors(
+    value: Any, schema: dict[str, Any], budget: CheckBudget, *, exact: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Where the value does not fit, and why; raises `CheckTooLong`, and what the library raises on a broken schema.
+
+    With `exact`, `oneOf` means one and no more, and the formats of dates, times and UUIDs are checked as well.
+    """
     from jsonschema.validators import extend
     from referencing import Registry
 
-    draft = _draft(schema)
+    draft = draft_of(schema)
     checks = {**draft.VALIDATORS, **_own_checks(schema, budget)}
+    if exact:
+        checks.update(oneOf=draft.VALIDATORS.get("oneOf", _one_of), format=_format)
     counted = {name: _counted(check, budget) for name, check in checks.items()}
     validator = extend(draft, counted)(schema, registry=Registry())
     for error in validator.iter_errors(value):
@@ -230,7 +237,7 @@ def is_local(reference: Any) -> bool:
     return reference == "#" or (isinstance(reference, str) and reference.startswith("#/"))
 
 
-def _parts(schema: Any) -> Iterator[Any]:
+def schemas_in(schema: Any) -> Iterator[Any]:
     """The schema and every schema in it."""
     waiting = [schema]
     while waiting:
@@ -246,13 +253,13 @@ def _parts(schema: Any) -> Iterator[Any]:
                     waiting.append(inner)
 
 
-def _draft(schema: dict[str, Any]) -> Any:
+def draft_of(schema: dict[str, Any]) -> Any:
     """The version of the standard: the one it names, else the newest in which its keywords have the form they have."""
     from jsonschema import Draft4Validator, Draft7Validator, Draft202012Validator
     from jsonschema.validators import validator_for
 
     newest: Any = Draft202012Validator
-    for part in _parts(schema):
+    for part in schemas_in(schema):
         if isinstance(part, dict):
             if isinstance(part.get("exclusiveMinimum"), bool) or isinstance(part.get("exclusiveMaximum"), bool):
                 newest = Draft4Validator
@@ -278,7 +285,7 @@ def _own_checks(root: Any, budget: CheckBudget) -> dict[str, Callable[..., Itera
         "uniqueItems": _unique_items,
         "oneOf": _one_of,
     }
-    if any(isinstance(part, dict) and "patternProperties" in part for part in _parts(root)):
+    if any(isinstance(part, dict) and "patternProperties" in part for part in schemas_in(root)):
         # The library would search the patterns for this one without a limit on time.
         checks["unevaluatedProperties"] = lambda *_: iter(())
     return checks
@@ -311,6 +318,28 @@ def _additional_properties(budget: CheckBudget, validator: Any, allowed: Any, va
             yield _error("unknown field", key)
         elif isinstance(allowed, dict):
             yield from validator.descend(value[key], allowed, path=key)
+
+
+def _format(_: Any, wanted: Any, value: Any, __: Any) -> Iterator[Any]:
+    if isinstance(value, str) and not (has_format(value, wanted) and _is_readable(value, wanted)):
+        yield _error(f"expected format {wanted}")
+
+
+def _is_readable(text: str, name: Any) -> bool:
+    """Whether a date, a time or a UUID exists, and does not only look like one."""
+    import datetime
+    import uuid
+
+    readers: dict[Any, Callable[[str], Any]] = {
+        "date": datetime.date.fromisoformat,
+        "time": datetime.time.fromisoformat,
+        "date-time": datetime.datetime.fromisoformat,
+        "uuid": uuid.UUID,
+    }
+    try:
+        return name not in readers or readers[name](text) is not None
+    except ValueError:
+        return False
 
 
 def _unique_items(_: Any, wanted: Any, value: Any, __: Any) -> Iterator[Any]:

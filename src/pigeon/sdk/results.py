@@ -58,7 +58,7 @@ class RunRecord:
         """The run, and the session that it was part of."""
         return Result(
             text=self.text,
-            output=None,
+            output=self.output,
             messages=self.messages,
             usage=self.usage,
             ended=self.ended,
@@ -72,6 +72,11 @@ class RunRecord:
         """The text of the last answer."""
         answer = self._answer
         return "" if answer is None else text_of(answer.content)
+
+    @property
+    def output(self) -> Any:
+        """The structured output as JSON; none if none was asked for or given."""
+        return None if self._settled is None else or_else(self._settled.output, None)
 
     @property
     def ended(self) -> Ended:
@@ -91,6 +96,8 @@ class RunRecord:
         answer = self._answer
         if self.ended != "error":
             return None
+        if self._settled is not None and not isinstance(self._settled.error_message, Absent):
+            return self._settled.error_message
         text = None if answer is None else or_else(answer.error_message, None)
         return text or "The run ended in an error"
 

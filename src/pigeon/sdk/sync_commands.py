@@ -68,8 +68,9 @@ class SyncCommandMethods(ABC):
         images: list[ImageInput] | None = None,
         attachments: list[Attachment] | None = None,
         client_message_id: str | None = None,
+        output_schema: dict[str, Any] | None = None,
     ) -> Accepted:
-        """Abort what runs, wait until it has ended, then prompt."""
+        """Abort what runs, wait until it has ended, then prompt, also with `outputSchema`."""
         return cast(
             "Accepted",
             self.send(
@@ -78,6 +79,7 @@ class SyncCommandMethods(ABC):
                     images=_given(images),
                     attachments=_given(attachments),
                     client_message_id=_given(client_message_id),
+                    output_schema=_given(output_schema),
                 )
             ),
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from pigeon.agent.inference import Failure, ModelRequest
 from pigeon.agent.interfaces import SendableT, Spoken, Tool, Watch
@@ -30,13 +30,16 @@ from pigeon.session.retry import Retry
 from pigeon.session.steering.stream_rules import StreamRules
 from pigeon.session.steering.todos import Reminders
 from pigeon.wire.answers import Compacted, Navigated
-from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import has_images
 from pigeon.wire.errors import ENTRY_MISSING, Aborted, Refusal
-from pigeon.wire.events import AgentSettled, EndReason, PromptError, SessionSettled, ToolsDeclared
+from pigeon.wire.events import AgentSettled, EndReason, PromptError, PromptStatus, SessionSettled, ToolsDeclared
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
 from pigeon.wire.model import Model
 from pigeon.wire.steering import Rule
+
+if TYPE_CHECKING:
+    from pigeon.session.steering.final_answer import FinalAnswer
 
 LOCALE = "The user's locale is {}. Answer in its language unless you are asked for another one."
 
@@ -65,6 +68,7 @@ class Engine:
         self._aborts = 0
         self._run_scope = Scope()
         self._run_system_prompt: str | None = None
+        self._final_answer: FinalAnswer | None = None
         self._recovered = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._untold = 0
@@ -79,8 +83,15 @@ class Engine:
 
     # What commands ask for.
 
-    def start(self, opening: Sequence[Spoken], scope: Scope, system_prompt: str | None = None) -> None:
-        """Begin a run in the background; it was reserved with this scope. A system prompt is for this run only.
+    def start(
+        self,
+        opening: Sequence[Spoken],
+        scope: Scope,
+        system_prompt: str | None = None,
+        final_answer: FinalAnswer | None = None,
+    ) -> None:
+        """Begin a run in the background; it was reserved with this scope. The system prompt and the final answer that
+        the host wants are for this run only.
 
         Raises `SessionInUse` where another process writes the session; then nothing was begun.
         """
@@ -91,6 +102,7 @@ class Engine:
             self.activity.end()
             raise
         self._run_system_prompt = system_prompt
+        self._final_answer = final_answer
         loop = asyncio.get_running_loop()
         task = loop.create_task(self._run_and_settle(opening, scope), name="pigeon-run")
         self._untold += 1
@@ -175,7 +187,7 @@ class Engine:
         context = self._conversation.context
         given = await self._unless_stopped(self._hooks.context(context), context)
         messages = self._conversation.model_messages if given is context else model_messages(given)
-        return ModelRequest(
+        request = ModelRequest(
             model=self.model(),
             system_prompt=self._run_system_prompt or self.system_prompt(),
             messages=without_images(messages) if self._dependencies.settings.block_images else messages,
@@ -183,6 +195,7 @@ class Engine:
             thinking=self._models.level,
             session_id=self._conversation.journal.session_id,
         )
+        return request if self._final_answer is None else self._final_answer.asked(request)
 
     def model(self) -> Model:
         """The model that is asked."""
@@ -192,7 +205,8 @@ class Engine:
 
     def tools(self) -> dict[str, Tool]:
         """The tools that can be called now."""
-        return self._dependencies.toolset.active()
+        active = self._dependencies.toolset.active()
+        return active if self._final_answer is None else self._final_answer.tools(active)
 
     async def declare_tools(self) -> None:
         """Put on record which tools the model has, where the branch does not say so."""
@@ -218,10 +232,15 @@ class Engine:
         """Extensions may change a message before it goes on record, unless that takes longer than the run."""
         return await self._unless_stopped(self._hooks.message_end(message), message)
 
-    async def additions(self, answer: AssistantMessage, ends: bool) -> list[Spoken]:
-        """A rule that cut the answer, or a reminder of open tasks where the run would end."""
+    async def additions(self, answer: AssistantMessage, ends: bool) -> list[Spoken] | None:
+        """A rule that cut the answer, or a reminder of open tasks where the run would end, or what is wrong with the
+        final answer; none if the model has used up its attempts at that."""
         said = await self._rules.additions()
-        return said if said or not ends else await self._reminders.additions(answer)
+        if not said and ends:
+            said = await self._reminders.additions(answer)
+        if said or self._final_answer is None:
+            return said
+        return self._final_answer.additions(answer, ends, self._dependencies.now())
 
     async def between_turns(self, scope: Scope) -> None:
         """Compact if the last turn nearly filled the context."""
@@ -229,6 +248,8 @@ class Engine:
 
     async def answered(self, answer: AssistantMessage) -> None:
         """A retry that led here has succeeded."""
+        if self._final_answer is not None:
+            self._final_answer.answered(answer)
         await self.retry.succeeded()
 
     async def wants_retry(self, answer: AssistantMessage, failure: Failure | None) -> bool:
@@ -255,7 +276,7 @@ class Engine:
         self._recovered = False
         await self._make_room(scope)
         result = await self._run(scope, opening)
-        while not scope.cancelled:
+        while not scope.cancelled and not (self._final_answer and self._final_answer.failed):
             if not result.failed and len(self._queue):
                 result = await self._run(scope, (), resumes=True)
             elif more := await self._continuation(result):
@@ -274,17 +295,32 @@ class Engine:
         """Say that nothing follows, then how each prompt ended. In between, commands that waited for the end of the
         run are answered, which takes two turns of the event loop; another run may have begun by then."""
         reason: EndReason = "aborted" if aborted else "error" if result is None or result.failed else "done"
-        self._bus.post(AgentSettled(aborted=aborted, reason=reason, run_id=run_id))
+        output, problem = self._output() if reason == "done" else (ABSENT, ABSENT)
+        if not isinstance(problem, Absent):
+            reason = "error"
+        self._bus.post(
+            AgentSettled(aborted=aborted, reason=reason, output=output, error_message=problem, run_id=run_id)
+        )
         for _ in range(2):
             await asyncio.sleep(0)
         self._untold -= 1
         settled = not self._untold
-        error = self._prompt_error(result) if reason == "error" else ABSENT
-        self._queue.prompts.tell(prompts, "completed" if reason == "done" else reason, settled, error, run_id)
+        error = self._prompt_error(result, problem) if reason == "error" else ABSENT
+        status: PromptStatus = "completed" if reason == "done" else reason
+        self._queue.prompts.tell(prompts, status, settled, error, run_id, output)
         if settled:
             self._bus.post(SessionSettled(run_id=run_id))
 
-    def _prompt_error(self, result: RunResult | None) -> PromptError:
+    def _output(self) -> tuple[Json | Absent, str | Absent]:
+        """The final answer of a run that has come to its end, or why there is none; nothing if none was asked for."""
+        final = self._final_answer
+        if final is None:
+            return ABSENT, ABSENT
+        return (ABSENT, final.error) if isinstance(final.value, Absent) else (final.value, ABSENT)
+
+    def _prompt_error(self, result: RunResult | None, problem: str | Absent) -> PromptError:
+        if not isinstance(problem, Absent):
+            return PromptError(message=problem, retryable=False)
         if result is None or isinstance(result.answer.error_message, Absent):
             return PromptError(message="The run ended in an error", retryable=False)
         answer, failure = result.answer, result.failure
@@ -311,7 +347,8 @@ class Engine:
     async def _run_once(self, scope: Scope, opening: Sequence[Spoken], resumes: bool) -> RunResult:
         given = self._dependencies
         tool_mode = given.settings.tool_mode
-        run = Run(given.provider, self, self._queue, self._bus.publish, scope, given.now, given.gate, tool_mode)
+        gate = given.gate if self._final_answer is None else self._final_answer.gate(given.gate)
+        run = Run(given.provider, self, self._queue, self._bus.publish, scope, given.now, gate, tool_mode)
         return await run.run(opening, resumes=resumes)
 
     async def _may_repeat(self, result: RunResult, scope: Scope) -> bool:

@@ -29,6 +29,7 @@ from pigeon.wire.messages import Acceptance, CustomMessage, Disposition, UserMes
 
 if TYPE_CHECKING:
     from pigeon.session.client_messages import ClientMessages
+    from pigeon.session.steering.final_answer import FinalAnswer
 
 HANDLED = Acceptance(disposition="handled", digest="")
 DeliverAs = Literal["steer", "followUp", "nextTurn"]
@@ -38,12 +39,26 @@ NO_MODEL = (
     "GEMINI_API_KEY, ...) or describe a provider in {models_file}, then start again or choose one with set_model. "
     "To try Pigeon without a key: pigeon --mode rpc --model demo"
 )
+NOT_QUEUED = (
+    "A prompt with outputSchema needs a run of its own and cannot be queued. "
+    "Send it when the agent has settled, or with abort_and_prompt."
+)
+
+
+def wanted_answer(output_schema: Json | Absent) -> FinalAnswer | None:
+    """What a prompt with this schema asks of its run; raises a `Refusal` that names what is wrong with the schema."""
+    if isinstance(output_schema, Absent):
+        return None
+    from pigeon.session.steering.final_answer import FinalAnswer
+
+    return FinalAnswer(output_schema)
 
 
 class HostMessage(Struct, frozen=True):
     """A message from the host, as it was sent; `id` is that of the command, which the result of a prompt repeats.
 
     `client_id` is the host's own id of the message, and `digest` that of its command: both or none.
+    `final_answer` is for a prompt that says what its run shall end with.
     """
 
     text: str
@@ -52,6 +67,7 @@ class HostMessage(Struct, frozen=True):
     id: Json | Absent = ABSENT
     client_id: str | Absent = ABSENT
     digest: str = ""
+    final_answer: FinalAnswer | None = None
 
 
 class Prompting:
@@ -95,6 +111,8 @@ class Prompting:
         if self._activity.in_run:
             if isinstance(behavior, Absent):
                 return begin_now(self._handled_or_busy(given))
+            if given.final_answer is not None:
+                raise Refusal(NOT_QUEUED)
             return begin_now(self._enqueue_prompt(given, "followUp" if behavior == "followUp" else "steering"))
         blocks = user_blocks(given.text, given.images, given.attachments)
         return begin_now(self._start(given, blocks, behavior or None, self._reserve_run()))
@@ -188,9 +206,9 @@ class Prompting:
         additions = await _answer(asked, scope)
         message, accepted = self._kept(given, message, "started")
         opening: list[Spoken] = [message, *self._next_turn, *additions.messages]
-        self._engine.start(opening, scope, additions.system_prompt)
+        self._engine.start(opening, scope, additions.system_prompt, given.final_answer)
         self._next_turn = []
-        prompt = OpenPrompt(given.id)
+        prompt = OpenPrompt(given.id, given.final_answer is not None)
         prompt.deliver()
         self._queue.prompts.add(prompt)
         return self._accepted(given, accepted)

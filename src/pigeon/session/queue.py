@@ -39,12 +39,14 @@ class QueueFull(Refusal):
 
 
 class OpenPrompt:
-    """An accepted prompt of the host: the id of its command, and whether the model was asked."""
+    """An accepted prompt of the host: the id of its command, whether it wants an output, and whether the model was
+    asked."""
 
-    __slots__ = ("delivered", "id")
+    __slots__ = ("delivered", "id", "wants_output")
 
-    def __init__(self, id: Json | Absent = ABSENT) -> None:
+    def __init__(self, id: Json | Absent = ABSENT, wants_output: bool = False) -> None:
         self.id = id
+        self.wants_output = wants_output
         self.delivered = False
 
     def deliver(self) -> None:
@@ -79,6 +81,7 @@ class OpenPrompts:
         settled: bool,
         error: PromptError | Absent = ABSENT,
         run_id: str | Absent = ABSENT,
+        output: Json | Absent = ABSENT,
     ) -> None:
         """Post the results of prompts that were taken; a prompt that the model never saw is not completed."""
         for prompt in prompts:
@@ -91,6 +94,7 @@ class OpenPrompts:
                     session_settled=settled,
                     error=error if ended == "error" else ABSENT,
                     run_id=run_id,
+                    output=output if prompt.wants_output else ABSENT,
                 )
             )
 

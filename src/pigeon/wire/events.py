@@ -136,10 +136,16 @@ PromptStatus = Literal["completed", "aborted", "error"]
 
 
 class AgentSettled(Event, tag="agent_settled", kw_only=True):
-    """Nothing more will happen by itself: the one record that ends an accepted prompt, and says why it ended."""
+    """Nothing more will happen by itself: the one record that ends an accepted prompt, and says why it ended.
+
+    After a prompt with `outputSchema` it has `output`, a value that fits the schema, or with the reason `error`
+    `errorMessage` if the model gave none.
+    """
 
     aborted: bool = False
     reason: EndReason = "done"
+    output: Json | Absent = ABSENT
+    error_message: str | Absent = ABSENT
 
 
 class PromptError(Record, kw_only=True):
@@ -153,13 +159,17 @@ class PromptError(Record, kw_only=True):
 
 
 class PromptResult(Event, tag="prompt_result", kw_only=True):
-    """How an accepted prompt ended: exactly one for each, after the `agent_end` of the run that it was part of."""
+    """How an accepted prompt ended: exactly one for each, after the `agent_end` of the run that it was part of.
+
+    A completed prompt that had an `outputSchema` has `output`, a value that fits it.
+    """
 
     id: Json | Absent = ABSENT
     agent_invoked: bool
     status: PromptStatus
     session_settled: bool
     error: PromptError | Absent = ABSENT
+    output: Json | Absent = ABSENT
 
 
 class SessionSettled(Event, tag="session_settled", kw_only=True):

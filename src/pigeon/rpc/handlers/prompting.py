@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from msgspec.structs import replace
+
 from pigeon.rpc.router import handles
-from pigeon.session.prompting import HostMessage
+from pigeon.session.prompting import HostMessage, wanted_answer
 from pigeon.session.session import Session
 from pigeon.wire.answers import Accepted, ClearedQueue, QueueItem
-from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.base import Absent
 from pigeon.wire.commands import (
     Abort,
     AbortAndPrompt,
@@ -26,9 +28,10 @@ from pigeon.wire.errors import ABORTED_BEFORE, Refusal
 @handles(Prompt)
 def prompt(cmd: Prompt, s: Session) -> Awaitable[Accepted] | Accepted:
     """Answered when it is accepted or refused; what it starts goes on in the background."""
+    message = _host_message(cmd)  # a bad one changes nothing
     if not isinstance(cmd.locale, Absent):
         s.engine.set_locale(cmd.locale)
-    return s.prompting.prompt(_host_message(cmd), cmd.streaming_behavior)
+    return s.prompting.prompt(message, cmd.streaming_behavior)
 
 
 @handles(Steer)
@@ -52,19 +55,20 @@ def abort(cmd: Abort, s: Session) -> Awaitable[None] | None:
 @handles(AbortAndPrompt)
 def abort_and_prompt(cmd: AbortAndPrompt, s: Session) -> Awaitable[Accepted] | Accepted:
     """The aborted run's last events come before the answer, the new run's first after it."""
-    known = s.prompting.answered_before(_host_message(cmd))
+    message = _host_message(cmd)  # a bad one aborts nothing
+    known = s.prompting.answered_before(message)
     if known is not None:
         return known
     ended = s.engine.abort()
-    return _prompt_after(ended, s.engine.aborts, cmd, s)
+    return _prompt_after(ended, s.engine.aborts, message, s)
 
 
-async def _prompt_after(ended: Awaitable[None] | None, aborts: int, cmd: AbortAndPrompt, s: Session) -> Accepted:
+async def _prompt_after(ended: Awaitable[None] | None, aborts: int, message: HostMessage, s: Session) -> Accepted:
     if ended is not None:
         await ended
     if s.engine.aborts != aborts:
         raise Refusal(ABORTED_BEFORE)
-    accepted = s.prompting.prompt(_host_message(cmd))
+    accepted = s.prompting.prompt(message)
     return accepted if isinstance(accepted, Accepted) else await accepted
 
 
@@ -95,9 +99,11 @@ def promote_queued(cmd: PromoteQueued, s: Session) -> QueueItem:
 
 def _host_message(cmd: Prompt | Steer | FollowUp | AbortAndPrompt) -> HostMessage:
     """The message of a command; the id of the command counts where the end of a prompt repeats it."""
-    id = cmd.id if isinstance(cmd, (Prompt, AbortAndPrompt)) else ABSENT
+    message = HostMessage(cmd.message, cmd.images, cmd.attachments)
+    if isinstance(cmd, (Prompt, AbortAndPrompt)):
+        message = replace(message, id=cmd.id, final_answer=wanted_answer(cmd.output_schema))
     if isinstance(cmd.client_message_id, Absent):
-        return HostMessage(cmd.message, cmd.images, cmd.attachments, id)
+        return message
     from pigeon.session.client_messages import digest_of
 
-    return HostMessage(cmd.message, cmd.images, cmd.attachments, id, cmd.client_message_id, digest_of(cmd))
+    return replace(message, client_id=cmd.client_message_id, digest=digest_of(cmd))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pigeon.wire import answers
-from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands.base import Command
 from pigeon.wire.content import Attachment, ImageInput
 from pigeon.wire.model import Model, ThinkingLevel
@@ -28,9 +28,11 @@ class _Says(Command, kw_only=True):
 
 
 class Prompt(_Says, tag="prompt", kw_only=True):
-    """Start a run with a user message, or queue it while one is active."""
+    """Start a run with a user message, or queue it while one is active. With `outputSchema`, a JSON Schema, the run
+    ends with a final answer that fits it, which is the `output` of `agent_settled`."""
 
     streaming_behavior: StreamingBehavior | Absent = ABSENT
+    output_schema: dict[str, Json] | Absent = ABSENT
     locale: str | Absent = ABSENT
 
 
@@ -43,7 +45,9 @@ class FollowUp(_Says, tag="follow_up", kw_only=True):
 
 
 class AbortAndPrompt(_Says, tag="abort_and_prompt", kw_only=True):
-    """Abort what runs, wait until it has ended, then prompt."""
+    """Abort what runs, wait until it has ended, then prompt, also with `outputSchema`."""
+
+    output_schema: dict[str, Json] | Absent = ABSENT
 
 
 class Abort(Command, tag="abort", kw_only=True):

@@ -1,0 +1,205 @@
+"""The JSON Schema that a host wants the final answer of a run to have: accepted or refused as a whole, put in the form
+of a tool's parameters, and held against what the model gives.
+
+A tool's own schema may be broken without harm, an output schema may not: what does not fit it never reaches the host.
+So it is checked before the run begins, and everything in it that could not be checked later is refused. Unlike the
+arguments of tools (`agent/arguments`) an answer is not coerced: a null for a required text would become an empty one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pigeon.agent.arguments import unquoted, without_optional_nulls
+from pigeon.agent.schema_keywords import (
+    CheckBudget,
+    CheckTooLong,
+    draft_of,
+    is_local,
+    kind_of,
+    library_errors,
+    pattern_of,
+    schemas_in,
+)
+from pigeon.wire import codec
+from pigeon.wire.base import Json
+from pigeon.wire.errors import Refusal, ToolFailed
+
+Schema = dict[str, Any]
+MOST_BYTES = 256 * 1024
+MOST_LEVELS = 60
+MOST_PARTS = 20_000
+MOST_ERRORS = 20
+MEMBER = "value"
+_MAPS = ("properties", "patternProperties", "dependentSchemas")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLE = (
+    "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "additionalItems",
+    "unevaluatedItems", "unevaluatedProperties",
+)  # fmt: skip
+_NOT_FOR_MODELS = ("$schema", "$id", "$defs", "definitions", "$comment")
+_REMARKS = {"title", "description", "default", "examples", "deprecated", "$comment"}
+_NOT_AT_THE_TOP = {*_LISTS, "not", "enum", "const", "if"}
+# What servers that hold a model to a schema take, whichever they are, and how deep it may be.
+_STRICT = {"type", "properties", "required", "additionalProperties", "items", "enum", "anyOf", "description", "title"}
+_STRICT_LEVELS = 5
+_STRICT_BYTES = 8 * 1024
+
+
+class OutputSchema:
+    """A schema that was accepted; making one raises a `Refusal` that names what is wrong with it."""
+
+    def __init__(self, schema: Json) -> None:
+        if not isinstance(schema, dict):
+            raise Refusal(f"outputSchema: expected a JSON Schema, which is an object, got {kind_of(schema)}")
+        _check_size(schema)
+        _check_keywords(schema)
+        self._schema: Schema = schema
+        inlined = _Inlining(schema).whole()
+        self._wrapped = not _is_plain_object(inlined)
+        if self._wrapped:
+            inlined = {
+                "type": "object",
+                "properties": {MEMBER: inlined},
+                "required": [MEMBER],
+                "additionalProperties": False,
+            }
+        self.parameters: Schema = inlined
+        self.strict = _may_be_strict(inlined)
+
+    def value_of(self, arguments: dict[str, Json]) -> Json:
+        """The value that a call of the tool brings; raises `ToolFailed` with one line for each thing that is wrong."""
+        if not self._wrapped:
+            return self.checked(arguments)
+        if arguments.keys() != {MEMBER}:
+            raise ToolFailed(f'The answer does not fit its schema:\n  - root: expected one member, "{MEMBER}"')
+        return self.checked(arguments[MEMBER])
+
+    def checked(self, value: Json) -> Json:
+        """The value as hosts get it, if it fits; raises `ToolFailed` otherwise."""
+        try:
+            value = codec.decode(codec.encode(value))  # what is checked is what is sent
+            errors = self._errors(value)
+            if errors:
+                lean = without_optional_nulls(self._schema, value, CheckBudget(value))
+                if not self._errors(lean):
+                    return lean
+        except CheckTooLong as error:
+            errors = [("", f"it could not be checked in time: {error}")]
+        except Exception as error:  # of the library, of a value that cannot be printed: all of them mean "not checked"
+            errors = [("", f"it could not be checked: {type(error).__name__}")]
+        if not errors:
+            return value
+        lines = [f"  - {path or 'root'}: {reason}" for path, reason in errors[:MOST_ERRORS]]
+        if len(errors) > MOST_ERRORS:
+            lines.append(f"  - and {len(errors) - MOST_ERRORS} more")
+        raise ToolFailed("\n".join(["The answer does not fit its schema:", *lines]))
+
+    def _errors(self, value: Json) -> list[tuple[str, str]]:
+        return list(dict.fromkeys(library_errors(value, self._schema, CheckBudget(value), exact=True)))
+
+
+def _check_size(schema: Schema) -> None:
+    try:
+        text = codec.encode(schema)
+    except Exception:
+        raise Refusal("outputSchema: it is no JSON") from None
+    if len(text) > MOST_BYTES:
+        raise Refusal(f"outputSchema: too large, {len(text)} bytes; at most {MOST_BYTES} are taken")
+    problem = codec.shape_error(text, MOST_LEVELS)
+    if problem is not None:
+        raise Refusal(f"outputSchema: {problem}")
+
+
+def _check_keywords(schema: Schema) -> None:
+    from jsonschema import SchemaError
+
+    try:
+        draft_of(schema).check_schema(schema)
+    except SchemaError as error:
+        place = ".".join(str(part) for part in error.absolute_path)
+        raise Refusal(
+            f"outputSchema{'.' + place if place else ''}: no valid JSON Schema: {error.message[:200]}"
+        ) from None
+    except Exception as error:
+        raise Refusal(f"outputSchema: no valid JSON Schema: {str(error)[:200]}") from None
+    parts = [part for part in schemas_in(schema) if isinstance(part, dict)]
+    for part in parts:
+        for pattern in [part.get("pattern", ""), *part.get("patternProperties", {})]:
+            if not isinstance(pattern, str) or pattern_of(pattern) is None:
+                raise Refusal(f"outputSchema: the pattern {str(pattern)[:200]} is no regular expression")
+        if part is not schema and isinstance(part.get("$id"), str):
+            raise Refusal(f"outputSchema: $id {part['$id'][:200]} below the top is not supported")
+    if any("unevaluatedProperties" in part for part in parts) and any("patternProperties" in part for part in parts):
+        raise Refusal("outputSchema: unevaluatedProperties together with patternProperties is not supported")
+
+
+class _Inlining:
+    """A schema with what its references name in their place: not every model server follows references."""
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._parts = 0
+
+    def whole(self) -> Schema:
+        """The schema without references; raises a `Refusal` for one to nowhere, to another document or in a circle."""
+        inlined = self._inlined(self._root, ("#",))
+        assert isinstance(inlined, dict)
+        return {key: value for key, value in inlined.items() if key not in _NOT_FOR_MODELS}
+
+    def _inlined(self, schema: Any, inside: tuple[str, ...]) -> Any:
+        self._parts += 1
+        if self._parts > MOST_PARTS:
+            raise Refusal(f"outputSchema: too large, more than {MOST_PARTS} parts once its references are followed")
+        if not isinstance(schema, dict):
+            return schema
+        for key in ("$dynamicRef", "$recursiveRef"):
+            if key in schema:
+                raise Refusal(f"outputSchema: {key} is not supported")
+        out = {key: self._keyword(key, value, inside) for key, value in schema.items() if key != "$ref"}
+        if "$ref" not in schema:
+            return out
+        reference = schema["$ref"]
+        if reference in inside:
+            raise Refusal(f"outputSchema: $ref {reference} is recursive, which is not supported")
+        target = self._inlined(self._target(reference), (*inside, reference))
+        if isinstance(target, dict) and not out.keys() - _REMARKS:
+            return {**target, **out}
+        return {**out, "allOf": [*out.get("allOf", []), target]}
+
+    def _keyword(self, key: str, value: Any, inside: tuple[str, ...]) -> Any:
+        if key in _MAPS and isinstance(value, dict):
+            return {name: self._inlined(part, inside) for name, part in value.items()}
+        if isinstance(value, list) and (key in _LISTS or key == "items"):
+            return [self._inlined(part, inside) for part in value]
+        return self._inlined(value, inside) if key in _SINGLE else value
+
+    def _target(self, reference: Any) -> Any:
+        if not is_local(reference):
+            raise Refusal(f"outputSchema: $ref {str(reference)[:200]} names no place in the schema itself")
+        target: Any = self._root
+        try:
+            for name in reference.split("/")[1:]:
+                target = target[int(name) if isinstance(target, list) else unquoted(name)]
+        except (KeyError, IndexError, ValueError, TypeError):
+            raise Refusal(f"outputSchema: $ref {reference[:200]} names nothing") from None
+        if not isinstance(target, dict | bool):
+            raise Refusal(f"outputSchema: $ref {reference[:200]} names no schema")
+        return target
+
+
+def _is_plain_object(schema: Schema) -> bool:
+    """True for a schema that every server takes as the parameters of a tool."""
+    return (
+        schema.get("type") == "object"
+        and isinstance(schema.get("properties"), dict)
+        and not schema.keys() & _NOT_AT_THE_TOP
+    )
+
+
+def _may_be_strict(schema: Schema) -> bool:
+    """True if servers can hold the model to the schema; a keyword that one does not know would fail every request."""
+    text = codec.encode(schema)
+    if len(text) > _STRICT_BYTES or codec.shape_error(text, 2 * _STRICT_LEVELS) is not None:
+        return False
+    return all(part.keys() <= _STRICT for part in schemas_in(schema) if isinstance(part, dict))

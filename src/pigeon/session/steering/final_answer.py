@@ -1,0 +1,215 @@
+"""The final answer of a run whose prompt had an `outputSchema`: asked for, checked, and asked for again if it is wrong.
+
+The model gets one more tool, whose parameters are the schema, and the run ends with a call of it that fits. This holds
+for every provider, leaves all other tools usable before, and survives compaction, because tool and instruction are part
+of each request and not of the history. A model that answers with nothing but a JSON text that fits is taken at its
+word.
+
+    asked -> given (a value that fits)  -> asked again, where the run goes on after it: a queued message, an extension
+      |
+      +----> wrong, up to `MOST_REPAIRS` times: the model reads what is wrong -> asked
+      +----> wrong once more: the run ends in an error
+
+One object for one run, from its prompt to `agent_settled`. A run ends with its process, so nothing of it is kept: a
+session that is opened again in the middle of such a run has no open final answer, and its next prompt says what it
+wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from pigeon.agent.inference import ModelRequest, ToolSpec
+from pigeon.agent.interfaces import ArgumentSubject, Gate, PreparedCall, Spoken, Subject, Tool, ToolRun
+from pigeon.agent.output_schema import OutputSchema
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.content import TextContent, ToolCall, text_of
+from pigeon.wire.errors import Refusal, ToolFailed
+from pigeon.wire.events import ToolOutcome
+from pigeon.wire.messages import AssistantMessage, CustomMessage
+
+NAME = "final_answer"
+CUSTOM_TYPE = "final-answer"
+MOST_REPAIRS = 2
+DESCRIPTION = (
+    "Give the final answer and end the run. The arguments are the answer itself and must fit the schema. Call it once, "
+    "when the work is done, with no other tool call beside it."
+)
+INSTRUCTION = (
+    "A program reads the result of this conversation's current task. When the work is done, give the final answer by "
+    "calling the tool {name}, once and with no other call beside it; its arguments are the answer. What you write as "
+    "text is not read by the program."
+)
+NOT_ALONE = "Not accepted: {name} was called beside other calls. Call it once and alone, after you have their results."
+MISSING = "<reminder>\n{problem} Give the final answer by calling the tool {name}.\n</reminder>"
+NO_ANSWER = "You stopped without a final answer."
+CUT_OFF = "The response hit the output token limit before the final answer was complete."
+FAILED = (
+    "The model gave no final answer that fits the outputSchema, in {attempts} attempts. The last problem: {problem}"
+)
+ENDED = "The run ended without a final answer"
+
+
+class FinalAnswer:
+    """What a run still owes its host; the engine asks it beside each request and after each turn."""
+
+    def __init__(self, schema: Json) -> None:
+        self._schema = OutputSchema(schema)
+        self._value: Json | Absent = ABSENT
+        self._problem = ""
+        self._alone = True
+        self._attempts = 0
+        self._tool = _FinalAnswerTool(NAME, self._take)
+
+    @property
+    def value(self) -> Json | Absent:
+        """The answer, which fits the schema; absent as long as there is none."""
+        return self._value
+
+    @property
+    def failed(self) -> bool:
+        """True if the model is not asked again."""
+        return self._attempts > MOST_REPAIRS
+
+    @property
+    def error(self) -> str:
+        """Why there is no value."""
+        return FAILED.format(attempts=self._attempts, problem=self._problem) if self.failed else ENDED
+
+    def asked(self, request: ModelRequest) -> ModelRequest:
+        """The request with the tool and the instruction; an answer that was given before is superseded."""
+        self._value = ABSENT
+        name = self._name_beside({tool.name for tool in request.tools})
+        schema = self._schema
+        return replace(
+            request,
+            tools=[*request.tools, ToolSpec(name, DESCRIPTION, schema.parameters, schema.strict)],
+            system_prompt=f"{request.system_prompt}\n\n{INSTRUCTION.format(name=name)}",
+        )
+
+    def tools(self, others: dict[str, Tool]) -> dict[str, Tool]:
+        """All tools that can be called."""
+        return {**others, self._name_beside(set(others)): self._tool}
+
+    def gate(self, others: Callable[[], Gate | None]) -> Callable[[], Gate | None]:
+        """What stands before tool calls: nothing before this one, which does nothing but answer."""
+
+        def gate() -> Gate | None:
+            inner = others()
+            return None if inner is None else _FinalAnswerGate(inner, self._tool)
+
+        return gate
+
+    def answered(self, answer: AssistantMessage) -> None:
+        """An answer of the model has come, and its calls are about to run."""
+        calls = [block for block in answer.content if isinstance(block, ToolCall)]
+        self._problem = ""
+        self._alone = all(call.name == calls[0].name and call.arguments == calls[0].arguments for call in calls)
+
+    def additions(self, answer: AssistantMessage, ends: bool, now: int) -> list[Spoken] | None:
+        """What the model is told after a turn; none if the run has to end without an answer."""
+        if not isinstance(self._value, Absent):
+            return []
+        if not self._tried(answer) and (not ends or self._is_given_as_text(answer)):
+            return []
+        self._attempts += 1
+        if self.failed:
+            return None
+        if not ends:
+            return []  # the result of the call says what is wrong
+        text = MISSING.format(problem=self._problem, name=self._tool.name)
+        return [CustomMessage(custom_type=CUSTOM_TYPE, content=text, display=False, timestamp=now)]
+
+    def _tried(self, answer: AssistantMessage) -> bool:
+        """Whether the tool was called, and not only skipped for a message of the user."""
+        calls = [block for block in answer.content if isinstance(block, ToolCall) and block.name == self._tool.name]
+        unreadable = next(
+            (call.arguments_error for call in calls if not isinstance(call.arguments_error, Absent)), None
+        )
+        if calls and not self._problem:
+            self._problem = CUT_OFF if answer.stop_reason == "length" else unreadable or ""
+        return bool(calls) and bool(self._problem)
+
+    def _is_given_as_text(self, answer: AssistantMessage) -> bool:
+        text = text_of(answer.content).strip()
+        has_calls = any(isinstance(block, ToolCall) for block in answer.content)
+        self._problem = CUT_OFF if answer.stop_reason == "length" else NO_ANSWER
+        if answer.stop_reason == "length" or has_calls or not text:
+            return False
+        try:
+            self._value = self._schema.checked(codec.decode(text))
+            return True
+        except ToolFailed as error:
+            self._problem = str(error)
+        except Refusal:
+            self._problem = NO_ANSWER  # the text is no JSON
+        return False
+
+    def _take(self, arguments: dict[str, Json]) -> None:
+        """A call of the tool; raises `ToolFailed` with what is wrong with it."""
+        try:
+            if not self._alone:
+                raise ToolFailed(NOT_ALONE.format(name=self._tool.name))
+            self._value = self._schema.value_of(arguments)
+        except ToolFailed as error:
+            self._problem = str(error)
+            raise
+
+    def _name_beside(self, names: set[str]) -> str:
+        """A name that no other tool has; it stays what it was unless a tool of that name was added."""
+        name, number = self._tool.name, 2
+        while name in names:
+            name, number = f"{NAME}_{number}", number + 1
+        if name != self._tool.name:
+            self._tool = _FinalAnswerTool(name, self._take)
+        return name
+
+
+class _FinalAnswerTool:
+    """The tool that ends the run. Its own schema takes everything: what is wrong has to be counted, too."""
+
+    reads_only = False
+
+    def __init__(self, name: str, take: Callable[[dict[str, Json]], None]) -> None:
+        self.name = name
+        self.spec = ToolSpec(name, DESCRIPTION, {"type": "object"})
+        self._take = take
+
+    def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
+        """The arguments as they are."""
+        return arguments
+
+    def subject(self, arguments: dict[str, Json]) -> Subject:
+        """The answer."""
+        return ArgumentSubject(arguments)
+
+    async def preview(self, arguments: dict[str, Json], subject: Subject) -> str | None:
+        """Nothing is changed."""
+        return None
+
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
+        """Take the answer, and end the run."""
+        self._take(arguments)
+        return ToolOutcome(content=[TextContent(text="Accepted.")], terminate=True)
+
+
+class _FinalAnswerGate:
+    """Lets the final answer pass, and asks another gate about everything else."""
+
+    def __init__(self, inner: Gate, tool: _FinalAnswerTool) -> None:
+        self._inner = inner
+        self._tool = tool
+
+    async def before(self, prepared: PreparedCall) -> None:
+        """Look at a call."""
+        if prepared.tool is not self._tool:
+            await self._inner.before(prepared)
+
+    async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
+        """The outcome to report."""
+        if call.name == self._tool.name:
+            return outcome, is_error
+        return await self._inner.after(call, outcome, is_error)

@@ -1,0 +1,164 @@
+"""Schemas of final answers: refused if anything in them could not be checked, and held against values exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from pigeon.agent.output_schema import MOST_BYTES, OutputSchema
+from pigeon.wire.errors import Refusal, ToolFailed
+
+TEXT = {"type": "string"}
+PERSON = {
+    "type": "object",
+    "properties": {"name": TEXT, "age": {"type": "integer", "minimum": 0}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+def doubled(levels: int) -> dict[str, Any]:
+    """A schema of a few hundred bytes that has 2 ** levels parts once its references are followed."""
+    defs: dict[str, Any] = {"d0": TEXT}
+    for level in range(1, levels + 1):
+        below = {"$ref": f"#/$defs/d{level - 1}"}
+        defs[f"d{level}"] = {"type": "object", "properties": {"a": below, "b": below}}
+    return {"$ref": f"#/$defs/d{levels}", "$defs": defs}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ([], "expected a JSON Schema, which is an object, got array"),
+        ("object", "got string"),
+        (None, "got null"),
+        (True, "got boolean"),
+        ({"type": "objekt"}, "outputSchema.type: no valid JSON Schema"),
+        ({"type": "object", "properties": []}, "outputSchema.properties: no valid JSON Schema"),
+        ({"properties": {"a": {"minimum": "1"}}}, "outputSchema.properties.a.minimum: no valid JSON Schema"),
+        ({"$ref": "#/$defs/none"}, "$ref #/$defs/none names nothing"),
+        ({"properties": {"a": {"$ref": "https://example.com/x"}}}, "names no place in the schema itself"),
+        ({"properties": {"a": {"$ref": "#"}}}, "$ref # is recursive"),
+        ({"$defs": {"t": {"items": {"$ref": "#/$defs/t"}}}, "$ref": "#/$defs/t"}, "$ref #/$defs/t is recursive"),
+        ({"$dynamicRef": "#x"}, "$dynamicRef is not supported"),
+        ({"pattern": "("}, "outputSchema.pattern: no valid JSON Schema"),
+        ({"patternProperties": {"a": {}}, "unevaluatedProperties": False}, "is not supported"),
+        ({"enum": ["x" * MOST_BYTES]}, "too large"),
+        (doubled(20), "too large, more than"),
+        (nested(100), "outputSchema: "),
+    ],
+)
+def test_a_schema_that_could_not_be_held_is_refused_with_what_is_wrong(schema: Any, says: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        OutputSchema(schema)
+    assert str(refused.value).startswith("outputSchema")
+    assert says in str(refused.value)
+
+
+def test_a_plain_object_is_the_parameters_of_the_tool_and_everything_else_a_member_of_it() -> None:
+    assert OutputSchema(PERSON).parameters == PERSON
+    wrapped = OutputSchema({"type": "array", "items": TEXT})
+    assert wrapped.parameters["properties"] == {"value": {"type": "array", "items": TEXT}}
+    assert wrapped.value_of({"value": ["a"]}) == ["a"]
+    for wrong in ({}, {"value": ["a"], "more": 1}, {"value": [1]}):
+        with pytest.raises(ToolFailed):
+            wrapped.value_of(wrong)
+
+
+def test_references_are_replaced_by_what_they_name() -> None:
+    schema = OutputSchema(
+        {
+            "type": "object",
+            "properties": {"one": {"$ref": "#/$defs/p", "description": "first"}, "$ref": TEXT},
+            "$defs": {"p": PERSON},
+        }
+    )
+    assert schema.parameters["properties"] == {"one": {**PERSON, "description": "first"}, "$ref": TEXT}
+    assert "$defs" not in schema.parameters
+    with pytest.raises(ToolFailed, match=r"one\.name: missing"):
+        schema.value_of({"one": {}})
+
+
+def test_nothing_is_coerced_and_everything_wrong_is_named() -> None:
+    schema = OutputSchema(PERSON)
+    with pytest.raises(ToolFailed) as failed:
+        schema.value_of({"name": None, "age": "7", "extra": 1})
+    lines = str(failed.value).splitlines()[1:]
+    assert sorted(lines) == [
+        "  - age: expected integer, got string",
+        "  - extra: unknown field",
+        "  - name: expected string, got null",
+    ]
+
+
+def test_a_null_that_stands_for_absent_is_left_out() -> None:
+    assert OutputSchema(PERSON).value_of({"name": "Ann", "age": None}) == {"name": "Ann"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"oneOf": [{"type": "integer"}, {"minimum": 0}]}, 1),
+        ({"format": "date"}, "2024-02-31"),
+        ({"format": "date-time"}, "2024-02-01T25:00:00Z"),
+        ({"format": "uuid"}, "x"),
+        ({"const": 1}, True),
+        ({"type": "number"}, float("inf")),
+        ({"pattern": "^(a+)+$"}, "a" * 40 + "b"),
+        ({"uniqueItems": True}, [{"a": 1}, {"a": 1}]),
+    ],
+)
+def test_a_value_that_does_not_fit_exactly_is_not_taken(schema: Any, value: Any) -> None:
+    with pytest.raises(ToolFailed):
+        OutputSchema(schema).checked(value)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=6,
+)
+SCHEMAS = st.recursive(
+    st.sampled_from(
+        [{}, TEXT, {"type": "integer"}, {"type": "null"}, {"enum": [1, "a"]}, {"type": ["string", "null"]}]
+    ),
+    lambda inner: (
+        st.builds(lambda a: {"type": "array", "items": a}, inner)
+        | st.builds(lambda a, b: {"anyOf": [a, b]}, inner, inner)
+        | st.builds(lambda a, b: {"oneOf": [a, b]}, inner, inner)
+        | st.builds(lambda a: {"not": a}, inner)
+        | st.builds(
+            lambda a, b, closed: {
+                "type": "object",
+                "properties": {"a": a, "b": b},
+                "required": ["a"],
+                "additionalProperties": not closed,
+            },
+            inner,
+            inner,
+            st.booleans(),
+        )
+    ),
+    max_leaves=5,
+)
+
+
+@given(schema=SCHEMAS, value=VALUES)
+def test_what_is_taken_fits_by_the_standard(schema: dict[str, Any], value: Any) -> None:
+    try:
+        taken = OutputSchema(schema).checked(value)
+    except ToolFailed:
+        assert not Draft202012Validator(schema).is_valid(value)
+    else:
+        assert Draft202012Validator(schema).is_valid(taken)

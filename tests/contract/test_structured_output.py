@@ -1,0 +1,78 @@
+"""`outputSchema` on prompts: the run ends with a value that fits, or says why not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fakes.contract_manifest import proves
+from fakes.model_server import Call, ModelServer
+from fakes.rpc_process import RpcProcess, Start
+
+Record = dict[str, Any]
+BOTH = ("pi", "omp")
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.fixture(params=BOTH)
+def dialect(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def agent(dialect: str, start: Start) -> RpcProcess:
+    return start(dialect=dialect)
+
+
+def ended(agent: RpcProcess) -> Record:
+    """The record that ends a prompt with the schema."""
+    agent.send({"id": "a", "type": "prompt", "message": "count", "outputSchema": SCHEMA})
+    return agent.wait(lambda record: record["type"] in ("prompt_result", "agent_settled"))
+
+
+@proves("output.value", dialects=BOTH)
+def test_a_run_ends_with_the_value(agent: RpcProcess, server: ModelServer) -> None:
+    server.answers(Call("bash", {"command": "echo 3"}))
+    server.answers(Call("final_answer", {"n": 3}))
+    assert ended(agent)["output"] == {"n": 3}
+    server.answers("Fine.")
+    agent.run("thanks")
+    assert [record for record in agent.records if "output" in record and record["type"] != "tool_execution_end"] == [
+        record for record in agent.records if record.get("output") == {"n": 3}
+    ]
+
+
+@proves("output.repair", dialects=BOTH)
+def test_an_answer_that_does_not_fit_is_asked_for_again(agent: RpcProcess, server: ModelServer) -> None:
+    server.answers(Call("final_answer", {"n": "three"}))
+    again = server.answers(Call("final_answer", {"n": 3}))
+    assert ended(agent)["output"] == {"n": 3}
+    assert "n: expected integer, got string" in str(again.wait_arrived())
+
+
+@proves("output.error", dialects=BOTH)
+def test_a_run_without_a_fitting_answer_ends_in_an_error(agent: RpcProcess, server: ModelServer, dialect: str) -> None:
+    for _ in range(3):
+        server.answers("I do not know.")
+    record = ended(agent)
+    assert "output" not in record
+    text = record["error"]["message"] if dialect == "omp" else record["errorMessage"]
+    assert "no final answer that fits" in text
+    assert record.get("status", record.get("reason")) == "error"
+
+
+@proves("output.refused", dialects=BOTH)
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        (7, "outputSchema"),
+        ({"type": "x"}, "outputSchema.type"),
+        ({"$ref": "#/a"}, "#/a names nothing"),
+    ],
+)
+def test_a_bad_schema_is_refused_with_what_is_wrong(agent: RpcProcess, schema: Any, says: str) -> None:
+    for kind in ("prompt", "abort_and_prompt"):
+        agent.send({"id": kind, "type": kind, "message": "count", "outputSchema": schema})
+        response = agent.wait_event("response", id=kind, success=False)
+        assert says in response["error"]
