@@ -105,6 +105,42 @@ async def test_a_prompt_that_was_left_before_it_began_does_nothing(conversations
         assert (await agent.get_state()).message_count == 0
 
 
+async def test_a_prompt_that_waits_for_the_end_of_one_that_was_left_can_be_left_itself(
+    conversations: Conversations,
+) -> None:
+    conversations.script({"text": "On and on", "hang": True}, "Fine.")
+    async with conversations.start() as agent:
+        async for event in agent.prompt("talk"):
+            if isinstance(event, pigeon.TextDelta):
+                break
+        waiting = asyncio.ensure_future(agent.run("never sent"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (await agent.run("and now?")).text == "Fine."
+        assert "never sent" not in str((await agent.get_messages()).messages)
+
+
+async def test_leaving_a_prompt_that_will_be_refused_does_not_abort_the_run_in_its_way(
+    conversations: Conversations,
+) -> None:
+    conversations.script({"text": "one two three four", "chunk": 1, "chunkDelayMs": 5})
+    async with conversations.start() as agent:
+        texts = []
+        async for event in agent.prompt("first"):
+            if isinstance(event, pigeon.TextStart):
+                second = asyncio.ensure_future(agent.run("second"))
+                for _ in range(4):
+                    await asyncio.sleep(0)
+                second.cancel()
+                with pytest.raises((asyncio.CancelledError, pigeon.Refusal)):
+                    await second
+            if isinstance(event, pigeon.TextDelta):
+                texts.append(event.delta)
+        assert "".join(texts) == "one two three four"
+
+
 async def test_a_second_prompt_during_a_run_is_refused_and_the_first_goes_on(conversations: Conversations) -> None:
     conversations.script({"text": "one two three", "chunk": 1, "chunkDelayMs": 5})
     async with conversations.start() as agent:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 from pigeon.sdk.errors import ConversationClosed
 from pigeon.sdk.reader_queue import ReaderQueue
@@ -38,10 +39,13 @@ class PromptRuns:
         self._call = call
         self._subscribe = subscribe
         self._left: set[asyncio.Future[None]] = set()
+        self._started: WeakSet[PromptedRun] = WeakSet()
 
     def start(self, command: Callable[[], Awaitable[Prompt]]) -> PromptedRun:
         """Begin a prompt once all runs that were left have ended."""
-        return PromptedRun(self, command)
+        run = PromptedRun(self, command)
+        self._started.add(run)
+        return run
 
     async def accepted(self, prompt: Prompt) -> ReaderQueue | None:
         """Send a prompt; returns the events from its acceptance on, or none if no run follows."""
@@ -65,6 +69,10 @@ class PromptRuns:
         ending.add_done_callback(self._left.discard)
         return ending
 
+    def others_run(self, run: PromptedRun) -> bool:
+        """Whether another prompt of this conversation has a run that goes on."""
+        return any(one.runs for one in self._started if one is not run)
+
     async def all_left_ended(self) -> None:
         """Wait for the end of the runs that were left."""
         while self._left:
@@ -80,13 +88,21 @@ class PromptedRun:
         self._loop = asyncio.get_running_loop()
         self._beginning: asyncio.Task[ReaderQueue | None] = self._loop.create_task(self._begin())
         self._ending: asyncio.Future[None] | None = None
+        self._sent = False
         self.over = False
 
     async def _begin(self) -> ReaderQueue | None:
         # A run whose iterator was just dropped asks for its end in the next step of the loop.
         await asyncio.sleep(0)
         await self._runs.all_left_ended()
-        return await self._runs.accepted(await self._command())
+        command = await self._command()
+        self._sent = True
+        return await self._runs.accepted(command)
+
+    @property
+    def runs(self) -> bool:
+        """True from its acceptance to its end."""
+        return self._beginning.done() and not self.over
 
     async def next(self) -> Any:
         """The next event; raises `StopAsyncIteration` after the last."""
@@ -132,11 +148,17 @@ class PromptedRun:
             self._loop.call_soon_threadsafe(self.leaving)
 
     async def ended_early(self) -> None:
-        """Abort, and read on to the end."""
-        if self._beginning.done() and (self._beginning.cancelled() or self._beginning.exception() is not None):
+        """Abort, and read on to the end; what was not sent need not be aborted."""
+        if not self._sent:
+            self._beginning.cancel()
+            await asyncio.wait({self._beginning})
             return
-        with suppress(Exception):
-            await self._runs.abort()
+        if self._beginning.done() and self._beginning.exception() is not None:
+            return
+        # A prompt that comes while another runs is refused; that one is not to be aborted in its place.
+        if not self._runs.others_run(self):
+            with suppress(Exception):
+                await self._runs.abort()
         with suppress(Exception):
             queue = await self._beginning
             async with asyncio.timeout(SETTLE_SECONDS):
