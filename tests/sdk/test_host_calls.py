@@ -201,7 +201,7 @@ async def test_always_holds_for_the_session(conversations: Conversations) -> Non
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("answer", NO, ids=str)
+@pytest.mark.parametrize("answer", NO, ids=lambda answer: answer if isinstance(answer, str) else type(answer).__name__)
 async def test_anything_else_is_a_no(conversations: Conversations, answer: Any) -> None:
     if conversations.kind != "agent" and answer is not None:
         pytest.skip("what an answer means is decided on this side of the wire")
