@@ -86,6 +86,7 @@ def test_references_are_replaced_by_what_they_name() -> None:
     )
     assert schema.parameters["properties"] == {"one": {**PERSON, "description": "first"}, "$ref": TEXT}
     assert "$defs" not in schema.parameters
+    assert OutputSchema({"$ref": "#/$defs/p", "$defs": {"p": PERSON}}).parameters == PERSON
     with pytest.raises(ToolFailed, match=r"one\.name: missing"):
         schema.value_of({"one": {}})
 

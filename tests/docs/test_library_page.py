@@ -17,6 +17,7 @@ PAGE = (ROOT / "docs" / "library.md").read_text("utf-8")
 PROGRAMS = dict(re.findall(r"^## ([^\n]+)\n\n```python\n(.+?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 SAYS = {
     "A first agent": "one file",
+    "A value instead of a text": "Finding(file='a.py', lines=[3])",
     "A tool": "its name in English",
     "Permissions and dialogs": "done",
     "An agent in another process": "notes.txt",

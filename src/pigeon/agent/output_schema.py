@@ -144,8 +144,7 @@ class _Inlining:
     def whole(self) -> Schema:
         """The schema without references; raises a `Refusal` for one to nowhere, to another document or in a circle."""
         inlined = self._inlined(self._root, ("#",))
-        assert isinstance(inlined, dict)
-        return {key: value for key, value in inlined.items() if key not in _NOT_FOR_MODELS}
+        return inlined if isinstance(inlined, dict) else {"allOf": [inlined]}
 
     def _inlined(self, schema: Any, inside: tuple[str, ...]) -> Any:
         self._parts += 1
@@ -156,7 +155,8 @@ class _Inlining:
         for key in ("$dynamicRef", "$recursiveRef"):
             if key in schema:
                 raise Refusal(f"outputSchema: {key} is not supported")
-        out = {key: self._keyword(key, value, inside) for key, value in schema.items() if key != "$ref"}
+        kept = {key: value for key, value in schema.items() if key != "$ref" and key not in _NOT_FOR_MODELS}
+        out = {key: self._keyword(key, value, inside) for key, value in kept.items()}
         if "$ref" not in schema:
             return out
         reference = schema["$ref"]

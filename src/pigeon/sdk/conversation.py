@@ -19,6 +19,7 @@ from pigeon.sdk.commands import CommandMethods
 from pigeon.sdk.errors import ConversationClosed
 from pigeon.sdk.host_calls import AnyTool, HostCalls, OnDialog, OnPermission
 from pigeon.sdk.images import ImageLike, images_of
+from pigeon.sdk.output import OutputType
 from pigeon.sdk.prompt_events import PromptEvents, PromptRuns
 from pigeon.sdk.reader_queue import ReaderQueue
 from pigeon.sdk.records import UnknownEvent
@@ -100,21 +101,29 @@ class Conversation(CommandMethods):
     ) -> PromptEvents:
         """Prompt, and iterate over the events of the run up to its `agent_settled`.
 
+        `output` is a type or a JSON Schema; `agent_settled` then has the output of the run, as JSON.
         Leaving the iteration early aborts the run; the next prompt waits until that is over. Raises a `Refusal` where
         the prompt is refused, as while another run is active.
         """
 
+        schema = None if output is None else OutputType(output).schema
+
         async def command() -> Prompt:
-            return Prompt(message=text, images=await images_of(images), **_asked(limits, output))
+            return Prompt(message=text, images=await images_of(images), **_asked(limits, schema))
 
         return PromptEvents(self._runs, command)
 
     async def run(
         self, text: str, *, images: Sequence[ImageLike] = (), limits: Any = None, output: Any = None
     ) -> Result[Any]:
-        """Prompt, wait for the end of the run, and say how it ended; cancelling this aborts the run."""
-        record = RunRecord()
-        async with self.prompt(text, images=images, limits=limits, output=output) as events:
+        """Prompt, wait for the end of the run, and say how it ended; cancelling this aborts the run.
+
+        `output` is a type (a dataclass, a struct, `list[str]`, ...) or a JSON Schema: what `Result.output` shall be.
+        """
+        wanted = None if output is None else OutputType(output)
+        record = RunRecord(wanted)
+        schema = None if wanted is None else wanted.schema
+        async with self.prompt(text, images=images, limits=limits, output=schema) as events:
             async for event in events:
                 record.take(event)
         return record.result(await self.get_state())
@@ -179,6 +188,6 @@ class _EventReader:
             raise StopAsyncIteration from None
 
 
-def _asked(limits: Any, output: Any) -> dict[str, Any]:
+def _asked(limits: Any, schema: Any) -> dict[str, Any]:
     """The members of a prompt that were asked for."""
-    return {name: value for name, value in (("limits", limits), ("output_schema", output)) if value is not None}
+    return {name: value for name, value in (("limits", limits), ("output_schema", schema)) if value is not None}

@@ -6,6 +6,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
+from pigeon.sdk.output import OutputType
 from pigeon.sdk.records import UnknownEvent
 from pigeon.wire.answers import State
 from pigeon.wire.base import Absent, or_else
@@ -17,12 +18,14 @@ from pigeon.wire.model import Cost, Usage
 ConversationEvent = Outbound | StreamEvent | UnknownEvent
 Ended = Literal["done", "limit", "aborted", "error", "denied"]
 OutputT = TypeVar("OutputT")
+NO_OUTPUT = "The agent told no output: no run was started, or it does not know outputSchema"
 
 
 class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
     """How a run ended: the text of its last answer, all its messages, and what it cost.
 
-    `error` says why where `ended` is `error`. `usage` is that of this run alone, compactions and retries included.
+    `output` is what was asked for with `output=`, in that type, and none unless `ended` is `done`. `error` says why
+    where `ended` is `error`. `usage` is that of this run alone, compactions and retries included.
     """
 
     text: str
@@ -38,10 +41,13 @@ class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
 class RunRecord:
     """What is kept of a run while its events go by."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: OutputType | None = None) -> None:
+        self._wanted = wanted
         self.messages: list[Message] = []
         self.usage = Usage(cost=Cost())
         self._settled: AgentSettled | None = None
+        self._output: Any = None
+        self._unusable: str | None = None if wanted is None else NO_OUTPUT
 
     def take(self, event: ConversationEvent) -> None:
         """One event of the run."""
@@ -53,12 +59,13 @@ class RunRecord:
             self._count(event.result.usage)
         elif isinstance(event, AgentSettled):
             self._settled = event
+            self._read(event.output)
 
     def result(self, state: State) -> Result[Any]:
         """The run, and the session that it was part of."""
         return Result(
             text=self.text,
-            output=self.output,
+            output=self._output if self.ended == "done" else None,
             messages=self.messages,
             usage=self.usage,
             ended=self.ended,
@@ -74,11 +81,6 @@ class RunRecord:
         return "" if answer is None else text_of(answer.content)
 
     @property
-    def output(self) -> Any:
-        """The structured output as JSON; none if none was asked for or given."""
-        return None if self._settled is None else or_else(self._settled.output, None)
-
-    @property
     def ended(self) -> Ended:
         """Why the run ended; some agents say it only in the last answer."""
         settled, answer = self._settled, self._answer
@@ -88,7 +90,7 @@ class RunRecord:
             return settled.reason
         if answer is not None and answer.stop_reason in ("error", "aborted"):
             return "error" if answer.stop_reason == "error" else "aborted"
-        return "done"
+        return "done" if self._unusable is None else "error"
 
     @property
     def error(self) -> str | None:
@@ -99,12 +101,22 @@ class RunRecord:
         if self._settled is not None and not isinstance(self._settled.error_message, Absent):
             return self._settled.error_message
         text = None if answer is None else or_else(answer.error_message, None)
-        return text or "The run ended in an error"
+        return text or self._unusable or "The run ended in an error"
 
     @property
     def _answer(self) -> AssistantMessage | None:
         answers = (message for message in reversed(self.messages) if isinstance(message, AssistantMessage))
         return next(answers, None)
+
+    def _read(self, output: Any) -> None:
+        """Take the output in the type that was asked for."""
+        if self._wanted is None or isinstance(output, Absent):
+            return
+        try:
+            self._output = self._wanted.value(output)
+            self._unusable = None
+        except Exception as error:  # a type may check in its own code, and raise what it likes
+            self._unusable = f"The output fits its schema, but is none of the type: {error}"
 
     def _count(self, usage: Usage | Absent) -> None:
         if not isinstance(usage, Absent):
