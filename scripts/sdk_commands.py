@@ -190,7 +190,11 @@ def package(text: str) -> str:
 
 def _wrapped(names: list[str]) -> str:
     lines = textwrap.wrap(" ".join(names), 100, break_on_hyphens=False)
-    return "(" + "\n".join(f'"{line} "' for line in lines) + ")" if len(lines) > 1 else f'"{lines[0]}"'
+    return (
+        "(" + "\n".join(f'"{line} "' for line in lines) + ")"
+        if len(lines) > 1 or len(lines[0]) > 88
+        else f'"{lines[0]}"'
+    )
 
 
 def _between(text: str, start: str, end: str, filling: str) -> str:

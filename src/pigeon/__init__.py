@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import LastAssistantText as LastAssistantText
     from pigeon.wire.answers import Level as Level
     from pigeon.wire.answers import Levels as Levels
+    from pigeon.wire.answers import LimitsState as LimitsState
     from pigeon.wire.answers import LocalOnly as LocalOnly
     from pigeon.wire.answers import LoginProviders as LoginProviders
     from pigeon.wire.answers import Messages as Messages
@@ -191,6 +192,9 @@ if TYPE_CHECKING:
     from pigeon.wire.model import Model as Model
     from pigeon.wire.model import ModelCost as ModelCost
     from pigeon.wire.model import Usage as Usage
+    from pigeon.wire.steering import LimitedUse as LimitedUse
+    from pigeon.wire.steering import LimitReached as LimitReached
+    from pigeon.wire.steering import Limits as Limits
     from pigeon.wire.steering import Rule as Rule
     from pigeon.wire.steering import RuleSource as RuleSource
     from pigeon.wire.steering import TodoPhase as TodoPhase
@@ -217,10 +221,11 @@ _HOMES = {
     "pigeon.wire.answers": (
         "Accepted BashResult Cancelled ClearedQueue Commands Compacted ContextUsage CycledModel DumpedTool "
         "Entries EventFilter Exported FastMode ForkMessage ForkMessages Forked HostUriSchemes InputLimits "
-        "Integrations LastAssistantText Level Levels LocalOnly LoginProviders Messages MessagesPage "
-        "ModelReadiness Models Navigated OpenedSession Permissions QueueItem Service SessionAllowance "
-        "SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State SubagentSubscription "
-        "Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState Welcome "
+        "Integrations LastAssistantText Level Levels LimitsState LocalOnly LoginProviders Messages "
+        "MessagesPage ModelReadiness Models Navigated OpenedSession Permissions QueueItem Service "
+        "SessionAllowance SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State "
+        "SubagentSubscription Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState "
+        "Welcome "
     ),
     "pigeon.wire.content": "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall",
     "pigeon.wire.dialogs": (
@@ -249,7 +254,9 @@ _HOMES = {
         "ToolResultMessage UserMessage "
     ),
     "pigeon.wire.model": "Cost CostTier Model ModelCost Usage",
-    "pigeon.wire.steering": "Rule RuleSource TodoPhase TodoPhaseGiven TodoTask TodoTaskGiven",
+    "pigeon.wire.steering": (
+        "LimitReached LimitedUse Limits Rule RuleSource TodoPhase TodoPhaseGiven TodoTask TodoTaskGiven "
+    ),
     # end of lazy records
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}

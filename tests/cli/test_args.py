@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pigeon.app.options import AgentOptions
 from pigeon.cli.args import MODES, CommandLine, parse, parser
 from pigeon.wire.errors import StartupError
+from pigeon.wire.steering import Limits
 
 WITH_VALUE = [
     "--provider", "--model", "--models", "--api-key", "--api-key-file", "--thinking", "--dialect", "--session",
@@ -39,6 +40,7 @@ WITHOUT_EFFECT = [
 ]  # fmt: skip
 RENAMED = {"continue": "continue_newest", "extension": "extensions", "skill": "skills"}
 VALUES = {"--approval-mode": "write"}
+LIMITS = ["--max-turns", "--max-cost", "--max-tokens", "--max-seconds", "--max-tool-calls"]
 LISTS = ["models", "tools", "exclude_tools"]
 
 
@@ -109,7 +111,19 @@ def test_all_switches_together_are_no_contradiction() -> None:
 
 def test_the_lists_above_are_complete() -> None:
     known = {option for action in parser()._actions for option in action.option_strings}
-    assert known == {*WITH_VALUE, *REPEATABLE, *SWITCHES, "--mode", "--export"}
+    assert known == {*WITH_VALUE, *REPEATABLE, *SWITCHES, *LIMITS, "--mode", "--export"}
+
+
+def test_limits_are_taken_as_numbers() -> None:
+    line = parse(["--max-turns", "3", "--max-cost", "0.5", "--max-tokens", "1e6", "--max-seconds=60"])
+    assert line.agent.limits == Limits(turns=3, cost=0.5, tokens=1_000_000, seconds=60)
+
+
+@pytest.mark.parametrize("option", LIMITS)
+@pytest.mark.parametrize("value", ["0", "-1", "many", "", "nan", "inf", "1e999"])
+def test_a_limit_that_cannot_be_is_refused_by_the_name_of_its_option(option: str, value: str) -> None:
+    with pytest.raises(StartupError, match=rf'^Invalid {option} "{value}": expected a '):
+        parse([f"{option}={value}"])
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -145,9 +145,10 @@ class FaultCase:
         self.disk_fails = 0
         self.sent: list[Record] = []
         self.prompts = 0
-        self._dialect = dialect
+        self.dialect = dialect
         self._agent = InProcessAgent(root)
         self._output = SlowOutput(self.chance)
+        self.records = self._output.records
         self._asked = 0
         self._uses_bash = self.chance.random() < 0.1
 
@@ -158,9 +159,9 @@ class FaultCase:
         with_extension = chance.random() < 0.2
         more = {"extensions": [self._extension()]} if with_extension else {}
         with faults_of(self):
-            built = await self._agent.start(full_state=self._dialect == "omp", **more)
+            built = await self._agent.start(full_state=self.dialect == "omp", **more)
             session = built.session
-            outbox = Outbox(self._output, dialect_named(self._dialect, "0", {}))  # type: ignore[arg-type]
+            outbox = Outbox(self._output, dialect_named(self.dialect, "0", {}))  # type: ignore[arg-type]
             self._server = Server(
                 {"session": session, "connection": HostConnection(session, outbox, 1 << 20)}, HANDLERS, outbox
             )
@@ -172,8 +173,15 @@ class FaultCase:
             finally:
                 self.disk_fails = 0
                 await self._agent.stop()
-        judge(self._output.records, self.sent, self._dialect, settled=True)
+        judge(self.records, self.sent, self.dialect, settled=True)
+        self.judge_more(self.records)
         self._judge_files()
+
+    def judge_more(self, records: list[Record]) -> None:
+        """What else must be true of the records."""
+
+    def asked(self, request: ModelRequest) -> None:
+        """The model was asked."""
 
     def _configure(self) -> None:
         replies = [self._reply() for _ in range(self.chance.randrange(1, 6))]
@@ -238,8 +246,13 @@ class FaultCase:
     def _prompt(self) -> None:
         chance = self.chance
         command: Record = {"type": "prompt", "message": chance.choice(["go", "go on", "/handled", "x" * 2000])}
+        command |= self.more_of_a_prompt()
         behavior = chance.choice([None, None, "steer", "followUp"])
         self._send({**command, "streamingBehavior": behavior} if behavior else command)
+
+    def more_of_a_prompt(self) -> Record:
+        """Members that a prompt has besides its message."""
+        return {}
 
     def _do_something(self) -> None:
         chance = self.chance
@@ -290,7 +303,7 @@ class FaultCase:
 
     def _answer_questions(self) -> None:
         """Answer what the agent has asked since, wrongly or not at all now and then."""
-        records = self._output.records
+        records = self.records
         asked, self._asked = records[self._asked :], len(records)
         for record in asked:
             roll = self.chance.random()
@@ -332,12 +345,12 @@ class FaultCase:
 
     def _waiting(self) -> set[str]:
         """The commands that were not answered yet."""
-        answered = {record.get("id") for record in self._output.records if record["type"] == "response"}
+        answered = {record.get("id") for record in self.records if record["type"] == "response"}
         return {command["id"] for command in self.sent} - answered
 
     def _send(self, command: Record) -> None:
         record = {"id": f"c{len(self.sent)}", **command}
-        self.sent.append({**record, "at": len(self._output.records)})
+        self.sent.append({**record, "at": len(self.records)})
         self.prompts += command["type"] in ("prompt", "abort_and_prompt")
         self._take(record)
 
@@ -357,10 +370,11 @@ class FaultCase:
             for line in loaded.lines:
                 if line.type == "message":
                     kept.add(json.dumps(json.loads(line.raw)["message"], sort_keys=True))
-        if any("could not be saved completely" in str(record) for record in self._output.records):
+        if any("could not be saved completely" in str(record) for record in self.records):
             return
-        for record in self._output.records:
-            if record["type"] == "message_end":
+        for record in self.records:
+            # What Pigeon tells the model itself has entries of another kind.
+            if record["type"] == "message_end" and record["message"]["role"] != "custom":
                 message = json.dumps(record["message"], sort_keys=True)
                 assert message in kept, f"announced and not in the file: {message[:300]}"
 
@@ -404,6 +418,7 @@ def _case_of(path: str) -> FaultCase | None:
 async def _faulty_stream(self: ScriptedModel, request: ModelRequest) -> AsyncIterator[Delta]:
     case = _case_of(request.model.id)
     assert case is not None
+    case.asked(request)
     kind, at = case.spoil(), case.chance.randrange(1, 12)
     number = 0
     async for delta in _STREAM(self, request):
@@ -478,7 +493,12 @@ class Tally:
         self.failures: list[str] = []
 
 
-async def play(seeds: list[int], dialects: tuple[str, ...] = DIALECTS, side_by_side: int = 12) -> Tally:
+async def play(
+    seeds: list[int],
+    dialects: tuple[str, ...] = DIALECTS,
+    side_by_side: int = 12,
+    kind: type[FaultCase] = FaultCase,
+) -> Tally:
     """Play a case for each seed and dialect."""
     tally = Tally()
     waiting = [(seed, dialect) for seed in seeds for dialect in dialects]
@@ -487,7 +507,7 @@ async def play(seeds: list[int], dialects: tuple[str, ...] = DIALECTS, side_by_s
     async def work() -> None:
         while waiting:
             seed, dialect = waiting.pop()
-            await _play_one(seed, dialect, tally)
+            await _play_one(kind(seed, dialect, Path(tempfile.mkdtemp(prefix="pigeon-faults-"))), seed, tally)
 
     with (
         mock.patch.object(ScriptedModel, "stream", _faulty_stream),
@@ -497,15 +517,13 @@ async def play(seeds: list[int], dialects: tuple[str, ...] = DIALECTS, side_by_s
     return tally
 
 
-async def _play_one(seed: int, dialect: str, tally: Tally) -> None:
-    root = Path(tempfile.mkdtemp(prefix="pigeon-faults-"))
-    case = FaultCase(seed, dialect, root)
+async def _play_one(case: FaultCase, seed: int, tally: Tally) -> None:
     try:
         await case.play()
     except Exception:
-        tally.failures.append(f"seed {seed}, {dialect}:\n{traceback.format_exc(limit=-3)}")
+        tally.failures.append(f"seed {seed}, {case.dialect}:\n{traceback.format_exc(limit=-3)}")
     finally:
-        shutil.rmtree(root, ignore_errors=True)
+        shutil.rmtree(case.root, ignore_errors=True)
     tally.cases += 1
     tally.prompts += case.prompts
 

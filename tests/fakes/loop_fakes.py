@@ -22,7 +22,7 @@ from pigeon.agent.scope import RunningCalls, Scope
 from pigeon.wire import codec
 from pigeon.wire.content import TextContent, ToolCall, text_of
 from pigeon.wire.events import Event, MessageEnd, MessageStart, MessageUpdate, Outbound, ToolOutcome
-from pigeon.wire.messages import AssistantMessage, Message, StopReason, UserMessage
+from pigeon.wire.messages import AssistantMessage, Message, StopReason, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model, zero_usage
 
 Script = list[Delta | Callable[[], Awaitable[object]] | Exception]
@@ -150,6 +150,8 @@ class Owner:
         self.at_break: Callable[[], object] = lambda: None
         self.crashes: list[Exception] = []
         self.calls = RunningCalls()
+        self.deaf = False
+        self.call_refusals: list[str | None] = []
 
     def model(self) -> Model:
         return a_model()
@@ -168,9 +170,17 @@ class Owner:
     async def finalize(self, message: Message) -> Message:
         return message
 
-    async def additions(self, answer: AssistantMessage, ends: bool) -> list[Spoken] | None:
+    async def additions(
+        self, answer: AssistantMessage, results: Sequence[ToolResultMessage], ends: bool
+    ) -> list[Spoken] | None:
         self.asked.append((text_of(answer.content), ends))
         return self.said.pop(0) if self.said else []
+
+    def takes_messages(self) -> bool:
+        return not self.deaf
+
+    def refused_call(self) -> str | None:
+        return self.call_refusals.pop(0) if self.call_refusals else None
 
     def tools(self) -> dict[str, Tool]:
         return self._tools

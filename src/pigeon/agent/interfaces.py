@@ -6,7 +6,7 @@ Other rooms import these instead of stating them again: `providers` and `tools` 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import Literal, Protocol, TypeVar
 
@@ -291,11 +291,21 @@ class RunOwner(Protocol):
         """The message as it goes on record; asked right before its `message_end`."""
         ...
 
-    async def additions(self, answer: AssistantMessage, ends: bool) -> list[Spoken] | None:
+    async def additions(
+        self, answer: AssistantMessage, results: Sequence[ToolResultMessage], ends: bool
+    ) -> list[Spoken] | None:
         """What the owner itself wants said before a further turn; with `ends`, the run ends if that is nothing.
 
         None ends the run in any case.
         """
+        ...
+
+    def takes_messages(self) -> bool:
+        """False if queued messages must stay where they are, because no further answer will be asked for."""
+        ...
+
+    def refused_call(self) -> str | None:
+        """Why the next tool call must not be made; asked once for each call that would be, in their order."""
         ...
 
     def tools(self) -> dict[str, Tool]:

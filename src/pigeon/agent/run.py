@@ -41,6 +41,7 @@ class Turn(Struct, frozen=True):
     failure: Failure | None
     wants_more: bool
     cut: bool
+    results: Sequence[ToolResultMessage] = ()
 
     @property
     def failed(self) -> bool:
@@ -113,6 +114,8 @@ class Run:
         return self._taken(steering or (self._feed.next_follow_ups() if resumes else []))
 
     def _taken(self, items: Sequence[QueuedItem]) -> list[QueuedItem]:
+        if not items or not self._owner.takes_messages():
+            return []
         return [item for item in items if self._feed.take(item)]
 
     async def _turn(self, queued: Sequence[QueuedItem]) -> Turn:
@@ -131,7 +134,7 @@ class Run:
         finally:
             scope.close()
         await self._publish(TurnEnd(message=answer, tool_results=results))
-        return Turn(answer, stream.failure, bool(results) and not batch.terminates, stream.cut)
+        return Turn(answer, stream.failure, bool(results) and not batch.terminates, stream.cut, results)
 
     async def _run_tools(self, batch: ToolBatch, answer: AssistantMessage) -> list[ToolResultMessage]:
         await self._owner.answered(answer)
@@ -145,7 +148,7 @@ class Run:
             return None
         queued = self._queued_after(turn)
         ends = not queued and not turn.wants_more
-        said = await self._owner.additions(turn.answer, ends)
+        said = await self._owner.additions(turn.answer, turn.results, ends)
         if self._stopped() or said is None or (ends and not said):
             return None
         await self._owner.between_turns(self._scope)

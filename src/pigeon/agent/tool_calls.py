@@ -170,6 +170,9 @@ class ToolBatch:
             raise ToolFailed(refused[call.id])
         if self._feed.interrupts():
             raise ToolFailed(SKIPPED)
+        limit = self._owner.refused_call()
+        if limit is not None:
+            raise ToolFailed(limit)
 
     async def _prepared(self, call: ToolCall, tools: dict[str, Tool], scope: Scope) -> PreparedCall:
         tool = tools.get(call.name)

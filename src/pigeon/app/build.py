@@ -9,6 +9,7 @@ ends all of it.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -40,15 +41,15 @@ from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.session import Session
-from pigeon.session.settings import CompactionPolicy, RetryPolicy, SessionSettings
+from pigeon.session.settings import CompactionPolicy, LoopGuardPolicy, RetryPolicy, SessionSettings
 from pigeon.system import ids
 from pigeon.system.paths import absolute
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.base import or_else
 from pigeon.wire.entries import SessionInfo
-from pigeon.wire.errors import Refusal, StartupError
-from pigeon.wire.steering import Rule
+from pigeon.wire.errors import BadRecord, Refusal, StartupError
+from pigeon.wire.steering import LIMIT_FIELDS, Limits, Rule, limits_of
 
 DOCS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs")  # the pages, as they are installed
 
@@ -217,7 +218,7 @@ class _Builder:
             return tools.move_to(cwd)
 
         return Dependencies(
-            settings=_session_settings(self._layers.settings, self._options),
+            settings=_session_settings(self._layers.settings, self._options, self._reports.at_start),
             bus=self._bus,
             repository=repository,
             trust=trust,
@@ -307,7 +308,7 @@ class _Builder:
         )
 
 
-def _session_settings(settings: Settings, options: AgentOptions) -> SessionSettings:
+def _session_settings(settings: Settings, options: AgentOptions, report: Callable[[str], None]) -> SessionSettings:
     """What the files say, and where they say nothing what the options do: the defaults of a dialect."""
     overrides = or_else(settings.compaction.model_overrides, {})
     return SessionSettings(
@@ -330,7 +331,29 @@ def _session_settings(settings: Settings, options: AgentOptions) -> SessionSetti
             keep_tokens=or_else(settings.compaction.keep_recent_tokens, None),
             per_model={current_reference(key): own for key, own in overrides.items()},
         ),
+        limits=_limits(settings, options, report),
+        loop_guard=LoopGuardPolicy(warn=settings.loop_guard.warn, stop=settings.loop_guard.stop),
     )
+
+
+def _limits(settings: Settings, options: AgentOptions, report: Callable[[str], None]) -> Limits:
+    """Those of the options, and for what they do not limit those of the settings; what is wrong there is left out."""
+    found: Limits = Limits()
+    for name, value in or_else(settings.limits, {}).items():
+        try:
+            one = limits_of({name: value})
+        except BadRecord as error:
+            report(f"limits.{name} is ignored: {error}")
+        else:
+            found = _combined(one, found)
+    try:
+        return _combined(limits_of(options.limits), found)
+    except BadRecord as error:
+        raise StartupError(str(error)) from None
+
+
+def _combined(first: Limits, second: Limits) -> Limits:
+    return Limits(**{field: or_else(getattr(first, field), getattr(second, field)) for field in LIMIT_FIELDS.values()})
 
 
 def _working_directory(options: AgentOptions, environment: Environment) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pigeon.wire.answers import ApprovalMode
 from pigeon.wire.commands import InterruptMode
+from pigeon.wire.steering import Limits
 
 
 class AgentOptions(Struct, frozen=True, kw_only=True):
@@ -66,6 +67,9 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     # What the host wants asked or denied: rules as JSON, as a path of a file or as they are, and an approval mode.
     permissions: str | Mapping[str, Any] | None = None
     approval_mode: ApprovalMode = "yolo"
+
+    # How much a conversation may use; each limit goes before that of the settings.
+    limits: Limits = field(default_factory=Limits)
 
     # Whether a run is finished when the host goes away.
     drain: bool = False

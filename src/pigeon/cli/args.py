@@ -15,7 +15,8 @@ from msgspec import Struct
 from pigeon.app.options import AgentOptions
 from pigeon.config.tool_selection import option_selection
 from pigeon.wire.answers import ApprovalMode
-from pigeon.wire.errors import StartupError
+from pigeon.wire.errors import BadRecord, StartupError
+from pigeon.wire.steering import LIMIT_FIELDS, Limits, checked_limit
 
 HELP_WIDTH = 100
 TOOL_LISTS = ("--tools", "-t", "--exclude-tools", "-xt")
@@ -72,6 +73,13 @@ GROUPS: dict[str, list[Row]] = {
         ("--approval-mode", "MODE", "ask before tools: always-ask, write (not for files) or yolo (not at all)"),
         ("--approve -a", "", "trust this project's files, for this process only"),
         ("--no-approve -na", "", "do not trust this project's files"),
+    ],
+    "limits of the conversation": [
+        ("--max-turns", "N", "most requests for an answer, repeated ones included"),
+        ("--max-cost", "DOLLARS", "most that all requests may cost together"),
+        ("--max-tokens", "N", "most tokens of all requests together"),
+        ("--max-seconds", "SECONDS", "longest time of all runs together"),
+        ("--max-tool-calls", "N", "most tool calls"),
     ],
     "prompt": [
         ("--system-prompt", "TEXT|FILE", "replace the system prompt"),
@@ -251,8 +259,33 @@ def _agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> A
         trust_project=False if found.no_approve else True if found.approve else None,
         permissions=found.permissions,
         approval_mode=found.approval_mode or "yolo",
+        limits=_limits(found),
         drain=found.drain,
     )
+
+
+def _limits(found: argparse.Namespace) -> Limits:
+    """Those that were given; raises `StartupError` that names the option."""
+    limits: dict[str, int | float] = {}
+    for name, field in LIMIT_FIELDS.items():
+        text = getattr(found, f"max_{field}")
+        if text is not None:
+            try:
+                limits[field] = checked_limit(name, _number(text), f'Invalid --max-{field.replace("_", "-")} "{text}"')
+            except BadRecord as error:
+                raise StartupError(str(error)) from None
+    return Limits(**limits)  # type: ignore[arg-type]
+
+
+def _number(text: str) -> int | float | None:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """`--mode json`: the prompts on the command line (and piped text), one after the other; their events on stdout.
 
 The first line is the session's header; there are no responses. Exit code 0 when every prompt ran, whatever the model
-said; 1 when one was refused, with the reason on stderr.
+said; 1 when one was refused, with the reason on stderr; 3 when a limit ended a run, and then no further prompt is sent.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pigeon.transport import exit_codes
 from pigeon.transport.writer import Writer
 from pigeon.wire.answers import Accepted
 from pigeon.wire.errors import Refusal
+from pigeon.wire.events import AgentSettled, Outbound
 
 FLUSH_SECONDS = 10.0
 
@@ -67,6 +68,13 @@ async def _play(agent: BuiltAgent, dialect: Dialect, output: int, prompts: list[
 
 
 async def _ask(session: Session, prompts: list[str]) -> int:
+    limited: list[AgentSettled] = []
+
+    def note(event: Outbound) -> None:
+        if isinstance(event, AgentSettled) and event.reason == "limit":
+            limited.append(event)
+
+    session.bus.announce(note)
     for prompt in prompts:
         try:
             waiting = session.prompting.prompt(HostMessage(prompt))
@@ -77,5 +85,7 @@ async def _ask(session: Session, prompts: list[str]) -> int:
             return exit_codes.FAILED
         await session.prompting.commands_done()
         await session.activity.until_idle()
-        await asyncio.sleep(0)
+        await session.engine.told_all()
+        if limited:
+            return exit_codes.LIMIT
     return exit_codes.OK

@@ -70,6 +70,13 @@ class ToolSettings(Group, kw_only=True, frozen=True):
     approval_mode: Json = "yolo"
 
 
+class LoopGuardSettings(Group, kw_only=True, frozen=True):
+    """After how many identical tool calls in a row the model is told, and the run ends."""
+
+    warn: int = 5
+    stop: int = 10
+
+
 class Settings(Record, kw_only=True):
     """All keys that Pigeon reads."""
 
@@ -88,6 +95,8 @@ class Settings(Record, kw_only=True):
     retry: RetrySettings = RetrySettings()
     images: ImageSettings = ImageSettings()
     tasks: TaskSettings = TaskSettings()
+    limits: dict[str, Json] | Absent = ABSENT
+    loop_guard: LoopGuardSettings = LoopGuardSettings()
     keep_provider_keys: bool = False
     shell_path: str | Absent = ABSENT
     shell_command_prefix: str | Absent = ABSENT
@@ -170,4 +179,5 @@ _GROUPS: dict[str, type[Group]] = {
     "images": ImageSettings,
     "tasks": TaskSettings,
     "tools": ToolSettings,
+    "loopGuard": LoopGuardSettings,
 }

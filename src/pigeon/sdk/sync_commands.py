@@ -25,6 +25,7 @@ from pigeon.wire.answers import (
     LastAssistantText,
     Level,
     Levels,
+    LimitsState,
     LoginProviders,
     Messages,
     MessagesPage,
@@ -49,7 +50,7 @@ from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.commands import HostTool
 from pigeon.wire.content import Attachment, ImageInput
 from pigeon.wire.model import Model
-from pigeon.wire.steering import TodoPhaseGiven
+from pigeon.wire.steering import Limits, TodoPhaseGiven
 
 _T = TypeVar("_T")
 
@@ -69,8 +70,9 @@ class SyncCommandMethods(ABC):
         attachments: list[Attachment] | None = None,
         client_message_id: str | None = None,
         output_schema: dict[str, Any] | None = None,
+        limits: Limits | None = None,
     ) -> Accepted:
-        """Abort what runs, wait until it has ended, then prompt, also with `outputSchema`."""
+        """Abort what runs, wait until it has ended, then prompt, also with `outputSchema` and `limits`."""
         return cast(
             "Accepted",
             self.send(
@@ -80,6 +82,7 @@ class SyncCommandMethods(ABC):
                     attachments=_given(attachments),
                     client_message_id=_given(client_message_id),
                     output_schema=_given(output_schema),
+                    limits=_given(limits),
                 )
             ),
         )
@@ -181,6 +184,16 @@ class SyncCommandMethods(ABC):
     def set_auto_retry(self, enabled: bool) -> None:
         """Switch automatic retry of transient errors."""
         self.send(commands.SetAutoRetry(enabled=enabled))
+
+    def set_limits(self, limits: Limits) -> LimitsState:
+        """Replace the limits of the conversation; what is used counts from here on, an empty object takes them
+        away.
+        """
+        return cast("LimitsState", self.send(commands.SetLimits(limits=limits)))
+
+    def get_limits(self) -> LimitsState:
+        """The limits in force and what was used of them."""
+        return cast("LimitsState", self.send(commands.GetLimits()))
 
     def abort_retry(self) -> None:
         """Cancel a waiting retry."""

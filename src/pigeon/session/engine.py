@@ -9,12 +9,12 @@ reminders.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from pigeon.agent.inference import Failure, ModelRequest
-from pigeon.agent.interfaces import SendableT, Spoken, Tool, Watch
+from pigeon.agent.inference import Delta, Failure, ModelRequest
+from pigeon.agent.interfaces import ModelProvider, SendableT, Spoken, Tool, Watch
 from pigeon.agent.run import Run, RunResult
 from pigeon.agent.scope import RunningCalls, Scope
 from pigeon.session.activity import Activity, CompactionClaim
@@ -24,6 +24,8 @@ from pigeon.session.context.conversation import model_messages, without_images
 from pigeon.session.context.images import ready_to_send
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.hooks import HookResult, T, result_of
+from pigeon.session.limits.loop_guard import LoopGuard
+from pigeon.session.limits.run_limits import RunLimits, limit_text
 from pigeon.session.navigation import Navigation, NavigationOptions
 from pigeon.session.queue import MessageQueue, OpenPrompt
 from pigeon.session.retry import Retry
@@ -36,12 +38,30 @@ from pigeon.wire.errors import ENTRY_MISSING, Aborted, Refusal
 from pigeon.wire.events import AgentSettled, EndReason, PromptError, PromptStatus, SessionSettled, ToolsDeclared
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
 from pigeon.wire.model import Model
-from pigeon.wire.steering import Rule
+from pigeon.wire.steering import LimitReached, Limits, Rule
 
 if TYPE_CHECKING:
     from pigeon.session.steering.final_answer import FinalAnswer
 
 LOCALE = "The user's locale is {}. Answer in its language unless you are asked for another one."
+
+STATUS: dict[EndReason, PromptStatus] = {"done": "completed", "aborted": "aborted", "error": "error", "limit": "error"}
+NOTICE_TYPE = "limit-notice"
+
+
+class Requests:
+    """The provider as the loop or the summaries see it; `turn` says which of them asks."""
+
+    def __init__(self, provider: ModelProvider, limits: RunLimits, turn: bool) -> None:
+        self._provider = provider
+        self._limits = limits
+        self._turn = turn
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Begin an answer, if the limits allow one more."""
+        if not self._limits.active:
+            return self._provider.stream(request)
+        return self._limits.stream(self._provider, request, self._turn)
 
 
 class Engine:
@@ -52,7 +72,8 @@ class Engine:
         settings, bus, hooks = dependencies.settings, dependencies.bus, dependencies.hooks
         conversation, models = dependencies.conversation, dependencies.models
         retries = settings.retry if settings.auto_retry else None
-        summarizer = Summarizer(dependencies.provider, bus.publish, retries)
+        self.limits = RunLimits(settings.limits)
+        summarizer = Summarizer(Requests(dependencies.provider, self.limits, turn=False), bus.publish, retries)
         self._dependencies = dependencies
         self._conversation = conversation
         self._bus = bus
@@ -63,6 +84,8 @@ class Engine:
         self._navigation = Navigation(conversation, models, summarizer)
         self._rules = StreamRules(self._load_rules, bus.publish, dependencies.now, dependencies.report)
         self._reminders = Reminders(dependencies.todos, conversation, bus.publish, dependencies.now)
+        self._requests = Requests(dependencies.provider, self.limits, turn=True)
+        self._loop_guard = LoopGuard(settings.loop_guard)
         self._keep_unreadable_images = settings.keep_unreadable_images
         self._locale = ""
         self._aborts = 0
@@ -89,9 +112,10 @@ class Engine:
         scope: Scope,
         system_prompt: str | None = None,
         final_answer: FinalAnswer | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        """Begin a run in the background; it was reserved with this scope. The system prompt and the final answer that
-        the host wants are for this run only.
+        """Begin a run in the background; it was reserved with this scope. The system prompt, the final answer that the
+        host wants and the limits are for this run only.
 
         Raises `SessionInUse` where another process writes the session; then nothing was begun.
         """
@@ -103,6 +127,8 @@ class Engine:
             raise
         self._run_system_prompt = system_prompt
         self._final_answer = final_answer
+        if limits is not None or self.limits.active:
+            self.limits.begin(limits, scope)
         loop = asyncio.get_running_loop()
         task = loop.create_task(self._run_and_settle(opening, scope), name="pigeon-run")
         self._untold += 1
@@ -161,6 +187,10 @@ class Engine:
     def reload_rules(self) -> None:
         """Read the stream rules again when they are next needed."""
         self._rules.reload()
+
+    def set_limits(self, limits: Limits) -> None:
+        """Replace the limits of the conversation, also while a run goes on."""
+        self.limits.set(limits, self._run_scope if self.activity.in_run else None)
 
     def set_locale(self, locale: str) -> None:
         """The language of the user, from the next request on; empty for none."""
@@ -232,19 +262,49 @@ class Engine:
         """Extensions may change a message before it goes on record, unless that takes longer than the run."""
         return await self._unless_stopped(self._hooks.message_end(message), message)
 
-    async def additions(self, answer: AssistantMessage, ends: bool) -> list[Spoken] | None:
+    async def additions(
+        self, answer: AssistantMessage, results: Sequence[ToolResultMessage], ends: bool
+    ) -> list[Spoken] | None:
         """A rule that cut the answer, or a reminder of open tasks where the run would end, or what is wrong with the
-        final answer; none if the model has used up its attempts at that."""
-        said = await self._rules.additions()
+        final answer; none if the model has used up its attempts at that. With it, what the model must know of loops and
+        limits if it goes on."""
+        said: list[Spoken] | None = await self._rules.additions()
         if not said and ends:
             said = await self._reminders.additions(answer)
-        if said or self._final_answer is None:
+        if not said and self._final_answer is not None:
+            said = self._final_answer.additions(answer, ends, self._dependencies.now())
+        if said is None or (ends and not said):
             return said
-        return self._final_answer.additions(answer, ends, self._dependencies.now())
+        return [*said, *self._notices(answer, results)]
+
+    def _notices(self, answer: AssistantMessage, results: Sequence[ToolResultMessage]) -> list[Spoken]:
+        looping = self._loop_guard.notes(answer, results, self._conversation.last_user_entry())
+        reached = None if looping else self._loop_guard.stops()
+        if reached is not None:
+            self.limits.stop(reached)
+        ending: str | None = None
+        if self.limits.active:
+            self.limits.add_results(results)
+            ending = self.limits.notice()
+        now = self._dependencies.now()
+        return [
+            CustomMessage(custom_type=NOTICE_TYPE, content=text, display=False, timestamp=now)
+            for text in (looping, ending)
+            if text is not None
+        ]
+
+    def takes_messages(self) -> bool:
+        """False if a limit keeps the model from hearing another message: then they stay in the queue."""
+        return not (self.limits.active and self.limits.blocks())
+
+    def refused_call(self) -> str | None:
+        """Why a limit keeps the next tool call from being made; none if it may be."""
+        return self.limits.refused_call() if self.limits.active else None
 
     async def between_turns(self, scope: Scope) -> None:
-        """Compact if the last turn nearly filled the context."""
-        await self._make_room(scope)
+        """Compact if the last turn nearly filled the context, unless no further answer may be asked for anyway."""
+        if self.takes_messages():
+            await self._make_room(scope)
 
     async def answered(self, answer: AssistantMessage) -> None:
         """A retry that led here has succeeded."""
@@ -264,11 +324,12 @@ class Engine:
             result = await self._run_all(opening, scope)
         finally:
             prompts, run_id = self._queue.end_run(), self.activity.run_id
+            limit = self.limits.end(scope.cancelled)
             try:
                 self.activity.end()
             finally:
                 self._sync()
-                await self._tell_end(result, scope.cancelled, prompts, run_id)
+                await self._tell_end(result, scope.cancelled, limit, prompts, run_id)
 
     async def _run_all(self, opening: Sequence[Spoken], scope: Scope) -> RunResult:
         """The run, and further ones for what is queued and for what extensions want done, until nothing is left."""
@@ -276,8 +337,10 @@ class Engine:
         self._recovered = False
         await self._make_room(scope)
         result = await self._run(scope, opening)
-        while not scope.cancelled and not (self._final_answer and self._final_answer.failed):
+        while not scope.cancelled and not self._must_end():
             if not result.failed and len(self._queue):
+                if not self.takes_messages():
+                    break
                 result = await self._run(scope, (), resumes=True)
             elif more := await self._continuation(result):
                 result = await self._run(scope, more)
@@ -286,28 +349,48 @@ class Engine:
                 break
         return result
 
+    def _must_end(self) -> bool:
+        """True if nothing may follow the run: a limit has ended it, or the model gave no final answer that fits."""
+        return self.limits.has_ended or (self._final_answer is not None and self._final_answer.failed)
+
     def _sync(self) -> None:
         """Have the disk confirm the session file, in a thread; without one the next run does."""
         with suppress(RuntimeError):
             self._syncing = asyncio.get_running_loop().run_in_executor(None, self._conversation.journal.sync)
 
-    async def _tell_end(self, result: RunResult | None, aborted: bool, prompts: list[OpenPrompt], run_id: str) -> None:
+    async def _tell_end(
+        self,
+        result: RunResult | None,
+        cancelled: bool,
+        limit: LimitReached | None,
+        prompts: list[OpenPrompt],
+        run_id: str,
+    ) -> None:
         """Say that nothing follows, then how each prompt ended. In between, commands that waited for the end of the
         run are answered, which takes two turns of the event loop; another run may have begun by then."""
-        reason: EndReason = "aborted" if aborted else "error" if result is None or result.failed else "done"
+        reason: EndReason = "aborted" if cancelled else "error" if result is None or result.failed else "done"
+        reason = reason if limit is None else "limit"
         output, problem = self._output() if reason == "done" else (ABSENT, ABSENT)
         if not isinstance(problem, Absent):
             reason = "error"
         self._bus.post(
-            AgentSettled(aborted=aborted, reason=reason, output=output, error_message=problem, run_id=run_id)
+            AgentSettled(
+                aborted=reason == "aborted",
+                reason=reason,
+                limit=ABSENT if limit is None else limit,
+                output=output,
+                error_message=problem,
+                run_id=run_id,
+            )
         )
         for _ in range(2):
             await asyncio.sleep(0)
         self._untold -= 1
         settled = not self._untold
-        error = self._prompt_error(result, problem) if reason == "error" else ABSENT
-        status: PromptStatus = "completed" if reason == "done" else reason
-        self._queue.prompts.tell(prompts, status, settled, error, run_id, output)
+        error: PromptError | Absent = self._prompt_error(result, problem) if reason == "error" else ABSENT
+        if limit is not None:
+            error = PromptError(message=limit_text(limit), retryable=False)
+        self._queue.prompts.tell(prompts, STATUS[reason], settled, error, run_id, output)
         if settled:
             self._bus.post(SessionSettled(run_id=run_id))
 
@@ -348,7 +431,7 @@ class Engine:
         given = self._dependencies
         tool_mode = given.settings.tool_mode
         gate = given.gate if self._final_answer is None else self._final_answer.gate(given.gate)
-        run = Run(given.provider, self, self._queue, self._bus.publish, scope, given.now, gate, tool_mode)
+        run = Run(self._requests, self, self._queue, self._bus.publish, scope, given.now, gate, tool_mode)
         return await run.run(opening, resumes=resumes)
 
     async def _may_repeat(self, result: RunResult, scope: Scope) -> bool:

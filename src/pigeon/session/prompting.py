@@ -18,6 +18,7 @@ from pigeon.agent.scope import Scope
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.engine import Engine
 from pigeon.session.hooks import HookResult, PromptInput, T, result_of
+from pigeon.session.limits.run_limits import limit_text
 from pigeon.session.queue import MessageQueue, OpenPrompt, QueuedMessage
 from pigeon.wire.answers import Accepted, QueueItem, QueueKind, SlashCommand
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -26,6 +27,7 @@ from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextConten
 from pigeon.wire.errors import ABORTED_BEFORE, Aborted, Refusal, SessionBusy
 from pigeon.wire.events import AvailableCommand, MessageEnd, MessageStart
 from pigeon.wire.messages import Acceptance, CustomMessage, Disposition, UserMessage
+from pigeon.wire.steering import Limits
 
 if TYPE_CHECKING:
     from pigeon.session.client_messages import ClientMessages
@@ -43,6 +45,11 @@ NOT_QUEUED = (
     "A prompt with outputSchema needs a run of its own and cannot be queued. "
     "Send it when the agent has settled, or with abort_and_prompt."
 )
+QUEUED_LIMITS = (
+    'Missing or invalid field "limits": the message joins a run that is going on, which has limits of its own. Send it '
+    "when the run has ended, or change the limits of the conversation with set_limits."
+)
+OTHER_LIMITS = "Set others with set_limits, which counts anew, or begin another conversation."
 
 
 def wanted_answer(output_schema: Json | Absent) -> FinalAnswer | None:
@@ -58,7 +65,7 @@ class HostMessage(Struct, frozen=True):
     """A message from the host, as it was sent; `id` is that of the command, which the result of a prompt repeats.
 
     `client_id` is the host's own id of the message, and `digest` that of its command: both or none.
-    `final_answer` is for a prompt that says what its run shall end with.
+    `final_answer` is for a prompt that says what its run shall end with, `limits` for one that says what it may use.
     """
 
     text: str
@@ -68,6 +75,7 @@ class HostMessage(Struct, frozen=True):
     client_id: str | Absent = ABSENT
     digest: str = ""
     final_answer: FinalAnswer | None = None
+    limits: Limits | None = None
 
 
 class Prompting:
@@ -113,6 +121,8 @@ class Prompting:
                 return begin_now(self._handled_or_busy(given))
             if given.final_answer is not None:
                 raise Refusal(NOT_QUEUED)
+            if given.limits is not None:
+                raise Refusal(QUEUED_LIMITS)
             return begin_now(self._enqueue_prompt(given, "followUp" if behavior == "followUp" else "steering"))
         blocks = user_blocks(given.text, given.images, given.attachments)
         return begin_now(self._start(given, blocks, behavior or None, self._reserve_run()))
@@ -182,8 +192,13 @@ class Prompting:
         task.add_done_callback(self._commands.discard)
 
     def _reserve_run(self) -> Scope:
-        """The scope of a new run; raises if something else is going on, or if there is no model to ask."""
+        """The scope of a new run; raises if something else is going on, if the limits of the conversation are used up,
+        or if there is no model to ask."""
+        limits = self._engine.limits
         scope = self._activity.begin_run()
+        if limits.active and (reached := limits.exhausted()) is not None:
+            self._activity.end()
+            raise Refusal(f"{limit_text(reached)}, in this conversation. {OTHER_LIMITS}", code="limit")
         if self._models.model is None:
             self._activity.end()
             raise Refusal(NO_MODEL.format(models_file=self._models_file))
@@ -206,7 +221,7 @@ class Prompting:
         additions = await _answer(asked, scope)
         message, accepted = self._kept(given, message, "started")
         opening: list[Spoken] = [message, *self._next_turn, *additions.messages]
-        self._engine.start(opening, scope, additions.system_prompt, given.final_answer)
+        self._engine.start(opening, scope, additions.system_prompt, given.final_answer, given.limits)
         self._next_turn = []
         prompt = OpenPrompt(given.id, given.final_answer is not None)
         prompt.deliver()

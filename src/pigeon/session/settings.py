@@ -6,12 +6,13 @@ Some of them a host changes later by commands; those go to the object that uses 
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pigeon.agent.inference import Failure
 from pigeon.agent.interfaces import ToolMode
 from pigeon.wire.commands import InterruptMode, QueueMode
 from pigeon.wire.model import Model
+from pigeon.wire.steering import Limits
 
 RETRY_JITTER = 0.2
 
@@ -60,6 +61,13 @@ class CompactionPolicy(Struct, frozen=True):
         return model.context_window - self.reserve(model)
 
 
+class LoopGuardPolicy(Struct, frozen=True):
+    """After how many identical tool calls in a row the model is told, and the run ends; with `warn` 0 never."""
+
+    warn: int = 5
+    stop: int = 10
+
+
 class SessionSettings(Struct, frozen=True, kw_only=True):
     """What a session starts with."""
 
@@ -74,3 +82,5 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     retry: RetryPolicy = RetryPolicy()
     auto_compaction: bool = True
     compaction: CompactionPolicy = CompactionPolicy()
+    limits: Limits = field(default_factory=Limits)
+    loop_guard: LoopGuardPolicy = LoopGuardPolicy()

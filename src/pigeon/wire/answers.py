@@ -8,7 +8,7 @@ from pigeon.wire.base import ABSENT, Absent, Intended, Json, Record
 from pigeon.wire.entries import AnyEntry, Entry
 from pigeon.wire.messages import Disposition, Message
 from pigeon.wire.model import Model, Number, Usage
-from pigeon.wire.steering import TodoPhase
+from pigeon.wire.steering import LimitedUse, Limits, TodoPhase
 
 DialectName = Literal["pi", "pi-latest", "omp", "xcsh", "companion"]
 Feature = Literal["deltas", "seq", "trust", "permissions", "attribution"]
@@ -380,6 +380,16 @@ class SessionAllowance(Record, kw_only=True):
     tool_name: str
     subject: str
     cwd: str
+
+
+class LimitsState(Record, kw_only=True):
+    """Answer of `get_limits` and `set_limits`: the limits of the conversation and what was used of them since they were
+    set; during a run that has limits of its own, these as well."""
+
+    limits: Limits
+    used: LimitedUse
+    run_limits: Limits | Absent = ABSENT
+    run_used: LimitedUse | Absent = ABSENT
 
 
 class Permissions(Record, kw_only=True):

@@ -16,7 +16,7 @@ from pigeon.wire.dialogs import DialogRequest
 from pigeon.wire.entries import Entry
 from pigeon.wire.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage
 from pigeon.wire.model import Usage
-from pigeon.wire.steering import Rule, TodoTask
+from pigeon.wire.steering import LimitReached, Rule, TodoTask
 
 CompactionReason = Literal["manual", "threshold", "overflow", "idle"]
 
@@ -131,7 +131,7 @@ class AgentEnd(Event, tag="agent_end", kw_only=True):
     yielded: bool | Absent = ABSENT
 
 
-EndReason = Literal["done", "aborted", "error"]
+EndReason = Literal["done", "aborted", "error", "limit"]
 PromptStatus = Literal["completed", "aborted", "error"]
 
 
@@ -139,13 +139,14 @@ class AgentSettled(Event, tag="agent_settled", kw_only=True):
     """Nothing more will happen by itself: the one record that ends an accepted prompt, and says why it ended.
 
     After a prompt with `outputSchema` it has `output`, a value that fits the schema, or with the reason `error`
-    `errorMessage` if the model gave none.
+    `errorMessage` if the model gave none. `limit` is there where the reason is `limit`.
     """
 
     aborted: bool = False
     reason: EndReason = "done"
     output: Json | Absent = ABSENT
     error_message: str | Absent = ABSENT
+    limit: LimitReached | Absent = ABSENT
 
 
 class PromptError(Record, kw_only=True):

@@ -1,16 +1,20 @@
-"""What steers the model besides the conversation: the plan that host and model share, and stream rules.
+"""What steers the model besides the conversation: the plan that host and model share, stream rules, and limits.
 
 A plan is a list of phases with tasks. A stream rule is advice for the model that is given when what it writes matches
-the rule's condition.
+the rule's condition. Limits say how much a run or a conversation may use; `limits_of` is the one check of them, for
+commands, options and settings.
 """
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Literal
 
 from msgspec import field
 
-from pigeon.wire.base import ABSENT, Absent, Record
+from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.errors import BadRecord
+from pigeon.wire.model import Number
 
 TodoStatus = Literal["pending", "in_progress", "completed", "abandoned"]
 
@@ -81,3 +85,75 @@ class Rule(Record, kw_only=True):
     interrupt_mode: RuleInterrupt | Absent = ABSENT
     repeat: int | Absent = ABSENT
     source: RuleSource | Absent = field(default=ABSENT, name="_source")
+
+
+class Limits(Record, kw_only=True):
+    """The most that a run or a conversation may use; what is absent is not limited.
+
+    `turns` are requests for an answer, repeated ones included; `cost` is in US dollars; `tokens` are those of all
+    requests as providers count them, cached ones included; `seconds` are those of runs, whatever they wait for.
+    """
+
+    turns: int | Absent = ABSENT
+    cost: Number | Absent = ABSENT
+    tokens: int | Absent = ABSENT
+    seconds: Number | Absent = ABSENT
+    tool_calls: int | Absent = ABSENT
+
+
+class LimitedUse(Record, kw_only=True):
+    """What was used of limits since they were set."""
+
+    turns: int = 0
+    cost: Number = 0
+    tokens: int = 0
+    seconds: Number = 0
+    tool_calls: int = 0
+
+
+LimitName = Literal["turns", "cost", "tokens", "seconds", "toolCalls", "repeated_calls"]
+
+
+class LimitReached(Record, kw_only=True):
+    """The limit that ended a run: `reached` is what was used of it. `repeated_calls` is that of the loop guard."""
+
+    name: LimitName
+    allowed: Number
+    reached: Number
+
+
+WHOLE = ("turns", "tokens", "toolCalls")
+LIMIT_FIELDS = {"turns": "turns", "cost": "cost", "tokens": "tokens", "seconds": "seconds", "toolCalls": "tool_calls"}
+
+
+def limits_of(given: Json, where: str = "limits") -> Limits:
+    """Limits as a person or a program wrote them, as JSON or as a record; null counts as absent.
+
+    Raises `BadRecord` that names the member. A name that is not known is refused, too: a limit that is spelled wrong
+    would be none.
+    """
+    if isinstance(given, Limits):
+        members = {name: getattr(given, field) for name, field in LIMIT_FIELDS.items()}
+        given = {name: value for name, value in members.items() if not isinstance(value, Absent)}
+    if not isinstance(given, dict):
+        raise BadRecord(f'Missing or invalid field "{where}": expected an object such as {{"turns": 20, "cost": 0.5}}')
+    found: dict[str, Number] = {}
+    for name, value in given.items():
+        if name not in LIMIT_FIELDS:
+            known = ", ".join(LIMIT_FIELDS)
+            raise BadRecord(f'Missing or invalid field "{where}.{name}": there is no such limit (known: {known})')
+        if value is not None:
+            found[LIMIT_FIELDS[name]] = checked_limit(name, value, f'Missing or invalid field "{where}.{name}"')
+    return Limits(**found)  # type: ignore[arg-type]
+
+
+def checked_limit(name: str, value: Json, label: str) -> Number:
+    """The value if the limit of this name can have it; raises `BadRecord` that begins with the label."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if name in WHOLE:
+        if not is_number or value != int(value) or value < 1:
+            raise BadRecord(f"{label}: expected a whole number of at least 1")
+        return int(value)
+    if not is_number or value <= 0:
+        raise BadRecord(f"{label}: expected a number greater than 0")
+    return value  # type: ignore[no-any-return]

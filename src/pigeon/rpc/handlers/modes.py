@@ -1,4 +1,5 @@
-"""Handlers: switches, retry and compaction. Switches last for the process and never touch the user's settings files."""
+"""Handlers: switches, limits, retry and compaction. What they set lasts for the process and never touches the user's
+settings files."""
 
 from __future__ import annotations
 
@@ -6,16 +7,19 @@ from collections.abc import Awaitable
 
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
-from pigeon.wire.answers import Compacted
+from pigeon.wire.answers import Compacted, LimitsState
 from pigeon.wire.commands import (
     AbortRetry,
     Compact,
+    GetLimits,
     SetAutoCompaction,
     SetAutoRetry,
     SetFollowUpMode,
     SetInterruptMode,
+    SetLimits,
     SetSteeringMode,
 )
+from pigeon.wire.steering import limits_of
 
 
 @handles(SetSteeringMode)
@@ -46,6 +50,19 @@ def set_auto_retry(cmd: SetAutoRetry, s: Session) -> None:
 def abort_retry(cmd: AbortRetry, s: Session) -> None:
     """A waiting retry ends the run; a request that is under way goes on."""
     s.engine.retry.cancel()
+
+
+@handles(SetLimits)
+def set_limits(cmd: SetLimits, s: Session) -> LimitsState:
+    """In force at the next request; a refusal leaves everything as it was."""
+    s.engine.set_limits(limits_of(cmd.limits))
+    return s.engine.limits.state()
+
+
+@handles(GetLimits)
+def get_limits(cmd: GetLimits, s: Session) -> LimitsState:
+    """Those of the conversation, and of the run if it has some."""
+    return s.engine.limits.state()
 
 
 @handles(SetAutoCompaction)

@@ -23,6 +23,7 @@ from pigeon.wire.commands import (
     Steer,
 )
 from pigeon.wire.errors import ABORTED_BEFORE, Refusal
+from pigeon.wire.steering import limits_of
 
 
 @handles(Prompt)
@@ -101,7 +102,8 @@ def _host_message(cmd: Prompt | Steer | FollowUp | AbortAndPrompt) -> HostMessag
     """The message of a command; the id of the command counts where the end of a prompt repeats it."""
     message = HostMessage(cmd.message, cmd.images, cmd.attachments)
     if isinstance(cmd, (Prompt, AbortAndPrompt)):
-        message = replace(message, id=cmd.id, final_answer=wanted_answer(cmd.output_schema))
+        limits = None if isinstance(cmd.limits, Absent) else limits_of(cmd.limits)
+        message = replace(message, id=cmd.id, limits=limits, final_answer=wanted_answer(cmd.output_schema))
     if isinstance(cmd.client_message_id, Absent):
         return message
     from pigeon.session.client_messages import digest_of

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pigeon.wire import answers
-from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.base import ABSENT, Absent, Intended, Json
 from pigeon.wire.commands.base import Command
 from pigeon.wire.content import Attachment, ImageInput
 from pigeon.wire.model import Model, ThinkingLevel
+from pigeon.wire.steering import Limits
 
 QueueMode = Literal["all", "one-at-a-time"]
 InterruptMode = Literal["immediate", "wait"]
 StreamingBehavior = Literal["steer", "followUp"]
+# Any value is read, because `limits_of` refuses what does not fit, and names that are not known.
+LimitsGiven = Annotated[Json | Absent, Intended(Limits | Absent)]
 
 
 # --- prompting -------------------------------------------------------------------------------------------------------
@@ -29,11 +32,13 @@ class _Says(Command, kw_only=True):
 
 class Prompt(_Says, tag="prompt", kw_only=True):
     """Start a run with a user message, or queue it while one is active. With `outputSchema`, a JSON Schema, the run
-    ends with a final answer that fits it, which is the `output` of `agent_settled`."""
+    ends with a final answer that fits it, which is the `output` of `agent_settled`. `limits` are for the run that it
+    starts."""
 
     streaming_behavior: StreamingBehavior | Absent = ABSENT
     output_schema: dict[str, Json] | Absent = ABSENT
     locale: str | Absent = ABSENT
+    limits: LimitsGiven = ABSENT
 
 
 class Steer(_Says, tag="steer", kw_only=True):
@@ -45,9 +50,10 @@ class FollowUp(_Says, tag="follow_up", kw_only=True):
 
 
 class AbortAndPrompt(_Says, tag="abort_and_prompt", kw_only=True):
-    """Abort what runs, wait until it has ended, then prompt, also with `outputSchema`."""
+    """Abort what runs, wait until it has ended, then prompt, also with `outputSchema` and `limits`."""
 
     output_schema: dict[str, Json] | Absent = ABSENT
+    limits: LimitsGiven = ABSENT
 
 
 class Abort(Command, tag="abort", kw_only=True):
@@ -221,6 +227,21 @@ class SetAutoRetry(Command, tag="set_auto_retry", kw_only=True):
     enabled: bool
 
 
+class SetLimits(Command, tag="set_limits", kw_only=True):
+    """Replace the limits of the conversation; what is used counts from here on, an empty object takes them away."""
+
+    lane = "control"
+    answer = answers.LimitsState
+    limits: Annotated[Json | Absent, Intended(Limits)] = ABSENT
+
+
+class GetLimits(Command, tag="get_limits", kw_only=True):
+    """The limits in force and what was used of them."""
+
+    lane = "control"
+    answer = answers.LimitsState
+
+
 class AbortRetry(Command, tag="abort_retry", kw_only=True):
     """Cancel a waiting retry."""
 
@@ -258,5 +279,6 @@ CONVERSATION: tuple[type[Command], ...] = (
     GetState, GetMessages, GetLastAssistantText,
     GetSessionStats, GetCommands, GetAvailableCommands, GetIntegrations, SetModel, CycleModel, GetAvailableModels,
     SetThinkingLevel, CycleThinkingLevel, GetAvailableThinkingLevels, SetSteeringMode, SetFollowUpMode,
-    SetInterruptMode, SetLocale, SetAutoCompaction, SetAutoRetry, AbortRetry, Compact, Bash, AbortBash,
+    SetInterruptMode, SetLocale, SetAutoCompaction, SetAutoRetry, SetLimits, GetLimits, AbortRetry,
+    Compact, Bash, AbortBash,
 )  # fmt: skip

@@ -1,0 +1,355 @@
+"""Limits of runs and conversations: what may be used, what was used, and the end of a run that would use more.
+
+While limits are in force, `RunLimits` is asked before each request of the loop and of summaries (by `Requests` of
+`session/engine.py`) and counts what it used, so retries, compactions and summaries count like answers. A request that
+cannot fit is not sent: its answer is an error that names the limit, and the engine ends the run with it. An answer that
+has begun is not cut, so a limit is passed by one answer at most; only `seconds` end a run wherever it is, by its scope.
+
+`RunLimits.active` is an attribute on purpose: without limits nothing here runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from msgspec.structs import asdict, replace
+
+from pigeon.agent.answer import close_stream
+from pigeon.agent.inference import BlockGrew, Delta, Failure, Finished, Metered, ModelRequest
+from pigeon.agent.interfaces import ModelProvider
+from pigeon.agent.scope import Scope
+from pigeon.wire import codec
+from pigeon.wire.answers import LimitsState
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.messages import ToolResultMessage
+from pigeon.wire.model import Cost, Number, Usage, plain_number, priced, zero_usage
+from pigeon.wire.steering import LIMIT_FIELDS, LimitedUse, LimitName, LimitReached, Limits
+from pigeon.wire.tokens import characters_of, estimated_tokens
+
+LITTLE = 0.2
+ROUNDING = 1e-9
+FEWEST_ANSWER_TOKENS = 1
+_NAMES: tuple[LimitName, ...] = ("turns", "cost", "tokens", "seconds", "toolCalls")
+_UNITS = {"turns": "turns", "cost": "US dollars", "tokens": "tokens", "seconds": "seconds", "toolCalls": "tool calls"}
+NOTICE = """<notice>
+Little is left of what you may use: {left}. When it is used up, you are stopped. Bring the work to a good state now, say
+what is done and what is not, and begin nothing new.
+</notice>"""
+
+
+class Account:
+    """Limits, and what was used of them since they were set."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._used = LimitedUse()
+        self._since: float | None = None
+        self._told = False
+
+    def begin(self) -> None:
+        """A run goes on: its seconds count."""
+        self._since = asyncio.get_running_loop().time() if self._since is None else self._since
+
+    def end(self) -> None:
+        """The run has ended."""
+        self._used, self._since = self.used(), None
+
+    def used(self) -> LimitedUse:
+        """What was used so far."""
+        running = 0.0 if self._since is None else asyncio.get_running_loop().time() - self._since
+        return replace(self._used, seconds=plain_number(round(self._used.seconds + running, 3)))
+
+    def add(self, usage: Usage, turns: int = 0, tool_calls: int = 0) -> None:
+        """This was used."""
+        self._used = replace(
+            self._used,
+            turns=self._used.turns + turns,
+            cost=plain_number(self._used.cost + usage.cost.total),
+            tokens=self._used.tokens + usage.total_tokens,
+            tool_calls=self._used.tool_calls + tool_calls,
+        )
+
+    def allowed(self, name: str) -> Number | None:
+        """The limit of this name, none if there is none."""
+        allowed: Number | Absent = getattr(self.limits, LIMIT_FIELDS[name])
+        return None if isinstance(allowed, Absent) else allowed
+
+    def seconds_left(self) -> float | None:
+        """How long a run may still take, none if that is not limited."""
+        allowed = self.allowed("seconds")
+        return None if allowed is None else allowed - self.used().seconds
+
+    def exceeded(self, names: Sequence[LimitName], needed: LimitedUse) -> LimitReached | None:
+        """The first of these limits that does not allow what is needed besides what was used."""
+        used = self.used()
+        for name in names:
+            allowed, field = self.allowed(name), LIMIT_FIELDS[name]
+            if allowed is None:
+                continue
+            reached = getattr(used, field)
+            if reached + getattr(needed, field) > allowed + ROUNDING or (name == "seconds" and reached >= allowed):
+                return LimitReached(name=name, allowed=allowed, reached=reached)
+        return None
+
+    def tell(self) -> list[str]:
+        """Of which limits little is left, once."""
+        if self._told:
+            return []
+        used, little = self.used(), []
+        for name in _NAMES:
+            allowed = self.allowed(name)
+            if allowed is None:
+                continue
+            left = allowed - getattr(used, LIMIT_FIELDS[name])
+            last_one = left == 1 and isinstance(allowed, int) and name in ("turns", "toolCalls")
+            if 0 < left <= allowed * LITTLE + ROUNDING or last_one:
+                little.append(f"{_shown(left)} of {_shown(allowed)} {_UNITS[name]}")
+        self._told = bool(little)
+        return little
+
+
+class RequestMeter:
+    """What one request used: as the provider counted it, estimated where the provider did not get to count."""
+
+    def __init__(self, request: ModelRequest) -> None:
+        self._request = request
+        self._characters = 0
+        self._counted: Usage | None = None
+        self._whole = False
+
+    def take(self, delta: Delta) -> None:
+        """One more delta of its answer."""
+        if isinstance(delta, Metered):
+            self._counted = priced(delta.usage, self._request.model.cost, delta.rate)
+        elif isinstance(delta, BlockGrew):
+            self._characters += len(delta.text)
+        elif isinstance(delta, Finished):
+            self._whole = delta.failure is None
+
+    def usage(self) -> Usage:
+        """The usage so far; nothing for a request that failed before any answer came."""
+        counted = self._counted
+        if counted is not None and self._whole:
+            return counted
+        if counted is None and not self._characters and not self._whole:
+            return zero_usage()
+        usage = counted or Usage(input=input_tokens(self._request), cost=Cost())
+        output = max(usage.output, estimated_tokens(self._characters))
+        return priced(replace(usage, output=output), self._request.model.cost)
+
+
+class RunLimits:
+    """The limits in force in one session: those of the conversation, and those of the run if it has some."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._conversation = Account(limits)
+        self._run: Account | None = None
+        self._scope: Scope | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopping: LimitReached | None = None
+        self._ended_by: LimitReached | None = None
+        self._expired = False
+        self._cached: tuple[str, int] = ("", 0)
+        self.active = False
+        self._refresh()
+
+    # What commands and prompts ask.
+
+    def set(self, limits: Limits, scope: Scope | None) -> None:
+        """Replace the limits of the conversation, counting from here on; the scope is that of the run, if one goes on.
+
+        They are in force at the next request; seconds count at once.
+        """
+        self._conversation = Account(limits)
+        self._refresh()
+        if scope is not None:
+            self._watch(scope)
+
+    def count_anew(self) -> None:
+        """Another conversation is in use: the same limits, nothing used of them."""
+        self._conversation = Account(self._conversation.limits)
+
+    def state(self) -> LimitsState:
+        """What hosts are shown."""
+        run = self._run
+        return LimitsState(
+            limits=self._conversation.limits,
+            used=self._conversation.used(),
+            run_limits=ABSENT if run is None else run.limits,
+            run_used=ABSENT if run is None else run.used(),
+        )
+
+    def exhausted(self) -> LimitReached | None:
+        """The limit of the conversation that is used up, so that no run may begin."""
+        return self._conversation.exceeded(_NAMES, LimitedUse(turns=1, tokens=1, cost=2 * ROUNDING, tool_calls=1))
+
+    # A run.
+
+    def begin(self, limits: Limits | None, scope: Scope) -> None:
+        """A run begins, with limits of its own or without."""
+        self._run = None if limits is None else Account(limits)
+        self._stopping, self._ended_by, self._expired = None, None, False
+        self._refresh()
+        self._watch(scope)
+
+    def end(self, cancelled: bool) -> LimitReached | None:
+        """The run is over; the limit that has ended it, none if something else did."""
+        ended_by = self._ended_by if self._expired or not cancelled else None
+        for account in self._accounts():
+            account.end()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._run, self._scope, self._timer = None, None, None
+        self._stopping, self._ended_by, self._expired = None, None, False
+        self._refresh()
+        return ended_by
+
+    def stop(self, reached: LimitReached) -> None:
+        """No further request in this run, for a reason that is not counted here."""
+        self._stopping = reached
+        self._refresh()
+
+    def blocks(self) -> bool:
+        """True if no further answer may be asked for, however short; then that is what has ended the run."""
+        if not self._expired:
+            self._ended_by = self._exceeded(turn=True, needed=LimitedUse(turns=1, tokens=1, cost=2 * ROUNDING))
+        return self._ended_by is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the run is at its end because of a limit."""
+        return self._ended_by is not None
+
+    def refused_call(self) -> str | None:
+        """Count a tool call that is to be made; why it must not be, none if it may. After a refusal the run ends."""
+        for account in self._accounts():
+            reached = account.exceeded(("toolCalls",), LimitedUse(tool_calls=1))
+            if reached is not None:
+                self.stop(reached)
+                return f"The tool was not run. {limit_text(reached)}"
+        for account in self._accounts():
+            account.add(zero_usage(), tool_calls=1)
+        return None
+
+    def add_results(self, results: Sequence[ToolResultMessage]) -> None:
+        """Count what tools used that asked a model themselves."""
+        for result in results:
+            if not isinstance(result.usage, Absent):
+                for account in self._accounts():
+                    account.add(result.usage)
+
+    def notice(self) -> str | None:
+        """What the model is told when little is left; none if it was told, or if nothing is left."""
+        if self._exceeded(turn=True, needed=LimitedUse(turns=1, tokens=1)) is not None:
+            return None
+        little = [text for account in self._accounts() for text in account.tell()]
+        return NOTICE.format(left=", ".join(dict.fromkeys(little))) if little else None
+
+    # A request.
+
+    async def stream(self, provider: ModelProvider, request: ModelRequest, turn: bool) -> AsyncIterator[Delta]:
+        """The provider's answer, counted; or, if it cannot fit, an error instead, and nothing is sent."""
+        reached = self._refusal(request, turn)
+        if turn and not self._expired:
+            self._ended_by = reached
+        if reached is not None:
+            yield Finished(stop="error", failure=Failure(message=limit_text(reached), code="limit"))
+            return
+        accounts, meter, deltas = self._accounts(), RequestMeter(request), provider.stream(request)
+        for account in accounts:
+            account.add(zero_usage(), turns=int(turn))
+        try:
+            async for delta in deltas:
+                meter.take(delta)
+                yield delta
+        finally:
+            usage = meter.usage()
+            for account in accounts:
+                account.add(usage)
+            if turn:
+                self._cached = (request.model.reference, usage.cache_read + usage.cache_write)
+            await close_stream(deltas)
+
+    def _refusal(self, request: ModelRequest, turn: bool) -> LimitReached | None:
+        needed = LimitedUse(turns=1, tokens=1)
+        if any(account.allowed("cost") or account.allowed("tokens") for account in self._accounts()):
+            least = self._least(request)
+            needed = LimitedUse(turns=1, tokens=least.total_tokens, cost=least.cost.total or 2 * ROUNDING)
+        return self._exceeded(turn, needed)
+
+    def _least(self, request: ModelRequest) -> Usage:
+        """What a request takes at least: its prompt, as far as the provider has it in its cache at that price, and the
+        shortest answer."""
+        prompt = input_tokens(request)
+        model, cached = self._cached
+        cached = min(cached, prompt) if model == request.model.reference and request.cache != "none" else 0
+        usage = Usage(input=prompt - cached, cache_read=cached, output=FEWEST_ANSWER_TOKENS, cost=Cost())
+        return priced(usage, request.model.cost)
+
+    def _exceeded(self, turn: bool, needed: LimitedUse) -> LimitReached | None:
+        if self._stopping is not None and turn:
+            return self._stopping
+        names: tuple[LimitName, ...] = ("turns", "cost", "tokens", "seconds") if turn else ("cost", "tokens")
+        found = (account.exceeded(names, needed) for account in self._accounts())
+        return next((reached for reached in found if reached is not None), None)
+
+    def _accounts(self) -> list[Account]:
+        return [self._conversation] if self._run is None else [self._run, self._conversation]
+
+    def _refresh(self) -> None:
+        limited = any(not isinstance(value, Absent) for value in asdict(self._conversation.limits).values())
+        self.active = limited or self._run is not None or self._stopping is not None
+
+    # Seconds.
+
+    def _watch(self, scope: Scope) -> None:
+        """Count the seconds of the run from here on, and end it in time."""
+        self._scope = scope
+        for account in self._accounts():
+            account.begin()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        left = [seconds for account in self._accounts() if (seconds := account.seconds_left()) is not None]
+        if left:
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, min(left)), self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        found = (account.exceeded(("seconds",), LimitedUse()) for account in self._accounts())
+        reached = next((one for one in found if one is not None), None)
+        if reached is None:
+            self._set_timer()
+        elif self._scope is not None and not self._scope.cancelled:
+            self._ended_by, self._expired = reached, True
+            self._scope.cancel()
+
+
+def input_tokens(request: ModelRequest) -> int:
+    """The house's estimate of what a request holds: system prompt, tools, messages."""
+    tools = sum(len(spec.description) + len(codec.encode(spec.parameters)) for spec in request.tools)
+    return estimated_tokens(len(request.system_prompt) + tools + sum(map(characters_of, request.messages)))
+
+
+def limit_text(reached: LimitReached) -> str:
+    """What hosts and models are told of the limit that ended a run."""
+    if reached.name == "repeated_calls":
+        return (
+            f"Stopped by the loop guard: the same tool calls were made {reached.reached} times in a row, with the same "
+            f"results (loopGuard.stop is {reached.allowed})"
+        )
+    unit = _UNITS[reached.name]
+    if reached.reached < reached.allowed and reached.name != "seconds":
+        return (
+            f"Limit reached: of {_shown(reached.allowed)} {unit} {_shown(reached.reached)} are used, and the next "
+            "request needs more than is left"
+        )
+    return f"Limit reached: {_shown(reached.allowed)} {unit} are allowed, {_shown(reached.reached)} are used"
+
+
+def _shown(value: Number) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.6g}"
