@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fakes.contract_manifest import proves
-from fakes.model_server import Call, ModelServer
+from fakes.model_server import Call, Gate, ModelServer
 from fakes.rpc_process import RpcProcess, Start
 
 Record = dict[str, Any]
@@ -41,6 +41,27 @@ def test_a_run_ends_with_the_value(agent: RpcProcess, server: ModelServer) -> No
     assert [record for record in agent.records if "output" in record and record["type"] != "tool_execution_end"] == [
         record for record in agent.records if record.get("output") == {"n": 3}
     ]
+
+
+@proves("output.resumed", dialects=("pi",))
+def test_a_session_opened_again_in_the_middle_of_such_a_run_takes_the_prompt_anew(
+    start: Start, server: ModelServer
+) -> None:
+    agent = start(keeps=True)
+    answer = server.answers(Call("final_answer", {"n": "three"}))
+    gate = Gate()
+    server.answers(gate, "on and on")
+    agent.send({"id": "a", "type": "prompt", "message": "count", "outputSchema": SCHEMA})
+    answer.wait_arrived()
+    gate.wait_reached()
+    agent.kill()
+    again = start("--continue", keeps=True)
+    server.answers("Fine.")
+    assert "output" not in again.run("hello")[-1]
+    server.answers(Call("final_answer", {"n": 4}))
+    mark = again.mark()
+    again.send({"id": "b", "type": "prompt", "message": "count", "outputSchema": SCHEMA})
+    assert again.wait_event("agent_settled", mark)["output"] == {"n": 4}
 
 
 @proves("output.repair", dialects=BOTH)

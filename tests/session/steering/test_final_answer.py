@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from fakes.loop_fakes import AnyTool, Script, calls, fails, says
+from fakes.model_requests import a_model
 from fakes.session_setup import SessionSetup
-from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Finished
+from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Metered
 from pigeon.session.prompting import HostMessage, wanted_answer
-from pigeon.session.settings import RetryPolicy, SessionSettings
+from pigeon.session.settings import CompactionPolicy, RetryPolicy, SessionSettings
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import text_of
 from pigeon.wire.errors import Refusal
-from pigeon.wire.events import AgentSettled, MessageEnd, PromptResult
+from pigeon.wire.events import AgentSettled, CompactionEnd, MessageEnd, PromptResult
 from pigeon.wire.messages import CustomMessage, ToolResultMessage
+from pigeon.wire.model import Cost, Usage
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 GOOD = calls(("final_answer", {"n": 1}))
@@ -136,6 +138,28 @@ async def test_a_retry_asks_for_the_same_answer() -> None:
     setup, settled = await run(fails("overloaded", retryable=True), WRONG, GOOD, settings=FAST)
     assert settled.output == {"n": 1}
     assert all(request.tools[-1].name == "final_answer" for request in setup.provider.requests)
+
+
+async def test_a_compaction_in_the_run_does_not_lose_what_was_asked_for() -> None:
+    long = "lorem ipsum dolor sit amet " * 40
+    settings = SessionSettings(compaction=CompactionPolicy(keep_tokens=50, reserve_tokens=1_000))
+    full = Metered(usage=Usage(input=9_500, output=1, total_tokens=9_501, cost=Cost()))
+    setup = SessionSetup(
+        says("one"),
+        says("two"),
+        [full, *calls(("look", {}))],
+        says("THE SUMMARY"),
+        WRONG,
+        GOOD,
+        model=a_model(context_window=10_000, max_tokens=1_000),
+        settings=settings,
+        tools=(AnyTool("look"),),
+    )
+    for number in (1, 2):
+        await setup.prompt(f"question {number} {long}")
+    await setup.prompt("go", final_answer=wanted_answer(SCHEMA))
+    assert len(setup.heard.of(CompactionEnd)) == 1
+    assert setup.heard.of(AgentSettled)[-1].output == {"n": 1}
 
 
 async def test_the_next_prompt_has_no_final_answer_of_the_one_before() -> None:
