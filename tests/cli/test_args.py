@@ -23,7 +23,7 @@ SWITCHES = [
     "--continue", "-c", "--no-session", "--no-tools", "-nt", "--no-builtin-tools", "-nbt", "--no-extensions", "-ne",
     "--no-skills", "-ns", "--no-prompt-templates", "-np", "--no-context-files", "-nc", "--approve", "-a",
     "--no-approve", "-na", "--drain", "--offline", "--print", "-p", "--verbose", "--no-themes", "--no-title",
-    "--no-rules", "--no-ui", "--no-lsp", "--no-pty", "--no-mcp", "--help", "-h", "--version", "-v",
+    "--no-rules", "--no-ui", "--unattended", "--no-lsp", "--no-pty", "--no-mcp", "--help", "-h", "--version", "-v",
 ]  # fmt: skip
 LONG = {
     "-n": "--name", "-t": "--tools", "-xt": "--exclude-tools", "-r": "--resume", "-e": "--extension",

@@ -6,14 +6,23 @@ from typing import Any
 
 import pytest
 
+from fakes.agent_folders import AgentFolders
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
+from fakes.extension_files import extension
 from fakes.fifo import Fifo
 from fakes.model_server import Call, Gate, ModelServer
 from fakes.record_outline import ended, text_of, tool_texts
 from fakes.rpc_process import RpcProcess, Start
 
 Record = dict[str, Any]
+SLOW_INPUT = """
+@ext.on(Input)
+async def look(event, ctx):
+    await asyncio.sleep(0)
+    with open({seen!r}, "a") as seen:
+        seen.write(event.text)
+"""
 
 
 def attributed(start: Start, *args: str, **more: Any) -> RpcProcess:
@@ -167,6 +176,22 @@ def test_a_message_that_is_in_the_session_is_known_after_the_process_was_killed(
     agent.wait_end()
 
 
+@proves("client_message.both_at_once")
+def test_a_message_that_comes_again_while_an_extension_looks_at_it_is_answered_alike(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    seen = folders.work / "seen"
+    agent = start(*extension(folders, SLOW_INPUT.format(seen=str(seen))))
+    server.answers("hi")
+    line = {"type": "prompt", "message": "x", "clientMessageId": "m"}
+    agent.send({"id": "a", **line}, {"id": "b", **line}, {"id": "c", **line, "message": "y"})
+    agent.wait_end()
+    first, second, third = (agent.response(id) for id in ("a", "b", "c"))
+    assert first["data"] == second["data"] == {"disposition": "started", "clientMessageId": "m"}
+    assert third["code"] == "conflict"
+    assert seen.read_text() == "x"
+
+
 @proves("client_message.refused_again")
 def test_a_message_that_was_refused_may_come_again(agent: RpcProcess, server: ModelServer) -> None:
     gate = busy(agent, server)
@@ -247,3 +272,17 @@ def test_a_call_that_waits_for_permission_can_be_stopped(start: Start, server: M
     agent.wait_end()
     assert tool_texts(agent.records) == ["The user stopped this tool call before it had ended."]
     assert not list(agent.folders.work.iterdir())
+
+
+@proves("abort.one_host_tool")
+def test_a_call_of_a_host_tool_can_be_stopped(agent: RpcProcess, server: ModelServer) -> None:
+    tool = {"name": "slow", "description": "d", "parameters": {"type": "object", "properties": {}}}
+    agent.ask("set_host_tools", tools=[tool])
+    server.answers(Call("slow", {}, id="a"))
+    server.answers("Fine.")
+    agent.ask("prompt", message="x")
+    call = agent.wait_event("host_tool_call", toolCallId="a")
+    agent.ask("abort", toolCallId="a")
+    assert agent.wait_event("host_tool_cancel")["targetId"] == call["id"]
+    assert agent.wait_event("agent_settled")["reason"] == "done"
+    assert [message["isError"] for message in ended(agent.records, "toolResult")] == [True]

@@ -22,11 +22,12 @@ FAILED = ("error", "aborted")
 
 
 class RunResult(Struct, frozen=True):
-    """How a run ended."""
+    """How a run ended; `denied` if none of its last tool calls was allowed to run, none if it made no calls."""
 
     answer: AssistantMessage
     failure: Failure | None
     will_retry: bool
+    denied: bool | None = None
 
     @property
     def failed(self) -> bool:
@@ -79,6 +80,7 @@ class Run:
         self._gate = gate
         self._tool_mode = tool_mode
         self._added: list[Message] = []
+        self._denied: bool | None = None
 
     async def run(self, opening: Sequence[Spoken] = (), resumes: bool = False) -> RunResult:
         """Play turns until the agent stops; an error or an abort ends the run at once, queues untouched.
@@ -140,6 +142,7 @@ class Run:
         await self._owner.answered(answer)
         results = await batch.run(answer)
         self._added.extend(results)
+        self._denied = self._denied if batch.denied is None else batch.denied
         return results
 
     async def _next_turn(self, turn: Turn) -> NextTurn | None:
@@ -166,7 +169,7 @@ class Run:
     async def _end(self, turn: Turn) -> RunResult:
         wants_retry = turn.answer.stop_reason == "error" and await self._owner.wants_retry(turn.answer, turn.failure)
         await self._publish(AgentEnd(messages=self._added, will_retry=wants_retry))
-        return RunResult(turn.answer, turn.failure, wants_retry)
+        return RunResult(turn.answer, turn.failure, wants_retry, self._denied)
 
     async def _crashed(self, error: Exception) -> RunResult:
         """A defect of ours must not look like a hang: the run still ends, and says why."""

@@ -10,7 +10,7 @@ from pigeon.agent.scope import Scope
 from pigeon.system.clock import monotonic_ms
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import TextContent, ToolCall
-from pigeon.wire.errors import Aborted, ToolFailed, text_for_host
+from pigeon.wire.errors import Aborted, CallDenied, ToolFailed, text_for_host
 from pigeon.wire.events import (
     MessageEnd,
     MessageStart,
@@ -32,14 +32,17 @@ UNREADABLE = 'Invalid arguments for tool "{name}": {problem}'
 
 
 class CallResult:
-    """How a call ended, and how long the tool ran, if it did."""
+    """How a call ended, and how long the tool ran, if it did; `denied` if it was not allowed to run."""
 
-    __slots__ = ("duration_ms", "is_error", "outcome")
+    __slots__ = ("denied", "duration_ms", "is_error", "outcome")
 
-    def __init__(self, outcome: ToolOutcome, is_error: bool, duration_ms: int | Absent = ABSENT) -> None:
+    def __init__(
+        self, outcome: ToolOutcome, is_error: bool, duration_ms: int | Absent = ABSENT, denied: bool = False
+    ) -> None:
         self.outcome = outcome
         self.is_error = is_error
         self.duration_ms = duration_ms
+        self.denied = denied
 
 
 class Progress:
@@ -105,6 +108,7 @@ class ToolBatch:
         self._scope = scope
         self._mode = mode
         self._terminated: list[bool] = []
+        self._denied: list[bool] = []
 
     async def run(self, answer: AssistantMessage) -> list[ToolResultMessage]:
         """All results, in the order of the calls; calls whose arguments could not be read are refused."""
@@ -129,6 +133,11 @@ class ToolBatch:
     def terminates(self) -> bool:
         """True if every call of the batch asked for the run to end."""
         return bool(self._terminated) and all(self._terminated)
+
+    @property
+    def denied(self) -> bool | None:
+        """True if no call of the batch was allowed to run; none if there was no call."""
+        return all(self._denied) if self._denied else None
 
     async def _run_group(
         self, group: list[ToolCall], tools: dict[str, Tool], refused: dict[str, str]
@@ -232,6 +241,7 @@ class ToolBatch:
     async def _report(self, call: ToolCall, ended: CallResult) -> ToolResultMessage:
         outcome = ended.outcome
         self._terminated.append(outcome.terminate is True)
+        self._denied.append(ended.denied)
         message = ToolResultMessage(
             tool_call_id=call.id,
             tool_name=call.name,
@@ -263,7 +273,7 @@ def failure_of(error: Exception) -> CallResult:
         details={} if isinstance(details, Absent) else details,
         terminate=True if getattr(error, "terminate", False) else ABSENT,
     )
-    return CallResult(outcome, is_error=True)
+    return CallResult(outcome, is_error=True, denied=isinstance(error, CallDenied))
 
 
 def grouped(calls: list[ToolCall], tools: dict[str, Tool], mode: ToolMode) -> list[list[ToolCall]]:

@@ -92,6 +92,8 @@ class _Builder:
         self._registry = registry_of(self._agent_dir, environment.variables, self._cwd, self._processes, redactor)
         self._bus = Bus()
         self._dialogs = Dialogs(self._bus.post, ids.dialog_id)
+        if options.unattended:
+            self._dialogs.close()
 
     async def build(self) -> BuiltAgent:
         extensions = self._extensions
@@ -295,6 +297,7 @@ class _Builder:
             user_skills=listed_skills(settings),
             user_prompts=or_else(settings.prompts, []),
             docs=DOCS if os.path.isdir(DOCS) else None,
+            unattended=options.unattended,
         )
         return Resources(
             self._agent_dir,
@@ -319,6 +322,8 @@ def _session_settings(settings: Settings, options: AgentOptions, report: Callabl
         block_images=settings.images.block_images,
         keep_unreadable_images=options.keep_unreadable_images,
         full_state=options.full_state,
+        unattended=options.unattended,
+        finish_gate=or_else(settings.finish_gate, options.unattended),
         auto_retry=settings.retry.enabled,
         retry=RetryPolicy(
             max_retries=settings.retry.max_retries,

@@ -71,6 +71,9 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     # How much a conversation may use; each limit goes before that of the settings.
     limits: Limits = field(default_factory=Limits)
 
+    # Whether there is no person to ask: then questions get a no at once, and the model is told so.
+    unattended: bool = False
+
     # Whether a run is finished when the host goes away.
     drain: bool = False
 

@@ -125,7 +125,9 @@ class PermissionSetup:
         if self._asking is None:
             from pigeon.guard.permissions import PermissionGate
 
-            self._asking = PermissionGate(layers, self._protected_places(), self._ask, self._paths, self._session_id)
+            self._asking = PermissionGate(
+                layers, self._protected_places(), self._ask, self._paths, self._session_id, self._options.unattended
+            )
         self._asking.use(layers)
         from pigeon.guard.gate_chain import chain
 

@@ -39,6 +39,11 @@ GROUPS: dict[str, list[Row]] = {
         ("--socket", "PATH", "serve the first connection to a unix socket there, instead of stdin and stdout"),
         ("--drain", "", "when stdin ends, finish the current run before exiting"),
         ("--no-ui", "", "show nothing at the host and ask nothing there; needs --mode rpc"),
+        (
+            "--unattended",
+            "",
+            "nobody can be asked: questions get a no at once, and the work is verified at the end",
+        ),
         ("--list-models", "[SEARCH]", "list the models with credentials and exit"),
         ("--export", "FILE", "write a session file as an HTML page (to a second FILE if given) and exit"),
         ("--help -h", "", "show this help and exit"),
@@ -261,6 +266,7 @@ def _agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> A
         approval_mode=found.approval_mode or "yolo",
         limits=_limits(found),
         drain=found.drain,
+        unattended=found.unattended,
     )
 
 

@@ -2,12 +2,14 @@
 
 The first line is the session's header; there are no responses. Exit code 0 when every prompt ran, whatever the model
 said; 1 when one was refused, with the reason on stderr; 3 when a limit ended a run, and then no further prompt is sent.
+With `--unattended` also 1 when a run ended in an error and 4 when its last tool calls were denied; it is the same then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Mapping
 
 from pigeon.app.build import BuiltAgent
 from pigeon.app.environment import Environment
@@ -25,16 +27,18 @@ from pigeon.wire.errors import Refusal
 from pigeon.wire.events import AgentSettled, Outbound
 
 FLUSH_SECONDS = 10.0
+ENDS = {"limit": exit_codes.LIMIT}
+UNATTENDED_ENDS = {**ENDS, "error": exit_codes.FAILED, "denied": exit_codes.DENIED}
 
 
 def run_json(line: CommandLine, environment: Environment) -> int:
     """Run the prompts; returns the exit code."""
     dialect = spoken_dialect(line, environment)
     line = with_key(line, environment)
-    prompts = _prompts(line)
+    prompts, unattended = _prompts(line), line.agent.unattended
 
     async def play(agent: BuiltAgent, descriptors: Descriptors) -> int:
-        return await _play(agent, dialect, descriptors[1], prompts)
+        return await _play(agent, dialect, descriptors[1], prompts, UNATTENDED_ENDS if unattended else ENDS)
 
     return run_agent(line, environment, dialect, play)
 
@@ -46,7 +50,7 @@ def _prompts(line: CommandLine) -> list[str]:
     return [piped + "".join(prompts[:1]), *prompts[1:]] if piped else prompts
 
 
-async def _play(agent: BuiltAgent, dialect: Dialect, output: int, prompts: list[str]) -> int:
+async def _play(agent: BuiltAgent, dialect: Dialect, output: int, prompts: list[str], ends: Mapping[str, int]) -> int:
     shutdown = Shutdown()
     shutdown.watch_signals()
     writer = Writer(output, lambda: shutdown.request(exit_codes.FAILED))
@@ -56,7 +60,7 @@ async def _play(agent: BuiltAgent, dialect: Dialect, output: int, prompts: list[
     session.disconnect()
     await agent.lifecycle.started(lambda: shutdown.request(exit_codes.OK))
     writer.put((next(session.journal.every_line()), b"\n"))
-    work = asyncio.ensure_future(_ask(session, prompts))
+    work = asyncio.ensure_future(_ask(session, prompts, ends))
     ended = asyncio.ensure_future(shutdown.reason())
     await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
     code = work.result() if work.done() else ended.result()
@@ -67,12 +71,14 @@ async def _play(agent: BuiltAgent, dialect: Dialect, output: int, prompts: list[
     return code
 
 
-async def _ask(session: Session, prompts: list[str]) -> int:
-    limited: list[AgentSettled] = []
+async def _ask(session: Session, prompts: list[str], ends: Mapping[str, int]) -> int:
+    """The exit code; `ends` are those of runs that keep the next prompt from being sent, by the reason of their end."""
+    codes: list[int] = []
 
     def note(event: Outbound) -> None:
-        if isinstance(event, AgentSettled) and event.reason == "limit":
-            limited.append(event)
+        if isinstance(event, AgentSettled) and event.reason in ends:
+            print(f"The run ended: {event.reason}", file=sys.stderr)  # noqa: T201
+            codes.append(ends[event.reason])
 
     session.bus.announce(note)
     for prompt in prompts:
@@ -86,6 +92,6 @@ async def _ask(session: Session, prompts: list[str]) -> int:
         await session.prompting.commands_done()
         await session.activity.until_idle()
         await session.engine.told_all()
-        if limited:
-            return exit_codes.LIMIT
+        if codes:
+            return codes[0]
     return exit_codes.OK

@@ -91,6 +91,7 @@ class Settings(Record, kw_only=True):
     interrupt_mode: InterruptMode | Absent = ABSENT
     tool_execution: Literal["ordered", "declared", "parallel", "sequential"] = "ordered"
     default_tools: list[str] | Absent = ABSENT
+    finish_gate: bool | Absent = ABSENT
     compaction: CompactionSettings = CompactionSettings()
     retry: RetrySettings = RetrySettings()
     images: ImageSettings = ImageSettings()

@@ -71,8 +71,10 @@ class OhMyPi(Dialect):
 
     def answer(self, response: Response) -> list[OutputLine]:
         """Row: an accepted message, here without data unless no run follows."""
-        if isinstance(response.data, Accepted) and not is_attributed(response.data):
-            response = replace(response, data=LocalOnly() if response.data.disposition == "handled" else ABSENT)
+        if isinstance(response.data, Accepted) and response.data.disposition == "handled":
+            response = replace(response, data=LocalOnly())
+        elif isinstance(response.data, Accepted) and not is_attributed(response.data):
+            response = replace(response, data=ABSENT)
         return super().answer(response)
 
     def refused_prompt(self, response: Response) -> list[OutputLine]:

@@ -34,10 +34,13 @@ from pigeon.wire.answers import Permissions, SessionAllowance, SourceRules
 from pigeon.wire.base import Json
 from pigeon.wire.content import ToolCall
 from pigeon.wire.dialogs import ALLOW_ALWAYS, ALLOW_ONCE, DENY
-from pigeon.wire.errors import Aborted, ToolFailed
+from pigeon.wire.errors import Aborted, CallDenied
 from pigeon.wire.events import PermissionOutcome, ToolOutcome
 
 OPTIONS = (ALLOW_ONCE, ALLOW_ALWAYS, DENY)
+NOBODY = "the agent runs unattended, so nobody can be asked"
+ASK = "Do not try to get around this; ask the user."
+GO_ON = "Do not try to get around this; do what can be done without it, and say at the end what was left undone."
 MOST_REMEMBERED = 1000
 _REASONS: dict[PermissionOutcome, str] = {
     "denied": "the user said no",
@@ -93,12 +96,14 @@ class PermissionGate:
         ask: Ask,
         paths: Callable[[], PathResolver],
         session: Callable[[], str],
+        unattended: bool = False,
     ) -> None:
         self._rules = rules
         self._protected = protected
         self._ask = ask
         self._paths = paths
         self._session = session
+        self._unattended = unattended
         # In the order in which they were allowed.
         self._allowed: dict[AllowedCall, None] = {}
 
@@ -116,7 +121,7 @@ class PermissionGate:
         ]
 
     async def before(self, prepared: PreparedCall) -> None:
-        """Let it pass; raises `ToolFailed` when the call may not run."""
+        """Let it pass; raises `CallDenied` when the call may not run."""
         tool, subject, paths = prepared.call.name, prepared.subject, self._paths()
         rules, said = self._rules, await self._judged(tool, subject, paths)
         key = AllowedCall(self._session(), paths.cwd, tool, _key(subject))
@@ -132,10 +137,10 @@ class PermissionGate:
         return outcome, is_error
 
     async def _judged(self, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
-        """What the rules say, if they do not deny it and no protected place is in the way; else raises `ToolFailed`."""
+        """What the rules say, if they do not deny it and no protected place is in the way; else raises `CallDenied`."""
         said = ruling(self._rules, tool, subject, paths)
         if said.verdict == "deny":
-            raise ToolFailed(_refusal(tool, await _shown(subject, paths), f"denied by {_by(said.rule)}"))
+            raise self._denial(tool, await _shown(subject, paths), f"denied by {_by(said.rule)}")
         return await self._of_protected(tool, subject, paths, said)
 
     async def _of_protected(self, tool: str, subject: Subject, paths: PathResolver, said: Ruling) -> Ruling:
@@ -154,12 +159,14 @@ class PermissionGate:
         for place, parts in found:
             naming = naming_ruling(self._rules, writing, place, parts, paths)
             if naming.verdict == "deny":
-                raise ToolFailed(_refusal(tool, await _shown(subject, paths), _unnamed(writing, place, parts, paths)))
+                raise self._denial(tool, await _shown(subject, paths), _unnamed(writing, place, parts, paths))
         # A rule that names the place and asks has been heard already: `said` is about all rules of all sources.
         return said
 
     async def _must_allow(self, prepared: PreparedCall, key: AllowedCall, shown: str, rule: str | None) -> None:
         tool, timeout_ms = key.tool, self._rules.timeout_ms
+        if self._unattended:
+            raise self._denial(tool, shown, f"{NOBODY}, and {_by(rule)} asks")
         try:
             diff = await prepared.preview()
             diff = None if diff is None else await asyncio.to_thread(visible, diff)
@@ -173,13 +180,17 @@ class PermissionGate:
         except (Aborted, asyncio.CancelledError):
             raise
         except Exception as error:
-            raise ToolFailed(_refusal(tool, shown, f"the user could not be asked ({type(error).__name__})")) from error
+            raise self._denial(tool, shown, f"the user could not be asked ({type(error).__name__})") from error
         if outcome == "session":
             if len(self._allowed) < MOST_REMEMBERED:
                 self._allowed[key] = None
         elif outcome != "once":
             reason = _REASONS.get(outcome, _REASONS["denied"])
-            raise ToolFailed(_refusal(tool, shown, f"{reason}, asked because of {_by(rule)}"))
+            raise self._denial(tool, shown, f"{reason}, asked because of {_by(rule)}")
+
+    def _denial(self, tool: str, shown: str, why: str) -> CallDenied:
+        what, instead = f"{tool}: {shown}" if shown else tool, GO_ON if self._unattended else ASK
+        return CallDenied(f"Permission denied for {what}\n({why}). It was not run. {instead}")
 
 
 def described(rules: PermissionLayers, allowed: list[SessionAllowance]) -> Permissions:
@@ -207,11 +218,6 @@ def described(rules: PermissionLayers, allowed: list[SessionAllowance]) -> Permi
 
 def _by(rule: str | None) -> str:
     return f'the rule "{rule}"' if rule else "the default of the permissions"
-
-
-def _refusal(tool: str, shown: str, why: str) -> str:
-    what = f"{tool}: {shown}" if shown else tool
-    return f"Permission denied for {what}\n({why}). It was not run. Do not try to get around this; ask the user."
 
 
 def _unnamed(tool: str, place: PlacedPath, parts: Sequence[ProtectedPart], paths: PathResolver) -> str:

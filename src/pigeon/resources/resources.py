@@ -39,6 +39,7 @@ class ResourceOptions(Struct, frozen=True, kw_only=True):
     user_prompts: Sequence[str] = ()
     project_prompts: Sequence[str] = ()
     docs: str | None = None
+    unattended: bool = False
 
 
 class Resources:
@@ -125,8 +126,17 @@ class Resources:
             self._texts = self._read_texts()
         texts = self._texts
         skills = self._all_skills().listing()
-        docs = self._options.docs
-        return system_prompt(self._cwd, tools, guidelines, texts.custom, texts.appended, texts.context, skills, docs)
+        return system_prompt(
+            self._cwd,
+            tools,
+            guidelines,
+            texts.custom,
+            texts.appended,
+            texts.context,
+            skills,
+            self._options.docs,
+            unattended=self._options.unattended,
+        )
 
     def _read_texts(self) -> _Texts:
         from pigeon.resources.context_files import context_files

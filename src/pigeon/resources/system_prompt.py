@@ -33,17 +33,35 @@ CHANGING = (
     "Repair causes, not symptoms, and never make a check pass by weakening it.",
     "Check your work with what the project has (tests, types, build), the narrowest run first. Say what you ran and "
     "what came of it; never call something tested that is not.",
+)
+# The last rule about changes, and the first about answers.
+IRREVERSIBLE = (
     "What cannot be undone needs the user's word first: discarding work, rewriting history, pushing, publishing, "
     "changes outside of the working directory. Commit only when asked to. Changes that are not yours are somebody's "
-    "work: keep them.",
+    "work: keep them."
+)
+IRREVERSIBLE_UNATTENDED = (
+    "Do nothing that cannot be undone unless the request itself says so: discarding work, rewriting history, pushing, "
+    "publishing, changes outside of the working directory. Commit only when the request says so. Changes that are not "
+    "yours are somebody's work: keep them."
+)
+AMBIGUOUS = (
+    "If a request can be read in several ways, take the most sensible one, say which, and go on; ask only where a "
+    "wrong guess would cost much."
+)
+AMBIGUOUS_UNATTENDED = (
+    "If a request can be read in several ways, take the most sensible one that can be undone, say which, and go on."
+)
+UNATTENDED = (
+    "You run unattended: nobody reads along, and nobody can answer. Do not end with a question or with a plan that "
+    "waits for approval; decide, do the work, and say in the final answer what you decided and what could not be done. "
+    "A call that is denied stays denied."
 )
 SHELL_ENDS = (
     "Commands must end by themselves: no pagers, editors, questions or watchers. Run a server in the background and "
     "stop it when you are done."
 )
 ANSWERING = (
-    "If a request can be read in several ways, take the most sensible one, say which, and go on; ask only where a "
-    "wrong guess would cost much.",
     "Be brief: the outcome first, then what the user must know or decide. Leave out what they can see for themselves, "
     "and answer in their language.",
     "Name files by their path, with the line where it helps: src/app.py:42.",
@@ -65,7 +83,7 @@ CHANGERS = {"bash", "edit", "write"}
 Section = tuple[str, str]
 
 
-def system_prompt(
+def system_prompt(  # noqa: PLR0913 - one argument for each part
     cwd: str,
     tools: Iterable[tuple[str, str]],
     guidelines: Sequence[str] = (),
@@ -74,11 +92,18 @@ def system_prompt(
     context: str | None = None,
     skills: str | None = None,
     docs: str | None = None,
+    *,
+    unattended: bool = False,
 ) -> str:
-    """The whole prompt; `custom` replaces what Pigeon says by itself and nothing of what was added to it."""
+    """The whole prompt; `custom` replaces what Pigeon says by itself and nothing of what was added to it.
+
+    An `unattended` agent is told so, also with a custom prompt.
+    """
     tools = list(tools)
     names = {name for name, _ in tools}
-    sections = [("preamble", custom)] if custom is not None else own_sections(tools, guidelines, docs)
+    sections = [("preamble", custom)] if custom is not None else own_sections(tools, guidelines, docs, unattended)
+    if unattended:
+        sections.append(("unattended", UNATTENDED))
     if appended:
         sections.append(("addendum", "\n\n".join(appended)))
     if context:
@@ -95,11 +120,13 @@ def rendered(sections: Iterable[Section]) -> str:
     return "\n\n".join([first, *(f"<{name}>\n{text}\n</{name}>" for name, text in rest)])
 
 
-def own_sections(tools: Sequence[tuple[str, str]], guidelines: Sequence[str], docs: str | None = None) -> list[Section]:
+def own_sections(
+    tools: Sequence[tuple[str, str]], guidelines: Sequence[str], docs: str | None = None, unattended: bool = False
+) -> list[Section]:
     """What Pigeon says by itself: who it is, what it has, how it works."""
     lines = [(name, " ".join(snippet.split())) for name, snippet in tools]
     listed = [f"- {name}: {line}" for name, line in lines if line] or ["(none)"]
-    rules = dict.fromkeys(_rules({name for name, _ in tools}, guidelines))
+    rules = dict.fromkeys(_rules({name for name, _ in tools}, guidelines, unattended))
     sections = [
         ("preamble", PREAMBLE),
         ("tools", "\n".join([*listed, "", MORE_TOOLS])),
@@ -110,7 +137,7 @@ def own_sections(tools: Sequence[tuple[str, str]], guidelines: Sequence[str], do
     return sections
 
 
-def _rules(names: set[str], guidelines: Sequence[str]) -> list[str]:
+def _rules(names: set[str], guidelines: Sequence[str], unattended: bool) -> list[str]:
     rules = []
     if "bash" in names and not names & {"grep", "find", "ls"}:
         rules.append(SHELL_EXPLORES)
@@ -118,10 +145,10 @@ def _rules(names: set[str], guidelines: Sequence[str]) -> list[str]:
     if names:
         rules.extend(LOOKING)
     if names & CHANGERS:
-        rules.extend(CHANGING)
+        rules.extend((*CHANGING, IRREVERSIBLE_UNATTENDED if unattended else IRREVERSIBLE))
     if "bash" in names:
         rules.append(SHELL_ENDS)
-    return [*rules, *ANSWERING]
+    return [*rules, AMBIGUOUS_UNATTENDED if unattended else AMBIGUOUS, *ANSWERING]
 
 
 def context_section(files: Sequence[ContextFile], trusted: bool) -> str | None:

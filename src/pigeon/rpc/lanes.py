@@ -84,8 +84,11 @@ class Lanes:
             self._busy = self._begin(job, self._turn_over)
 
     def _is_behind_prompts(self, command: Command) -> bool:
-        """True for a prompt that cannot be queued, where all that is before it in its lane are prompts."""
-        if not self._busy or not isinstance(command, Prompt) or command.streaming_behavior:
+        """True for a prompt that cannot be queued, where all that is before it in its lane are prompts.
+
+        One with a `clientMessageId` may be one of those again, which is known when that one was answered.
+        """
+        if not self._busy or not isinstance(command, Prompt) or command.streaming_behavior or command.client_message_id:
             return False
         return isinstance(self._present, Prompt) and all(isinstance(job.command, Prompt) for job in self._waiting)
 

@@ -30,7 +30,7 @@ from pigeon.session.navigation import Navigation, NavigationOptions
 from pigeon.session.queue import MessageQueue, OpenPrompt
 from pigeon.session.retry import Retry
 from pigeon.session.steering.stream_rules import StreamRules
-from pigeon.session.steering.todos import Reminders
+from pigeon.session.steering.todos import FinishGate, Reminders
 from pigeon.wire.answers import Compacted, Navigated
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import has_images
@@ -44,8 +44,15 @@ if TYPE_CHECKING:
     from pigeon.session.steering.final_answer import FinalAnswer
 
 LOCALE = "The user's locale is {}. Answer in its language unless you are asked for another one."
+DENIED = "None of the last tool calls was allowed to run, and nobody could be asked"
 
-STATUS: dict[EndReason, PromptStatus] = {"done": "completed", "aborted": "aborted", "error": "error", "limit": "error"}
+STATUS: dict[EndReason, PromptStatus] = {
+    "done": "completed",
+    "aborted": "aborted",
+    "error": "error",
+    "limit": "error",
+    "denied": "error",
+}
 NOTICE_TYPE = "limit-notice"
 
 
@@ -83,6 +90,7 @@ class Engine:
         self._todos = dependencies.todos
         self._navigation = Navigation(conversation, models, summarizer)
         self._rules = StreamRules(self._load_rules, bus.publish, dependencies.now, dependencies.report)
+        self._finish_gate = FinishGate(settings.finish_gate, conversation, dependencies.now)
         self._reminders = Reminders(dependencies.todos, conversation, bus.publish, dependencies.now)
         self._requests = Requests(dependencies.provider, self.limits, turn=True)
         self._loop_guard = LoopGuard(settings.loop_guard)
@@ -93,6 +101,7 @@ class Engine:
         self._run_system_prompt: str | None = None
         self._final_answer: FinalAnswer | None = None
         self._recovered = False
+        self._denied = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._untold = 0
         self._syncing: asyncio.Future[None] | None = None
@@ -265,12 +274,14 @@ class Engine:
     async def additions(
         self, answer: AssistantMessage, results: Sequence[ToolResultMessage], ends: bool
     ) -> list[Spoken] | None:
-        """A rule that cut the answer, or a reminder of open tasks where the run would end, or what is wrong with the
-        final answer; none if the model has used up its attempts at that. With it, what the model must know of loops and
-        limits if it goes on."""
+        """A rule that cut the answer; where the run would end a reminder of open tasks or the request to verify; or
+        what is wrong with the final answer. None if the model has used up its attempts at that. With it, what the model
+        must know of loops and limits if it goes on."""
         said: list[Spoken] | None = await self._rules.additions()
         if not said and ends:
             said = await self._reminders.additions(answer)
+        if not said and ends and self.takes_messages():
+            said = self._finish_gate.additions(answer)
         if not said and self._final_answer is not None:
             said = self._final_answer.additions(answer, ends, self._dependencies.now())
         if said is None or (ends and not said):
@@ -335,6 +346,7 @@ class Engine:
         """The run, and further ones for what is queued and for what extensions want done, until nothing is left."""
         self._run_scope = scope
         self._recovered = False
+        self._denied = False
         await self._make_room(scope)
         result = await self._run(scope, opening)
         while not scope.cancelled and not self._must_end():
@@ -373,6 +385,8 @@ class Engine:
         output, problem = self._output() if reason == "done" else (ABSENT, ABSENT)
         if not isinstance(problem, Absent):
             reason = "error"
+        elif reason == "done" and isinstance(output, Absent) and self._denied:
+            reason = "denied"
         self._bus.post(
             AgentSettled(
                 aborted=reason == "aborted",
@@ -387,7 +401,8 @@ class Engine:
             await asyncio.sleep(0)
         self._untold -= 1
         settled = not self._untold
-        error: PromptError | Absent = self._prompt_error(result, problem) if reason == "error" else ABSENT
+        problem = DENIED if reason == "denied" else problem
+        error = ABSENT if reason in ("done", "aborted") else self._prompt_error(result, problem)
         if limit is not None:
             error = PromptError(message=limit_text(limit), retryable=False)
         self._queue.prompts.tell(prompts, STATUS[reason], settled, error, run_id, output)
@@ -432,7 +447,10 @@ class Engine:
         tool_mode = given.settings.tool_mode
         gate = given.gate if self._final_answer is None else self._final_answer.gate(given.gate)
         run = Run(self._requests, self, self._queue, self._bus.publish, scope, given.now, gate, tool_mode)
-        return await run.run(opening, resumes=resumes)
+        result = await run.run(opening, resumes=resumes)
+        if given.settings.unattended and result.denied is not None:
+            self._denied = result.denied
+        return result
 
     async def _may_repeat(self, result: RunResult, scope: Scope) -> bool:
         """After a pause, or after making room for a request that was too long."""

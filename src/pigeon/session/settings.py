@@ -78,6 +78,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     block_images: bool = False
     keep_unreadable_images: bool = True
     full_state: bool = False
+    unattended: bool = False
+    finish_gate: bool = False
     auto_retry: bool = True
     retry: RetryPolicy = RetryPolicy()
     auto_compaction: bool = True

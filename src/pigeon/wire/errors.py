@@ -6,6 +6,7 @@ PigeonError
 |   +-- UnknownCommand
 |   +-- SessionBusy    a run is active and the prompt does not say how to queue
 +-- ToolFailed         a tool ends with an error result, details included
+|   +-- CallDenied     a gate does not let a tool call run
 +-- Aborted            the scope that this work belongs to was cancelled
 +-- StartupError       the process cannot start with these arguments or files
 """
@@ -60,6 +61,10 @@ class ToolFailed(PigeonError):
         super().__init__(text)
         self.text = text
         self.details = details
+
+
+class CallDenied(ToolFailed):
+    """A tool call may not run: permission rules, the person at the host or an extension say no."""
 
 
 class Aborted(PigeonError):

@@ -131,7 +131,7 @@ class AgentEnd(Event, tag="agent_end", kw_only=True):
     yielded: bool | Absent = ABSENT
 
 
-EndReason = Literal["done", "aborted", "error", "limit"]
+EndReason = Literal["done", "aborted", "error", "limit", "denied"]
 PromptStatus = Literal["completed", "aborted", "error"]
 
 
@@ -140,6 +140,8 @@ class AgentSettled(Event, tag="agent_settled", kw_only=True):
 
     After a prompt with `outputSchema` it has `output`, a value that fits the schema, or with the reason `error`
     `errorMessage` if the model gave none. `limit` is there where the reason is `limit`.
+
+    `denied` is said of unattended agents only: none of the last tool calls of the run was allowed to run.
     """
 
     aborted: bool = False

@@ -15,7 +15,7 @@ from pigeon.extensions.public.results import Block, Override, checked, plain
 from pigeon.extensions.runtime.dispatcher import Answer, Dispatcher
 from pigeon.wire import content as wire
 from pigeon.wire.base import Absent, Json
-from pigeon.wire.errors import ToolFailed
+from pigeon.wire.errors import CallDenied
 from pigeon.wire.events import ToolOutcome
 
 # A handler that is registered in `session_start` counts from the first call on, if it is there within this time.
@@ -23,7 +23,7 @@ START_SECONDS = 5.0
 UNJUDGED = 'The extension "{name}" could not judge this call: {why}. It was not run.'
 
 
-class Blocked(ToolFailed):
+class Blocked(CallDenied):
     """An extension does not let a tool run; `terminate` asks for the run to end with this batch."""
 
     def __init__(self, text: str, terminate: bool = False) -> None:

@@ -4,7 +4,7 @@ It lives in memory; what the model wrote is also in the results of its tool, and
 conversation is opened. A finished task is taken out some time later, with a `todo_auto_clear`.
 
 `Reminders` let a run go on that would end with open tasks, at most `MOST_REMINDERS` times between two messages of the
-user.
+user. `FinishGate` does so once, for the model to verify its work.
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ FINISHED = ("completed", "abandoned")
 CLEAR_DELAY = 60.0
 MOST_REMINDERS = 3
 CUSTOM_TYPE = "todo-reminder"
+FINISH_TYPE = "finish-gate"
+VERIFY = (
+    "<reminder>\nBefore this ends: is all of the request done, and is what you say about it true? Check it now with "
+    "the tools that you have, such as tests, a build, or a look at the files, and repair what is wrong. Then give your "
+    "final answer again, whole: it is the one that counts. What could not be done or checked, say so in it.\n"
+    "</reminder>"
+)
 _MARK = b"todo"
 
 
@@ -198,6 +205,26 @@ class Reminders:
         await self._publish(TodoReminder(todos=left, attempt=self._given, max_attempts=MOST_REMINDERS))
         text = reminder_text(left, self._given, MOST_REMINDERS)
         return [CustomMessage(custom_type=CUSTOM_TYPE, content=text, display=False, timestamp=self._now())]
+
+
+class FinishGate:
+    """Asks the model once for each message of the user to verify its work, where it stops."""
+
+    def __init__(self, enabled: bool, conversation: Conversation, now: Callable[[], int]) -> None:
+        self._enabled = enabled
+        self._conversation = conversation
+        self._now = now
+        self._asked_after: str | None = ""
+
+    def additions(self, answer: AssistantMessage) -> list[Spoken]:
+        """The request to verify; nothing if it was made already, or if the answer is not the last one."""
+        if not self._enabled or not is_final(answer):
+            return []
+        after = self._conversation.last_user_entry()
+        if after == self._asked_after:
+            return []
+        self._asked_after = after
+        return [CustomMessage(custom_type=FINISH_TYPE, content=VERIFY, display=False, timestamp=self._now())]
 
 
 def is_final(answer: AssistantMessage) -> bool:
