@@ -223,7 +223,7 @@ def test_tools_of_extensions_are_known_from_the_start(start: Start, folders: Age
 
 @proves("start.version_as_pi")
 @pytest.mark.parametrize(
-    ("name", "spoken"), [("pi", "1.5.0"), ("omp", "omp/18.3.4"), ("pigeon", __version__), ("xcsh", __version__)]
+    ("name", "spoken"), [("pi", "1.5.0"), ("omp", "18.3.4"), ("pigeon", __version__), ("xcsh", __version__)]
 )
 def test_the_version_is_that_of_the_protocol_if_called_like_its_agent(
     folders: AgentFolders, name: str, spoken: str

@@ -13,8 +13,8 @@ from typing import NoReturn
 from pigeon import __version__
 from pigeon.transport import exit_codes
 
-# The versions whose protocol is spoken, as the program of each name says its own: clients look at them.
-SPOKEN_VERSIONS = {"pi": "1.5.0", "omp": "omp/18.3.4"}
+# The versions whose protocol is spoken. Clients look at them and expect the number alone (omp itself says omp/18.3.4).
+SPOKEN_VERSIONS = {"pi": "1.5.0", "omp": "18.3.4"}
 PR_SET_DUMPABLE = 4
 NO_MODE = "Choose a mode: --mode rpc to serve a host program, --mode json to run one prompt (see pigeon --help)"
 
