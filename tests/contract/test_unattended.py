@@ -156,6 +156,14 @@ def test_an_aborted_run_is_not_verified(start: Start, server: ModelServer) -> No
     assert agent.wait_event("agent_settled")["reason"] == "aborted"
 
 
+@proves("unattended.finish_limit")
+def test_a_run_that_may_ask_no_further_answer_is_done_without_verifying(start: Start, server: ModelServer) -> None:
+    agent = start("--unattended", "--max-turns", "1")
+    server.answers("Only.")
+    assert agent.run("x")[-1]["reason"] == "done"
+    assert not gates(agent.records)
+
+
 @proves("unattended.exit_codes")
 @pytest.mark.parametrize(("flags", "code"), [((), 0), (("--unattended",), 4)])
 def test_json_mode_ends_with_a_code_that_says_how_it_ended(

@@ -280,7 +280,7 @@ class Engine:
         said: list[Spoken] | None = await self._rules.additions()
         if not said and ends:
             said = await self._reminders.additions(answer)
-        if not said and ends and self.takes_messages():
+        if not said and ends and self.limits.has_room():
             said = self._finish_gate.additions(answer)
         if not said and self._final_answer is not None:
             said = self._final_answer.additions(answer, ends, self._dependencies.now())

@@ -36,6 +36,7 @@ NOTICE = """<notice>
 Little is left of what you may use: {left}. When it is used up, you are stopped. Bring the work to a good state now, say
 what is done and what is not, and begin nothing new.
 </notice>"""
+SHORTEST_ANSWER = LimitedUse(turns=1, tokens=1, cost=2 * ROUNDING)
 
 
 class Account:
@@ -213,8 +214,12 @@ class RunLimits:
     def blocks(self) -> bool:
         """True if no further answer may be asked for, however short; then that is what has ended the run."""
         if not self._expired:
-            self._ended_by = self._exceeded(turn=True, needed=LimitedUse(turns=1, tokens=1, cost=2 * ROUNDING))
+            self._ended_by = self._exceeded(turn=True, needed=SHORTEST_ANSWER)
         return self._ended_by is not None
+
+    def has_room(self) -> bool:
+        """True if a further answer may be asked for; asking this ends nothing."""
+        return self._ended_by is None and self._exceeded(turn=True, needed=SHORTEST_ANSWER) is None
 
     @property
     def has_ended(self) -> bool:
