@@ -230,26 +230,27 @@ async def test_reading_rests_while_a_reader_is_far_behind(tmp_path: Path, monkey
     from pigeon.sdk import reader_queue
 
     monkeypatch.setattr(reader_queue, "MOST_QUEUED", 100)
-    body = """
+    written = tmp_path / "written"
+    body = f"""
     if r["type"] == "get_last_assistant_text":
         answer(r, data=dict(text="x"))
-        for at in range(200_000): say(type="weather", at=at)
-        say(type="last")
+        sys.stdout.write(LINES)
+        sys.stdout.flush()
+        open({str(written)!r}, "w").close()
+    if r["type"] == "get_state":
+        answer(r, data={{}})
     """
-    async with stand_in(tmp_path, body) as client:
+    before = 'LINES = "".join(json.dumps(dict(type="weather", at=at)) + "\\n" for at in range(20_000))'
+    async with stand_in(tmp_path, body, before) as client:
         events = client.events()
         await client.get_last_assistant_text()
-        most, seen = 0, 0
-        async for event in events:
+        assert not await asyncio.to_thread(eventually, written.exists, 0.5)
+        for at in range(20_000):
+            event = await anext(events)
             assert isinstance(event, pigeon.UnknownEvent)
-            if event.type == "last":
-                break
-            assert event.members["at"] == seen
-            seen += 1
-            most = max(most, len(events._queue))  # type: ignore[attr-defined]
-        assert seen == 200_000
-        # A chunk of the pipe is taken whole.
-        assert most < 20_000
+            assert event.members["at"] == at
+        await client.get_state()
+        assert await asyncio.to_thread(eventually, written.exists)
 
 
 async def test_a_socket_is_for_our_user_alone_and_goes_with_the_first_connection(tmp_path: Path) -> None:
