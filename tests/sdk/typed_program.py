@@ -42,6 +42,8 @@ async def main() -> None:
                 assert_type(event.options, list[str])
         result = await agent.run("Which of them are tests?", images=["x.png", b"123"])
         assert_type(result.text, str)
+        listed = await agent.run("Which?", output=list[str], limits=pigeon.Limits(turns=3, cost=0.5))
+        assert_type(listed.output, list[str] | None)
         assert_type(result.usage.cost.total, int | float)
         assert_type(result.session_file, str | None)
         assert_type(await agent.get_state(), pigeon.State)

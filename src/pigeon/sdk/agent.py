@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pigeon.app.environment import Environment
     from pigeon.rpc.in_process import InProcessHost
     from pigeon.wire.answers import ApprovalMode
+    from pigeon.wire.steering import Limits
 
 
 class AgentChoices(TypedDict, total=False):
@@ -67,7 +68,7 @@ class Agent(Conversation):
         model: str | None = None,
         cwd: str | None = None,
         tools: Sequence[AnyTool] = (),
-        limits: Any = None,
+        limits: Limits | None = None,
         permissions: str | Mapping[str, Any] | None = None,
         on_permission: OnPermission | None = None,
         on_dialog: OnDialog | None = None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 from weakref import WeakSet
 
 from msgspec.structs import replace
@@ -23,12 +23,13 @@ from pigeon.sdk.output import OutputType
 from pigeon.sdk.prompt_events import PromptEvents, PromptRuns
 from pigeon.sdk.reader_queue import ReaderQueue
 from pigeon.sdk.records import UnknownEvent
-from pigeon.sdk.results import ConversationEvent, Result, RunRecord
+from pigeon.sdk.results import ConversationEvent, OutputT, Result, RunRecord
 from pigeon.wire.answers import Accepted
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import Command, FollowUp, Hello, Prompt, SetEventFilter, SetHostTools, Steer
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import MessageUpdate, Outbound
+from pigeon.wire.steering import Limits
 
 _Self = TypeVar("_Self", bound="Conversation")
 DIALECT = "pi-latest"
@@ -97,7 +98,7 @@ class Conversation(CommandMethods):
         return _EventReader(self._subscribed())
 
     def prompt(
-        self, text: str, *, images: Sequence[ImageLike] = (), limits: Any = None, output: Any = None
+        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: Any = None
     ) -> PromptEvents:
         """Prompt, and iterate over the events of the run up to its `agent_settled`.
 
@@ -113,8 +114,18 @@ class Conversation(CommandMethods):
 
         return PromptEvents(self._runs, command)
 
+    @overload
     async def run(
-        self, text: str, *, images: Sequence[ImageLike] = (), limits: Any = None, output: Any = None
+        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: type[OutputT]
+    ) -> Result[OutputT | None]: ...
+
+    @overload
+    async def run(
+        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: Any = None
+    ) -> Result[Any]: ...
+
+    async def run(
+        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: Any = None
     ) -> Result[Any]:
         """Prompt, wait for the end of the run, and say how it ended; cancelling this aborts the run.
 
@@ -188,6 +199,6 @@ class _EventReader:
             raise StopAsyncIteration from None
 
 
-def _asked(limits: Any, schema: Any) -> dict[str, Any]:
+def _asked(limits: Limits | None, schema: Any) -> dict[str, Any]:
     """The members of a prompt that were asked for."""
     return {name: value for name, value in (("limits", limits), ("output_schema", schema)) if value is not None}

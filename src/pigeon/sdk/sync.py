@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from pigeon.sdk.agent import Agent, AgentChoices
 from pigeon.sdk.conversation import Conversation
@@ -20,10 +20,11 @@ from pigeon.sdk.errors import ConversationClosed
 from pigeon.sdk.host_calls import AnyTool, OnDialog, OnPermission
 from pigeon.sdk.images import ImageLike
 from pigeon.sdk.remote.client import ANSWER_SECONDS, Client
-from pigeon.sdk.results import ConversationEvent, Result
+from pigeon.sdk.results import ConversationEvent, OutputT, Result
 from pigeon.sdk.sync_commands import SyncCommandMethods
 from pigeon.wire.answers import Accepted
 from pigeon.wire.commands import Command
+from pigeon.wire.steering import Limits
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -156,7 +157,7 @@ class SyncConversation(SyncCommandMethods):
         return iterate()
 
     def prompt(
-        self, text: str, *, images: Sequence[ImageLike] = (), limits: Any = None, output: Any = None
+        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: Any = None
     ) -> Iterator[ConversationEvent]:
         """Prompt, and iterate over the events of the run; leaving the iteration early aborts the run."""
         thread, conversation = self._opened()
@@ -167,8 +168,18 @@ class SyncConversation(SyncCommandMethods):
         finally:
             thread.result_of(events.aclose())
 
+    @overload
     def run(
-        self, text: str, *, images: Sequence[ImageLike] = (), limits: Any = None, output: Any = None
+        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: type[OutputT]
+    ) -> Result[OutputT | None]: ...
+
+    @overload
+    def run(
+        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: Any = None
+    ) -> Result[Any]: ...
+
+    def run(
+        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: Any = None
     ) -> Result[Any]:
         """Prompt, wait for the end of the run, and say how it ended."""
         return self._wait(lambda one: one.run(text, images=images, limits=limits, output=output))
@@ -211,7 +222,7 @@ class SyncAgent(SyncConversation):
         model: str | None = None,
         cwd: str | None = None,
         tools: Sequence[AnyTool] = (),
-        limits: Any = None,
+        limits: Limits | None = None,
         permissions: str | Mapping[str, Any] | None = None,
         on_permission: OnPermission | None = None,
         on_dialog: OnDialog | None = None,
@@ -272,7 +283,7 @@ def run_sync(
     text: str,
     *,
     images: Sequence[ImageLike] = (),
-    limits: Any = None,
+    limits: Limits | None = None,
     output: Any = None,
     **options: Any,
 ) -> Result[Any]:
