@@ -22,6 +22,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "by_exec: agents are started, not forked: the start is part of the test")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The workers of a run must agree on the names of tests: an address in one differs from process to process."""
+    named = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if named:
+        raise pytest.UsageError(f"an address is part of the name of a test: {named[0]}")
+
+
 def pytest_unconfigure() -> None:
     stop_servers()
 

@@ -177,7 +177,9 @@ async def test_events_of_a_prompt_end_with_the_output_as_json(conversations: Con
         assert last.output == {"file": "a", "line": 1}
 
 
-@pytest.mark.parametrize("wrong", ["text", 7, [str], object(), Path.exists], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", ["text", 7, [str], object(), Path.exists], ids=["text", "number", "list", "object", "function"]
+)
 def test_what_is_no_type_is_refused_at_once(wrong: Any) -> None:
     with pytest.raises(TypeError, match="output"):
         OutputType(wrong)
