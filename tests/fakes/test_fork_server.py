@@ -92,7 +92,8 @@ def test_each_forked_agent_has_randomness_of_its_own(tmp_path: Path) -> None:
 
 
 def test_server_and_agents_end_with_the_worker_whatever_ends_it(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    paths = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "scripts")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     with subprocess.Popen(
         [sys.executable, "-c", WORKER, str(tmp_path)],
         stdin=subprocess.PIPE,

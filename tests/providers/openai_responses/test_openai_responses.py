@@ -27,6 +27,7 @@ from pigeon.providers.http.client import HttpClient
 from pigeon.providers.openai_responses import adapter as openai_responses
 from pigeon.providers.openai_responses.adapter import azure_url, body_of, call_id
 from pigeon.wire.content import TextContent
+from pigeon.wire.errors import Refusal
 from pigeon.wire.model import Model
 
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "blob"}
@@ -291,7 +292,7 @@ def test_azure_base_urls_are_normalised() -> None:
     for base in ("https://me.openai.azure.com", "https://me.openai.azure.com/openai/"):
         env = {"AZURE_OPENAI_BASE_URL": base, "AZURE_OPENAI_API_VERSION": "2"}
         assert azure_url(azure, env) == wanted + "2"
-    with pytest.raises(ValueError, match="AZURE_OPENAI_BASE_URL"):
+    with pytest.raises(Refusal, match="AZURE_OPENAI_BASE_URL"):
         azure_url(azure, {})
 
 

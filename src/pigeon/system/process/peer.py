@@ -135,7 +135,12 @@ class PeerProcess(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         """It has ended; its streams may still hold something."""
         self._exited.set()
-        asyncio.get_running_loop().call_later(AFTER_EXIT_SECONDS, self._end_output)
+        asyncio.get_running_loop().call_later(AFTER_EXIT_SECONDS, self._end_streams)
+
+    def _end_streams(self) -> None:
+        """A process that it started may hold both for as long as it likes."""
+        self._end_output()
+        self._errors_ended.set()
 
     def _end_output(self) -> None:
         if not self._output_ended:
