@@ -159,3 +159,17 @@ def test_calls_that_repeat_are_told_and_then_end_the_run(start: Start, server: M
     assert len(server.requests) == 3
     assert "same tool calls 2 times in a row" in str(server.requests[2])
     assert "same tool calls" not in str(server.requests[1])
+
+
+@proves("limits.loop_guard")
+@pytest.mark.parametrize(("given", "allowed"), [((), None), (("--max-turns", "40"), 10), (("--unattended",), 10)])
+def test_a_host_that_asked_for_no_limits_is_not_stopped_soon(
+    start: Start, server: ModelServer, given: tuple[str, ...], allowed: int | None
+) -> None:
+    agent = start(*given, settings={"finishGate": False})
+    for _ in range(20):
+        server.answers(Call("bash", {"command": "true"}))
+    server.answers("end")
+    end = settled(agent)
+    assert end.get("limit", {}).get("allowed") == allowed
+    assert end["reason"] == ("limit" if allowed else "done")

@@ -53,6 +53,9 @@ from pigeon.wire.steering import LIMIT_FIELDS, Limits, Rule, limits_of
 
 DOCS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs")  # the pages, as they are installed
 
+# For hosts that asked for no limits: they see what they would of the rest of the family, unless nothing else ends it.
+PATIENT_GUARD = LoopGuardPolicy(warn=250, stop=300)
+
 
 class BuiltAgent(Struct, frozen=True, kw_only=True):
     """An agent that is ready for its host: `problems` are to be shown, `lifecycle` says when to call what.
@@ -314,6 +317,9 @@ class _Builder:
 def _session_settings(settings: Settings, options: AgentOptions, report: Callable[[str], None]) -> SessionSettings:
     """What the files say, and where they say nothing what the options do: the defaults of a dialect."""
     overrides = or_else(settings.compaction.model_overrides, {})
+    limits = _limits(settings, options, report)
+    # A host that watches can stop a loop itself; in runs without one it ends soon.
+    guard = LoopGuardPolicy() if options.unattended or limits != Limits() else PATIENT_GUARD
     return SessionSettings(
         steering_mode=settings.steering_mode,
         follow_up_mode=settings.follow_up_mode,
@@ -336,8 +342,10 @@ def _session_settings(settings: Settings, options: AgentOptions, report: Callabl
             keep_tokens=or_else(settings.compaction.keep_recent_tokens, None),
             per_model={current_reference(key): own for key, own in overrides.items()},
         ),
-        limits=_limits(settings, options, report),
-        loop_guard=LoopGuardPolicy(warn=settings.loop_guard.warn, stop=settings.loop_guard.stop),
+        limits=limits,
+        loop_guard=LoopGuardPolicy(
+            warn=or_else(settings.loop_guard.warn, guard.warn), stop=or_else(settings.loop_guard.stop, guard.stop)
+        ),
     )
 
 

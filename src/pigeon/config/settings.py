@@ -73,8 +73,8 @@ class ToolSettings(Group, kw_only=True, frozen=True):
 class LoopGuardSettings(Group, kw_only=True, frozen=True):
     """After how many identical tool calls in a row the model is told, and the run ends."""
 
-    warn: int = 5
-    stop: int = 10
+    warn: int | Absent = ABSENT
+    stop: int | Absent = ABSENT
 
 
 class Settings(Record, kw_only=True):
