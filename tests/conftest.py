@@ -12,7 +12,7 @@ from hypothesis import settings
 from fakes.fork_server import stop_servers
 from pigeon.system.process.start import ProcessOwner
 
-settings.register_profile("default", deadline=None, max_examples=30, print_blob=True)
+settings.register_profile("default", deadline=None, max_examples=100, print_blob=True)
 settings.register_profile("thorough", deadline=None, max_examples=2_000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
