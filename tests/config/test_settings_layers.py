@@ -239,3 +239,20 @@ def test_thousands_of_unknown_keys_are_a_doubt_and_few_are_named(files: Files) -
 def test_no_text_takes_long_to_be_found_wrong(files: Files, text: str) -> None:
     for start in ("", '{"a": ', "[", '"'):
         assert len(files.layers(start + text * (1 << 19 >> len(text).bit_length())).doubts) == 1
+
+
+@pytest.mark.parametrize("wrong", [None, 0, -1, "9", True, 1e300, 10**400, [], {}])
+def test_a_project_lowers_limits_and_never_raises_or_removes_them(files: Files, wrong: Any) -> None:
+    layers = files.layers(
+        {"limits": {"turns": 5, "cost": 1, "seconds": 60}, "loopGuard": {"warn": 2, "stop": 4}},
+        {"limits": {"turns": 9, "cost": 0.5, "seconds": wrong, "tokens": 100}, "loopGuard": {"warn": 0, "stop": 99}},
+        {"limits": {"cost": 0.7, "tokens": 50}},
+    )
+    assert layers.settings.limits == {"turns": 5, "cost": 0.5, "seconds": 60, "tokens": 50}
+    assert (layers.settings.loop_guard.warn, layers.settings.loop_guard.stop) == (2, 4)
+    assert len(files.problems) == (wrong is not None)
+    assert all("limits.seconds is ignored" in problem for problem in files.problems)
+    layers.add_project([])
+    assert layers.settings.limits == {"turns": 5, "cost": 1, "seconds": 60}
+    files.put(files.one, {"limits": wrong})
+    assert layers.add_project([str(files.one)]).limits == {"turns": 5, "cost": 1, "seconds": 60}

@@ -179,7 +179,7 @@ class Owner:
     def takes_messages(self) -> bool:
         return not self.deaf
 
-    def refused_call(self) -> str | None:
+    def refused_call(self, call: ToolCall) -> str | None:
         return self.call_refusals.pop(0) if self.call_refusals else None
 
     def tools(self) -> dict[str, Tool]:

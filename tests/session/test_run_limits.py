@@ -7,21 +7,23 @@ from typing import Any
 
 import pytest
 
-from fakes.loop_fakes import AnyTool, Script, calls, fails, outcome, says
-from fakes.model_requests import a_model
+from fakes.loop_fakes import AnyTool, Script, ScriptedProvider, calls, fails, outcome, says
+from fakes.model_requests import a_model, a_request
 from fakes.session_setup import SessionSetup
 from fakes.virtual_time import LoopClock
 from pigeon.agent.inference import Metered
 from pigeon.agent.interfaces import ToolRun
+from pigeon.session.limits.run_limits import RunLimits
 from pigeon.session.prompting import HostMessage
 from pigeon.session.settings import CompactionPolicy, RetryPolicy, SessionSettings
+from pigeon.session.steering.final_answer import FinalAnswer
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import text_of
 from pigeon.wire.errors import BadRecord, Refusal
 from pigeon.wire.events import AgentSettled, CompactionEnd, MessageEnd, PromptResult, ToolOutcome
 from pigeon.wire.messages import CustomMessage, ToolResultMessage
 from pigeon.wire.model import Cost, ModelCost, Usage
-from pigeon.wire.steering import LimitReached, Limits, limits_of
+from pigeon.wire.steering import LimitedUse, LimitReached, Limits, limits_of
 
 PRICED = a_model(cost=ModelCost(input=10, output=10, cache_read=1, cache_write=10), context_window=100_000)
 QUICK = RetryPolicy(base_delay_ms=0)
@@ -136,6 +138,21 @@ async def test_calls_beyond_the_limit_are_refused_and_end_the_run() -> None:
     assert len(setup.provider.requests) == 1
 
 
+async def test_a_server_that_counts_nothing_is_estimated() -> None:
+    setup = limited(metered(says("y" * 400), input=0, output=0), says("never"), tokens=250)
+    await setup.prompt("x" * 400)
+    assert setup.session.engine.limits.state().used.tokens >= 200
+    await setup.prompt("x" * 400)
+    assert limit_of(setup).name == "tokens"
+
+
+async def test_the_final_answer_is_no_tool_call() -> None:
+    setup = limited(calls(("look", {})), calls(("final_answer", {"n": 1})), tool_calls=1)
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    await setup.prompt("go", final_answer=FinalAnswer(schema))
+    assert (last_settled(setup).reason, last_settled(setup).output) == ("done", {"n": 1})
+
+
 async def test_what_a_tool_used_itself_counts() -> None:
     async def asks(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
         return outcome("done", usage=Usage(total_tokens=5000, cost=Cost(total=1)))
@@ -212,6 +229,23 @@ async def test_seconds_end_a_run_in_the_middle_of_a_tool() -> None:
     assert limit_of(setup).name == "seconds"
 
 
+async def test_seconds_end_a_run_that_makes_room() -> None:
+    small = CompactionPolicy(keep_tokens=10, reserve_tokens=1000)
+    setup = limited(
+        says("one " * 50),
+        [*metered(says("two " * 50), input=99_900)],
+        [never, *says("SUMMARY")],
+        settings={"compaction": small},
+    )
+    await setup.prompt("question " * 30)
+    clock = LoopClock()
+    running = asyncio.ensure_future(setup.prompt("another " * 30, limits=Limits(seconds=4)))
+    await setup.until(lambda: len(setup.provider.requests) == 3)
+    await clock.advance(4.1)
+    await running
+    assert limit_of(setup).name == "seconds"
+
+
 async def test_seconds_end_a_run_that_waits_for_a_retry() -> None:
     patient = SessionSettings(retry=RetryPolicy(base_delay_ms=60_000), limits=Limits(seconds=3))
     setup = SessionSetup(fails("busy", retryable=True), settings=patient)
@@ -250,6 +284,26 @@ async def test_a_conversation_that_is_used_up_refuses_the_next_prompt() -> None:
     setup.session.engine.set_limits(Limits(turns=1))
     await setup.prompt("go on")
     assert last_settled(setup).reason == "done"
+
+
+async def test_each_conversation_keeps_what_it_has_used() -> None:
+    limits = RunLimits(Limits(turns=2), "one")
+    limits.enter("two")
+    limits.enter("one")
+    async for _ in limits.stream(ScriptedProvider(says("a")), a_request(PRICED), turn=True):
+        pass
+    limits.enter("two")
+    assert limits.state().used.turns == 0
+    limits.enter("one")
+    assert limits.state().used.turns == 1
+    limits.set(Limits(turns=2), None)
+    assert limits.state().used.turns == 0
+
+
+async def test_a_conversation_without_limits_counts_nothing() -> None:
+    setup = limited(says("one"))
+    await setup.prompt("go", limits=Limits(turns=2))
+    assert setup.session.engine.limits.state().used == LimitedUse()
 
 
 async def test_limits_of_one_prompt_end_with_its_run() -> None:
@@ -345,6 +399,8 @@ async def test_limits_taken_away_during_a_run_do_not_end_it() -> None:
         ({"cost": float("inf")}, "limits.cost"),
         ({"seconds": -1}, "limits.seconds"),
         ({"tokens": float("nan")}, "limits.tokens"),
+        ({"tokens": 10**400}, "limits.tokens"),
+        ({"cost": 1e308}, "limits.cost"),
         ({"maxTurns": 3}, "limits.maxTurns"),
         ({"tool_calls": 3}, "limits.tool_calls"),
     ],
@@ -358,7 +414,10 @@ def test_null_is_no_limit() -> None:
     assert limits_of({"turns": None, "toolCalls": 3.0}) == Limits(tool_calls=3)
 
 
-def test_a_record_of_limits_is_checked_like_json() -> None:
+def test_a_record_of_limits_is_checked_when_it_is_made() -> None:
     assert limits_of(Limits(turns=3)) == Limits(turns=3)
-    with pytest.raises(BadRecord, match=r'"limits\.turns"'):
-        limits_of(Limits(turns=0))
+    assert Limits(turns=None, tool_calls=2.0) == Limits(tool_calls=2)  # type: ignore[arg-type]
+    for wrong in (0, -1, True, "3", float("nan"), float("inf"), 2**53, 10**400):
+        for name in ("turns", "cost", "tokens", "seconds", "tool_calls"):
+            with pytest.raises(BadRecord, match=f'"{name}"'):
+                Limits(**{name: wrong})

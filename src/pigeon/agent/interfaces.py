@@ -304,8 +304,8 @@ class RunOwner(Protocol):
         """False if queued messages must stay where they are, because no further answer will be asked for."""
         ...
 
-    def refused_call(self) -> str | None:
-        """Why the next tool call must not be made; asked once for each call that would be, in their order."""
+    def refused_call(self, call: ToolCall) -> str | None:
+        """Why this tool call must not be made; asked once for each call that would be, in their order."""
         ...
 
     def tools(self) -> dict[str, Tool]:

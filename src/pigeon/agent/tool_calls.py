@@ -179,7 +179,7 @@ class ToolBatch:
             raise ToolFailed(refused[call.id])
         if self._feed.interrupts():
             raise ToolFailed(SKIPPED)
-        limit = self._owner.refused_call()
+        limit = self._owner.refused_call(call)
         if limit is not None:
             raise ToolFailed(limit)
 

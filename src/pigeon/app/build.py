@@ -9,7 +9,6 @@ ends all of it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -223,7 +222,7 @@ class _Builder:
             return tools.move_to(cwd)
 
         return Dependencies(
-            settings=_session_settings(self._layers.settings, self._options, self._reports.at_start),
+            settings=_session_settings(self._layers.settings, self._options),
             bus=self._bus,
             repository=repository,
             trust=trust,
@@ -314,10 +313,10 @@ class _Builder:
         )
 
 
-def _session_settings(settings: Settings, options: AgentOptions, report: Callable[[str], None]) -> SessionSettings:
+def _session_settings(settings: Settings, options: AgentOptions) -> SessionSettings:
     """What the files say, and where they say nothing what the options do: the defaults of a dialect."""
     overrides = or_else(settings.compaction.model_overrides, {})
-    limits = _limits(settings, options, report)
+    limits = _limits(settings, options)
     # A host that watches can stop a loop itself; in runs without one it ends soon.
     guard = LoopGuardPolicy() if options.unattended or limits != Limits() else PATIENT_GUARD
     return SessionSettings(
@@ -349,23 +348,12 @@ def _session_settings(settings: Settings, options: AgentOptions, report: Callabl
     )
 
 
-def _limits(settings: Settings, options: AgentOptions, report: Callable[[str], None]) -> Limits:
-    """Those of the options, and for what they do not limit those of the settings; what is wrong there is left out."""
-    found: Limits = Limits()
-    for name, value in or_else(settings.limits, {}).items():
-        try:
-            one = limits_of({name: value})
-        except BadRecord as error:
-            report(f"limits.{name} is ignored: {error}")
-        else:
-            found = _combined(one, found)
+def _limits(settings: Settings, options: AgentOptions) -> Limits:
+    """Those of the options, and for what they do not limit those of the settings."""
     try:
-        return _combined(limits_of(options.limits), found)
+        first, second = limits_of(options.limits), limits_of(or_else(settings.limits, {}))
     except BadRecord as error:
         raise StartupError(str(error)) from None
-
-
-def _combined(first: Limits, second: Limits) -> Limits:
     return Limits(**{field: or_else(getattr(first, field), getattr(second, field)) for field in LIMIT_FIELDS.values()})
 
 

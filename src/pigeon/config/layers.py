@@ -1,7 +1,7 @@
 """Settings in two layers: the user's, and over it the project's if the project is trusted.
 
-Objects merge key by key, changes of `defaultTools` are added, everything else is replaced. Keys that decide about trust
-or the network are the user's alone.
+Objects merge key by key, changes of `defaultTools` are added, of `limits` the lower one counts, everything else is
+replaced. Keys that decide about trust, the network or loops are the user's alone.
 
 Permission rules fail closed. `doubts` has what may have kept rules from being seen: a file that is there and cannot be
 used, permissions that are no object, a key that stands twice or looks like `permissions` and is not. While there is
@@ -19,9 +19,12 @@ from pigeon.config.settings import Settings, ToolSettings, fitting, keys_of, rea
 from pigeon.config.tool_selection import joined_lists, listed_names
 from pigeon.wire import codec
 from pigeon.wire.base import merged
+from pigeon.wire.errors import BadRecord
+from pigeon.wire.steering import limits_of
 
 TOOLS = "defaultTools"
-USERS_ONLY = ("defaultProjectTrust", "httpProxy", "keepProviderKeys", "permissions", "tools")
+LIMITS = "limits"
+USERS_ONLY = ("defaultProjectTrust", "httpProxy", "keepProviderKeys", "loopGuard", "permissions", "tools")
 
 
 class Layers:
@@ -76,12 +79,28 @@ class Layers:
             given = dict(raw)
             if TOOLS in raw:
                 given[TOOLS] = joined_lists(together.get(TOOLS, []), listed_names(raw[TOOLS], wrong.append))
+            if isinstance(raw.get(LIMITS), dict):
+                given[LIMITS] = _lower_limits(together.get(LIMITS, {}), raw[LIMITS], wrong.append)
             together = merged(together, fitting(given, wrong.append))
             for problem in (f"{path}: {text}" for text in wrong):
                 if problem not in self._reported:
                     self._reported.add(problem)
                     self._report(problem)
         return codec.convert(together, Settings)
+
+
+def _lower_limits(known: dict[str, Any], more: dict[str, Any], report: Callable[[str], None]) -> dict[str, Any]:
+    """Those of `more`, none higher than what is known: a file may lower what another one allows, not raise it."""
+    found: dict[str, Any] = {}
+    for name, value in more.items():
+        try:
+            limits_of({name: value})
+        except BadRecord as error:
+            report(f"{LIMITS}.{name} is ignored: {error}")
+        else:
+            if value is not None:
+                found[name] = min(value, known.get(name, value))
+    return found
 
 
 def _doubts_of(raw: dict[str, Any], path: str) -> Iterator[str]:

@@ -33,7 +33,7 @@ from pigeon.session.steering.stream_rules import StreamRules
 from pigeon.session.steering.todos import FinishGate, Reminders
 from pigeon.wire.answers import Compacted, Navigated
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.content import has_images
+from pigeon.wire.content import ToolCall, has_images
 from pigeon.wire.errors import ENTRY_MISSING, Aborted, Refusal
 from pigeon.wire.events import AgentSettled, EndReason, PromptError, PromptStatus, SessionSettled, ToolsDeclared
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
@@ -79,7 +79,7 @@ class Engine:
         settings, bus, hooks = dependencies.settings, dependencies.bus, dependencies.hooks
         conversation, models = dependencies.conversation, dependencies.models
         retries = settings.retry if settings.auto_retry else None
-        self.limits = RunLimits(settings.limits)
+        self.limits = RunLimits(settings.limits, conversation.journal.session_id)
         summarizer = Summarizer(Requests(dependencies.provider, self.limits, turn=False), bus.publish, retries)
         self._dependencies = dependencies
         self._conversation = conversation
@@ -308,9 +308,11 @@ class Engine:
         """False if a limit keeps the model from hearing another message: then they stay in the queue."""
         return not (self.limits.active and self.limits.blocks())
 
-    def refused_call(self) -> str | None:
-        """Why a limit keeps the next tool call from being made; none if it may be."""
-        return self.limits.refused_call() if self.limits.active else None
+    def refused_call(self, call: ToolCall) -> str | None:
+        """Why a limit keeps the next tool call from being made; none if it may be. The final answer is no call."""
+        if not self.limits.active or (self._final_answer is not None and self._final_answer.is_given_by(call)):
+            return None
+        return self.limits.refused_call()
 
     async def between_turns(self, scope: Scope) -> None:
         """Compact if the last turn nearly filled the context, unless no further answer may be asked for anyway."""

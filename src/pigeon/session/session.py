@@ -111,7 +111,7 @@ class Session:
         if journal.cwd != self.journal.cwd:
             self.shell.move_to(self._move_to(journal.cwd))
         self.conversation.turn_to(journal)
-        self.engine.limits.count_anew()
+        self.engine.limits.enter(journal.session_id)
         self._entered(restore=reason == "resume")
 
     def _entered(self, restore: bool) -> None:

@@ -7,10 +7,10 @@ commands, options and settings.
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Literal
 
 from msgspec import field
+from msgspec.structs import force_setattr
 
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.errors import BadRecord
@@ -91,7 +91,8 @@ class Limits(Record, kw_only=True):
     """The most that a run or a conversation may use; what is absent is not limited.
 
     `turns` are requests for an answer, repeated ones included; `cost` is in US dollars; `tokens` are those of all
-    requests as providers count them, cached ones included; `seconds` are those of runs, whatever they wait for.
+    requests as providers count them, cached ones included; `seconds` are those of runs, whatever they wait for. A value
+    that cannot be raises `BadRecord`; none counts as absent.
     """
 
     turns: int | Absent = ABSENT
@@ -99,6 +100,14 @@ class Limits(Record, kw_only=True):
     tokens: int | Absent = ABSENT
     seconds: Number | Absent = ABSENT
     tool_calls: int | Absent = ABSENT
+
+    def __post_init__(self) -> None:
+        for name, attribute in LIMIT_FIELDS.items():
+            value = getattr(self, attribute)
+            if value is None:
+                force_setattr(self, attribute, ABSENT)
+            elif not isinstance(value, Absent):
+                force_setattr(self, attribute, checked_limit(name, value, f'Invalid limit "{attribute}"'))
 
 
 class LimitedUse(Record, kw_only=True):
@@ -122,6 +131,7 @@ class LimitReached(Record, kw_only=True):
     reached: Number
 
 
+LARGEST = 2**53 - 1  # what every JSON parser reads exactly
 WHOLE = ("turns", "tokens", "toolCalls")
 LIMIT_FIELDS = {"turns": "turns", "cost": "cost", "tokens": "tokens", "seconds": "seconds", "toolCalls": "tool_calls"}
 
@@ -133,8 +143,7 @@ def limits_of(given: Json, where: str = "limits") -> Limits:
     would be none.
     """
     if isinstance(given, Limits):
-        members = {name: getattr(given, field) for name, field in LIMIT_FIELDS.items()}
-        given = {name: value for name, value in members.items() if not isinstance(value, Absent)}
+        return given
     if not isinstance(given, dict):
         raise BadRecord(f'Missing or invalid field "{where}": expected an object such as {{"turns": 20, "cost": 0.5}}')
     found: dict[str, Number] = {}
@@ -149,11 +158,11 @@ def limits_of(given: Json, where: str = "limits") -> Limits:
 
 def checked_limit(name: str, value: Json, label: str) -> Number:
     """The value if the limit of this name can have it; raises `BadRecord` that begins with the label."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LARGEST
     if name in WHOLE:
-        if not is_number or value != int(value) or value < 1:
-            raise BadRecord(f"{label}: expected a whole number of at least 1")
+        if not is_number or value != int(value):
+            raise BadRecord(f"{label}: expected a whole number of at least 1 and at most {LARGEST}")
         return int(value)
-    if not is_number or value <= 0:
-        raise BadRecord(f"{label}: expected a number greater than 0")
+    if not is_number:
+        raise BadRecord(f"{label}: expected a number greater than 0 and at most {LARGEST}")
     return value  # type: ignore[no-any-return]

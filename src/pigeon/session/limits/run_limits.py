@@ -44,6 +44,7 @@ class Account:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.is_limited = any(not isinstance(value, Absent) for value in asdict(limits).values())
         self._used = LimitedUse()
         self._since: float | None = None
         self._told = False
@@ -70,6 +71,11 @@ class Account:
             tokens=self._used.tokens + usage.total_tokens,
             tool_calls=self._used.tool_calls + tool_calls,
         )
+
+    @property
+    def is_untouched(self) -> bool:
+        """True if nothing was used."""
+        return self._used == LimitedUse()
 
     def allowed(self, name: str) -> Number | None:
         """The limit of this name, none if there is none."""
@@ -117,12 +123,15 @@ class RequestMeter:
         self._request = request
         self._characters = 0
         self._counted: Usage | None = None
+        self._rate = 1.0
         self._whole = False
 
     def take(self, delta: Delta) -> None:
         """One more delta of its answer."""
         if isinstance(delta, Metered):
-            self._counted = priced(delta.usage, self._request.model.cost, delta.rate)
+            counted = priced(delta.usage, self._request.model.cost, delta.rate)
+            # A server that does not count says zero.
+            self._counted, self._rate = (counted if counted.total_tokens else None), delta.rate
         elif isinstance(delta, BlockGrew):
             self._characters += len(delta.text)
         elif isinstance(delta, Finished):
@@ -137,14 +146,16 @@ class RequestMeter:
             return zero_usage()
         usage = counted or Usage(input=input_tokens(self._request), cost=Cost())
         output = max(usage.output, estimated_tokens(self._characters))
-        return priced(replace(usage, output=output), self._request.model.cost)
+        return priced(replace(usage, output=output), self._request.model.cost, self._rate)
 
 
 class RunLimits:
     """The limits in force in one session: those of the conversation, and those of the run if it has some."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, session_id: str = "") -> None:
         self._conversation = Account(limits)
+        self._conversations = {session_id: self._conversation}
+        self._session_id = session_id
         self._run: Account | None = None
         self._scope: Scope | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -163,13 +174,18 @@ class RunLimits:
         They are in force at the next request; seconds count at once.
         """
         self._conversation = Account(limits)
+        self._conversations = {self._session_id: self._conversation}
         self._refresh()
         if scope is not None:
             self._watch(scope)
 
-    def count_anew(self) -> None:
-        """Another conversation is in use: the same limits, nothing used of them."""
-        self._conversation = Account(self._conversation.limits)
+    def enter(self, session_id: str) -> None:
+        """Another conversation is in use: the same limits, of which it has used what it has since they were set."""
+        limits = self._conversation.limits
+        if self._conversation.is_untouched:
+            del self._conversations[self._session_id]
+        self._session_id = session_id
+        self._conversation = self._conversations.setdefault(session_id, Account(limits))
 
     def state(self) -> LimitsState:
         """What hosts are shown."""
@@ -300,11 +316,10 @@ class RunLimits:
         return next((reached for reached in found if reached is not None), None)
 
     def _accounts(self) -> list[Account]:
-        return [self._conversation] if self._run is None else [self._run, self._conversation]
+        return [account for account in (self._run, self._conversation) if account is not None and account.is_limited]
 
     def _refresh(self) -> None:
-        limited = any(not isinstance(value, Absent) for value in asdict(self._conversation.limits).values())
-        self.active = limited or self._run is not None or self._stopping is not None
+        self.active = self._conversation.is_limited or self._run is not None or self._stopping is not None
 
     # Seconds.
 
@@ -344,8 +359,8 @@ def limit_text(reached: LimitReached) -> str:
     """What hosts and models are told of the limit that ended a run."""
     if reached.name == "repeated_calls":
         return (
-            f"Stopped by the loop guard: the same tool calls were made {reached.reached} times in a row, with the same "
-            f"results (loopGuard.stop is {reached.allowed})"
+            f"Stopped by the loop guard: the same tool calls were made {reached.reached} times in a row, and "
+            f"{reached.allowed} are the most (setting loopGuard)"
         )
     unit = _UNITS[reached.name]
     if reached.reached < reached.allowed and reached.name != "seconds":

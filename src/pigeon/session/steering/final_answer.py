@@ -94,6 +94,10 @@ class FinalAnswer:
         """All tools that can be called."""
         return {**others, self._name_beside(set(others)): self._tool}
 
+    def is_given_by(self, call: ToolCall) -> bool:
+        """True if the call is the final answer: for a model that gives it otherwise it is no tool call, either."""
+        return call.name == self._tool.name
+
     def gate(self, others: Callable[[], Gate | None]) -> Callable[[], Gate | None]:
         """What stands before tool calls: nothing before this one, which does nothing but answer."""
 
