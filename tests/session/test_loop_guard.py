@@ -12,6 +12,7 @@ from fakes.loop_fakes import AnyTool, Script, called, calls, outcome, says
 from fakes.session_setup import SessionSetup
 from pigeon.agent.interfaces import ToolRun
 from pigeon.session.limits.loop_guard import LoopGuard
+from pigeon.session.prompting import HostMessage
 from pigeon.session.settings import LoopGuardPolicy, SessionSettings
 from pigeon.wire.content import TextContent, text_of
 from pigeon.wire.events import AgentSettled, MessageEnd, ToolOutcome
@@ -35,9 +36,9 @@ async def played(*scripts: Script, **tools: Any) -> SessionSetup:
     return setup
 
 
-@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize("length", [1, 2, 3, 4])
 async def test_a_cycle_is_told_and_then_stopped(length: int) -> None:
-    cycle: list[tuple[str, dict[str, Any]]] = [("a", {"x": 1, "y": 2}), ("b", {}), ("c", {})][:length]  # type: ignore[list-item]
+    cycle: list[tuple[str, dict[str, Any]]] = [("a", {"x": 1, "y": 2}), ("b", {}), ("c", {}), ("d", {})][:length]  # type: ignore[list-item]
     setup = await played(*looping(cycle, 60))
     assert len(setup.provider.requests) == 10 * length
     [notice] = notices(setup)
@@ -52,7 +53,14 @@ async def test_the_order_of_arguments_does_not_matter() -> None:
     assert len((await played(*turns)).provider.requests) == 10
 
 
-async def test_a_tool_whose_results_differ_is_no_loop() -> None:
+async def test_white_space_does_not_matter() -> None:
+    turns = [calls(("a", {"command": "ls " + " " * number + "-l\n" * (number % 2)})) for number in range(8)]
+    assert len(notices(await played(*turns, says("done")))) == 0
+    turns = [calls(("a", {"command": f"{' ' * number}ls  -l\n"})) for number in range(60)]
+    assert len((await played(*turns)).provider.requests) == 10
+
+
+async def test_a_tool_whose_results_differ_may_be_asked_much_more_often() -> None:
     count = 0
 
     async def polls(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
@@ -60,9 +68,27 @@ async def test_a_tool_whose_results_differ_is_no_loop() -> None:
         count += 1
         return outcome(f"{count} % done")
 
-    setup = await played(*looping([("a", {})], 30), says("done"), a=polls)
+    setup = await played(*looping([("a", {})], 49), says("done"), a=polls)
     assert not notices(setup)
     assert setup.heard.of(AgentSettled)[-1].reason == "done"
+    setup = await played(*looping([("a", {}), ("b", {})], 300), a=polls)
+    [notice] = notices(setup)
+    assert "50 times in a row. If you wait for something" in notice
+    settled = setup.heard.of(AgentSettled)[-1]
+    assert settled.limit == LimitReached(name="repeated_calls", allowed=100, reached=100)
+
+
+async def test_a_message_of_the_user_begins_the_count_anew() -> None:
+    setup = SessionSetup(*looping([("a", {})], 8), says("done"), tools=(AnyTool("a"),))
+
+    async def steers(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
+        if len(setup.provider.requests) == 4:
+            setup.session.prompting.queue(HostMessage("go on"), "steering")
+        return outcome("same")
+
+    setup = SessionSetup(*looping([("a", {})], 8), says("done"), tools=(AnyTool("a", steers),))
+    await setup.prompt("go")
+    assert not notices(setup)
 
 
 async def test_a_model_that_heeds_the_notice_goes_on() -> None:

@@ -1,7 +1,9 @@
 """The loop guard: notices that the model makes the same tool calls again and again, tells it, and then ends the run.
 
-A call is the same if its name, its arguments (in whatever order) and its result are: a tool that is asked repeatedly
-until its result changes is no loop. A loop is one call that repeats, or a cycle of two or three.
+A call is the same if its name and its arguments are, in whatever order and with whatever white space. A loop is one
+call that repeats, or a cycle of up to `LONGEST_CYCLE`. Where the results are the same, too, nothing comes of it, and it
+counts as it is; a tool that is asked until its result changes, such as a build that goes on, gets `PATIENCE` times as
+many.
 
     repeats of the cycle    what happens
     fewer than `warn`       nothing
@@ -9,7 +11,7 @@ until its result changes is no loop. A loop is one call that repeats, or a cycle
     `stop`                  the run ends, if the model was told before its last answer
 
 The figures are generous, because a stopped run is worse than a few calls in vain: models that repeat a call on purpose,
-such as a test run after an edit, get other results or make other calls in between.
+such as a test run after an edit, make other calls in between.
 """
 
 from __future__ import annotations
@@ -24,11 +26,36 @@ from pigeon.wire.content import ToolCall
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 from pigeon.wire.steering import LimitReached
 
-LONGEST_CYCLE = 3
-NOTICE = """<notice>
+LONGEST_CYCLE = 8
+PATIENCE = 10
+IN_VAIN = """<notice>
 You have made the same tool calls {repeats} times in a row, and their results were the same each time. Making them again
 will not change anything. Try another way, or say what keeps you from going on. If you go on like this, you are stopped.
 </notice>"""
+VERY_OFTEN = """<notice>
+You have made the same tool calls {repeats} times in a row. If you wait for something, wait longer in each call. If not,
+try another way, or say what keeps you from going on. If you go on like this, you are stopped.
+</notice>"""
+
+
+class CycleCount:
+    """How often the last things, one or a cycle of several, came in a row; constant work for each."""
+
+    def __init__(self) -> None:
+        self._last: deque[int] = deque(maxlen=LONGEST_CYCLE)
+        self._same = [0] * (LONGEST_CYCLE + 1)
+
+    def add(self, thing: int) -> None:
+        """One more."""
+        for length in range(1, LONGEST_CYCLE + 1):
+            is_same = length <= len(self._last) and self._last[-length] == thing
+            self._same[length] = self._same[length] + 1 if is_same else 0
+        self._last.append(thing)
+
+    def repeats(self) -> int:
+        """How often the cycle that came most often came; 1 if nothing repeats."""
+        rounds = (1 + same // length for length, same in enumerate(self._same) if length)
+        return max(rounds) if self._last else 0
 
 
 class LoopGuard:
@@ -37,8 +64,13 @@ class LoopGuard:
     def __init__(self, policy: LoopGuardPolicy) -> None:
         self._warn = policy.warn
         self._stop = max(policy.stop, policy.warn + 1)
-        self._calls: deque[int] = deque(maxlen=LONGEST_CYCLE * (self._stop + 1))
         self._since: str | None = None
+        self._begin(None)
+
+    def _begin(self, since: str | None) -> None:
+        self._since = since
+        self._calls = CycleCount()
+        self._ends = CycleCount()
         self._told = False
 
     def notes(self, answer: AssistantMessage, results: Sequence[ToolResultMessage], since: str | None) -> str | None:
@@ -46,45 +78,32 @@ class LoopGuard:
         if self._warn <= 0:
             return None
         if since != self._since:
-            self._since = since
-            self._calls.clear()
-            self._told = False
+            self._begin(since)
         by_id = {result.tool_call_id: result for result in results}
         told_before = self._told
-        for call in answer.content:
-            if isinstance(call, ToolCall) and call.id in by_id:
-                self._calls.append(_signature(call, by_id[call.id]))
-        repeats = self._repeats()
-        self._told = repeats >= self._warn
-        return NOTICE.format(repeats=repeats) if self._told and not told_before else None
+        for block in answer.content:
+            if isinstance(block, ToolCall) and block.id in by_id:
+                result = by_id[block.id]
+                call = hash((block.name, _canonical(block.arguments)))
+                self._calls.add(call)
+                self._ends.add(hash((call, result.is_error, codec.encode(result.content))))
+        in_vain, repeats = self._ends.repeats(), self._calls.repeats()
+        self._told = in_vain >= self._warn or repeats >= self._warn * PATIENCE
+        if not self._told or told_before:
+            return None
+        return IN_VAIN.format(repeats=in_vain) if in_vain >= self._warn else VERY_OFTEN.format(repeats=repeats)
 
     def stops(self) -> LimitReached | None:
         """The limit that is reached, if the model was told and goes on all the same."""
-        repeats = self._repeats()
-        if not self._told or repeats < self._stop:
-            return None
-        return LimitReached(name="repeated_calls", allowed=self._stop, reached=repeats)
-
-    def _repeats(self) -> int:
-        """How often the last call, or the last two or three, were made in a row."""
-        calls = list(self._calls)
-        most = min(len(calls), 1)
-        for length in range(1, LONGEST_CYCLE + 1):
-            same = 0
-            while same + length < len(calls) and calls[-1 - same] == calls[-1 - same - length]:
-                same += 1
-            most = max(most, (same + length) // length if same >= length or length == 1 else 1)
-        return most
-
-
-def _signature(call: ToolCall, result: ToolResultMessage) -> int:
-    return hash((call.name, _canonical(call.arguments), result.is_error, codec.encode(result.content)))
+        counts = ((self._ends.repeats(), self._stop), (self._calls.repeats(), self._stop * PATIENCE))
+        passed = next(((repeats, stop) for repeats, stop in counts if self._told and repeats >= stop), None)
+        return passed and LimitReached(name="repeated_calls", allowed=passed[1], reached=passed[0])
 
 
 def _canonical(value: Json) -> object:
-    """A JSON value that compares equal whatever the order of its keys."""
+    """A JSON value that compares equal whatever the order of its keys and the white space in its texts."""
     if isinstance(value, dict):
         return tuple(sorted((key, _canonical(item)) for key, item in value.items()))
     if isinstance(value, list):
         return tuple(_canonical(item) for item in value)
-    return repr(value)
+    return " ".join(value.split()) if isinstance(value, str) else (repr(value),)
