@@ -33,6 +33,7 @@ schema: $(READY)
 docs: $(READY)
 	$(BIN)/python scripts/protocol_tables.py
 	$(BIN)/python scripts/extension_tables.py
+	$(BIN)/python scripts/library_reference.py
 
 sdk: $(READY)
 	$(BIN)/python scripts/sdk_commands.py

@@ -17,6 +17,9 @@ NAMES: dict[str, str] = {
     "pigeon.providers.openai_chat.adapter.convert_ahead": _ADAPTER,
     "pigeon.providers.openai_responses.adapter.stream": _ADAPTER,
     "pigeon.providers.openai_responses.adapter.convert_ahead": _ADAPTER,
+    "pigeon.testing.scripted": _PROGRAM,
+    "pigeon.testing.call": _PROGRAM,
+    "pigeon.testing.failure": _PROGRAM,
     "pigeon.system.process.helper_main.main": "the helper process starts there",
 }
 METHODS: dict[str, str] = {

@@ -25,6 +25,7 @@ EDGES: dict[str, set[str]] = {
     "extensions": {"session", "agent", "wire", "system"},
     "export": {"wire", "system"},
     "sdk": {"app", "rpc", "extensions.public.tool_def", "tools.images.header", "transport", "wire", "system"},
+    "testing": {"providers.scripted.script", "wire"},
 }
 UNBOUND = {"app", "cli", ""}  # they put the pieces together; "" is the package itself and its `__main__`
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from fakes.agent_folders import AgentFolders
 
 HEAD = "from pigeon.extensions import *\nimport asyncio, os, sys, time\n\next = Extension('test')\n"
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "extensions"
 
 
 def extension(folders: AgentFolders, text: str, name: str = "test_extension") -> list[str]:

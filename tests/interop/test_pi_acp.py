@@ -21,7 +21,7 @@ from fakes.program_alias import folder_with
 
 pytestmark = only_on_request
 VERSION = "0.0.34"
-GATE = Path(__file__).parents[2] / "examples" / "permission_gate.py"
+GATE = Path(__file__).parents[2] / "examples" / "extensions" / "permission_gate.py"
 Record = dict[str, Any]
 
 

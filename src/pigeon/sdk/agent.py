@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -24,7 +25,35 @@ if TYPE_CHECKING:
 
 
 class AgentChoices(TypedDict, total=False):
-    """The further options of an agent, those of the command line under their names there."""
+    """The further options of an agent, those of the command line under their names there.
+
+    Attributes:
+        provider: the provider of the model, where the name of the model alone is not clear
+        models: the models that `cycle_model` goes through, as names or patterns
+        api_key: a key for the provider of the model, for this agent only
+        thinking: how much the model thinks: `off`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`
+        session_id: the id of a session to go on with, or to begin if there is none
+        continue_newest: whether to go on with the newest session of the folder
+        fork: a session to begin with a copy of, by path or id
+        no_session: whether to keep nothing on disk
+        session_dir: the folder that sessions are kept in
+        name: the display name of the session
+        builtin_tools: the tools of Pigeon that the model gets, by name or pattern, or changes as `+ls` and `-bash`
+        exclude_tools: tools that the model does not get, by name or pattern
+        no_builtin_tools: whether to leave out all tools of Pigeon
+        extensions: paths of extensions to load
+        no_extensions: whether to load only the extensions named here
+        skills: paths of skills to load
+        no_skills: whether to load only the skills named here
+        prompt_templates: paths of prompt templates to load
+        no_prompt_templates: whether to load only the templates named here
+        no_context_files: whether to leave out AGENTS.md and the like
+        no_rules: whether to leave out stream rules
+        system_prompt: the system prompt to use instead of the usual one, as a text or the path of a file
+        append_system_prompt: texts, or paths of files, to add to the system prompt
+        trust_project: whether the project's settings and extensions are used; by default as the user decided earlier
+        approval_mode: which tool calls are asked about where no rule says so; `yolo`, the default, asks about none
+    """
 
     provider: str
     models: Sequence[str]
@@ -54,32 +83,43 @@ class AgentChoices(TypedDict, total=False):
 
 
 class Agent(Conversation):
-    """An agent in this process.
+    """An agent in this process: no subprocess, no JSON. Several may live side by side.
 
-    `model` is an id, `provider/id` or part of a name; `cwd` the folder it works in; `tools` functions of the program;
-    `permissions` rules that tighten those of the user; `session` a session to go on with, by path or id; `agent_dir`
-    the folder of settings, keys and sessions; `env` the variables it sees instead of those of the process. Raises
-    `StartupError` when it is opened with options that cannot be followed.
+    It begins with `async with`, which raises `StartupError` for options that cannot be followed.
+
+    Args:
+        model: an id, `provider/id` or part of a name; by default that of the settings
+        cwd: the folder that it works in; by default the current one
+        tools: functions that the model may call, with or without `@pigeon.tool`
+        limits: the most that the conversation may use
+        permissions: rules that tighten those of the user, as a dictionary, as JSON or as the path of a file
+        on_permission: is asked about each tool call that the rules ask about; without it all of these are denied
+        on_dialog: is asked the questions of extensions; without it they are cancelled
+        unattended: whether there is no person to ask; the model is told, and verifies its work before it ends
+        session: a session to go on with, by path or id
+        agent_dir: the folder of settings, keys and sessions; by default that of the user
+        env: the variables that it sees instead of those of the process
     """
 
     def __init__(  # noqa: PLR0913 - the names are those of the options
         self,
         *,
         model: str | None = None,
-        cwd: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
         tools: Sequence[AnyTool] = (),
         limits: Limits | None = None,
         permissions: str | Mapping[str, Any] | None = None,
         on_permission: OnPermission | None = None,
         on_dialog: OnDialog | None = None,
         unattended: bool = False,
-        session: str | None = None,
-        agent_dir: str | None = None,
+        session: str | os.PathLike[str] | None = None,
+        agent_dir: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         **choices: Unpack[AgentChoices],
     ) -> None:
         super().__init__(tools, on_permission, on_dialog)
-        given = {"model": model, "cwd": cwd, "permissions": permissions, "session": session, "agent_dir": agent_dir}
+        paths = {"cwd": cwd, "session": session, "agent_dir": agent_dir}
+        given = {"model": model, "permissions": permissions, **{name: _as_text(path) for name, path in paths.items()}}
         asked = {"limits": limits, "unattended": unattended}
         self._options = {**given, **{name: value for name, value in asked.items() if value}, **_as_options(choices)}
         self._env = env
@@ -182,6 +222,10 @@ class Agent(Conversation):
         if self._host is not None:
             with suppress(PigeonError):
                 self._host.submit(command, lambda data, error: None)
+
+
+def _as_text(path: str | os.PathLike[str] | None) -> str | None:
+    return None if path is None else os.fspath(path)
 
 
 def _as_options(choices: AgentChoices) -> dict[str, Any]:

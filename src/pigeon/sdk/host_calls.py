@@ -36,7 +36,16 @@ _QUESTIONS = (SelectRequest, ConfirmRequest, InputRequest, EditorRequest)
 
 
 class PermissionRequest(Struct, frozen=True, kw_only=True):
-    """A tool call that needs a yes: what would run, and for a change of a file the change itself as a diff."""
+    """A tool call that needs a yes.
+
+    Attributes:
+        id: the id of the question
+        tool_name: the tool that would run
+        tool_call_id: the id of the call, as in `ToolExecutionStart`
+        arguments: the arguments of the call
+        text: the question as a person may be shown it
+        diff: what would change in a file, for tools that change files; otherwise `None`
+    """
 
     id: str
     tool_name: str

@@ -22,10 +22,17 @@ NO_OUTPUT = "The agent told no output: no run was started, or it does not know o
 
 
 class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
-    """How a run ended: the text of its last answer, all its messages, and what it cost.
+    """How a run ended, and what came of it.
 
-    `output` is what was asked for with `output=`, in that type, and none unless `ended` is `done`. `error` says why
-    where `ended` is `error`. `usage` is that of this run alone, compactions and retries included.
+    Attributes:
+        text: the text of the last answer
+        output: the value that was asked for with `output=`, in that type; `None` unless `ended` is `done`
+        messages: every message of the run, the prompt first
+        usage: tokens and cost of this run alone, retries and compactions included
+        ended: `done`, `limit`, `aborted`, `error` or `denied`
+        error: why, where `ended` is `error`
+        session_id: the id of the session that the run is part of
+        session_file: the file that it is kept in; `None` if nothing is kept
     """
 
     text: str

@@ -75,7 +75,7 @@ class Aborted(PigeonError):
 
 
 class StartupError(PigeonError):
-    """The process cannot start; the text goes to stderr and the exit code is 1."""
+    """The agent cannot start with these options or files, or cannot be reached."""
 
 
 UNEXPECTED = "Pigeon failed unexpectedly; the details are on its stderr"

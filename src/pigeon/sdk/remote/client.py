@@ -76,10 +76,19 @@ class _Open:
 
 
 class Client(Conversation):
-    """An agent behind a transport: `command=` starts it as a process, `url="unix:PATH"` connects to one.
+    """An agent behind a transport: Pigeon, pi or oh-my-pi in a process of its own, or Pigeon behind a socket.
 
-    `timeout` is how long an answer may take; runs, shell commands and compactions take as long as they take. A process
-    that dies raises `ProcessDied` in every call and iteration that waits, and `restart` starts it anew.
+    When the process dies, every call and iteration that waits raises `ProcessDied`; `restart` starts it anew.
+
+    Args:
+        command: the program to start and its arguments, as `["pigeon", "--mode", "rpc"]`
+        url: instead of a command, where an agent listens: `unix:PATH`
+        cwd: the folder that the program is started in
+        env: the variables of the program, instead of those of this process
+        tools: functions that the model may call, with or without `@pigeon.tool`
+        on_permission: is asked about each tool call that the rules ask about; without it all of these are denied
+        on_dialog: is asked the questions of extensions; without it they are cancelled
+        timeout: how many seconds an answer may take, 30 by default; runs, shell commands and compactions have no limit
     """
 
     def __init__(

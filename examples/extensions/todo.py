@@ -1,6 +1,6 @@
 """A list of things to do that the model keeps, and that follows the conversation: going back brings the old list back.
 
-pigeon --mode rpc --extension examples/todo.py        then prompt "/todos"
+pigeon --mode rpc --extension examples/extensions/todo.py        then prompt "/todos"
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Keeps write and edit away from files that they must not touch.
 
-pigeon --mode rpc --extension examples/protected_paths.py --protect=.env,.git,secrets
+pigeon --mode rpc --extension examples/extensions/protected_paths.py --protect=.env,.git,secrets
 """
 
 from __future__ import annotations

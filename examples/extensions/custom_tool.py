@@ -1,6 +1,6 @@
 """A tool from a function: its schema comes from the type hints, its description from the docstring.
 
-pigeon --mode rpc --extension examples/custom_tool.py
+pigeon --mode rpc --extension examples/extensions/custom_tool.py
 """
 
 from __future__ import annotations

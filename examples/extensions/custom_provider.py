@@ -1,6 +1,6 @@
 """Models that an extension brings: one behind an HTTP service that Pigeon knows how to speak to, one answered here.
 
-pigeon --mode rpc --extension examples/custom_provider.py --provider echo --model parrot
+pigeon --mode rpc --extension examples/extensions/custom_provider.py --provider echo --model parrot
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Asks before dangerous shell commands.
 
-    pigeon --mode rpc --extension examples/permission_gate.py [--strict]
+    pigeon --mode rpc --extension examples/extensions/permission_gate.py [--strict]
 
 With --strict such commands are refused without asking.
 """

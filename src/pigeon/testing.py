@@ -1,0 +1,73 @@
+"""Models for the tests of programs that use Pigeon: they say what a test wants them to say, without key or network.
+
+    with scripted(call("population", city="Bonn"), "About 340,000.") as model:
+        async with pigeon.Agent(model=model, tools=[population]) as agent:
+            ...
+
+`scripted` writes the replies to a file and gives the name of a model that reads them, which works wherever a model is
+named: `Agent(model=)`, `run_sync(model=)`, and `--model` of a `Client`'s command. A reply is a text, a dictionary in
+the form of `docs/scripted-models.md`, or what the small functions here make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+Reply = str | Mapping[str, Any]
+
+
+@contextmanager
+def scripted(
+    *replies: Reply, rules: Sequence[Mapping[str, Any]] = (), default: Reply | None = None, **options: Any
+) -> Iterator[str]:
+    """Give the name of a model that answers with these replies, one for each request; it lasts as long as the block.
+
+    Args:
+        replies: what the model says, in order
+        rules: replies to requests that look a certain way, asked before `replies`
+        default: the reply when there is none left; without it such a request fails
+        options: the further keys of a script, as `chunk` or `context_window`
+
+    Raises `ScriptError` where a reply cannot be used; it names the field.
+    """
+    from pigeon.providers.scripted.script import read_script
+    from pigeon.wire import codec
+
+    script: dict[str, Any] = {"replies": list(replies), "rules": list(rules), **_in_camel_case(options)}
+    if default is not None:
+        script["default"] = default
+    with TemporaryDirectory(prefix="pigeon-script-") as folder:
+        path = Path(folder, "script.json")
+        path.write_bytes(codec.encode(script))
+        read_script(str(path), str)
+        yield f"scripted/{path}"
+
+
+def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
+    """A reply that calls a tool with these arguments; the next reply answers to its result."""
+    return {"toolCalls": [{"name": tool, "arguments": arguments}]}
+
+
+def value(given: Any) -> dict[str, Any]:
+    """A reply that ends a run with `output=`: this value, which may be anything that can be written as JSON."""
+    from pigeon.wire import codec
+
+    return {"text": codec.encode(given).decode()}
+
+
+def failure(message: str, *, retryable: bool = False, status: int | None = None) -> dict[str, Any]:
+    """An answer that fails, as when the model's server is overloaded; a `retryable` one is asked for again."""
+    error: dict[str, Any] = {"message": message, "retryable": retryable}
+    return {"error": error if status is None else {**error, "status": status}}
+
+
+def _in_camel_case(options: Mapping[str, Any]) -> dict[str, Any]:
+    def renamed(name: str) -> str:
+        first, *others = name.split("_")
+        return first + "".join(word.capitalize() for word in others)
+
+    return {renamed(name): value for name, value in options.items()}
