@@ -49,8 +49,12 @@ def nested(levels: int) -> dict[str, Any]:
         ({"properties": {"a": {"minimum": "1"}}}, "outputSchema.properties.a.minimum: no valid JSON Schema"),
         ({"$ref": "#/$defs/none"}, "$ref #/$defs/none names nothing"),
         ({"properties": {"a": {"$ref": "https://example.com/x"}}}, "names no place in the schema itself"),
-        ({"properties": {"a": {"$ref": "#"}}}, "$ref # is recursive"),
-        ({"$defs": {"t": {"items": {"$ref": "#/$defs/t"}}}, "$ref": "#/$defs/t"}, "$ref #/$defs/t is recursive"),
+        ({"$ref": "#"}, "$ref # leads to nothing but itself"),
+        (
+            {"$defs": {"t": {"anyOf": [TEXT, {"$ref": "#/$defs/t"}]}}, "$ref": "#/$defs/t"},
+            "leads to nothing but itself",
+        ),
+        ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "but itself"),
         ({"$dynamicRef": "#x"}, "$dynamicRef is not supported"),
         ({"pattern": "("}, "outputSchema.pattern: no valid JSON Schema"),
         ({"patternProperties": {"a": {}}, "unevaluatedProperties": False}, "is not supported"),
@@ -80,11 +84,14 @@ def test_references_are_replaced_by_what_they_name() -> None:
     schema = OutputSchema(
         {
             "type": "object",
-            "properties": {"one": {"$ref": "#/$defs/p", "description": "first"}, "$ref": TEXT},
+            "properties": {"one": {"$ref": "#/$defs/p", "description": "first"}, "b": {"properties": {"$ref": TEXT}}},
             "$defs": {"p": PERSON},
         }
     )
-    assert schema.parameters["properties"] == {"one": {**PERSON, "description": "first"}, "$ref": TEXT}
+    assert schema.parameters["properties"] == {
+        "one": {**PERSON, "description": "first"},
+        "b": {"properties": {"$ref": TEXT}},
+    }
     assert "$defs" not in schema.parameters
     assert OutputSchema({"$ref": "#/$defs/p", "$defs": {"p": PERSON}}).parameters == PERSON
     with pytest.raises(ToolFailed, match=r"one\.name: missing"):
@@ -163,3 +170,45 @@ def test_what_is_taken_fits_by_the_standard(schema: dict[str, Any], value: Any) 
         assert not Draft202012Validator(schema).is_valid(value)
     else:
         assert Draft202012Validator(schema).is_valid(taken)
+
+
+TREE = {
+    "type": "object",
+    "properties": {"name": TEXT, "below": {"type": "array", "items": {"$ref": "#"}}},
+    "required": ["name"],
+}
+
+
+def test_a_recursive_schema_is_shown_to_some_depth_and_checked_to_any() -> None:
+    schema = OutputSchema(TREE)
+    below = schema.parameters["properties"]["below"]["items"]
+    assert below["properties"]["below"]["items"] == {
+        "type": "object",
+        "description": "The same form as the whole answer.",
+    }
+    assert not schema.strict
+    deep: dict[str, Any] = {"name": "leaf"}
+    for _ in range(5):
+        deep = {"name": "branch", "below": [deep]}
+    assert schema.value_of(deep) == deep
+    deep["below"][0]["below"][0]["below"][0]["name"] = 7
+    with pytest.raises(ToolFailed, match=r"below\.0\.below\.0\.below\.0\.name: expected string"):
+        schema.value_of(deep)
+
+
+def test_schemas_that_name_each_other_are_cut_before_they_grow_without_end() -> None:
+    names = "abcdef"
+    parts = {name: {"type": "object", "properties": {to: {"$ref": f"#/$defs/{to}"} for to in names}} for name in names}
+    schema = OutputSchema({"$ref": "#/$defs/a", "$defs": parts})
+    assert schema.value_of({"b": {"c": {"a": {}}}}) == {"b": {"c": {"a": {}}}}
+
+
+@pytest.mark.parametrize("part", [{}, True, {"type": "object"}, {"type": "array", "items": True}])
+def test_what_may_be_anything_is_not_asked_for_strictly(part: Any) -> None:
+    assert not OutputSchema({"type": "object", "properties": {"a": part}, "required": ["a"]}).strict
+
+
+def test_names_that_not_every_server_takes_stand_below_the_top() -> None:
+    schema = OutputSchema({"type": "object", "properties": {"größe": TEXT}})
+    assert list(schema.parameters["properties"]) == ["value"]
+    assert schema.value_of({"value": {"größe": "7"}}) == {"größe": "7"}

@@ -10,10 +10,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 import pigeon
 from fakes.agent_folders import AgentFolders
 from fakes.processes import eventually
 from fakes.rpc_process import RpcProcess, command_line
+from pigeon.wire.base import ABSENT
 
 KINDS = ("agent", "subprocess", "socket")
 
@@ -42,16 +45,22 @@ class Conversations:
     def start(self, **options: Any) -> pigeon.Conversation:
         """A conversation of the kind; `options` are those of `Agent`, and become flags for the others."""
         own = {name: options.pop(name) for name in ("tools", "on_permission", "on_dialog") if name in options}
+        model = options.pop("model", f"scripted/{self._script}")
+        limits = options.pop("limits", None)
+        if limits is not None and self.kind == "agent":
+            options["limits"] = limits
+        elif limits is not None:
+            options |= {f"max_{name}": value for name, value in structs.asdict(limits).items() if value is not ABSENT}
         if self.kind == "agent":
             return pigeon.Agent(
-                model=f"scripted/{self._script}",
+                model=model,
                 cwd=str(self.work),
                 agent_dir=str(self.folders.agent),
                 env=self.folders.environment(),
                 **own,
                 **options,
             )
-        flags = ["--model", f"scripted/{self._script}", *_flags(options)]
+        flags = ["--model", model, *_flags(options)]
         if self.kind == "subprocess":
             command = [*command_line(), "--mode", "rpc", *flags]
             return pigeon.Client(command=command, cwd=str(self.work), env=self.folders.environment(), **own)

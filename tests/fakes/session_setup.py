@@ -12,6 +12,7 @@ from fakes.journal_strategies import empty
 from fakes.loop_fakes import AnyTool, EventLog, Script, ScriptedProvider
 from fakes.model_requests import a_model
 from fakes.repositories import NOW, DiskRepository
+from pigeon.agent.inference import OutputFormat
 from pigeon.agent.interfaces import PreparedImage
 from pigeon.session.bus import Bus
 from pigeon.session.context.conversation import Conversation
@@ -90,6 +91,20 @@ class UnchangedImages:
         return PreparedImage(image)
 
 
+class SettableFormats:
+    """Models have no format for structured answers, unless `known` says so."""
+
+    def __init__(self) -> None:
+        self.known = False
+        self.refused: list[Model] = []
+
+    def output_format(self, model: Model, schema: dict[str, Any], beside_tools: bool) -> OutputFormat | None:
+        return OutputFormat(schema) if self.known and model not in self.refused else None
+
+    def refused_format(self, model: Model) -> None:
+        self.refused.append(model)
+
+
 class NoPermissions:
     """Knows no permission rules."""
 
@@ -124,6 +139,7 @@ class SessionSetup:
         bus = Bus()
         self.heard = EventLog()
         self.provider = ScriptedProvider(*scripts)
+        self.formats = SettableFormats()
         self.repository = DiskRepository(folder or NOWHERE, persistent=folder is not None)
         bus.announce(self.heard.events.append)
         workplace = Workplace(
@@ -144,6 +160,7 @@ class SessionSetup:
                 workplace=workplace,
                 move_to=lambda cwd: structs.replace(workplace, cwd=cwd),
                 provider=self.provider,
+                output_formats=self.formats,
                 models=ModelChoice(options, conversation, hooks, bus.post),
                 models_file="/agent/models.json",
                 toolset=toolset,

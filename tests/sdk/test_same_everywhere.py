@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Any
 
 import pigeon
 from fakes.sdk_conversations import KINDS, Conversations, call
-from pigeon.wire import codec
-
-CHANGING = (
-    "timestamp",
-    "durationMs",
-    "id",
-    "sessionId",
-    "sessionFile",
-    "entryId",
-    "parentId",
-    "leafId",
-    "path",
-    "session_id",
-    "session_file",
-)
+from fakes.sdk_records import plain_record
 
 
 @pigeon.tool
@@ -52,18 +36,6 @@ async def test_events_and_answers_are_the_same_in_all_ways(tmp_path: Path) -> No
             answers = [await agent.get_state(), await agent.get_session_stats(), await agent.get_messages(), failed]
             answers += [await agent.get_entries(), await agent.get_permissions(), await agent.get_available_models()]
         made.stop()
-        seen[kind] = [_plain(one, root) for one in (*events, *answers)]
+        seen[kind] = [plain_record(one, root) for one in (*events, *answers)]
     for kind in KINDS[1:]:
         assert seen[kind] == seen["agent"]
-
-
-def _plain(record: Any, root: Path) -> Any:
-    return type(record).__name__, _without_changes(codec.to_plain(record), root)
-
-
-def _without_changes(value: Any, root: Path) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_changes(one, root) for key, one in value.items() if key not in CHANGING}
-    if isinstance(value, list):
-        return [_without_changes(one, root) for one in value]
-    return re.sub(rf"{root}|[0-9a-f]{{8}}-[0-9a-f-]{{27}}", "", value) if isinstance(value, str) else value

@@ -35,8 +35,14 @@ class ToolSpec(Struct, frozen=True):
     strict: bool = False
 
 
+class OutputFormat(Struct, frozen=True):
+    """The JSON Schema of an object that the server shall hold the text of the answer to, in the form its API takes."""
+
+    schema: dict[str, Json]
+
+
 class ModelRequest(Struct):
-    """Everything a provider needs for one answer."""
+    """Everything a provider needs for one answer; with `output` its last text is JSON."""
 
     model: Model
     system_prompt: str
@@ -46,6 +52,7 @@ class ModelRequest(Struct):
     max_tokens: int | None = None
     session_id: str = ""
     cache: CacheRetention = "short"
+    output: OutputFormat | None = None
 
 
 class Failure(Struct, frozen=True):

@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeVar
 from msgspec import Struct
 
 from pigeon.agent.arguments import checked_arguments
-from pigeon.agent.inference import Delta, Failure, ModelRequest, ToolSpec
+from pigeon.agent.inference import Delta, Failure, ModelRequest, OutputFormat, ToolSpec
 from pigeon.agent.scope import RunningCalls, Scope
 from pigeon.system.paths import HeldPath, shows_process_memory
 from pigeon.wire.base import Json
@@ -35,6 +35,18 @@ class ModelProvider(Protocol):
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Begin an answer; closing the iterator drops the connection."""
+        ...
+
+
+class OutputFormats(Protocol):
+    """Which models have a format for answers that a program reads; asked before each request of such a run."""
+
+    def output_format(self, model: Model, schema: dict[str, Json], beside_tools: bool) -> OutputFormat | None:
+        """The schema, which is that of an object, as the model's API takes it; none if it cannot be asked for so."""
+        ...
+
+    def refused_format(self, model: Model) -> None:
+        """The server of the model has refused a format, and took the request without: it is not asked for again."""
         ...
 
 

@@ -8,6 +8,7 @@ arguments of tools (`agent/arguments`) an answer is not coerced: a null for a re
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pigeon.agent.arguments import unquoted, without_optional_nulls
@@ -30,6 +31,7 @@ MOST_BYTES = 256 * 1024
 MOST_LEVELS = 60
 MOST_PARTS = 20_000
 MOST_ERRORS = 20
+MOST_FOLLOWED = 4
 MEMBER = "value"
 _MAPS = ("properties", "patternProperties", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -37,11 +39,13 @@ _SINGLE = (
     "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "additionalItems",
     "unevaluatedItems", "unevaluatedProperties",
 )  # fmt: skip
+_BESIDE = ("not", "if", "then", "else")  # they and lists of alternatives look at the same value
 _NOT_FOR_MODELS = ("$schema", "$id", "$defs", "definitions", "$comment")
 _REMARKS = {"title", "description", "default", "examples", "deprecated", "$comment"}
 _NOT_AT_THE_TOP = {*_LISTS, "not", "enum", "const", "if"}
 # What servers that hold a model to a schema take, whichever they are, and how deep it may be.
 _STRICT = {"type", "properties", "required", "additionalProperties", "items", "enum", "anyOf", "description", "title"}
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _STRICT_LEVELS = 5
 _STRICT_BYTES = 8 * 1024
 
@@ -55,7 +59,8 @@ class OutputSchema:
         _check_size(schema)
         _check_keywords(schema)
         self._schema: Schema = schema
-        inlined = _Inlining(schema).whole()
+        inlining = _Inlining(schema)
+        inlined = inlining.whole()
         self._wrapped = not _is_plain_object(inlined)
         if self._wrapped:
             inlined = {
@@ -65,7 +70,7 @@ class OutputSchema:
                 "additionalProperties": False,
             }
         self.parameters: Schema = inlined
-        self.strict = _may_be_strict(inlined)
+        self.strict = not inlining.is_cut and _may_be_strict(inlined)
 
     def value_of(self, arguments: dict[str, Json]) -> Json:
         """The value that a call of the tool brings; raises `ToolFailed` with one line for each thing that is wrong."""
@@ -135,14 +140,20 @@ def _check_keywords(schema: Schema) -> None:
 
 
 class _Inlining:
-    """A schema with what its references name in their place: not every model server follows references."""
+    """A schema with what its references name in their place: not every model server follows references.
+
+    A recursive one is cut: inside of what a reference names, the same reference is followed once more, and then the
+    model reads in words what has to come there. Answers are held against the schema itself.
+    """
 
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._parts = 0
+        self._recursive: dict[str, bool] = {}
+        self.is_cut = False
 
     def whole(self) -> Schema:
-        """The schema without references; raises a `Refusal` for one to nowhere, to another document or in a circle."""
+        """The schema without references; raises a `Refusal` for one to nowhere, to another document or to itself."""
         inlined = self._inlined(self._root, ("#",))
         return inlined if isinstance(inlined, dict) else {"allOf": [inlined]}
 
@@ -160,12 +171,49 @@ class _Inlining:
         if "$ref" not in schema:
             return out
         reference = schema["$ref"]
-        if reference in inside:
-            raise Refusal(f"outputSchema: $ref {reference} is recursive, which is not supported")
+        if inside.count(reference) > 1 or (len(inside) > MOST_FOLLOWED and self._is_recursive(reference)):
+            return self._cut(reference, out)
+        self._must_lead_somewhere(reference)
         target = self._inlined(self._target(reference), (*inside, reference))
         if isinstance(target, dict) and not out.keys() - _REMARKS:
             return {**target, **out}
         return {**out, "allOf": [*out.get("allOf", []), target]}
+
+    def _cut(self, reference: str, out: Schema) -> Schema:
+        self.is_cut = True
+        target = self._target(reference)
+        kind = {"type": target["type"]} if isinstance(target, dict) and "type" in target else {}
+        name = reference.rpartition("/")[2]
+        again = "the whole answer" if name == "#" else f"{target.get('title', unquoted(name))} above"
+        return {**kind, **out, "description": f"The same form as {again}."}
+
+    def _is_recursive(self, reference: Any) -> bool:
+        """Whether what a reference names has, at any depth, the same reference in it."""
+        if reference not in self._recursive:
+            seen: set[str] = set()
+            waiting = [reference]
+            while waiting:
+                parts = schemas_in(self._target(waiting.pop()))
+                found = {part["$ref"] for part in parts if isinstance(part, dict) and "$ref" in part} - seen
+                seen |= found
+                waiting += found
+            self._recursive[reference] = reference in seen
+        return self._recursive[reference]
+
+    def _must_lead_somewhere(self, reference: Any) -> None:
+        """A reference that leads to itself without a step into the value says nothing, and could not be checked."""
+        seen: set[int] = set()
+        waiting = [self._target(reference)]
+        while waiting:
+            part = waiting.pop()
+            if not isinstance(part, dict) or id(part) in seen:
+                continue
+            seen.add(id(part))
+            if part.get("$ref") == reference:
+                raise Refusal(f"outputSchema: $ref {reference[:200]} leads to nothing but itself")
+            waiting += [self._target(part["$ref"])] if "$ref" in part else []
+            waiting += [part[key] for key in _BESIDE if key in part]
+            waiting += [inner for key in ("allOf", "anyOf", "oneOf") for inner in part.get(key, [])]
 
     def _keyword(self, key: str, value: Any, inside: tuple[str, ...]) -> Any:
         if key in _MAPS and isinstance(value, dict):
@@ -190,9 +238,11 @@ class _Inlining:
 
 def _is_plain_object(schema: Schema) -> bool:
     """True for a schema that every server takes as the parameters of a tool."""
+    properties = schema.get("properties")
     return (
         schema.get("type") == "object"
-        and isinstance(schema.get("properties"), dict)
+        and isinstance(properties, dict)
+        and all(map(_PLAIN_NAME.fullmatch, properties))
         and not schema.keys() & _NOT_AT_THE_TOP
     )
 
@@ -202,4 +252,13 @@ def _may_be_strict(schema: Schema) -> bool:
     text = codec.encode(schema)
     if len(text) > _STRICT_BYTES or codec.shape_error(text, 2 * _STRICT_LEVELS) is not None:
         return False
-    return all(part.keys() <= _STRICT for part in schemas_in(schema) if isinstance(part, dict))
+    return all(_is_strict_part(part) for part in schemas_in(schema) if isinstance(part, dict))
+
+
+def _is_strict_part(schema: Schema) -> bool:
+    """Such servers want to know what each part is, and take no objects with keys that are not named."""
+    if not schema.keys() <= _STRICT or not schema.keys() & {"type", "anyOf", "enum"}:
+        return False
+    if any(isinstance(part, bool) for part in [schema.get("items"), *schema.get("properties", {}).values()]):
+        return False
+    return schema.get("type") != "object" or "properties" in schema or schema.get("additionalProperties") is False

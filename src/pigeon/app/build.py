@@ -231,6 +231,7 @@ class _Builder:
             workplace=tools.workplace,
             move_to=move_to,
             provider=gateway,
+            output_formats=gateway,
             models=models,
             models_file=os.path.join(self._agent_dir, "models.json"),
             toolset=tools.toolset,

@@ -20,6 +20,7 @@ from pigeon.agent.inference import (
     Finished,
     ModelMessage,
     ModelRequest,
+    OutputFormat,
     ProviderHooks,
     ToolSpec,
     unexpected,
@@ -28,6 +29,7 @@ from pigeon.agent.interfaces import ModelProvider
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry, NoKey
 from pigeon.providers.request import Connection, RequestPolicy
+from pigeon.wire.base import Json
 from pigeon.wire.model import Model
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class Gateway:
         self._retention: CacheRetention = retention
         self._history: HistoryCache | None = None
         self._not_strict: set[str] = set()
+        self._formatless: set[str] = set()
         self._mask_text = mask_text
 
     def add(self, api: str, factory: ProviderFactory) -> None:
@@ -97,6 +100,16 @@ class Gateway:
         if model.api not in self._extra and model.api in ADAPTERS:
             request = ModelRequest(model=model, system_prompt="", messages=messages, tools=[])
             import_module(ADAPTERS[model.api]).convert_ahead(request, self._history_cache())
+
+    def output_format(self, model: Model, schema: dict[str, Json], beside_tools: bool) -> OutputFormat | None:
+        """The schema of an answer as the model's API takes it; none if it cannot be asked for so."""
+        from pigeon.providers.output_formats import native_format
+
+        return None if model.reference in self._formatless else native_format(model, schema, beside_tools)
+
+    def refused_format(self, model: Model) -> None:
+        """Do not ask this model for a format again."""
+        self._formatless.add(model.reference)
 
     async def aclose(self) -> None:
         """Close all connections; at the end of the agent."""

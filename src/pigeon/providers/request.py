@@ -121,6 +121,7 @@ def estimated_context(request: ModelRequest) -> int:
         assert isinstance(answer, AssistantMessage)
         return answer.usage.total_tokens + since
     chars = sum(len(tool.name) + len(tool.description) + len(codec.encode(tool.parameters)) for tool in request.tools)
+    chars += 0 if request.output is None else len(codec.encode(request.output.schema))
     return since + prompt_tokens(len(request.system_prompt)) + prompt_tokens(chars)
 
 

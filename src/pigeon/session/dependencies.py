@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from pigeon.agent.interfaces import Gate, ImagePreparer, ModelProvider
+from pigeon.agent.interfaces import Gate, ImagePreparer, ModelProvider, OutputFormats
 from pigeon.session.bus import Bus
 from pigeon.session.context.conversation import Conversation
 from pigeon.session.history.repository import SessionRepository
@@ -98,6 +98,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     workplace: Workplace
     move_to: Callable[[str], Workplace]  # the working directory changes: tools and resources of another folder
     provider: ModelProvider
+    output_formats: OutputFormats
     models: ModelChoice
     models_file: str
     toolset: Toolset

@@ -234,7 +234,11 @@ class Engine:
             thinking=self._models.level,
             session_id=self._conversation.journal.session_id,
         )
-        return request if self._final_answer is None else self._final_answer.asked(request)
+        return (
+            request
+            if self._final_answer is None
+            else self._final_answer.asked(request, self._dependencies.output_formats)
+        )
 
     def model(self) -> Model:
         """The model that is asked."""
@@ -281,7 +285,8 @@ class Engine:
         if not said and ends:
             said = await self._reminders.additions(answer)
         if not said and ends and self.limits.has_room():
-            said = self._finish_gate.additions(answer)
+            given = self._final_answer is not None and not isinstance(self._final_answer.value, Absent)
+            said = self._finish_gate.additions(answer, given)
         if not said and self._final_answer is not None:
             said = self._final_answer.additions(answer, ends, self._dependencies.now())
         if said is None or (ends and not said):
@@ -448,7 +453,10 @@ class Engine:
         given = self._dependencies
         tool_mode = given.settings.tool_mode
         gate = given.gate if self._final_answer is None else self._final_answer.gate(given.gate)
-        run = Run(self._requests, self, self._queue, self._bus.publish, scope, given.now, gate, tool_mode)
+        requests = self._requests
+        if self._final_answer is not None:
+            requests = Requests(self._final_answer.provider(given.provider), self.limits, turn=True)
+        run = Run(requests, self, self._queue, self._bus.publish, scope, given.now, gate, tool_mode)
         result = await run.run(opening, resumes=resumes)
         if given.settings.unattended and result.denied is not None:
             self._denied = result.denied

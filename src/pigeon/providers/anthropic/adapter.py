@@ -131,6 +131,9 @@ def body_of(
     if request.tools:
         body["tools"] = _tools(request.tools, compat, mark, may_be_strict)
     body.update(_thinking(request, compat, budgets))
+    if request.output is not None:
+        form = {"type": "json_schema", "schema": request.output.schema}
+        body["output_config"] = {**body.get("output_config", {}), "format": form}
     return body
 
 

@@ -108,9 +108,20 @@ def result_text(action: Action, result: str, is_error: bool) -> str:
     )
 
 
-def _list_text(action: ListFiles, result: str) -> str:
+def is_listing(name: str, arguments: Mapping[str, Json]) -> bool:
+    """True for a call that `call_for` makes to list a folder."""
+    return name == "ls" or (name == "bash" and str(arguments.get("command", "")).startswith("ls -A "))
+
+
+def entries_of(result: str) -> list[str]:
+    """The names in the result of such a call; none of an empty folder."""
     entries = [line.strip() for line in result.splitlines() if line.strip()]
-    if not entries or entries[0].startswith("("):
+    return [] if entries and entries[0].startswith("(") else entries
+
+
+def _list_text(action: ListFiles, result: str) -> str:
+    entries = entries_of(result)
+    if not entries:
         return f"There is nothing in {_folder(action.path)}."
     shown = "\n".join(f"- {entry}" for entry in entries[:SHOWN_ENTRIES])
     more = f"\n- and {len(entries) - SHOWN_ENTRIES} more" if len(entries) > SHOWN_ENTRIES else ""

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from pigeon.agent.inference import Delta, Finished, Metered, ModelMessage, ModelRequest, Named
-from pigeon.providers.demo.actions import action_text, call_for, result_text, tools_for
+from pigeon.providers.demo.actions import action_text, call_for, entries_of, is_listing, result_text, tools_for
 from pigeon.providers.demo.phrases import About, Action, Greeting, Phrase, Unclear, phrases_of
 from pigeon.providers.scripted.playback import PieceCutter, streamed_blocks, tokens_of_answer, tokens_of_request
 from pigeon.providers.scripted.script import Block, CallBlock, TextBlock, ThinkingBlock
-from pigeon.wire.content import text_of
-from pigeon.wire.messages import ToolResultMessage, UserMessage
+from pigeon.wire import codec
+from pigeon.wire.content import ToolCall, text_of
+from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Cost, Model, ModelCost, Usage
 
 PROVIDER = "demo"
 PACE_MS = 2.0
 PIECE = [3, 11]
+REMINDER = "<reminder>"  # what the agent says by itself
 
 EXAMPLES = (
     "- list the files\n"
@@ -75,13 +77,40 @@ def answer_to(request: ModelRequest) -> list[Block]:
     phrases = phrases_of(text)
     actions = [phrase for phrase in phrases if isinstance(phrase, Action)]
     if not actions:
-        return _with_thought(request, "No tool is needed for this.", [TextBlock(text=_talk(phrases[0]))])
+        said = _talk(phrases[0]) if request.output is None else _output_text(request, text)
+        return _with_thought(request, "No tool is needed for this.", [TextBlock(text=said)])
     done = min(len(results), len(actions))
     said = _last_result_text(actions, results)
     failed = bool(results) and results[-1].is_error
     if failed or done == len(actions):
+        said = said if request.output is None else _output_text(request, text)
         return _with_thought(request, "That is all I was asked for.", [TextBlock(text=said)])
     return _next_step(request, actions[done], said)
+
+
+def _output_text(request: ModelRequest, question: str) -> str:
+    """The answer as a program wants it: made of the last listing of files in the conversation."""
+    from pigeon.providers.demo.values import known_of, value_for
+
+    assert request.output is not None
+    value = value_for(request.output.schema, known_of(question, _listed(request.messages)))
+    return codec.encode(value).decode()
+
+
+def _listed(messages: list[ModelMessage]) -> list[str]:
+    """The names in the newest result of a call that lists a folder."""
+    for message in reversed(messages):
+        if isinstance(message, ToolResultMessage) and not message.is_error:
+            call = _call_of(message, messages)
+            if call is not None and is_listing(call.name, call.arguments):
+                return entries_of(text_of(message.content))
+    return []
+
+
+def _call_of(result: ToolResultMessage, messages: list[ModelMessage]) -> ToolCall | None:
+    answers = (message for message in messages if isinstance(message, AssistantMessage))
+    calls = (block for answer in answers for block in answer.content if isinstance(block, ToolCall))
+    return next((call for call in calls if call.id == result.tool_call_id), None)
 
 
 def _next_step(request: ModelRequest, action: Action, said: str) -> list[Block]:
@@ -111,7 +140,7 @@ def _with_thought(request: ModelRequest, thought: str, blocks: list[Block]) -> l
 def _since_user(messages: list[ModelMessage]) -> tuple[str, list[ToolResultMessage]]:
     results: list[ToolResultMessage] = []
     for message in reversed(messages):
-        if isinstance(message, UserMessage):
+        if isinstance(message, UserMessage) and not text_of(message.content).startswith(REMINDER):
             return text_of(message.content), results[::-1]
         if isinstance(message, ToolResultMessage):
             results.append(message)

@@ -84,6 +84,8 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
     cap = output_cap(request)
     if cap:
         config["maxOutputTokens"] = cap
+    if request.output is not None:
+        config.update(responseMimeType="application/json", responseJsonSchema=request.output.schema)
     if model.reasoning:
         config["thinkingConfig"] = _thinking(request, budgets)
     if config:

@@ -35,6 +35,7 @@ BRIDGE = "The tool results are in."
 CACHE_KEY_CHARS = 64
 CALL_ID_CHARS = 40
 OWN_CALL_ID_CHARS = 64
+OUTPUT_NAME = "final_answer"
 
 
 def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
@@ -114,6 +115,9 @@ def body_of(
     if compat.cache_control_format == "anthropic" and request.cache != "none":
         _mark_for_cache(prompt, history, body.get("tools"))
     body.update(sampling_of(request))
+    if request.output is not None:
+        wanted = {"name": OUTPUT_NAME, "schema": request.output.schema, "strict": True}
+        body["response_format"] = {"type": "json_schema", "json_schema": wanted}
     return body
 
 

@@ -41,6 +41,7 @@ CALL_ID_CHARS = 64
 MIN_OUTPUT_TOKENS = 16
 AZURE_API = "azure-openai-responses"
 AZURE_VERSION = "v1"
+OUTPUT_NAME = "final_answer"
 
 
 def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
@@ -102,6 +103,9 @@ def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[st
             body["prompt_cache_retention"] = "24h"
     body.update(_reasoning(request))
     body.update(sampling_of(request))
+    if request.output is not None:
+        form = {"type": "json_schema", "name": OUTPUT_NAME, "schema": request.output.schema, "strict": True}
+        body["text"] = {**body.get("text", {}), "format": form}
     return body
 
 

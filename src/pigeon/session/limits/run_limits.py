@@ -350,9 +350,10 @@ class RunLimits:
 
 
 def input_tokens(request: ModelRequest) -> int:
-    """The house's estimate of what a request holds: system prompt, tools, messages."""
+    """The house's estimate of what a request holds: system prompt, tools, output format, messages."""
     tools = sum(len(spec.description) + len(codec.encode(spec.parameters)) for spec in request.tools)
-    return estimated_tokens(len(request.system_prompt) + tools + sum(map(characters_of, request.messages)))
+    output = 0 if request.output is None else len(codec.encode(request.output.schema))
+    return estimated_tokens(len(request.system_prompt) + tools + output + sum(map(characters_of, request.messages)))
 
 
 def limit_text(reached: LimitReached) -> str:

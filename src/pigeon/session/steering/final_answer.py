@@ -1,9 +1,10 @@
 """The final answer of a run whose prompt had an `outputSchema`: asked for, checked, and asked for again if it is wrong.
 
-The model gets one more tool, whose parameters are the schema, and the run ends with a call of it that fits. This holds
-for every provider, leaves all other tools usable before, and survives compaction, because tool and instruction are part
-of each request and not of the history. A model that answers with nothing but a JSON text that fits is taken at its
-word.
+There are two forms, chosen anew for each request. Where the model's API has a field for the schema of an answer and
+takes this one (`OutputFormats`), the model stops with a text that is JSON. Everywhere else it gets one more tool, whose
+parameters are the schema, and the run ends with a call of it that fits. Both leave all other tools usable before, and
+survive compaction, because format, tool and instruction are part of each request and not of the history. A server that
+refuses the format is asked in the other form at once. In both forms a text that is nothing but JSON and fits is taken.
 
     asked -> given (a value that fits)  -> asked again, where the run goes on after it: a queued message, an extension
       |
@@ -17,12 +18,24 @@ wants.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from msgspec.structs import replace
 
-from pigeon.agent.inference import ModelRequest, ToolSpec
-from pigeon.agent.interfaces import ArgumentSubject, Gate, PreparedCall, Spoken, Subject, Tool, ToolRun
+from pigeon.agent.answer import close_stream
+from pigeon.agent.inference import Delta, Finished, ModelRequest, ToolSpec
+from pigeon.agent.interfaces import (
+    ArgumentSubject,
+    Gate,
+    ModelProvider,
+    OutputFormats,
+    PreparedCall,
+    Spoken,
+    Subject,
+    Tool,
+    ToolRun,
+)
 from pigeon.agent.output_schema import OutputSchema
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -30,6 +43,7 @@ from pigeon.wire.content import TextContent, ToolCall, text_of
 from pigeon.wire.errors import Refusal, ToolFailed
 from pigeon.wire.events import ToolOutcome
 from pigeon.wire.messages import AssistantMessage, CustomMessage
+from pigeon.wire.model import Model
 
 NAME = "final_answer"
 CUSTOM_TYPE = "final-answer"
@@ -43,8 +57,14 @@ INSTRUCTION = (
     "calling the tool {name}, once and with no other call beside it; its arguments are the answer. What you write as "
     "text is not read by the program."
 )
+FORMAT_INSTRUCTION = (
+    "A program reads the result of this conversation's current task. Use your tools as ever. When the work is done, "
+    "answer with the result alone: JSON that fits the schema of this request, and no other text."
+)
 NOT_ALONE = "Not accepted: {name} was called beside other calls. Call it once and alone, after you have their results."
 MISSING = "<reminder>\n{problem} Give the final answer by calling the tool {name}.\n</reminder>"
+MISSING_TEXT = "<reminder>\n{problem} Answer with the result alone: JSON that fits the schema.\n</reminder>"
+REFUSING = (400, 422)
 NO_ANSWER = "You stopped without a final answer."
 CUT_OFF = "The response hit the output token limit before the final answer was complete."
 FAILED = (
@@ -62,6 +82,9 @@ class FinalAnswer:
         self._problem = ""
         self._alone = True
         self._attempts = 0
+        self._by_format = False
+        self._formats: OutputFormats
+        self._plain: ModelRequest
         self._tool = _FinalAnswerTool(NAME, self._take)
 
     @property
@@ -79,16 +102,34 @@ class FinalAnswer:
         """Why there is no value."""
         return FAILED.format(attempts=self._attempts, problem=self._problem) if self.failed else ENDED
 
-    def asked(self, request: ModelRequest) -> ModelRequest:
-        """The request with the tool and the instruction; an answer that was given before is superseded."""
+    def asked(self, request: ModelRequest, formats: OutputFormats) -> ModelRequest:
+        """The request with what makes the model give the answer; one that was given before is superseded."""
         self._value = ABSENT
+        self._formats, self._plain = formats, request
+        form = formats.output_format(request.model, self._schema.parameters, bool(request.tools))
+        self._by_format = form is not None
+        if form is None:
+            return self.asked_by_tool()
+        return replace(request, output=form, system_prompt=f"{request.system_prompt}\n\n{FORMAT_INSTRUCTION}")
+
+    def asked_by_tool(self) -> ModelRequest:
+        """The last request in the form that every model knows."""
+        self._by_format = False
+        request, schema = self._plain, self._schema
         name = self._name_beside({tool.name for tool in request.tools})
-        schema = self._schema
         return replace(
             request,
             tools=[*request.tools, ToolSpec(name, DESCRIPTION, schema.parameters, schema.strict)],
             system_prompt=f"{request.system_prompt}\n\n{INSTRUCTION.format(name=name)}",
         )
+
+    def format_refused(self, model: Model) -> None:
+        """The model took the request by the tool, and not by the format."""
+        self._formats.refused_format(model)
+
+    def provider(self, inner: ModelProvider) -> ModelProvider:
+        """The provider for the run's requests: one whose format is refused is asked for again by a tool."""
+        return _FormatFirst(inner, self)
 
     def tools(self, others: dict[str, Tool]) -> dict[str, Tool]:
         """All tools that can be called."""
@@ -124,7 +165,8 @@ class FinalAnswer:
             return None
         if not ends:
             return []  # the result of the call says what is wrong
-        text = MISSING.format(problem=self._problem, name=self._tool.name)
+        reminder = MISSING_TEXT if self._by_format else MISSING
+        text = reminder.format(problem=self._problem, name=self._tool.name)
         return [CustomMessage(custom_type=CUSTOM_TYPE, content=text, display=False, timestamp=now)]
 
     def _tried(self, answer: AssistantMessage) -> bool:
@@ -138,19 +180,33 @@ class FinalAnswer:
         return bool(calls) and bool(self._problem)
 
     def _is_given_as_text(self, answer: AssistantMessage) -> bool:
-        text = text_of(answer.content).strip()
+        texts = [block.text for block in answer.content if isinstance(block, TextContent) and block.text.strip()]
         has_calls = any(isinstance(block, ToolCall) for block in answer.content)
         self._problem = CUT_OFF if answer.stop_reason == "length" else NO_ANSWER
-        if answer.stop_reason == "length" or has_calls or not text:
+        if answer.stop_reason == "length" or has_calls or not texts:
             return False
-        try:
-            self._value = self._schema.checked(codec.decode(text))
-            return True
-        except ToolFailed as error:
-            self._problem = str(error)
-        except Refusal:
-            self._problem = NO_ANSWER  # the text is no JSON
+        for text in dict.fromkeys((text_of(answer.content), texts[-1])):
+            try:
+                self._value = self._value_in(codec.decode(_without_fence(text.strip())))
+                return True
+            except ToolFailed as error:
+                self._problem = str(error)
+            except Refusal:
+                pass  # the text is no JSON
         return False
+
+    def _value_in(self, given: Json) -> Json:
+        """The value of a text. It may be in an object, as the schema that the model was given has it, or alone."""
+        ways: list[Callable[[Any], Json]] = [self._schema.checked]
+        if isinstance(given, dict):
+            ways.insert(0 if self._by_format else 1, self._schema.value_of)
+        problems: list[ToolFailed] = []
+        for way in ways:
+            try:
+                return way(given)
+            except ToolFailed as error:
+                problems.append(error)
+        raise problems[0]
 
     def _take(self, arguments: dict[str, Json]) -> None:
         """A call of the tool; raises `ToolFailed` with what is wrong with it."""
@@ -170,6 +226,51 @@ class FinalAnswer:
         if name != self._tool.name:
             self._tool = _FinalAnswerTool(name, self._take)
         return name
+
+
+def _without_fence(text: str) -> str:
+    """What is in the code fence, if the text is one and nothing else."""
+    if not (text.startswith("```") and text.endswith("```") and "\n" in text):
+        return text
+    return text.partition("\n")[2][:-3]
+
+
+class _FormatFirst:
+    """Asks in the form of the request, and by the tool if the server refuses the format."""
+
+    def __init__(self, inner: ModelProvider, answer: FinalAnswer) -> None:
+        self._inner = inner
+        self._answer = answer
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Begin an answer."""
+        return self._inner.stream(request) if request.output is None else self._streamed(request)
+
+    async def _streamed(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        deltas = self._inner.stream(request)
+        try:
+            async for delta in deltas:
+                if _refuses_format(delta):
+                    break
+                yield delta
+            else:
+                return
+        finally:
+            await close_stream(deltas)
+        deltas = self._inner.stream(self._answer.asked_by_tool())
+        try:
+            async for delta in deltas:
+                if isinstance(delta, Finished) and delta.failure is None:
+                    self._answer.format_refused(request.model)
+                yield delta
+        finally:
+            await close_stream(deltas)
+
+
+def _refuses_format(delta: Delta) -> bool:
+    """Whether a server says that it cannot take the request, which may be for its format."""
+    failure = delta.failure if isinstance(delta, Finished) else None
+    return failure is not None and failure.status in REFUSING and not failure.overflow
 
 
 class _FinalAnswerTool:

@@ -216,9 +216,10 @@ class FinishGate:
         self._now = now
         self._asked_after: str | None = ""
 
-    def additions(self, answer: AssistantMessage) -> list[Spoken]:
-        """The request to verify; nothing if it was made already, or if the answer is not the last one."""
-        if not self._enabled or not is_final(answer):
+    def additions(self, answer: AssistantMessage, given: bool = False) -> list[Spoken]:
+        """The request to verify; nothing if it was made already, or if the answer is not the last one.
+        `given` says that it is, because a call of it has brought what the run shall end with."""
+        if not self._enabled or not (given or is_final(answer)):
             return []
         after = self._conversation.last_user_entry()
         if after == self._asked_after:
