@@ -39,7 +39,7 @@ async def test_a_limit_of_one_prompt_ends_its_run(conversations: Conversations) 
     async with conversations.start() as agent:
         result = await agent.run("go on", limits=pigeon.Limits(turns=2))
         assert result.ended == "limit"
-        with pytest.raises(pigeon.Refusal, match="limits"):
+        with pytest.raises(pigeon.Refusal, match="limit"):
             await agent.run("more", limits=pigeon.Limits(turns=-1))
 
 
