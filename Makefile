@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test faults interop lint types schema docs sdk house divergences pins clean
+.PHONY: demo test faults faults-limits interop lint types schema docs sdk house divergences pins clean
 
 demo: $(READY)
 	@printf '%s\n' \
@@ -16,6 +16,9 @@ test: $(READY)
 
 faults: $(READY)
 	cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes.fault_injection $(or $(N),200) $(or $(SEED),1)
+
+faults-limits: $(READY)
+	cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes.limit_faults $(or $(N),500) $(or $(SEED),1)
 
 interop: $(READY)
 	PIGEON_INTEROP=1 $(BIN)/python -m pytest -m interop

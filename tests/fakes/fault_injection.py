@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -114,11 +114,13 @@ class SlowOutput:
 
     def __init__(self, chance: random.Random) -> None:
         self.records: list[Record] = []
+        self.times: list[float] = []
         self._chance = chance
         self._behind = 0
 
     def put(self, buffers: Any, apart: bool = False, can_wait: bool = False) -> None:
         self.records.append(json.loads(b"".join(buffers)))
+        self.times.append(time.monotonic())
         if self._chance.random() < 0.01:
             self._behind = self._chance.randrange(20)
 
@@ -148,7 +150,7 @@ class FaultCase:
         self.dialect = dialect
         self._agent = InProcessAgent(root)
         self._output = SlowOutput(self.chance)
-        self.records = self._output.records
+        self.records, self.times = self._output.records, self._output.times
         self._asked = 0
         self._uses_bash = self.chance.random() < 0.1
 
@@ -158,6 +160,7 @@ class FaultCase:
         self._configure()
         with_extension = chance.random() < 0.2
         more = {"extensions": [self._extension()]} if with_extension else {}
+        more |= self.more_options()
         with faults_of(self):
             built = await self._agent.start(full_state=self.dialect == "omp", **more)
             session = built.session
@@ -180,15 +183,27 @@ class FaultCase:
     def judge_more(self, records: list[Record]) -> None:
         """What else must be true of the records."""
 
-    def asked(self, request: ModelRequest) -> None:
-        """The model was asked."""
+    def asked(self, request: ModelRequest) -> Callable[[Delta], None]:
+        """The model was asked; what is returned is given each delta of its answer."""
+        return lambda delta: None
+
+    def more_options(self) -> Record:
+        """What else the agent is started with."""
+        return {}
+
+    def more_of_the_script(self) -> Record:
+        """What else the model says of itself."""
+        return {}
 
     def _configure(self) -> None:
-        replies = [self._reply() for _ in range(self.chance.randrange(1, 6))]
+        replies = self._replies()
         self._agent.configure(SETTINGS, replies)
         window = self.chance.choice([200_000, 200_000, 3000])
-        script = {"replies": replies, "default": "Nothing more.", "contextWindow": window}
+        script = {"replies": replies, "default": "Nothing more.", "contextWindow": window, **self.more_of_the_script()}
         (self.root / "script.json").write_text(json.dumps(script))
+
+    def _replies(self) -> list[Any]:
+        return [self._reply() for _ in range(self.chance.randrange(1, 6))]
 
     def _reply(self) -> Any:
         chance = self.chance
@@ -418,7 +433,7 @@ def _case_of(path: str) -> FaultCase | None:
 async def _faulty_stream(self: ScriptedModel, request: ModelRequest) -> AsyncIterator[Delta]:
     case = _case_of(request.model.id)
     assert case is not None
-    case.asked(request)
+    heard = case.asked(request)
     kind, at = case.spoil(), case.chance.randrange(1, 12)
     number = 0
     async for delta in _STREAM(self, request):
@@ -427,9 +442,11 @@ async def _faulty_stream(self: ScriptedModel, request: ModelRequest) -> AsyncIte
             await asyncio.sleep(0)
         if kind is not None and number == at:
             async for bad in _spoiled(kind):
+                heard(bad)
                 yield bad
             if kind in ("cut", "overflow", "retryable", "error"):
                 return
+        heard(delta)
         yield delta
 
 

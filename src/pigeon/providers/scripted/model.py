@@ -29,7 +29,7 @@ from pigeon.providers.scripted.script import (
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import text_of
 from pigeon.wire.messages import StopReason, ToolResultMessage, UserMessage
-from pigeon.wire.model import Cost, Model, ModelCost, Usage
+from pigeon.wire.model import Cost, Model, Usage
 
 PROVIDER = "scripted"
 
@@ -72,7 +72,7 @@ def scripted_model(path: str, absolute: Locate) -> Model:
         base_url="",
         reasoning=script.reasoning,
         input=list(script.input),
-        cost=ModelCost(),
+        cost=script.cost,
         context_window=script.context_window,
         max_tokens=script.max_tokens,
     )

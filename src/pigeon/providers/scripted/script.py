@@ -15,6 +15,7 @@ from pigeon.system.files import read_whole
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord, PigeonError
+from pigeon.wire.model import ModelCost
 
 NotNegative = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -158,6 +159,7 @@ class Script(_ScriptRecord):
     input: list[Literal["text", "image"]] = field(default_factory=lambda: ["text", "image"])
     context_window: Positive = 200_000
     max_tokens: Positive = 32_000
+    cost: ModelCost = field(default_factory=ModelCost)
 
 
 def as_reply(reply: str | ScriptedReply) -> ScriptedReply:
