@@ -40,6 +40,7 @@ def test_the_model_is_told_that_nobody_can_answer(start: Start, server: ModelSer
         assert "nobody can answer" in prompt
         assert "user's word" not in prompt
         assert "ask only" not in prompt
+        assert "or decide" not in prompt
 
 
 @proves("unattended.denied", dialects=("pi", "pi-latest"))

@@ -2,12 +2,14 @@
 
 The first line is the session's header; there are no responses. Exit code 0 when every prompt ran, whatever the model
 said; 1 when one was refused, with the reason on stderr; 3 when a limit ended a run, and then no further prompt is sent.
-With `--unattended` also 1 when a run ended in an error and 4 when its last tool calls were denied; it is the same then.
+That is so, too, when a limit keeps a prompt from starting one. With `--unattended` also 1 when a run ended in an error,
+4 when its last tool calls were denied, and 130 when it was aborted; no further prompt is sent then, either.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Mapping
 
@@ -28,7 +30,12 @@ from pigeon.wire.events import AgentSettled, Outbound
 
 FLUSH_SECONDS = 10.0
 ENDS = {"limit": exit_codes.LIMIT}
-UNATTENDED_ENDS = {**ENDS, "error": exit_codes.FAILED, "denied": exit_codes.DENIED}
+UNATTENDED_ENDS = {
+    **ENDS,
+    "error": exit_codes.FAILED,
+    "denied": exit_codes.DENIED,
+    "aborted": exit_codes.BY_SIGNAL[signal.SIGINT],
+}
 
 
 def run_json(line: CommandLine, environment: Environment) -> int:
@@ -88,7 +95,7 @@ async def _ask(session: Session, prompts: list[str], ends: Mapping[str, int]) ->
                 await waiting
         except Refusal as refusal:
             print(refusal, file=sys.stderr)  # noqa: T201
-            return exit_codes.FAILED
+            return exit_codes.LIMIT if refusal.code == "limit" else exit_codes.FAILED
         await session.prompting.commands_done()
         await session.activity.until_idle()
         await session.engine.told_all()

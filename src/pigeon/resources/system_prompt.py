@@ -34,7 +34,7 @@ CHANGING = (
     "Check your work with what the project has (tests, types, build), the narrowest run first. Say what you ran and "
     "what came of it; never call something tested that is not.",
 )
-# The last rule about changes, and the first about answers.
+# The last rule about changes, and the first two about answers.
 IRREVERSIBLE = (
     "What cannot be undone needs the user's word first: discarding work, rewriting history, pushing, publishing, "
     "changes outside of the working directory. Commit only when asked to. Changes that are not yours are somebody's "
@@ -61,11 +61,15 @@ SHELL_ENDS = (
     "Commands must end by themselves: no pagers, editors, questions or watchers. Run a server in the background and "
     "stop it when you are done."
 )
-ANSWERING = (
+BRIEF = (
     "Be brief: the outcome first, then what the user must know or decide. Leave out what they can see for themselves, "
-    "and answer in their language.",
-    "Name files by their path, with the line where it helps: src/app.py:42.",
+    "and answer in their language."
 )
+BRIEF_UNATTENDED = (
+    "Be brief: the outcome first, then what the reader of a finished run must know. Leave out what they can see for "
+    "themselves, and answer in the language of the request."
+)
+PLACES = "Name files by their path, with the line where it helps: src/app.py:42."
 CONTEXT_LEAD = (
     "Instructions for work in this place, from the general to the particular; where two disagree, the later one counts."
 )
@@ -148,7 +152,8 @@ def _rules(names: set[str], guidelines: Sequence[str], unattended: bool) -> list
         rules.extend((*CHANGING, IRREVERSIBLE_UNATTENDED if unattended else IRREVERSIBLE))
     if "bash" in names:
         rules.append(SHELL_ENDS)
-    return [*rules, AMBIGUOUS_UNATTENDED if unattended else AMBIGUOUS, *ANSWERING]
+    answering = (AMBIGUOUS_UNATTENDED, BRIEF_UNATTENDED) if unattended else (AMBIGUOUS, BRIEF)
+    return [*rules, *answering, PLACES]
 
 
 def context_section(files: Sequence[ContextFile], trusted: bool) -> str | None:
