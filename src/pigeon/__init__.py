@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pigeon.sdk.errors import AnswerTimeout as AnswerTimeout
     from pigeon.sdk.errors import ConversationClosed as ConversationClosed
     from pigeon.sdk.errors import ProcessDied as ProcessDied
+    from pigeon.sdk.errors import ReaderTooSlow as ReaderTooSlow
+    from pigeon.sdk.errors import RunOver as RunOver
     from pigeon.sdk.host_calls import PermissionAnswer as PermissionAnswer
     from pigeon.sdk.host_calls import PermissionRequest as PermissionRequest
     from pigeon.sdk.images import ImageLike as ImageLike
@@ -210,7 +212,7 @@ _HOMES = {
     "pigeon.sdk.agent": "Agent",
     "pigeon.sdk.remote.client": "Client",
     "pigeon.sdk.conversation": "Conversation",
-    "pigeon.sdk.errors": "AnswerTimeout ConversationClosed ProcessDied",
+    "pigeon.sdk.errors": "AnswerTimeout ConversationClosed ProcessDied ReaderTooSlow RunOver",
     "pigeon.sdk.host_calls": "PermissionAnswer PermissionRequest",
     "pigeon.sdk.images": "ImageLike",
     "pigeon.sdk.records": "UnknownEvent",

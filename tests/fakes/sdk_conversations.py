@@ -43,7 +43,10 @@ class Conversations:
         self.folders.configure(settings=settings)
 
     def start(self, **options: Any) -> pigeon.Conversation:
-        """A conversation of the kind; `options` are those of `Agent`, and become flags for the others."""
+        """A conversation of the kind; `options` are those of `Agent`, and become flags for the others.
+
+        `at_client` are arguments of `Client` itself.
+        """
         own = {name: options.pop(name) for name in ("tools", "on_permission", "on_dialog") if name in options}
         model = options.pop("model", f"scripted/{self._script}")
         limits = options.pop("limits", None)
@@ -51,6 +54,7 @@ class Conversations:
             options["limits"] = limits
         elif limits is not None:
             options |= {f"max_{name}": value for name, value in structs.asdict(limits).items() if value is not ABSENT}
+        own |= options.pop("at_client", {})
         if self.kind == "agent":
             return pigeon.Agent(
                 model=model,
@@ -62,11 +66,15 @@ class Conversations:
             )
         flags = ["--model", model, *_flags(options)]
         if self.kind == "subprocess":
-            command = [*command_line(), "--mode", "rpc", *flags]
-            return pigeon.Client(command=command, cwd=str(self.work), env=self.folders.environment(), **own)
+            return self.client(model, *_flags(options), **own)
         path = self._root / f"socket-{len(self._served)}"
         self._served.append(RpcProcess(self.folders, *flags, "--socket", str(path)))
         return _SocketClient(path, own)
+
+    def client(self, model: str = "", *flags: str, **own: Any) -> pigeon.Client:
+        """A client that starts its agent, with these flags, and has these arguments of its own."""
+        command = [*command_line(), "--mode", "rpc", "--model", model or f"scripted/{self._script}", *flags]
+        return pigeon.Client(command=command, cwd=str(self.work), env=self.folders.environment(), **own)
 
     def stop(self) -> None:
         """Everything that was started has ended by itself."""

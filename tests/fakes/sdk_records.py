@@ -20,6 +20,8 @@ CHANGING = (
     "path",
     "session_id",
     "session_file",
+    "runId",
+    "run_id",
 )
 
 

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.sdk.reader_queue import MOST_APART, MOST_QUEUED, ReaderQueue
+from pigeon.sdk.errors import ReaderTooSlow
+from pigeon.sdk.reader_queue import MOST_APART, MOST_BYTES, MOST_QUEUED, ReaderQueue
 from pigeon.wire.content import TextContent
-from pigeon.wire.events import AgentStart, TextDelta, TextEnd, ThinkingDelta, ToolExecutionUpdate, ToolOutcome
+from pigeon.wire.events import (
+    AgentSettled,
+    AgentStart,
+    MessageEnd,
+    QueueUpdate,
+    TextDelta,
+    TextEnd,
+    ThinkingDelta,
+    ToolExecutionEnd,
+    ToolExecutionUpdate,
+    ToolOutcome,
+)
+from pigeon.wire.messages import AssistantMessage
+from pigeon.wire.model import Cost, Usage
 
 
 def progress(call: str, text: str) -> ToolExecutionUpdate:
@@ -72,18 +87,100 @@ async def test_older_progress_of_a_call_is_replaced_and_that_of_others_stays() -
     assert [(one.tool_call_id, one.partial_result.content[0].text) for one in read] == [("one", "abc"), ("two", "ABC")]
 
 
-async def test_a_full_queue_gives_something_to_wait_for_until_half_of_it_was_read() -> None:
+async def test_what_is_repeated_later_is_dropped_when_very_much_was_left_unread() -> None:
     queue = ReaderQueue()
+    outcome = ToolOutcome(content=[TextContent(text="all")])
+    for at in range(MOST_QUEUED // 4):
+        queue.put(TextDelta(content_index=0, delta=f"{at}"))
+        queue.put(TextEnd(content_index=0, content=f"{at}"))
+        queue.put(progress(f"call-{at}", "some"))
+        queue.put(ToolExecutionEnd(tool_call_id=f"call-{at}", tool_name="bash", result=outcome, is_error=False))
+        queue.put(QueueUpdate(steering=[], follow_up=[f"{at}"]))
+    read = await read_all(queue)
+    kinds = Counter(type(one) for one in read)
+    assert kinds[TextEnd] == kinds[ToolExecutionEnd] == MOST_QUEUED // 4
+    assert len(read) < MOST_QUEUED
+    assert [one.follow_up for one in read if isinstance(one, QueueUpdate)][-1] == [f"{MOST_QUEUED // 4 - 1}"]
+    shown = [one.delta for one in read if isinstance(one, TextDelta)]
+    assert len(shown) < MOST_QUEUED // 4
+
+
+async def test_the_deltas_of_an_answer_stay_if_only_another_answer_is_complete() -> None:
+    queue = ReaderQueue()
+    queue.put(TextDelta(content_index=0, delta="cut off"))
+    queue.put(MessageEnd(message=answer("cut off")))
+    queue.put(TextDelta(content_index=0, delta="whole"))
+    queue.put(TextEnd(content_index=0, content="whole"))
     for _ in range(MOST_QUEUED):
         queue.put(AgentStart())
-    assert queue.full
-    waiting = asyncio.ensure_future(queue.until_room())
+    with pytest.raises(ReaderTooSlow):
+        await read_until_closed(queue, read := [])
+    assert [one.delta for one in read if isinstance(one, TextDelta)] == ["cut off"]
+
+
+async def test_a_reader_that_does_not_read_gets_an_error_and_holds_a_bounded_number_of_events() -> None:
+    queue = ReaderQueue()
+    for _ in range(3 * MOST_QUEUED):
+        queue.put(AgentStart())
+    assert len(queue) <= MOST_QUEUED + 1
+    with pytest.raises(ReaderTooSlow, match="left unread"):
+        await read_until_closed(queue, read := [])
+    assert len(read) <= MOST_QUEUED + 1
+
+
+async def test_a_reader_that_waits_is_not_slow_however_much_comes_at_once() -> None:
+    queue = ReaderQueue()
+    reading = asyncio.ensure_future(queue.get())
     await asyncio.sleep(0)
-    while len(queue) >= MOST_QUEUED // 2:
-        assert not waiting.done()
+    for _ in range(2 * MOST_QUEUED):
+        queue.put(AgentStart())
+    await reading
+    assert len(await read_all(queue)) == 2 * MOST_QUEUED - 1
+
+
+async def test_long_lines_are_bounded_by_their_bytes() -> None:
+    queue = ReaderQueue()
+    for at in range(MOST_APART):
+        queue.put(AgentStart(), size=1)
+        queue.put(progress("one", f"{at}"), size=MOST_BYTES // MOST_APART // 4)
+    for _ in range(10 * MOST_APART):
+        queue.put(progress("one", "newest"), size=MOST_BYTES // 4)
+    queue.put(AgentStart(), size=MOST_BYTES // 8)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(read_until_closed(queue, []), 0)
+    for _ in range(9):
+        queue.put(AgentStart(), size=MOST_BYTES // 8)
+    with pytest.raises(ReaderTooSlow):
+        await read_until_closed(queue, [])
+
+
+async def test_a_queue_of_one_run_leaves_out_other_runs_and_is_closed_by_their_end() -> None:
+    queue = ReaderQueue("2", LookupError("over"))
+    queue.put(AgentStart(), "1")
+    queue.put(AgentStart(run_id="2"), "2")
+    queue.put(TextDelta(content_index=0, delta="of no run"))
+    queue.put(AgentSettled(), "1")
+    assert await queue.get() == AgentStart(run_id="2")
+    assert isinstance(await queue.get(), TextDelta)
+    with pytest.raises(LookupError, match="over"):
         await queue.get()
-        await asyncio.sleep(0)
-    await waiting
+
+
+async def read_until_closed(queue: ReaderQueue, read: list[Any]) -> None:
+    while True:
+        read.append(await queue.get())
+
+
+def answer(text: str) -> AssistantMessage:
+    return AssistantMessage(
+        content=[TextContent(text=text)],
+        api="scripted",
+        provider="scripted",
+        model="x",
+        usage=Usage(cost=Cost()),
+        stop_reason="stop",
+        timestamp=0,
+    )
 
 
 async def test_what_was_queued_is_read_before_the_error_that_closed_it() -> None:

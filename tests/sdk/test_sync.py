@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 import pigeon
 from fakes.processes import eventually
 from fakes.sdk_conversations import Conversations, call
+from pigeon.sdk.agent import AgentChoices
+from pigeon.sdk.sync import AgentArguments
 
 
 @pytest.fixture
@@ -132,3 +135,12 @@ def test_an_interrupt_aborts_the_run_and_is_raised(own: Conversations) -> None:
         env=own.folders.environment(),
     )
     assert (done.stdout, done.returncode) == ("interrupted False Fine.\n", 0), done.stderr
+
+
+def test_the_classes_without_a_loop_show_the_arguments_of_those_with_one() -> None:
+    assert signature(pigeon.SyncAgent) == signature(pigeon.Agent)
+    assert signature(pigeon.SyncClient) == signature(pigeon.Client)
+    taken = {*signature(pigeon.Agent).parameters, *AgentChoices.__annotations__} - {"choices", "limits"}
+    assert set(AgentArguments.__annotations__) == taken
+    with pytest.raises(TypeError, match="modle"):
+        pigeon.SyncAgent(modle="demo").open()  # type: ignore[call-arg]

@@ -18,6 +18,10 @@ MISTAKES = {
     "(await agent.run('x')).text + 1": "Unsupported operand types",
     "pigeon.Agent(modle='demo')": 'Unexpected keyword argument "modle"',
     "await population(5)": 'incompatible type "int"',
+    "pigeon.SyncAgent(modle='demo')": 'Unexpected keyword argument "modle"',
+    "pigeon.SyncClient(timeout='much')": 'incompatible type "str"',
+    "pigeon.run_sync('x', modle='demo')": "No overload variant",
+    "(await agent.run('x', output=list[str])).output.upper()": '"list[str]" has no attribute',
 }
 
 

@@ -8,7 +8,7 @@ send on what it is given.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -102,24 +102,20 @@ class RecordOutlet:
 
 
 class InProcessHost:
-    """Serves one session to a program in this process, which hears every event by `hear`.
-
-    `wait` gives something to await while the program is far behind with its events.
-    """
+    """Serves one session to a program in this process, which hears every event by `hear`."""
 
     def __init__(
         self,
         session: Session,
         version: str,
         hear: Callable[[Any], None],
-        wait: Callable[[], Awaitable[None] | None],
         mask: Callable[[bytes], bytes],
     ) -> None:
         self._mask = mask
         self._outlet = RecordOutlet(version, hear, mask)
         connection = HostConnection(session, self._outlet, DEFAULT_CAP)
         self._commands = CommandRunner({"session": session, "connection": connection}, HANDLERS)
-        session.bus.announce(self._outlet.event, wait)
+        session.bus.announce(self._outlet.event)
 
     def submit(self, command: Command, finish: Callable[[Any, BaseException | None], None]) -> None:
         """Have a command carried out; `finish` is called exactly once, before any event that follows the answer.

@@ -151,7 +151,7 @@ class Agent(Conversation):
         )
         built = await build(options, self._environment())
         self._built = built
-        self._host = InProcessHost(built.session, __version__, self._heard, self._behind, built.redactor.mask)
+        self._host = InProcessHost(built.session, __version__, self._heard, built.redactor.mask)
         try:
             await self._call(Hello(dialect="pi-latest", features=FEATURES))
             await built.lifecycle.started(self._end_asked)

@@ -23,10 +23,19 @@ from pigeon.sdk.output import OutputType
 from pigeon.sdk.prompt_events import PromptEvents, PromptRuns
 from pigeon.sdk.reader_queue import ReaderQueue
 from pigeon.sdk.records import UnknownEvent
-from pigeon.sdk.results import ConversationEvent, OutputT, Result, RunRecord
+from pigeon.sdk.results import ConversationEvent, OutputT, RecentRuns, Result, RunRecord
 from pigeon.wire.answers import Accepted
 from pigeon.wire.base import ABSENT
-from pigeon.wire.commands import Command, FollowUp, Hello, Prompt, SetEventFilter, SetHostTools, Steer
+from pigeon.wire.commands import (
+    Command,
+    FollowUp,
+    Hello,
+    Prompt,
+    SetEventFilter,
+    SetHostTools,
+    Steer,
+    StreamingBehavior,
+)
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import MessageUpdate, Outbound
 from pigeon.wire.steering import Limits
@@ -35,7 +44,7 @@ _Self = TypeVar("_Self", bound="Conversation")
 DIALECT = "pi-latest"
 NEEDED = ("agent_settled", "message_end", "compaction_end")
 # What is asked for with `hello`.
-FEATURES = ["deltas", "permissions"]
+FEATURES = ["deltas", "permissions", "attribution"]
 
 
 class Conversation(CommandMethods):
@@ -49,7 +58,8 @@ class Conversation(CommandMethods):
     ) -> None:
         self._readers: WeakSet[ReaderQueue] = WeakSet()
         self._host_calls = HostCalls(tools, on_permission, on_dialog, self._tell)
-        self._runs = PromptRuns(self._call, self._subscribed)
+        self._recent = RecentRuns()
+        self._runs = PromptRuns(self._call, self._subscribed, self._recent)
 
     # The two ways to have one.
 
@@ -98,54 +108,117 @@ class Conversation(CommandMethods):
         return _EventReader(self._subscribed())
 
     def prompt(
-        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: Any = None
+        self,
+        text: str,
+        *,
+        images: Sequence[ImageLike] = (),
+        limits: Limits | None = None,
+        output: Any = None,
+        message_id: str | None = None,
+        streaming_behavior: StreamingBehavior | None = None,
     ) -> PromptEvents:
         """Prompt, and iterate over the events of the run up to its `agent_settled`.
 
         `output` is a type or a JSON Schema; `agent_settled` then has the output of the run, as JSON.
+
         Leaving the iteration early aborts the run; the next prompt waits until that is over. Raises a `Refusal` where
-        the prompt is refused, as while another run is active.
+        the prompt is refused, as while another run is active. With a `streaming_behavior` it joins that run instead
+        and ends with it; leaving then takes the message back, if it still waits.
+
+        `message_id` is an id of the program's own that makes sending safe to repeat: the same prompt under the same id
+        starts nothing and gives the rest of the run that the first one started; of a run that is over, its end.
         """
 
         schema = None if output is None else OutputType(output).schema
+        asked = {
+            "limits": limits,
+            "output_schema": schema,
+            "client_message_id": message_id,
+            "streaming_behavior": streaming_behavior,
+        }
 
         async def command() -> Prompt:
-            return Prompt(message=text, images=await images_of(images), **_asked(limits, schema))
+            return Prompt(message=text, images=await images_of(images), **_given(asked))
 
         return PromptEvents(self._runs, command)
 
     @overload
     async def run(
-        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: type[OutputT]
-    ) -> Result[OutputT | None]: ...
+        self,
+        text: str,
+        *,
+        images: Sequence[ImageLike] = ...,
+        limits: Limits | None = ...,
+        output: None = ...,
+        message_id: str | None = ...,
+        streaming_behavior: StreamingBehavior | None = ...,
+    ) -> Result[None]: ...
 
     @overload
     async def run(
-        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: Any = None
+        self,
+        text: str,
+        *,
+        images: Sequence[ImageLike] = ...,
+        limits: Limits | None = ...,
+        output: type[OutputT],
+        message_id: str | None = ...,
+        streaming_behavior: StreamingBehavior | None = ...,
+    ) -> Result[OutputT]: ...
+
+    @overload
+    async def run(
+        self,
+        text: str,
+        *,
+        images: Sequence[ImageLike] = ...,
+        limits: Limits | None = ...,
+        output: Any,
+        message_id: str | None = ...,
+        streaming_behavior: StreamingBehavior | None = ...,
     ) -> Result[Any]: ...
 
     async def run(
-        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: Any = None
+        self,
+        text: str,
+        *,
+        images: Sequence[ImageLike] = (),
+        limits: Limits | None = None,
+        output: Any = None,
+        message_id: str | None = None,
+        streaming_behavior: StreamingBehavior | None = None,
     ) -> Result[Any]:
         """Prompt, wait for the end of the run, and say how it ended; cancelling this aborts the run.
 
-        `output` is a type (a dataclass, a struct, `list[str]`, ...) or a JSON Schema: what `Result.output` shall be.
+        `output` is a type (a dataclass, a struct, `list[str]`, ...) or a JSON Schema: what `Result.output` is when
+        `ended` is `done`; else it is none. The other arguments are those of `prompt`.
         """
         wanted = None if output is None else OutputType(output)
         record = RunRecord(wanted)
-        schema = None if wanted is None else wanted.schema
-        async with self.prompt(text, images=images, limits=limits, output=schema) as events:
+        async with self.prompt(
+            text,
+            images=images,
+            limits=limits,
+            output=None if wanted is None else wanted.schema,
+            message_id=message_id,
+            streaming_behavior=streaming_behavior,
+        ) as events:
             async for event in events:
                 record.take(event)
-        return record.result(await self.get_state())
+        whole = None if record.settled is None else self._recent.get(record.settled.run_id)
+        return (record if whole is None else whole.wanting(wanted)).result(await self.get_state())
 
-    async def steer(self, text: str, *, images: Sequence[ImageLike] = ()) -> Accepted:
+    async def steer(self, text: str, *, images: Sequence[ImageLike] = (), message_id: str | None = None) -> Accepted:
         """Say something to the model at the next break of the running turn."""
-        return cast("Accepted", await self._call(Steer(message=text, images=await images_of(images))))
+        given = _given({"client_message_id": message_id})
+        return cast("Accepted", await self._call(Steer(message=text, images=await images_of(images), **given)))
 
-    async def follow_up(self, text: str, *, images: Sequence[ImageLike] = ()) -> Accepted:
+    async def follow_up(
+        self, text: str, *, images: Sequence[ImageLike] = (), message_id: str | None = None
+    ) -> Accepted:
         """Say something to the model when it would stop."""
-        return cast("Accepted", await self._call(FollowUp(message=text, images=await images_of(images))))
+        given = _given({"client_message_id": message_id})
+        return cast("Accepted", await self._call(FollowUp(message=text, images=await images_of(images), **given)))
 
     async def set_tools(self, tools: Sequence[AnyTool]) -> None:
         """Give the model these functions instead of those that it had, from its next request on."""
@@ -158,17 +231,14 @@ class Conversation(CommandMethods):
 
     # What the agent sends
 
-    def _heard(self, record: Outbound | UnknownEvent) -> None:
-        """Take a record of the agent, in order."""
+    def _heard(self, record: Outbound | UnknownEvent, size: int = 0) -> None:
+        """Take a record of the agent, in order; `size` is its length as a line, if it was one."""
         self._host_calls.heard(record)
         event = record.assistant_message_event if isinstance(record, MessageUpdate) else record
+        run_id = ABSENT if isinstance(record, UnknownEvent) else record.run_id
+        self._recent.take(event, run_id)
         for reader in list(self._readers):
-            reader.put(event)
-
-    def _behind(self) -> Awaitable[None] | None:
-        """Something to await while a reader is so far behind that the agent should wait for it."""
-        slowest = next((reader for reader in self._readers if reader.full), None)
-        return None if slowest is None else slowest.until_room()
+            reader.put(event, run_id, size)
 
     def _over(self, error: Exception | None) -> None:
         """No further record comes: readers end, with this error if there is one."""
@@ -177,8 +247,8 @@ class Conversation(CommandMethods):
             reader.close(error)
         self._readers.clear()
 
-    def _subscribed(self) -> ReaderQueue:
-        queue = ReaderQueue()
+    def _subscribed(self, run_id: str | None = None, missed: Exception | None = None) -> ReaderQueue:
+        queue = ReaderQueue(run_id, missed)
         self._readers.add(queue)
         return queue
 
@@ -199,6 +269,6 @@ class _EventReader:
             raise StopAsyncIteration from None
 
 
-def _asked(limits: Limits | None, schema: Any) -> dict[str, Any]:
-    """The members of a prompt that were asked for."""
-    return {name: value for name, value in (("limits", limits), ("output_schema", schema)) if value is not None}
+def _given(members: dict[str, Any]) -> dict[str, Any]:
+    """The members of a command that were asked for."""
+    return {name: value for name, value in members.items() if value is not None}

@@ -21,6 +21,26 @@ class AnswerTimeout(PigeonError, TimeoutError):
         self.seconds = seconds
 
 
+class ReaderTooSlow(PigeonError):
+    """A reader of events has left so many unread that it gets no more of them; the run goes on without it."""
+
+    def __init__(self, unread: int) -> None:
+        super().__init__(f"{unread} events were left unread, so no more were kept for this reader; begin a new one")
+        self.unread = unread
+
+
+class RunOver(PigeonError):
+    """A message was sent again under its id, and the run that it started has ended too long ago to be told again.
+
+    `get_messages` has what became of it.
+    """
+
+    def __init__(self, message_id: str, run_id: str) -> None:
+        super().__init__(f'The message "{message_id}" was sent before, and its run {run_id} is over; see get_messages')
+        self.message_id = message_id
+        self.run_id = run_id
+
+
 class ProcessDied(PigeonError):
     """The agent's process has ended, or its connection broke, while it was needed.
 

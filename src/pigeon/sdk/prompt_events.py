@@ -18,26 +18,41 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
-from pigeon.sdk.errors import ConversationClosed
+from pigeon.sdk.errors import ConversationClosed, ReaderTooSlow, RunOver
 from pigeon.sdk.reader_queue import ReaderQueue
 from pigeon.wire.answers import Accepted
-from pigeon.wire.commands import Abort, Prompt
+from pigeon.wire.base import Absent
+from pigeon.wire.commands import Abort, GetState, Prompt, RemoveQueued
+from pigeon.wire.errors import Refusal
 from pigeon.wire.events import AgentSettled
 
 if TYPE_CHECKING:
-    from pigeon.sdk.results import ConversationEvent
+    from pigeon.sdk.results import ConversationEvent, RecentRuns
 
 Call = Callable[..., Awaitable[Any]]
 # How long the end of an aborted run is waited for after the agent said that it is idle.
 SETTLE_SECONDS = 10.0
 
 
+class FollowedRun:
+    """The events of the run that a prompt started, joined, or had started before; and its place in the queue."""
+
+    __slots__ = ("queue", "queued_id")
+
+    def __init__(self, queue: ReaderQueue, queued_id: str | Absent) -> None:
+        self.queue = queue
+        self.queued_id = queued_id
+
+
 class PromptRuns:
     """Starts the prompts of one conversation, and knows those that were left and have not ended."""
 
-    def __init__(self, call: Call, subscribe: Callable[[], ReaderQueue]) -> None:
+    def __init__(
+        self, call: Call, subscribe: Callable[[str | None, Exception | None], ReaderQueue], recent: RecentRuns
+    ) -> None:
         self._call = call
         self._subscribe = subscribe
+        self._recent = recent
         self._left: set[asyncio.Future[None]] = set()
         self._started: WeakSet[PromptedRun] = WeakSet()
 
@@ -47,20 +62,54 @@ class PromptRuns:
         self._started.add(run)
         return run
 
-    async def accepted(self, prompt: Prompt) -> ReaderQueue | None:
-        """Send a prompt; returns the events from its acceptance on, or none if no run follows."""
-        queue: list[ReaderQueue] = []
+    async def accepted(self, prompt: Prompt) -> FollowedRun | None:
+        """Send a prompt; returns the events from its acceptance on, or none if no run follows.
+
+        A message that was sent before under its id starts nothing: then it is the rest of its run, or of a run that is
+        over its end alone. Raises `RunOver` where that is no longer known.
+        """
+        followed: list[FollowedRun] = []
+        again: list[RunOver] = []
 
         def answered(answer: Any) -> None:
-            if not isinstance(answer, Accepted) or answer.disposition != "handled":
-                queue.append(self._subscribe())
+            accepted = answer if isinstance(answer, Accepted) else Accepted(disposition="started")
+            if accepted.disposition == "handled":
+                return
+            run_id = accepted.run_id or None
+            known = self._recent.get(run_id)
+            missed = None
+            if prompt.client_message_id and known is None:
+                missed = RunOver(prompt.client_message_id, run_id or "")
+                again.append(missed)
+            queue = self._subscribe(run_id, missed)
+            if known is not None and known.settled is not None:
+                queue.put(known.settled)
+            followed.append(FollowedRun(queue, accepted.queued_id))
 
         await self._call(prompt, answered)
-        return queue[0] if queue else None
+        if again:
+            await self._must_run(followed[0].queue, again[0])
+        return followed[0] if followed else None
+
+    async def _must_run(self, queue: ReaderQueue, over: RunOver) -> None:
+        """Of a message with an id that is not known here: it is new, or its run was over before."""
+        state = await self._call(GetState())
+        if not state.is_streaming and not len(queue):
+            raise over
 
     async def abort(self) -> None:
         """Stop the run."""
         await self._call(Abort())
+
+    async def took_back(self, run: FollowedRun) -> bool:
+        """Take a message back that waits in the queue; false if it does not wait there."""
+        if isinstance(run.queued_id, Absent):
+            return False
+        try:
+            await self._call(RemoveQueued(queued_id=run.queued_id))
+        except Refusal:
+            return False
+        return True
 
     def leave(self, run: PromptedRun) -> asyncio.Future[None]:
         """End a run in the background; awaiting the result waits for that."""
@@ -86,12 +135,12 @@ class PromptedRun:
         self._runs = runs
         self._command = command
         self._loop = asyncio.get_running_loop()
-        self._beginning: asyncio.Task[ReaderQueue | None] = self._loop.create_task(self._begin())
+        self._beginning: asyncio.Task[FollowedRun | None] = self._loop.create_task(self._begin())
         self._ending: asyncio.Future[None] | None = None
         self._sent = False
         self.over = False
 
-    async def _begin(self) -> ReaderQueue | None:
+    async def _begin(self) -> FollowedRun | None:
         # A run whose iterator was just dropped asks for its end in the next step of the loop.
         await asyncio.sleep(0)
         await self._runs.all_left_ended()
@@ -109,9 +158,9 @@ class PromptedRun:
         if self.over:
             raise StopAsyncIteration
         try:
-            queue = await asyncio.shield(self._beginning)
-            event = await self._next_of(queue)
-        except asyncio.CancelledError:
+            run = await asyncio.shield(self._beginning)
+            event = await self._next_of(run)
+        except (asyncio.CancelledError, ReaderTooSlow):
             await self.leave()
             raise
         except BaseException:
@@ -121,11 +170,11 @@ class PromptedRun:
         return event
 
     @staticmethod
-    async def _next_of(queue: ReaderQueue | None) -> Any:
-        if queue is None:
+    async def _next_of(run: FollowedRun | None) -> Any:
+        if run is None:
             raise StopAsyncIteration
         try:
-            return await queue.get()
+            return await run.queue.get()
         except StopAsyncIteration:
             raise ConversationClosed("The conversation was closed before the run had ended") from None
 
@@ -155,15 +204,23 @@ class PromptedRun:
             return
         if self._beginning.done() and self._beginning.exception() is not None:
             return
-        # A prompt that comes while another runs is refused; that one is not to be aborted in its place.
-        if not self._runs.others_run(self):
-            with suppress(Exception):
-                await self._runs.abort()
         with suppress(Exception):
-            queue = await self._beginning
-            async with asyncio.timeout(SETTLE_SECONDS):
-                while not isinstance(await self._next_of(queue), AgentSettled):
-                    pass
+            await self._end_run()
+
+    async def _end_run(self) -> None:
+        """A prompt that comes while another runs is refused, or joins that run, which is not to be aborted then."""
+        alone = not self._runs.others_run(self)
+        waits = not self._beginning.done()
+        if alone and waits:
+            await self._runs.abort()
+        run = await self._beginning
+        if run is None or await self._runs.took_back(run) or not alone:
+            return
+        if not waits:
+            await self._runs.abort()
+        async with asyncio.timeout(SETTLE_SECONDS):
+            while not isinstance(await self._next_of(run), AgentSettled):
+                pass
 
 
 class PromptEvents:

@@ -1,8 +1,11 @@
-"""Events on their way to one reader that may be slow.
+"""Events on their way to one reader that may be slow, or may have stopped reading.
 
-Nothing waits for a reader until very much has piled up, so that answers and other readers are never held back by it.
-Long before that, growing text is put together: beyond `MOST_APART` events, a delta joins the delta of the same block
-before it, and the progress of a tool replaces older progress of the same call, because it holds everything so far.
+Nothing ever waits for a reader: neither answers, nor other readers, nor the run. What piles up is kept small instead,
+in three steps. Beyond `MOST_APART` events, a delta joins the delta of the same block before it, and the progress of a
+tool replaces older progress of the same call, because it holds everything so far. Beyond `MOST_QUEUED` events, or
+`MOST_BYTES` of them, what a later event in the queue repeats is dropped: the deltas of a block that is complete, the
+progress of a call that has ended, all but the newest list of the message queue. If that is not enough, the queue is
+closed: its reader gets what is in it, and then `ReaderTooSlow`.
 """
 
 from __future__ import annotations
@@ -13,21 +16,39 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pigeon.wire.events import TextDelta, ThinkingDelta, ToolcallDelta, ToolExecutionUpdate
+from pigeon.sdk.errors import ReaderTooSlow
+from pigeon.wire.base import Absent
+from pigeon.wire.events import (
+    AgentSettled,
+    MessageEnd,
+    QueueUpdate,
+    TextDelta,
+    TextEnd,
+    ThinkingDelta,
+    ThinkingEnd,
+    ToolcallDelta,
+    ToolcallEnd,
+    ToolExecutionEnd,
+    ToolExecutionUpdate,
+)
+from pigeon.wire.messages import AssistantMessage
 
 MOST_APART = 256
 MOST_QUEUED = 10_000
+MOST_BYTES = 256 * 1024 * 1024
 _GROWING = (TextDelta, ThinkingDelta, ToolcallDelta)
+_COMPLETE: dict[type, type] = {TextEnd: TextDelta, ThinkingEnd: ThinkingDelta, ToolcallEnd: ToolcallDelta}
 
 
 class _Place:
-    """One place in the queue: an event, or the deltas of a block that will be one."""
+    """One place in the queue: an event, or the deltas of a block that will be one; `size` is roughly its bytes."""
 
-    __slots__ = ("event", "parts")
+    __slots__ = ("event", "parts", "size")
 
-    def __init__(self, event: Any) -> None:
+    def __init__(self, event: Any, size: int) -> None:
         self.event = event
         self.parts: list[str] | None = None
+        self.size = size
 
     def takes(self, delta: TextDelta | ThinkingDelta | ToolcallDelta) -> bool:
         """Add a delta of the same block; false if it is another one."""
@@ -36,6 +57,7 @@ class _Place:
         if self.parts is None:
             self.parts = [self.event.delta]
         self.parts.append(delta.delta)
+        self.size += len(delta.delta)
         return True
 
     def taken(self) -> Any:
@@ -43,52 +65,103 @@ class _Place:
 
 
 class ReaderQueue:
-    """The events that one reader has not read yet, in order."""
+    """The events that one reader has not read yet, in order.
 
-    def __init__(self) -> None:
+    With a `run_id` events of other runs are left out. The end of another run then closes the queue with `missed`: one
+    runs at a time, so the run that is waited for has ended before.
+    """
+
+    def __init__(self, run_id: str | None = None, missed: Exception | None = None) -> None:
+        self._run_id = run_id
+        self._missed = missed
         self._places: deque[_Place] = deque()
         self._progress: dict[str, _Place] = {}
+        self._size = 0
         self._news = asyncio.Event()
-        self._room: asyncio.Event | None = None
+        self._awaited = False
         self._closed = False
         self._error: BaseException | None = None
 
     def __len__(self) -> int:
         return len(self._places)
 
-    @property
-    def full(self) -> bool:
-        """True when so much has piled up that the agent should wait."""
-        return len(self._places) >= MOST_QUEUED and not self._closed
-
-    def put(self, event: Any) -> None:
-        """Add an event; never waits."""
+    def put(self, event: Any, run_id: str | Absent | None = None, size: int = 0) -> None:
+        """Add an event; never waits. `run_id` is the run that it tells of, `size` how long it was as a line."""
         if self._closed:
             return
-        if len(self._places) >= MOST_APART and self._merged(event):
+        if isinstance(run_id, str) and self._run_id not in (None, run_id):
+            if isinstance(event, AgentSettled):
+                self.close(self._missed)
             return
-        place = _Place(event)
+        if len(self._places) >= MOST_APART and self._merged(event, size):
+            return
+        place = _Place(event, size)
         self._places.append(place)
+        self._size += size
         if isinstance(event, ToolExecutionUpdate):
             self._progress[event.tool_call_id] = place
         self._news.set()
+        self._bound()
 
-    def _merged(self, event: Any) -> bool:
+    def _merged(self, event: Any, size: int) -> bool:
         if isinstance(event, _GROWING):
-            return self._places[-1].takes(event)
+            # The newest delta alone may be joined: text must not move past what came between.
+            if not self._places[-1].takes(event):
+                return False
+            return self._grown(len(event.delta))
         if isinstance(event, ToolExecutionUpdate):
             place = self._progress.get(event.tool_call_id)
             if place is not None:
-                place.event = event
-                return True
+                grown = size - place.size
+                place.event, place.size = event, size
+                return self._grown(grown)
         return False
+
+    def _grown(self, by: int) -> bool:
+        self._size += by
+        self._bound()
+        return True
+
+    def _bound(self) -> None:
+        """A reader that waits is not slow, however much comes at once before it has its turn."""
+        if not self._awaited and (len(self._places) > MOST_QUEUED or self._size > MOST_BYTES):
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Drop what is repeated later; close if the queue stays more than half full."""
+        kept: deque[_Place] = deque()
+        complete: set[tuple[type, int]] = set()
+        ended: set[str] = set()
+        queue_told = False
+        for place in reversed(self._places):
+            event = place.event
+            if isinstance(event, _GROWING) and (type(event), event.content_index) in complete:
+                continue
+            if isinstance(event, ToolExecutionUpdate) and event.tool_call_id in ended:
+                continue
+            if isinstance(event, QueueUpdate):
+                if queue_told:
+                    continue
+                queue_told = True
+            elif isinstance(event, ToolExecutionEnd):
+                ended.add(event.tool_call_id)
+            elif type(event) in _COMPLETE:
+                complete.add((_COMPLETE[type(event)], event.content_index))
+            elif isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
+                # Blocks are numbered anew in each answer.
+                complete.clear()
+            kept.appendleft(place)
+        self._places = kept
+        self._progress = {id: place for id, place in self._progress.items() if id not in ended}
+        self._size = sum(place.size for place in kept)
+        if len(kept) > MOST_QUEUED // 2 or self._size > MOST_BYTES // 2:
+            self.close(ReaderTooSlow(len(kept)))
 
     def close(self, error: BaseException | None = None) -> None:
         """Nothing more comes; a reader that has read everything gets the error, if there is one."""
         if not self._closed:
             self._closed, self._error = True, error
             self._news.set()
-            self._give_room()
 
     async def get(self) -> Any:
         """The next event; raises the error that closed the queue, or `StopAsyncIteration`."""
@@ -98,23 +171,14 @@ class ReaderQueue:
                     raise self._error
                 raise StopAsyncIteration
             self._news.clear()
-            await self._news.wait()
+            self._awaited = True
+            try:
+                await self._news.wait()
+            finally:
+                self._awaited = False
         place = self._places.popleft()
+        self._size -= place.size
         event = place.taken()
         if isinstance(event, ToolExecutionUpdate) and self._progress.get(event.tool_call_id) is place:
             del self._progress[event.tool_call_id]
-        if len(self._places) < MOST_QUEUED // 2:
-            self._give_room()
         return event
-
-    async def until_room(self) -> None:
-        """Wait while the queue is full."""
-        while self.full:
-            if self._room is None:
-                self._room = asyncio.Event()
-            await self._room.wait()
-
-    def _give_room(self) -> None:
-        room, self._room = self._room, None
-        if room is not None:
-            room.set()

@@ -11,13 +11,15 @@ from pigeon.sdk.records import UnknownEvent
 from pigeon.wire.answers import State
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.content import text_of
-from pigeon.wire.events import AgentSettled, CompactionEnd, MessageEnd, Outbound, StreamEvent
+from pigeon.wire.events import AgentSettled, AgentStart, CompactionEnd, MessageEnd, Outbound, StreamEvent
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 from pigeon.wire.model import Cost, Usage
 
 ConversationEvent = Outbound | StreamEvent | UnknownEvent
 Ended = Literal["done", "limit", "aborted", "error", "denied"]
 OutputT = TypeVar("OutputT")
+MOST_RECENT = 4
+_KEPT = (AgentStart, MessageEnd, CompactionEnd, AgentSettled)
 NO_OUTPUT = "The agent told no output: no run was started, or it does not know outputSchema"
 
 
@@ -33,6 +35,7 @@ class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
         error: why, where `ended` is `error`
         session_id: the id of the session that the run is part of
         session_file: the file that it is kept in; `None` if nothing is kept
+        run_id: the id of the run; `None` of agents that do not name their runs
     """
 
     text: str
@@ -43,6 +46,7 @@ class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
     error: str | None
     session_id: str
     session_file: str | None
+    run_id: str | None = None
 
 
 class RunRecord:
@@ -68,6 +72,19 @@ class RunRecord:
             self._settled = event
             self._read(event.output)
 
+    def wanting(self, wanted: OutputType | None) -> RunRecord:
+        """The same run, for one who asked for this output."""
+        record = RunRecord(wanted)
+        record.messages, record.usage = list(self.messages), self.usage
+        if self._settled is not None:
+            record.take(self._settled)
+        return record
+
+    @property
+    def settled(self) -> AgentSettled | None:
+        """The end of the run, once it is over."""
+        return self._settled
+
     def result(self, state: State) -> Result[Any]:
         """The run, and the session that it was part of."""
         return Result(
@@ -79,6 +96,7 @@ class RunRecord:
             error=self.error,
             session_id=state.session_id,
             session_file=or_else(state.session_file, None),
+            run_id=None if self._settled is None else or_else(self._settled.run_id, None),
         )
 
     @property
@@ -128,6 +146,26 @@ class RunRecord:
     def _count(self, usage: Usage | Absent) -> None:
         if not isinstance(usage, Absent):
             self.usage = _sum(self.usage, usage)
+
+
+class RecentRuns:
+    """The last runs of a conversation by their ids, so that all of a run is known, also to callers that came late."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, RunRecord] = {}
+
+    def take(self, event: ConversationEvent, run_id: str | Absent) -> None:
+        """An event, and the run that it belongs to."""
+        if isinstance(run_id, str) and isinstance(event, _KEPT):
+            if run_id not in self._runs:
+                self._runs[run_id] = RunRecord()
+                if len(self._runs) > MOST_RECENT:
+                    del self._runs[next(iter(self._runs))]
+            self._runs[run_id].take(event)
+
+    def get(self, run_id: str | Absent | None) -> RunRecord | None:
+        """What is known of a run; none if it is too long ago."""
+        return self._runs.get(run_id) if isinstance(run_id, str) else None
 
 
 def _sum(one: Usage, other: Usage) -> Usage:

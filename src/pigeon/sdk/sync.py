@@ -8,28 +8,31 @@ of the program (tools, permissions, dialogs) are called in that thread.
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 from pigeon.sdk.agent import Agent, AgentChoices
 from pigeon.sdk.conversation import Conversation
 from pigeon.sdk.errors import ConversationClosed
 from pigeon.sdk.host_calls import AnyTool, OnDialog, OnPermission
 from pigeon.sdk.images import ImageLike
-from pigeon.sdk.remote.client import ANSWER_SECONDS, Client
+from pigeon.sdk.remote.client import Client
 from pigeon.sdk.results import ConversationEvent, OutputT, Result
 from pigeon.sdk.sync_commands import SyncCommandMethods
 from pigeon.wire.answers import Accepted
-from pigeon.wire.commands import Command
+from pigeon.wire.commands import Command, StreamingBehavior
 from pigeon.wire.steering import Limits
 
 if TYPE_CHECKING:
     from typing import Unpack
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
+_Init = Callable[..., None]
 _Self = TypeVar("_Self", bound="SyncConversation")
 
 
@@ -157,11 +160,25 @@ class SyncConversation(SyncCommandMethods):
         return iterate()
 
     def prompt(
-        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: Any = None
+        self,
+        text: str,
+        *,
+        images: Sequence[ImageLike] = (),
+        limits: Limits | None = None,
+        output: Any = None,
+        message_id: str | None = None,
+        streaming_behavior: StreamingBehavior | None = None,
     ) -> Iterator[ConversationEvent]:
         """Prompt, and iterate over the events of the run; leaving the iteration early aborts the run."""
         thread, conversation = self._opened()
-        events = conversation.prompt(text, images=images, limits=limits, output=output)
+        events = conversation.prompt(
+            text,
+            images=images,
+            limits=limits,
+            output=output,
+            message_id=message_id,
+            streaming_behavior=streaming_behavior,
+        )
         try:
             while (event := thread.result_of(_next(events))) is not None:
                 yield event
@@ -170,27 +187,69 @@ class SyncConversation(SyncCommandMethods):
 
     @overload
     def run(
-        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: type[OutputT]
-    ) -> Result[OutputT | None]: ...
+        self,
+        text: str,
+        *,
+        images: Sequence[ImageLike] = ...,
+        limits: Limits | None = ...,
+        output: None = ...,
+        message_id: str | None = ...,
+        streaming_behavior: StreamingBehavior | None = ...,
+    ) -> Result[None]: ...
 
     @overload
     def run(
-        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: Any = None
+        self,
+        text: str,
+        *,
+        images: Sequence[ImageLike] = ...,
+        limits: Limits | None = ...,
+        output: type[OutputT],
+        message_id: str | None = ...,
+        streaming_behavior: StreamingBehavior | None = ...,
+    ) -> Result[OutputT]: ...
+
+    @overload
+    def run(
+        self,
+        text: str,
+        *,
+        images: Sequence[ImageLike] = ...,
+        limits: Limits | None = ...,
+        output: Any,
+        message_id: str | None = ...,
+        streaming_behavior: StreamingBehavior | None = ...,
     ) -> Result[Any]: ...
 
     def run(
-        self, text: str, *, images: Sequence[ImageLike] = (), limits: Limits | None = None, output: Any = None
+        self,
+        text: str,
+        *,
+        images: Sequence[ImageLike] = (),
+        limits: Limits | None = None,
+        output: Any = None,
+        message_id: str | None = None,
+        streaming_behavior: StreamingBehavior | None = None,
     ) -> Result[Any]:
         """Prompt, wait for the end of the run, and say how it ended."""
-        return self._wait(lambda one: one.run(text, images=images, limits=limits, output=output))
+        return self._wait(
+            lambda one: one.run(
+                text,
+                images=images,
+                limits=limits,
+                output=output,
+                message_id=message_id,
+                streaming_behavior=streaming_behavior,
+            )
+        )
 
-    def steer(self, text: str, *, images: Sequence[ImageLike] = ()) -> Accepted:
+    def steer(self, text: str, *, images: Sequence[ImageLike] = (), message_id: str | None = None) -> Accepted:
         """Say something to the model at the next break of the running turn."""
-        return self._wait(lambda one: one.steer(text, images=images))
+        return self._wait(lambda one: one.steer(text, images=images, message_id=message_id))
 
-    def follow_up(self, text: str, *, images: Sequence[ImageLike] = ()) -> Accepted:
+    def follow_up(self, text: str, *, images: Sequence[ImageLike] = (), message_id: str | None = None) -> Accepted:
         """Say something to the model when it would stop."""
-        return self._wait(lambda one: one.follow_up(text, images=images))
+        return self._wait(lambda one: one.follow_up(text, images=images, message_id=message_id))
 
     def set_tools(self, tools: Sequence[AnyTool]) -> None:
         """Give the model these functions instead of those that it had, from its next request on."""
@@ -213,70 +272,77 @@ async def _next(events: Any) -> ConversationEvent | None:
     return None
 
 
+def _arguments_of(source: Callable[_P, Conversation]) -> Callable[[_Init], Callable[Concatenate[Any, _P], None]]:
+    """Give a constructor the signature of another class, for type checkers and for `help`."""
+
+    def given(init: _Init) -> Callable[Concatenate[Any, _P], None]:
+        return functools.wraps(cast("Any", source).__init__)(init)
+
+    return given
+
+
 class SyncAgent(SyncConversation):
     """`Agent` for code without an event loop; it takes the same arguments."""
 
-    def __init__(  # noqa: PLR0913 - the names are those of the options
-        self,
-        *,
-        model: str | None = None,
-        cwd: str | None = None,
-        tools: Sequence[AnyTool] = (),
-        limits: Limits | None = None,
-        permissions: str | Mapping[str, Any] | None = None,
-        on_permission: OnPermission | None = None,
-        on_dialog: OnDialog | None = None,
-        unattended: bool = False,
-        session: str | None = None,
-        agent_dir: str | None = None,
-        env: Mapping[str, str] | None = None,
-        **choices: Unpack[AgentChoices],
-    ) -> None:
-        super().__init__(
-            lambda: Agent(
-                model=model,
-                cwd=cwd,
-                tools=tools,
-                limits=limits,
-                permissions=permissions,
-                on_permission=on_permission,
-                on_dialog=on_dialog,
-                unattended=unattended,
-                session=session,
-                agent_dir=agent_dir,
-                env=env,
-                **choices,
-            )
-        )
+    @_arguments_of(Agent)
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(lambda: Agent(**arguments))
 
 
 class SyncClient(SyncConversation):
     """`Client` for code without an event loop; it takes the same arguments."""
 
-    def __init__(
-        self,
-        *,
-        command: Sequence[str] | None = None,
-        url: str | None = None,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        tools: Sequence[AnyTool] = (),
-        on_permission: OnPermission | None = None,
-        on_dialog: OnDialog | None = None,
-        timeout: float | None = ANSWER_SECONDS,
-    ) -> None:
-        super().__init__(
-            lambda: Client(
-                command=command,
-                url=url,
-                cwd=cwd,
-                env=env,
-                tools=tools,
-                on_permission=on_permission,
-                on_dialog=on_dialog,
-                timeout=timeout,
-            )
-        )
+    @_arguments_of(Client)
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(lambda: Client(**arguments))
+
+
+class AgentArguments(AgentChoices, total=False):
+    """The arguments of `Agent` but its limits."""
+
+    model: str | None
+    cwd: str | None
+    tools: Sequence[AnyTool]
+    permissions: str | Mapping[str, Any] | None
+    on_permission: OnPermission | None
+    on_dialog: OnDialog | None
+    unattended: bool
+    session: str | None
+    agent_dir: str | None
+    env: Mapping[str, str] | None
+
+
+@overload
+def run_sync(
+    text: str,
+    *,
+    images: Sequence[ImageLike] = ...,
+    limits: Limits | None = ...,
+    output: None = ...,
+    **options: Unpack[AgentArguments],
+) -> Result[None]: ...
+
+
+@overload
+def run_sync(
+    text: str,
+    *,
+    images: Sequence[ImageLike] = ...,
+    limits: Limits | None = ...,
+    output: type[OutputT],
+    **options: Unpack[AgentArguments],
+) -> Result[OutputT]: ...
+
+
+@overload
+def run_sync(
+    text: str,
+    *,
+    images: Sequence[ImageLike] = ...,
+    limits: Limits | None = ...,
+    output: Any,
+    **options: Unpack[AgentArguments],
+) -> Result[Any]: ...
 
 
 def run_sync(
@@ -285,7 +351,7 @@ def run_sync(
     images: Sequence[ImageLike] = (),
     limits: Limits | None = None,
     output: Any = None,
-    **options: Any,
+    **options: Unpack[AgentArguments],
 ) -> Result[Any]:
     """Start an agent, run one prompt, end it, and give the result; the options are those of `Agent`."""
     with SyncAgent(**options) as agent:

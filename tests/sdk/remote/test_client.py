@@ -18,7 +18,7 @@ import pigeon
 from fakes.agent_folders import AgentFolders
 from fakes.processes import eventually, is_alive
 from fakes.rpc_process import RpcProcess
-from fakes.sdk_conversations import Conversations
+from fakes.sdk_conversations import Conversations, call
 
 # An agent in a few lines: `answers` maps a command to Python that makes lines from its record `r`.
 STAND_IN = """
@@ -226,31 +226,93 @@ async def test_a_slow_reader_neither_blocks_answers_nor_fills_the_memory(tmp_pat
         assert len(deltas) < 1_000
 
 
-async def test_reading_rests_while_a_reader_is_far_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_that_does_not_read_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pigeon.sdk import reader_queue
 
-    monkeypatch.setattr(reader_queue, "MOST_QUEUED", 100)
-    written = tmp_path / "written"
-    body = f"""
-    if r["type"] == "get_last_assistant_text":
-        answer(r, data=dict(text="x"))
-        sys.stdout.write(LINES)
-        sys.stdout.flush()
-        open({str(written)!r}, "w").close()
+    monkeypatch.setattr(reader_queue, "MOST_QUEUED", 1_000)
+    body = """
+    if r["type"] == "prompt":
+        answer(r)
+        for at in range(5_000): say(type="weather", at=at, map="x" * 2_000)
+        say(type="agent_settled", aborted=False)
     if r["type"] == "get_state":
-        answer(r, data={{}})
+        answer(r, data={})
     """
-    before = 'LINES = "".join(json.dumps(dict(type="weather", at=at)) + "\\n" for at in range(20_000))'
-    async with stand_in(tmp_path, body, before) as client:
-        events = client.events()
-        await client.get_last_assistant_text()
-        assert not await asyncio.to_thread(eventually, written.exists, 0.5)
-        for at in range(20_000):
-            event = await anext(events)
+    async with stand_in(tmp_path, body) as client:
+        unread = client.events()
+        assert (await client.run("go")).ended == "done"
+        for at in range(1_001):
+            event = await anext(unread)
             assert isinstance(event, pigeon.UnknownEvent)
             assert event.members["at"] == at
-        await client.get_state()
-        assert await asyncio.to_thread(eventually, written.exists)
+        with pytest.raises(pigeon.ReaderTooSlow):
+            await anext(unread)
+
+
+ORIGINAL = """
+import json, sys
+for line in sys.stdin:
+    r = json.loads(line)
+    known = r["type"] in ("get_state", "abort")
+    print(json.dumps(dict(type="response", id=r["id"], command=r["type"], success=known, error="Unknown command", data={})), flush=True)
+"""  # noqa: E501 - a program
+
+
+async def test_what_an_original_would_ignore_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "original.py").write_text(ORIGINAL)
+    async with pigeon.Client(command=[sys.executable, "-S", str(tmp_path / "original.py")]) as client:
+        with pytest.raises(pigeon.Refusal, match="knows no limits"):
+            await client.run("go", limits=pigeon.Limits(turns=1))
+        with pytest.raises(pigeon.Refusal, match="knows no message ids"):
+            await client.steer("go", message_id="a")
+    for asked in ({"limits": pigeon.Limits(turns=1)}, {"permissions": {"ask": ["bash"]}}, {"unattended": True}):
+        (name,) = asked
+        refused = pigeon.Client(command=[sys.executable, "-S", str(tmp_path / "original.py")], **asked)
+        with pytest.raises(pigeon.StartupError, match=f"not Pigeon and cannot follow {name}="):
+            await refused.open()
+        assert refused.pid is None
+
+
+async def test_the_options_of_an_agent_are_followed_by_one_that_is_started(own: Conversations) -> None:
+    own.script(call("bash", command="true"), "Done.", "Verified.")
+    asked = {"permissions": {"ask": ["bash"]}, "limits": pigeon.Limits(turns=3, tool_calls=2, cost=0.5)}
+    async with own.client(unattended=True, **asked) as client:
+        assert (await client.get_limits()).limits == asked["limits"]
+        result = await client.run("go")
+        assert result.ended == "denied"
+    own.script("Again.")
+    async with own.client(session=result.session_file) as client:
+        assert (await client.get_state()).session_id == result.session_id
+        assert "scripted" in str((await client.get_state()).model)
+
+
+async def test_the_options_of_an_agent_are_told_to_one_behind_a_socket(tmp_path: Path) -> None:
+    made = Conversations("socket", tmp_path)
+    made.script("Done.", "Done.")
+    async with made.start() as client:
+        before = await client.run("go")
+        chosen = (await client.get_state()).model
+    assert chosen is not None
+    model = f"{chosen.provider}/{chosen.id}"
+    asked = {"permissions": {"deny": ["bash"]}, "limits": pigeon.Limits(turns=3), "session": before.session_file}
+    async with made.start(at_client={**asked, "model": model}) as client:
+        assert (await client.get_limits()).limits == asked["limits"]
+        assert "bash" in str(await client.get_permissions())
+        state = await client.get_state()
+        assert (state.session_id, state.model) == (before.session_id, chosen)
+        with pytest.raises(pigeon.StartupError, match="no/such"):
+            await made.start(at_client={"model": "no/such"}).open()
+    made.stop()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"unattended": True}, {"model": "demo"}, {"permissions": "rules.json"}, {"cwd": "."}, {"env": {}}],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_what_an_agent_behind_a_socket_cannot_be_told_is_said_at_once(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}="):
+        pigeon.Client(url="unix:/no/such", **wrong)
 
 
 async def test_a_socket_is_for_our_user_alone_and_goes_with_the_first_connection(tmp_path: Path) -> None:

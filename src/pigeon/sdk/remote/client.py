@@ -12,9 +12,10 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from pigeon.sdk.conversation import FEATURES, Conversation
 from pigeon.sdk.errors import AnswerTimeout, ConversationClosed, ProcessDied
@@ -38,11 +39,15 @@ from pigeon.wire.commands import (
     NavigateTree,
     Prompt,
     SetHostTools,
+    SetLimits,
+    SetModel,
+    SetPermissions,
     Steer,
     SwitchSession,
 )
-from pigeon.wire.errors import BadRecord, Refusal
+from pigeon.wire.errors import BadRecord, Refusal, StartupError
 from pigeon.wire.events import Outbound
+from pigeon.wire.steering import Limits
 
 ANSWER_SECONDS = 30.0
 START_SECONDS = 60.0
@@ -50,6 +55,52 @@ START_SECONDS = 60.0
 _UNBOUNDED = (Bash, Compact, NavigateTree, ExportHtml)
 _SAYS = (Prompt, Steer, FollowUp)
 ANY_LENGTH = sys.maxsize
+
+
+class StartChoices(Struct, frozen=True):
+    """What an agent is to be started with, or told once it is reached."""
+
+    model: str | None
+    session: str | None
+    limits: Limits | None
+    permissions: str | Mapping[str, Any] | None
+    unattended: bool
+
+    def flags(self) -> list[str]:
+        """The same on the command line; `model` and `session` are known to all agents of the family."""
+        rules = (
+            self.permissions if isinstance(self.permissions, str | None) else codec.encode(self.permissions).decode()
+        )
+        words = [("--model", self.model), ("--session", self.session), ("--permissions", rules)]
+        for name, most in ({} if self.limits is None else asdict(self.limits)).items():
+            words.append((f"--max-{name.replace('_', '-')}", None if most in (None, ABSENT) else str(most)))
+        flags = [word for flag, value in words if value is not None for word in (flag, value)]
+        return [*flags, "--unattended"] if self.unattended else flags
+
+    def commands(self) -> list[Command]:
+        """The same for an agent that runs already; raises `ValueError` for what it cannot be told."""
+        if self.unattended:
+            raise ValueError("unattended= is for command=; an agent behind a socket is started with --unattended")
+        told: list[Command] = []
+        if self.session is not None:
+            told.append(SwitchSession(session_path=self.session))
+        if self.model is not None:
+            provider, slash, model = self.model.partition("/")
+            if not slash:
+                raise ValueError("model= must be PROVIDER/ID for an agent behind a socket")
+            told.append(SetModel(provider=provider, model_id=model))
+        if isinstance(self.permissions, str):
+            raise ValueError("permissions= must be a dictionary for an agent behind a socket")
+        if self.permissions is not None:
+            told.append(SetPermissions(permissions=dict(self.permissions)))
+        if self.limits is not None:
+            told.append(SetLimits(limits=codec.to_plain(self.limits)))
+        return told
+
+    def only_of_pigeon(self) -> list[str]:
+        """The arguments that no other agent of the family follows."""
+        asked = {"limits": self.limits, "permissions": self.permissions, "unattended": self.unattended or None}
+        return [f"{name}=" for name, value in asked.items() if value is not None]
 
 
 class _Open:
@@ -80,6 +131,9 @@ class Client(Conversation):
 
     When the process dies, every call and iteration that waits raises `ProcessDied`; `restart` starts it anew.
 
+    The further options of `Agent` become flags of the command, or commands to the agent behind the socket. An agent
+    that is not Pigeon is not opened with those that it does not know (`StartupError`).
+
     Args:
         command: the program to start and its arguments, as `["pigeon", "--mode", "rpc"]`
         url: instead of a command, where an agent listens: `unix:PATH`
@@ -89,9 +143,14 @@ class Client(Conversation):
         on_permission: is asked about each tool call that the rules ask about; without it all of these are denied
         on_dialog: is asked the questions of extensions; without it they are cancelled
         timeout: how many seconds an answer may take, 30 by default; runs, shell commands and compactions have no limit
+        model: the model, as for `Agent`; for an agent behind a socket `PROVIDER/ID`
+        session: the session to go on with; for an agent behind a socket the path of its file
+        limits: how much the conversation may use
+        permissions: rules that tighten those of the user
+        unattended: whether no person watches the runs; not for an agent behind a socket
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the names are those of the options
         self,
         *,
         command: Sequence[str] | None = None,
@@ -102,21 +161,28 @@ class Client(Conversation):
         on_permission: OnPermission | None = None,
         on_dialog: OnDialog | None = None,
         timeout: float | None = ANSWER_SECONDS,
+        model: str | None = None,
+        session: str | None = None,
+        limits: Limits | None = None,
+        permissions: str | Mapping[str, Any] | None = None,
+        unattended: bool = False,
     ) -> None:
         super().__init__(tools, on_permission, on_dialog)
+        self._choices = StartChoices(model, session, limits, permissions, unattended)
+        self._told = [] if url is None else self._choices.commands()
         # Wrong arguments are told now, not when it is opened.
         transport_of(command, url, cwd, env)
+        if command is not None:
+            command = [*command, *self._choices.flags()]
         self._make_transport: Callable[[], Transport] = partial(transport_of, command, url, cwd, env)
         self._timeout = timeout
         self._transport: Transport | None = None
-        self._framing = Framing(ANY_LENGTH)
         self._waiting: dict[str, _Open] = {}
         self._count = 0
         self._peer: OriginalPeer | None = None
         self._welcome: Welcome | None = None
         self._death: ProcessDied | None = None
         self._dying: asyncio.Future[None] | None = None
-        self._resting: asyncio.Future[None] | None = None
         self._session_file: str | None = None
 
     @property
@@ -134,13 +200,13 @@ class Client(Conversation):
         if self._transport is not None:
             raise ConversationClosed("The client is open already")
         transport = self._make_transport()
-        self._framing = Framing(ANY_LENGTH)
         self._death = None
         self._peer = self._welcome = None
-        await transport.open(lambda data: self._received(transport, data), lambda: self._lost(transport))
+        await transport.open(partial(self._received, Framing(ANY_LENGTH)), lambda: self._lost(transport))
         self._transport = transport
         try:
             await self._greet()
+            await self._tell_choices()
             if tools := self._host_calls.definitions():
                 await self._call(SetHostTools(tools=tools))
         except BaseException:
@@ -152,6 +218,15 @@ class Client(Conversation):
             self._welcome = await self._within(START_SECONDS, Hello(dialect="pi-latest", features=FEATURES))
         except Refusal:
             self._peer = OriginalPeer(self._fresh_state, self._heard)
+            if unknown := self._choices.only_of_pigeon():
+                raise StartupError(f"This agent is not Pigeon and cannot follow {', '.join(unknown)}") from None
+
+    async def _tell_choices(self) -> None:
+        for choice in self._told:
+            try:
+                await self._call(choice)
+            except Refusal as refusal:
+                raise StartupError(str(refusal)) from refusal
 
     async def close(self) -> None:
         """End the agent's process, or leave its socket: in order, and by force if it does not go."""
@@ -173,6 +248,8 @@ class Client(Conversation):
     # Commands
 
     async def _call(self, command: Command, answered: Callable[[Any], None] | None = None) -> Any:
+        if self._peer is not None:
+            _must_be_known(command)
         return await self._within(None if isinstance(command, _UNBOUNDED) else self._timeout, command, answered)
 
     async def _within(
@@ -188,7 +265,6 @@ class Client(Conversation):
         waiting = self._waiting[id] = _Open(command, answered)
         try:
             transport.write(codec.encode(replace(command, id=id)) + b"\n")
-            self._rest(transport)
             async with asyncio.timeout(seconds):
                 return await waiting.answer
         except TimeoutError:
@@ -205,11 +281,10 @@ class Client(Conversation):
 
     # What the agent sends
 
-    def _received(self, transport: Transport, data: bytes) -> None:
-        for frame in self._framing.feed(data):
+    def _received(self, framing: Framing, data: bytes) -> None:
+        for frame in framing.feed(data):
             if not isinstance(frame, TooLong) and frame.strip():
                 self._line(frame)
-        self._rest(transport)
 
     def _line(self, line: bytes) -> None:
         try:
@@ -218,17 +293,17 @@ class Client(Conversation):
             value = None
         if not isinstance(value, dict):
             # Some print to stdout by mistake.
-            self._heard(UnknownEvent("", {"line": line.decode("utf-8", "replace")}))
+            self._heard(UnknownEvent("", {"line": line.decode("utf-8", "replace")}), len(line))
         elif value.get("type") == "response":
             self._response(value)
         else:
-            self._event(event_of(value))
+            self._event(event_of(value), len(line))
 
-    def _event(self, event: Outbound | UnknownEvent) -> None:
+    def _event(self, event: Outbound | UnknownEvent, size: int) -> None:
         if self._peer is None:
-            self._heard(event)
+            self._heard(event, size)
         elif self._peer.takes(event):
-            self._heard(event)
+            self._heard(event, size)
             self._peer.heard(event)
 
     def _response(self, value: dict[str, Json]) -> None:
@@ -258,20 +333,6 @@ class Client(Conversation):
         found = next((one for one, open in self._waiting.items() if NAMES[type(open.command)] == name), None)
         return None if found is None or id is not None else self._waiting.pop(found)
 
-    def _rest(self, transport: Transport) -> None:
-        """Read nothing more while a reader of events is far behind, unless a call waits for its answer."""
-        behind = None if self._waiting else self._behind()
-        if behind is not None and self._resting is None:
-            transport.pause(True)
-            self._resting = asyncio.ensure_future(behind)
-            self._resting.add_done_callback(lambda _: self._rested(transport))
-        elif behind is None and self._resting is not None and self._waiting:
-            self._resting.cancel()
-
-    def _rested(self, transport: Transport) -> None:
-        self._resting = None
-        transport.pause(False)
-
     # The end
 
     def _lost(self, transport: Transport) -> None:
@@ -289,11 +350,16 @@ class Client(Conversation):
     def _let_go(self, error: Exception) -> None:
         if self._peer is not None:
             self._peer.close()
-        if self._resting is not None:
-            self._resting.cancel()
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             one.fail(error)
+
+
+def _must_be_known(command: Command) -> None:
+    """Other agents ignore members that they do not know; what a program relies on is refused instead."""
+    for name, meant in (("limits", "limits"), ("client_message_id", "message ids")):
+        if getattr(command, name, ABSENT) is not ABSENT:
+            raise Refusal(f"This agent is not Pigeon and knows no {meant}")
 
 
 def _answer(command: Command, data: Json | Absent) -> Any:
@@ -309,7 +375,7 @@ def _accepted(command: Command, data: Json | Absent) -> Accepted:
     """What became of a message; of the originals only the newest say it in these words."""
     members = data if isinstance(data, dict) else {}
     if isinstance(members.get("disposition"), str):
-        return Accepted(disposition=members["disposition"])
+        return cast("Accepted", fitted(members, Accepted))
     if members.get("agentInvoked") is False:
         return Accepted(disposition="handled")
     return Accepted(disposition="started" if isinstance(command, Prompt) else "queued")

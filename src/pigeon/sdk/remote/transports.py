@@ -34,10 +34,6 @@ class Transport(Protocol):
         """Send bytes; never waits, and is ignored once the agent is gone."""
         ...
 
-    def pause(self, paused: bool) -> None:
-        """Take nothing more for now, or go on."""
-        ...
-
     async def death(self) -> ProcessDied:
         """Why nothing more comes."""
         ...
@@ -76,11 +72,6 @@ class SubprocessTransport:
         if self._process is not None:
             self._process.write(data)
 
-    def pause(self, paused: bool) -> None:
-        """Its stdout."""
-        if self._process is not None:
-            self._process.pause(paused)
-
     async def death(self) -> ProcessDied:
         """Its exit code and its last words."""
         process = self._process
@@ -96,7 +87,6 @@ class SubprocessTransport:
         if process is None:
             return
         try:
-            process.pause(False)
             process.end_input()
             if not await process.ended(END_SECONDS):
                 process.terminate()
@@ -137,11 +127,6 @@ class SocketTransport(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
-    def pause(self, paused: bool) -> None:
-        """The socket."""
-        if self._transport is not None and not self._transport.is_closing():
-            (self._transport.pause_reading if paused else self._transport.resume_reading)()
-
     async def death(self) -> ProcessDied:
         """Why the connection is gone, as far as that is known here."""
         return ProcessDied(f"The connection to {self._path} has ended" + (f": {self._reason}" if self._reason else ""))
@@ -153,7 +138,6 @@ class SocketTransport(asyncio.Protocol):
             return
         try:
             if not transport.is_closing():
-                transport.resume_reading()
                 transport.write_eof()
             async with asyncio.timeout(END_SECONDS):
                 await self._gone.wait()
@@ -190,6 +174,8 @@ def transport_of(
             raise ValueError("command must be a list of words: the program and its arguments")
         return SubprocessTransport(command, cwd, env)
     assert url is not None
+    if cwd is not None or env is not None:
+        raise ValueError("cwd= and env= are for command=; an agent behind a socket has its own")
     if not url.startswith("unix:"):
         raise ValueError(f'url must begin with "unix:", got {url!r}')
     return SocketTransport(url.removeprefix("unix:").removeprefix("//"))

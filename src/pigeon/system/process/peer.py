@@ -69,13 +69,6 @@ class PeerProcess(asyncio.SubprocessProtocol):
         if pipe is not None:
             cast("asyncio.WriteTransport", pipe).write(data)
 
-    def pause(self, paused: bool) -> None:
-        """Read nothing more for now, or go on."""
-        pipe = self._pipe(1)
-        if pipe is not None:
-            reading = cast("asyncio.ReadTransport", pipe)
-            (reading.pause_reading if paused else reading.resume_reading)()
-
     def end_input(self) -> None:
         """Close its stdin, behind what was written."""
         pipe = self._pipe(0)
