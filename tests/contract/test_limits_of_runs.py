@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -173,3 +174,45 @@ def test_a_host_that_asked_for_no_limits_is_not_stopped_soon(
     end = settled(agent)
     assert end.get("limit", {}).get("allowed") == allowed
     assert end["reason"] == ("limit" if allowed else "done")
+
+
+@proves("limits.survive")
+def test_limits_stay_with_the_process_and_their_use_with_the_conversation(start: Start, server: ModelServer) -> None:
+    def used() -> tuple[int, int]:
+        state = agent.ask("get_limits")
+        return state["limits"]["turns"], state["used"]["turns"]
+
+    agent = start("--max-turns", "5", keeps=True)
+    server.answers("one")
+    settled(agent)
+    file = agent.ask("get_state")["sessionFile"]
+    entry = agent.ask("get_fork_messages")["messages"][0]["entryId"]
+    assert used() == (5, 1)
+    for command in ({"kind": "new_session"}, {"kind": "clone"}, {"kind": "fork", "entryId": entry}):
+        agent.ask(**command)
+        assert used() == (5, 0)
+        agent.ask("switch_session", sessionPath=file)
+        assert used() == (5, 1)
+    agent.ask("navigate_tree", entryId=entry)
+    assert used() == (5, 1)
+    agent.close_stdin()
+    agent.wait_exit()
+    agent = start("--max-turns", "4", "--session", file, keeps=True)
+    assert used() == (4, 0)
+
+
+@proves("limits.project")
+def test_a_project_can_lower_the_limits_of_the_user_only(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    project = folders.work / ".pigeon"
+    project.mkdir()
+    given = {"limits": {"turns": 90, "cost": 0.1, "seconds": None}, "loopGuard": {"warn": 0}}
+    (project / "settings.json").write_text(json.dumps(given))
+    own = {"limits": {"turns": 3, "cost": 1, "seconds": 50}, "loopGuard": {"warn": 2, "stop": 3}}
+    agent = start("--approve", settings=own)
+    assert agent.ask("get_limits")["limits"] == {"turns": 3, "cost": 0.1, "seconds": 50}
+    for _ in range(3):
+        server.answers(Call("bash", {"command": "true"}))
+    assert settled(agent)["limit"]["name"] == "repeated_calls"
+    assert start("--approve", "--max-cost", "7", settings=own).ask("get_limits")["limits"]["cost"] == 7

@@ -149,7 +149,7 @@ class RunningCalls:
         """Cancel this call at once; awaiting the result waits for its end. Raises `Refusal` if it does not run."""
         found = [(scope, over) for scope, (id, over) in self._open.items() if id == call_id]
         if not found:
-            raise Refusal(f'No tool call with the id "{call_id}" is running', "not_found")
+            raise Refusal(f'No tool call with the id "{call_id[:200]}" is running', "not_found")
         for scope, _ in found:
             scope.cancel()
         return _all_of([over for _, over in found])

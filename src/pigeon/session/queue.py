@@ -202,7 +202,7 @@ class MessageQueue:
         item = self._items.get(id)
         if item is None or id in self._taken:
             raise Refusal(
-                f'No message with the id "{id}" waits in the queue: it was delivered or taken back', "not_found"
+                f'No message with the id "{id[:200]}" waits in the queue: it was delivered or taken back', "not_found"
             )
         return item
 
