@@ -1,6 +1,6 @@
 """Every way to talk to the person at the host.
 
-pigeon --mode rpc --extension examples/extensions/ui_demo.py        then prompt "/demo", or one of "/demo select" and so on
+pigeon --mode rpc --extension examples/extensions/ui_demo.py    then prompt "/demo", or one of "/demo select" and so on
 """
 
 from __future__ import annotations
