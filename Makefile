@@ -11,8 +11,9 @@ demo: $(READY)
 	  '{"id":"1","type":"prompt","message":"list the files, please"}' \
 	  | $(BIN)/pigeon --mode rpc --model demo --dialect pi-latest --no-session
 
+# pytest keeps the tests as it has compiled them, which halves the time before the first one, unless told not to.
 test: $(READY)
-	$(BIN)/python -m pytest -n 2
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2
 
 faults: $(READY)
 	cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes.fault_injection $(or $(N),200) $(or $(SEED),1)

@@ -27,8 +27,10 @@ import types
 
 # What agents import inside functions, and most tests reach.
 LAZY = (
-    *("anyio.lowlevel", "anyio.streams.memory", "anyio.streams.stapled", "concurrent.futures.thread", "ctypes"),
-    *("httpcore2", "queue", "resource", "secrets", "shutil", "ssl", "subprocess", "tempfile", "uuid", "yaml"),
+    *("anyio._backends._asyncio", "anyio.lowlevel", "anyio.streams.memory", "anyio.streams.stapled"),
+    *("concurrent.futures.thread", "ctypes", "fractions", "httpcore2", "json", "jsonschema", "queue"),
+    *("referencing.jsonschema", "regex", "resource", "secrets", "shutil", "ssl", "subprocess", "tempfile"),
+    *("uuid", "yaml"),
 )
 PROGRAMS = ("pigeon.__main__", "pigeon.system.process.helper_main")
 COMM = "/proc/self/comm"
@@ -63,6 +65,22 @@ def _import_agent() -> None:
     for name in LAZY:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    _prepare_records()
+
+
+def _prepare_records() -> None:
+    """What msgspec works out about a record when it meets it first is kept with its class."""
+    import msgspec
+
+    from pigeon.wire import codec
+
+    found = [msgspec.Struct]
+    for record in found:
+        found += record.__subclasses__()
+    for record in found[1:]:
+        if record.__module__.startswith("pigeon."):
+            with contextlib.suppress(Exception):
+                codec.prepare(record)
 
 
 def _serve(control: socket.socket, program: types.CodeType) -> None:
