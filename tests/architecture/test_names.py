@@ -10,9 +10,7 @@ VAGUE = {"utils", "util", "helpers", "common", "misc"}
 
 # Class names that two modules may share, with the reason. `extensions/public` repeats names of the wire on purpose (an
 # author of extensions knows the protocol) and is compared only with itself.
-SHARED: dict[str, str] = {
-    "Conversation": "programs import `pigeon.Conversation`; in the session it is the journal with its context",
-}
+SHARED: dict[str, str] = {}
 
 
 def test_a_class_name_exists_once() -> None:

@@ -22,7 +22,7 @@ from pigeon.agent.inference import (
 from pigeon.agent.scope import Scope
 from pigeon.session.compaction.compaction import Compaction
 from pigeon.session.compaction.summarizer import Summarizer
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.hooks import NoHooks
 from pigeon.session.navigation import Navigation
 from pigeon.session.settings import CompactionPolicy, RetryPolicy
@@ -96,18 +96,18 @@ class CompactionSetup:
         self.answers = Answers(*replies)
         self.told: list[Outbound] = []
         self.models: Any = Models(a_model(context_window=window, max_tokens=4_000, reasoning=True))
-        self._conversation = Conversation(self.journal)
+        self._transcript = Transcript(self.journal)
         self._summarizer = Summarizer(self.answers, self._publish, retries)
         self._hooks = hooks or NoHooks()
         self.compaction = self.with_policy(**policy)
-        self.navigation = Navigation(self._conversation, self.models, self._summarizer)
+        self.navigation = Navigation(self._transcript, self.models, self._summarizer)
         self.scope = Scope()
         self.on_event: Callable[[Outbound], None] = lambda event: None
 
     def with_policy(self, **policy: Any) -> Compaction:
         """A compaction of the same conversation with another policy."""
         return Compaction(
-            self._conversation,
+            self._transcript,
             self.models,
             self._summarizer,
             self._publish,

@@ -15,7 +15,7 @@ from fakes.repositories import NOW, DiskRepository
 from pigeon.agent.inference import OutputFormat
 from pigeon.agent.interfaces import PreparedImage
 from pigeon.session.bus import Bus
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import Hooks, NoHooks
@@ -146,7 +146,7 @@ class SessionSetup:
             "/", shell, dict, Artifacts(lambda: None, str(folder or NOWHERE)), processes or ProcessOwner()
         )
         hooks = hooks or NoHooks()
-        conversation = Conversation(journal or (self.repository.new("/") if folder else empty()))
+        transcript = Transcript(journal or (self.repository.new("/") if folder else empty()))
         options = models or ModelOptions(source=KnownModels(MODEL), model=model, thinking="off")
         toolset = Toolset({tool.spec.name: tool for tool in tools}, [tool.spec.name for tool in tools])
         self.session = Session(
@@ -155,13 +155,13 @@ class SessionSetup:
                 bus=bus,
                 repository=self.repository,
                 trust=Untrusted(),
-                conversation=conversation,
+                transcript=transcript,
                 dialogs=Dialogs(bus.post, ids.dialog_id),
                 workplace=workplace,
                 move_to=lambda cwd: structs.replace(workplace, cwd=cwd),
                 provider=self.provider,
                 output_formats=self.formats,
-                models=ModelChoice(options, conversation, hooks, bus.post),
+                models=ModelChoice(options, transcript, hooks, bus.post),
                 models_file="/agent/models.json",
                 toolset=toolset,
                 todos=Todos(bus.post),

@@ -13,7 +13,7 @@ from fakes.model_requests import PNG, a_model
 from fakes.session_setup import SessionSetup
 from pigeon.agent.inference import Metered
 from pigeon.session.compaction.compaction import TWICE
-from pigeon.session.context.conversation import NO_IMAGES
+from pigeon.session.context.transcript import NO_IMAGES
 from pigeon.session.hooks import NoHooks, PromptAdditions, RunOutcome
 from pigeon.session.host.host_shell import NOT_RUN
 from pigeon.session.prompting import HostMessage

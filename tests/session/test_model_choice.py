@@ -11,7 +11,7 @@ from fakes.journal_strategies import empty
 from fakes.model_requests import a_model, answered, text
 from fakes.repositories import user
 from fakes.session_setup import KnownModels
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import NoHooks
 from pigeon.session.model_choice import ModelChoice, ModelOptions, ScopedModel, last_choice
@@ -49,7 +49,7 @@ class Chosen:
         self.hooks = Heard()
         self.posted: list[Outbound] = []
         given = ModelOptions(source=KnownModels(*available), model=model, **{"thinking": "low", **options})
-        self.choice = ModelChoice(given, Conversation(self.journal), self.hooks, self.posted.append)
+        self.choice = ModelChoice(given, Transcript(self.journal), self.hooks, self.posted.append)
 
     def entries(self) -> list[str]:
         found = [line.entry for line in self.journal.branch]

@@ -13,7 +13,7 @@ from fakes.journal_strategies import empty
 from pigeon.agent.inference import Failure
 from pigeon.agent.scope import Scope
 from pigeon.session.bus import Bus
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.retry import CANCELLED, Retry
 from pigeon.session.settings import RetryPolicy
 from pigeon.wire.events import AutoRetryEnd, AutoRetryStart
@@ -29,7 +29,7 @@ class Told:
         self.on_start: Any = lambda: None
         bus = Bus()
         bus.announce(self._hear, lambda: None)
-        self.retry = Retry(Conversation(empty()), bus, RetryPolicy(base_delay_ms=60_000), enabled=True)
+        self.retry = Retry(Transcript(empty()), bus, RetryPolicy(base_delay_ms=60_000), enabled=True)
 
     def _hear(self, event: Any) -> None:
         self.events.append(event)

@@ -31,7 +31,7 @@ from pigeon.providers.catalog.built_in import current_reference
 from pigeon.providers.gateway import Gateway
 from pigeon.resources.resources import ResourceOptions, Resources
 from pigeon.session.bus import Bus
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
@@ -111,18 +111,18 @@ class _Builder:
                 extensions.vote,
                 self._reports.at_start,
             )
-            repository, conversation = await self._conversation(decisions)
+            repository, transcript = await self._transcript(decisions)
             try:
-                await extensions.load_project(self._trusted_folders(decisions, conversation.journal.cwd))
-                return self._assemble(decisions, repository, conversation)
+                await extensions.load_project(self._trusted_folders(decisions, transcript.journal.cwd))
+                return self._assemble(decisions, repository, transcript)
             except BaseException:
-                conversation.journal.close()
+                transcript.journal.close()
                 raise
         except BaseException:
             await extensions.close()
             raise
 
-    async def _conversation(self, decisions: ProjectDecisions) -> tuple[SessionRepository, Conversation]:
+    async def _transcript(self, decisions: ProjectDecisions) -> tuple[SessionRepository, Transcript]:
         """The conversation to begin with; the settings are those for its folder from here on.
 
         A trusted project may say where its sessions are kept, so the folder that the agent was started for counts
@@ -140,12 +140,12 @@ class _Builder:
             self._reports.notify,
             self._redactor.mask,
         )
-        conversation = Conversation(journal_of(options, environment, repository, self._cwd))
-        cwd = conversation.journal.cwd
+        transcript = Transcript(journal_of(options, environment, repository, self._cwd))
+        cwd = transcript.journal.cwd
         if cwd != self._cwd:
             await decisions.decide(cwd)
             self._layers.add_project(self._trusted_folders(decisions, cwd))
-        return repository, conversation
+        return repository, transcript
 
     def _trusted_folders(self, decisions: ProjectDecisions, cwd: str) -> list[str]:
         return project_dirs(cwd) if decisions.trusts(cwd) else []
@@ -154,7 +154,7 @@ class _Builder:
         return self._extensions.runner.hooks if self._extensions.runner else NoHooks()
 
     def _assemble(
-        self, decisions: ProjectDecisions, repository: SessionRepository, conversation: Conversation
+        self, decisions: ProjectDecisions, repository: SessionRepository, transcript: Transcript
     ) -> BuiltAgent:
         options, environment, reports = self._options, self._environment, self._reports
         settings = self._layers.settings
@@ -167,14 +167,14 @@ class _Builder:
         chosen = model_options(options, environment, settings, registry, reports.at_start)
         for problem in registry.problems():
             reports.at_start(problem)
-        models = ModelChoice(chosen, conversation, hooks, self._bus.post)
-        resources = self._resources(conversation.journal.cwd)
+        models = ModelChoice(chosen, transcript, hooks, self._bus.post)
+        resources = self._resources(transcript.journal.cwd)
         tools = ToolSetup(
             options,
             environment,
             settings,
             self._processes,
-            conversation,
+            transcript,
             models,
             self._bus.post,
             self._redactor,
@@ -183,10 +183,10 @@ class _Builder:
         tools.report_unknown(reports.at_start)
         extending = runner.gate if runner else None
         own = [self._agent_dir, *self._extension_files()]
-        permissions = PermissionSetup(options, environment, own, conversation, self._dialogs, self._bus.post, extending)
-        trust = self._trust(decisions, conversation, resources, permissions, tools)
+        permissions = PermissionSetup(options, environment, own, transcript, self._dialogs, self._bus.post, extending)
+        trust = self._trust(decisions, transcript, resources, permissions, tools)
         session = Session(
-            self._dependencies(repository, conversation, gateway, models, tools, resources, trust, permissions)
+            self._dependencies(repository, transcript, gateway, models, tools, resources, trust, permissions)
         )
         if options.name and options.name.strip():
             self._give_name(session.journal, clean_name(options.name))
@@ -209,7 +209,7 @@ class _Builder:
     def _dependencies(
         self,
         repository: SessionRepository,
-        conversation: Conversation,
+        transcript: Transcript,
         gateway: Gateway,
         models: ModelChoice,
         tools: ToolSetup,
@@ -226,7 +226,7 @@ class _Builder:
             bus=self._bus,
             repository=repository,
             trust=trust,
-            conversation=conversation,
+            transcript=transcript,
             dialogs=self._dialogs,
             workplace=tools.workplace,
             move_to=move_to,
@@ -253,7 +253,7 @@ class _Builder:
     def _trust(
         self,
         decisions: ProjectDecisions,
-        conversation: Conversation,
+        transcript: Transcript,
         resources: Resources,
         permissions: PermissionSetup,
         tools: ToolSetup,
@@ -271,8 +271,8 @@ class _Builder:
             self._layers.add_project(self._trusted_folders(decisions, cwd))
             apply(cwd)
 
-        apply(conversation.journal.cwd)
-        return TrustControl(decisions, lambda: conversation.journal.cwd, use, self._bus)
+        apply(transcript.journal.cwd)
+        return TrustControl(decisions, lambda: transcript.journal.cwd, use, self._bus)
 
     def _extension_files(self) -> list[str]:
         """Where the extensions are that options and settings name."""

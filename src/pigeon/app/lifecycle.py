@@ -87,15 +87,15 @@ class Lifecycle:
 
     async def _read_ahead(self) -> None:
         """Have a long conversation read and converted while the host thinks about its first prompt, a bit at a time."""
-        session, conversation = self._session, self._session.conversation
+        session, transcript = self._session, self._session.transcript
         for _ in range(0, len(session.visible.lines), READ_AHEAD):
-            if session.activity.busy or not conversation.read_ahead(READ_AHEAD):
+            if session.activity.busy or not transcript.read_ahead(READ_AHEAD):
                 break
             await asyncio.sleep(0)
-        journal, model, messages = conversation.journal, session.models.model, conversation.model_messages
+        journal, model, messages = transcript.journal, session.models.model, transcript.model_messages
         for end in range(READ_AHEAD, min(len(messages), CONVERTED_AHEAD), READ_AHEAD):
             # A run does the rest itself; after a change of the conversation or the model it would be in vain.
-            unchanged = conversation.journal is journal and session.models.model is model
+            unchanged = transcript.journal is journal and session.models.model is model
             if model is None or session.activity.busy or not unchanged:
                 return
             began = time.monotonic()

@@ -17,7 +17,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.app.reports import Reports
 from pigeon.config.json_file import decode_with_comments, read_json
 from pigeon.config.layers import Layers
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.system.paths import PathResolver
 from pigeon.wire.answers import Permissions
@@ -44,7 +44,7 @@ class PermissionSetup:
         options: AgentOptions,
         environment: Environment,
         own: Sequence[str],
-        conversation: Conversation,
+        transcript: Transcript,
         dialogs: Dialogs,
         post: Callable[[Outbound], None],
         extending: Gate | None,
@@ -52,7 +52,7 @@ class PermissionSetup:
         self._options = options
         self._environment = environment
         self._own = own
-        self._conversation = conversation
+        self._transcript = transcript
         self._dialogs = dialogs
         self._post = post
         self._announces = False
@@ -177,10 +177,10 @@ class PermissionSetup:
         return ProtectedPlaces(own, environment.homes, environment.variables)
 
     def _paths(self) -> PathResolver:
-        return PathResolver(self._conversation.journal.cwd, self._environment.home)
+        return PathResolver(self._transcript.journal.cwd, self._environment.home)
 
     def _session_id(self) -> str:
-        return self._conversation.journal.session_id
+        return self._transcript.journal.session_id
 
 
 def _is_json(given: str) -> bool:

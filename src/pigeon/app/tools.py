@@ -11,7 +11,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
 from pigeon.config.tool_selection import ToolSelection, matches, option_selection, selection_of
 from pigeon.guard.secrets import Redactor, tool_environment
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.repository import artifact_folder
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.steering.todos import Todos
@@ -40,7 +40,7 @@ class ToolSetup:
         environment: Environment,
         settings: Settings,
         processes: ProcessOwner,
-        conversation: Conversation,
+        transcript: Transcript,
         models: ModelChoice,
         post: Callable[[Outbound], None],
         redactor: Redactor,
@@ -49,10 +49,10 @@ class ToolSetup:
         self._environment = environment
         self._settings = settings
         self._processes = processes
-        self._conversation = conversation
+        self._transcript = transcript
         self._models = models
         self._redactor = redactor
-        self.workplace = self._workplace(conversation.journal.cwd)
+        self.workplace = self._workplace(transcript.journal.cwd)
         self._fitter = GuardedFitter(processes)
         self.images = PromptImages(self._fitter, self._resizes)
         self.todos = Todos(post, settings.tasks.todo_clear_delay, self._offer_plan)
@@ -114,7 +114,7 @@ class ToolSetup:
         return self._settings.images.auto_resize
 
     def _artifacts(self) -> str | None:
-        journal = self._conversation.journal
+        journal = self._transcript.journal
         return artifact_folder(journal.file) if journal.file and journal.saved else None
 
     def _variables(self) -> Mapping[str, str]:
@@ -129,7 +129,7 @@ class ToolSetup:
 
     def _known_to_commands(self) -> dict[str, str]:
         """What a command may know of the session it runs in."""
-        journal, model = self._conversation.journal, self._models.model
+        journal, model = self._transcript.journal, self._models.model
         known = {
             "PI_SESSION_ID": journal.session_id,
             "PI_SESSION_FILE": journal.file or "",

@@ -11,7 +11,7 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.codec import encode
 from pigeon.wire.commands import Command
@@ -26,8 +26,8 @@ _MARK = b'"clientMessageId"'
 class ClientMessages:
     """The ids of one conversation after the other, with how their messages were answered."""
 
-    def __init__(self, conversation: Conversation) -> None:
-        self._conversation = conversation
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
         self._session_id = ""
         self._recorded: dict[str, Acceptance] = {}
         self._read = 0
@@ -57,7 +57,7 @@ class ClientMessages:
 
     def _catch_up(self) -> None:
         """Look through the entries that came on record since the last time; only those with the mark are parsed."""
-        journal = self._conversation.journal
+        journal = self._transcript.journal
         if journal.session_id != self._session_id or len(journal.lines) < self._read:
             if journal.session_id != self._session_id:
                 self._remembered.clear()

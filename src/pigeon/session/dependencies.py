@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from pigeon.agent.interfaces import Gate, ImagePreparer, ModelProvider, OutputFormats
 from pigeon.session.bus import Bus
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.hooks import Hooks
 from pigeon.session.host.dialogs import Dialogs
@@ -93,7 +93,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     bus: Bus
     repository: SessionRepository
     trust: FolderTrust
-    conversation: Conversation
+    transcript: Transcript
     dialogs: Dialogs
     workplace: Workplace
     move_to: Callable[[str], Workplace]  # the working directory changes: tools and resources of another folder

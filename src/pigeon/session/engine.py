@@ -20,8 +20,8 @@ from pigeon.agent.scope import RunningCalls, Scope
 from pigeon.session.activity import Activity, CompactionClaim
 from pigeon.session.compaction.compaction import CANCELLED, Compaction
 from pigeon.session.compaction.summarizer import Summarizer
-from pigeon.session.context.conversation import model_messages, without_images
 from pigeon.session.context.images import ready_to_send
+from pigeon.session.context.transcript import model_messages, without_images
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.hooks import HookResult, T, result_of
 from pigeon.session.limits.loop_guard import LoopGuard
@@ -77,21 +77,21 @@ class Engine:
 
     def __init__(self, dependencies: Dependencies, queue: MessageQueue) -> None:
         settings, bus, hooks = dependencies.settings, dependencies.bus, dependencies.hooks
-        conversation, models = dependencies.conversation, dependencies.models
+        transcript, models = dependencies.transcript, dependencies.models
         retries = settings.retry if settings.auto_retry else None
-        self.limits = RunLimits(settings.limits, conversation.journal.session_id)
+        self.limits = RunLimits(settings.limits, transcript.journal.session_id)
         summarizer = Summarizer(Requests(dependencies.provider, self.limits, turn=False), bus.publish, retries)
         self._dependencies = dependencies
-        self._conversation = conversation
+        self._transcript = transcript
         self._bus = bus
         self._hooks = hooks
         self._models = models
         self._queue = queue
         self._todos = dependencies.todos
-        self._navigation = Navigation(conversation, models, summarizer)
+        self._navigation = Navigation(transcript, models, summarizer)
         self._rules = StreamRules(self._load_rules, bus.publish, dependencies.now, dependencies.report)
-        self._finish_gate = FinishGate(settings.finish_gate, conversation, dependencies.now)
-        self._reminders = Reminders(dependencies.todos, conversation, bus.publish, dependencies.now)
+        self._finish_gate = FinishGate(settings.finish_gate, transcript, dependencies.now)
+        self._reminders = Reminders(dependencies.todos, transcript, bus.publish, dependencies.now)
         self._requests = Requests(dependencies.provider, self.limits, turn=True)
         self._loop_guard = LoopGuard(settings.loop_guard)
         self._keep_unreadable_images = settings.keep_unreadable_images
@@ -107,9 +107,9 @@ class Engine:
         self._syncing: asyncio.Future[None] | None = None
         self.activity = Activity()
         self.calls = RunningCalls()
-        self.retry = Retry(conversation, bus, settings.retry, settings.auto_retry)
+        self.retry = Retry(transcript, bus, settings.retry, settings.auto_retry)
         self.compaction = Compaction(
-            conversation, models, summarizer, bus.publish, hooks, settings.compaction, settings.auto_compaction
+            transcript, models, summarizer, bus.publish, hooks, settings.compaction, settings.auto_compaction
         )
         bus.record(self._rules.notes)
 
@@ -129,7 +129,7 @@ class Engine:
         Raises `SessionInUse` where another process writes the session; then nothing was begun.
         """
         try:
-            if self._conversation.journal.claim(begins=True):
+            if self._transcript.journal.claim(begins=True):
                 self.enter_branch()
         except Refusal:
             self.activity.end()
@@ -173,14 +173,14 @@ class Engine:
 
     def compact(self, instructions: str | Absent = ABSENT) -> Awaitable[Compacted]:
         """Summarize the history now; what is going on is stopped before this returns."""
-        self._conversation.journal.claim()
+        self._transcript.journal.claim()
         return self._compact(self.activity.claim_compaction(), instructions)
 
     def navigate(self, entry_id: str, options: NavigationOptions) -> Awaitable[Navigated]:
         """Go to another place in the tree; what is going on is stopped before this returns."""
-        if self._conversation.journal.line(entry_id) is None:
+        if self._transcript.journal.line(entry_id) is None:
             raise Refusal(f"{ENTRY_MISSING}{entry_id}")
-        self._conversation.journal.claim()
+        self._transcript.journal.claim()
         return self._navigate(self.activity.claim_compaction(), entry_id, options)
 
     def enter_branch(self, *, restore: bool = False) -> None:
@@ -188,7 +188,7 @@ class Engine:
 
         With `restore` it begins or goes on here, and its tools are taken, too.
         """
-        branch = self._conversation.journal.branch
+        branch = self._transcript.journal.branch
         self._dependencies.toolset.enter(branch, restore=restore)
         self._todos.enter(branch)
         self._rules.enter(branch)
@@ -211,7 +211,7 @@ class Engine:
 
     def system_prompt(self) -> str:
         """The system prompt of the next request, unless the run has one of its own."""
-        prompt = self._dependencies.system_prompt(self._conversation.journal.cwd)
+        prompt = self._dependencies.system_prompt(self._transcript.journal.cwd)
         return f"{prompt}\n\n{LOCALE.format(self._locale)}" if self._locale else prompt
 
     def warm_up(self) -> None:
@@ -223,16 +223,16 @@ class Engine:
 
     async def request(self) -> ModelRequest:
         """The next request: context, tools, model and thinking as they are now."""
-        context = self._conversation.context
+        context = self._transcript.context
         given = await self._unless_stopped(self._hooks.context(context), context)
-        messages = self._conversation.model_messages if given is context else model_messages(given)
+        messages = self._transcript.model_messages if given is context else model_messages(given)
         request = ModelRequest(
             model=self.model(),
             system_prompt=self._run_system_prompt or self.system_prompt(),
             messages=without_images(messages) if self._dependencies.settings.block_images else messages,
             tools=self._dependencies.toolset.specs(),
             thinking=self._models.level,
-            session_id=self._conversation.journal.session_id,
+            session_id=self._transcript.journal.session_id,
         )
         return (
             request
@@ -294,7 +294,7 @@ class Engine:
         return [*said, *self._notices(answer, results)]
 
     def _notices(self, answer: AssistantMessage, results: Sequence[ToolResultMessage]) -> list[Spoken]:
-        looping = self._loop_guard.notes(answer, results, self._conversation.last_user_entry())
+        looping = self._loop_guard.notes(answer, results, self._transcript.last_user_entry())
         reached = None if looping else self._loop_guard.stops()
         if reached is not None:
             self.limits.stop(reached)
@@ -375,7 +375,7 @@ class Engine:
     def _sync(self) -> None:
         """Have the disk confirm the session file, in a thread; without one the next run does."""
         with suppress(RuntimeError):
-            self._syncing = asyncio.get_running_loop().run_in_executor(None, self._conversation.journal.sync)
+            self._syncing = asyncio.get_running_loop().run_in_executor(None, self._transcript.journal.sync)
 
     async def _tell_end(
         self,
@@ -530,7 +530,7 @@ class Engine:
             self.enter_branch()
             return arrived
         except Aborted:
-            return Navigated(cancelled=True, leaf_id=self._conversation.journal.leaf_id)
+            return Navigated(cancelled=True, leaf_id=self._transcript.journal.leaf_id)
         finally:
             self.activity.end()
 
@@ -544,4 +544,4 @@ class Engine:
             raise Refusal(CANCELLED) from None
 
     def _load_rules(self) -> list[Rule]:
-        return self._dependencies.rules(self._conversation.journal.cwd)
+        return self._dependencies.rules(self._transcript.journal.cwd)

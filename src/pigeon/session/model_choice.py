@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.hooks import Hooks
 from pigeon.wire.answers import CycledModel
@@ -53,11 +53,11 @@ class ModelChoice:
     """The current model and level. The level that was asked for last is remembered while a model cannot do it."""
 
     def __init__(
-        self, options: ModelOptions, conversation: Conversation, hooks: Hooks, post: Callable[[Outbound], None]
+        self, options: ModelOptions, transcript: Transcript, hooks: Hooks, post: Callable[[Outbound], None]
     ) -> None:
         self._source = options.source
         self._hooks = hooks
-        self._conversation = conversation
+        self._transcript = transcript
         self._post = post
         self._scoped = list(options.scoped)
         self._explicit = options.explicit
@@ -70,7 +70,7 @@ class ModelChoice:
         """Put the choice on record at the beginning of a conversation."""
         if self.model is not None:
             self._record_model(self.model)
-        self._conversation.journal.append(ThinkingLevelChange, thinking_level=self.level)
+        self._transcript.journal.append(ThinkingLevelChange, thinking_level=self.level)
 
     def restore(self, branch: Sequence[EntryLine]) -> None:
         """Take up the model and the level that a conversation used last, unless one was named at the start."""
@@ -83,8 +83,8 @@ class ModelChoice:
         if level is not None and not self._explicit_level:
             self._wanted = level
         before, self.level = self.level, clamped(self._wanted, self.model)
-        if level is None and not self._conversation.journal.reading:
-            self._conversation.journal.append(ThinkingLevelChange, thinking_level=self.level)
+        if level is None and not self._transcript.journal.reading:
+            self._transcript.journal.append(ThinkingLevelChange, thinking_level=self.level)
         if self.level != before:
             self._post(ThinkingLevelChanged(level=self.level, thinking_level=self.level))
 
@@ -111,7 +111,7 @@ class ModelChoice:
         current = (self.model.provider, self.model.id) if self.model else None
         at = models.index(current) if current in models else -1
         chosen = candidates[(at + 1) % len(candidates)]
-        self._conversation.journal.claim()
+        self._transcript.journal.claim()
         if chosen.level is not None:
             self._wanted = chosen.level
         self._choose(chosen.model, "cycle")
@@ -124,7 +124,7 @@ class ModelChoice:
     def think(self, level: ThinkingLevel) -> None:
         """Want this level; what the model cannot do is clamped."""
         if clamped(level, self.model) != self.level:
-            self._conversation.journal.claim()
+            self._transcript.journal.claim()
         self._wanted = level
         self._apply_level()
 
@@ -145,23 +145,23 @@ class ModelChoice:
 
     def _choose(self, model: Model, how: Literal["set", "cycle"]) -> None:
         previous = self.model
-        if previous is not None and previous.reference == model.reference and self._conversation.journal.reading:
+        if previous is not None and previous.reference == model.reference and self._transcript.journal.reading:
             return
-        self._conversation.journal.claim()
+        self._transcript.journal.claim()
         self.model = model
         self._record_model(model)
         self._apply_level()
         self._hooks.model_selected(model, previous, how)
 
     def _record_model(self, model: Model) -> None:
-        self._conversation.journal.append(ModelChange, provider=model.provider, model_id=model.id)
+        self._transcript.journal.append(ModelChange, provider=model.provider, model_id=model.id)
 
     def _apply_level(self) -> None:
         level = clamped(self._wanted, self.model)
         if level == self.level:
             return
         self.level = level
-        self._conversation.journal.append(ThinkingLevelChange, thinking_level=level)
+        self._transcript.journal.append(ThinkingLevelChange, thinking_level=level)
         self._post(ThinkingLevelChanged(level=level, thinking_level=level))
 
 

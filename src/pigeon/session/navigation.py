@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from pigeon.agent.scope import Scope
 from pigeon.session.compaction.summarizer import Summarizer, SummaryRequest, TouchedFiles
-from pigeon.session.context.conversation import Conversation, context_of
+from pigeon.session.context.transcript import Transcript, context_of
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.model_choice import ModelChoice
 from pigeon.wire.answers import Navigated
@@ -41,14 +41,14 @@ class NavigationOptions(Struct):
 class Navigation:
     """Moves the leaf."""
 
-    def __init__(self, conversation: Conversation, models: ModelChoice, summarizer: Summarizer) -> None:
-        self._conversation = conversation
+    def __init__(self, transcript: Transcript, models: ModelChoice, summarizer: Summarizer) -> None:
+        self._transcript = transcript
         self._models = models
         self._summarizer = summarizer
 
     async def go(self, entry_id: str, options: NavigationOptions, scope: Scope) -> Navigated:
         """Make an entry the leaf; a user message is taken back for editing, so its parent becomes the leaf."""
-        journal = self._conversation.journal
+        journal = self._transcript.journal
         target = journal.line(entry_id)
         if target is None:
             raise Refusal(f"Entry not found: {entry_id}")

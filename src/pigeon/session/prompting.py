@@ -88,7 +88,7 @@ class Prompting:
 
     def __init__(self, dependencies: Dependencies, engine: Engine, queue: MessageQueue) -> None:
         self._bus = dependencies.bus
-        self._conversation = dependencies.conversation
+        self._transcript = dependencies.transcript
         self._hooks = dependencies.hooks
         self._expander = dependencies.expander
         self._now = dependencies.now
@@ -148,7 +148,7 @@ class Prompting:
         if deliver_as == "nextTurn":
             self._next_turn.append(message)
         elif not trigger_turn:
-            self._conversation.journal.claim()
+            self._transcript.journal.claim()
             self._activity.after_run(partial(self._announce, message))
         elif self._activity.in_run:
             self._queue.add(message, "followUp" if deliver_as == "followUp" else "steering")
@@ -293,7 +293,7 @@ class Prompting:
         if self._client_messages is None:
             from pigeon.session.client_messages import ClientMessages
 
-            self._client_messages = ClientMessages(self._conversation)
+            self._client_messages = ClientMessages(self._transcript)
         acceptance = self._client_messages.known(given.client_id, given.digest)
         return None if acceptance is None else self._shown(acceptance, given.client_id)
 

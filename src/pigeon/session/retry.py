@@ -10,7 +10,7 @@ import asyncio
 from pigeon.agent.inference import Failure
 from pigeon.agent.scope import Scope
 from pigeon.session.bus import Bus
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.settings import RetryPolicy
 from pigeon.wire.entries import ContextEdit
 from pigeon.wire.errors import Aborted
@@ -22,8 +22,8 @@ CANCELLED = "Retry cancelled"
 class Retry:
     """Counts attempts between two good answers."""
 
-    def __init__(self, conversation: Conversation, bus: Bus, policy: RetryPolicy, enabled: bool) -> None:
-        self._conversation = conversation
+    def __init__(self, transcript: Transcript, bus: Bus, policy: RetryPolicy, enabled: bool) -> None:
+        self._transcript = transcript
         self._bus = bus
         self._policy = policy
         self._enabled = enabled
@@ -89,7 +89,7 @@ class Retry:
 
     async def leave_out(self) -> None:
         """Take the last answer out of the context, on record."""
-        journal = self._conversation.journal
+        journal = self._transcript.journal
         failed = next((line for line in reversed(journal.branch) if line.role == "assistant"), None)
         if failed is not None:
             entry = journal.append(ContextEdit, target_id=failed.id, replacement=None)

@@ -5,7 +5,7 @@ A new command does not change this file.
 
 from __future__ import annotations
 
-from pigeon.session.context.conversation import VisibleEntries
+from pigeon.session.context.transcript import VisibleEntries
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.engine import Engine
 from pigeon.session.history.journal import Journal
@@ -23,9 +23,9 @@ class Session:
 
     def __init__(self, dependencies: Dependencies) -> None:
         bus = dependencies.bus
-        self.conversation = dependencies.conversation
+        self.transcript = dependencies.transcript
         self._full_state = dependencies.settings.full_state
-        bus.record(self.conversation.record)
+        bus.record(self.transcript.record)
         self._move_to = dependencies.move_to
         self.bus = bus
         self.repository = dependencies.repository
@@ -41,11 +41,11 @@ class Session:
         self.engine = Engine(dependencies, self.queue)
         self.activity = self.engine.activity
         self.prompting = Prompting(dependencies, self.engine, self.queue)
-        self.shell = HostShell(dependencies.workplace, bus, self.conversation, self.activity, dependencies.hooks)
+        self.shell = HostShell(dependencies.workplace, bus, self.transcript, self.activity, dependencies.hooks)
         self.switching = Switching(
             dependencies.repository,
             dependencies.hooks,
-            self.conversation,
+            self.transcript,
             self.engine.settle,
             dependencies.trust.enter,
             self._enter,
@@ -71,22 +71,22 @@ class Session:
     def journal(self) -> Journal:
         """The conversation on record, with what another process has appended where one writes it."""
         self._follow()
-        return self.conversation.journal
+        return self.transcript.journal
 
     @property
     def context(self) -> list[Message]:
         """The messages that the model would see now; do not change the list."""
         self._follow()
-        return self.conversation.context
+        return self.transcript.context
 
     @property
     def visible(self) -> VisibleEntries:
         """The entries of that conversation, not parsed."""
         self._follow()
-        return self.conversation.visible
+        return self.transcript.visible
 
     def _follow(self) -> None:
-        if self.conversation.journal.follow():
+        if self.transcript.journal.follow():
             self.engine.enter_branch()
 
     def disconnect(self) -> None:
@@ -110,7 +110,7 @@ class Session:
         self.shell.abort()
         if journal.cwd != self.journal.cwd:
             self.shell.move_to(self._move_to(journal.cwd))
-        self.conversation.turn_to(journal)
+        self.transcript.turn_to(journal)
         self.engine.limits.enter(journal.session_id)
         self._entered(restore=reason == "resume")
 

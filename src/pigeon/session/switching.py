@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Literal
 
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
@@ -35,7 +35,7 @@ class Switching:
         self,
         repository: SessionRepository,
         hooks: Hooks,
-        conversation: Conversation,
+        transcript: Transcript,
         settle: Callable[[], Awaitable[None]],
         trust: Callable[[str], Awaitable[None]],
         enter: Callable[[Journal, Reason], None],
@@ -43,7 +43,7 @@ class Switching:
     ) -> None:
         self._repository = repository
         self._hooks = hooks
-        self._conversation = conversation
+        self._transcript = transcript
         self._settle = settle
         self._trust = trust
         self._enter = enter
@@ -54,18 +54,18 @@ class Switching:
         if await result_of(self._hooks.before_switch("new", None)):
             return True
         await self._settle()
-        await self._change(self._repository.new(self._conversation.journal.cwd, parent or ABSENT), "new")
+        await self._change(self._repository.new(self._transcript.journal.cwd, parent or ABSENT), "new")
         return False
 
     async def open(self, path: str) -> bool:
         """The conversation in a file; true if an extension refused. Nothing changes when the file cannot be used."""
         if await result_of(self._hooks.before_switch("resume", path)):
             return True
-        if self._repository.is_file_of(path, self._conversation.journal):
+        if self._repository.is_file_of(path, self._transcript.journal):
             await self._settle()
         # A long file takes seconds to read; everything else goes on meanwhile.
         ahead = await asyncio.to_thread(self._repository.read_ahead, path)
-        current = self._conversation.journal
+        current = self._transcript.journal
         journal = self._repository.open(path, current.cwd, current, ahead)
         await self._settle()
         await self._change(journal, "resume")
@@ -75,7 +75,7 @@ class Switching:
         """The newest conversation with a message in a folder, else an empty one there: returns whether an extension
         refused, and whether there was one."""
         folder, path = self._repository.newest_in(folder)
-        journal = self._conversation.journal
+        journal = self._transcript.journal
         if path is not None:
             opened = self._repository.is_file_of(path, journal)
             return (False if opened else await self.open(path)), True
@@ -86,7 +86,7 @@ class Switching:
             return True, False
         await self._settle()
         self._repository.keep_in(folder)
-        await self._change(self._repository.new(self._conversation.journal.cwd), "new")
+        await self._change(self._repository.new(self._transcript.journal.cwd), "new")
         return False, False
 
     async def fork(self, entry_id: str, name: Literal["forking", "branching"]) -> tuple[str, bool]:
@@ -95,25 +95,25 @@ class Switching:
         if await result_of(self._hooks.before_fork(entry_id, "before")):
             return text, True
         await self._settle()
-        line = self._conversation.journal.line(entry_id)
+        line = self._transcript.journal.line(entry_id)
         assert line is not None
         await self._branch_off(line.parent_id)
         return text, False
 
     async def clone(self) -> bool:
         """A copy of the active branch; true if an extension refused."""
-        leaf = self._conversation.journal.leaf_id
-        if leaf is None or not any(line.type == "message" for line in self._conversation.journal.branch):
+        leaf = self._transcript.journal.leaf_id
+        if leaf is None or not any(line.type == "message" for line in self._transcript.journal.branch):
             raise Refusal("Cannot clone session: no current entry selected")
         if await result_of(self._hooks.before_fork(leaf, "at")):
             return True
         await self._settle()
-        await self._branch_off(self._conversation.journal.leaf_id)
+        await self._branch_off(self._transcript.journal.leaf_id)
         return False
 
     async def _change(self, journal: Journal, reason: Reason) -> None:
-        previous = self._conversation.journal.file
-        if journal.cwd != self._conversation.journal.cwd:
+        previous = self._transcript.journal.file
+        if journal.cwd != self._transcript.journal.cwd:
             await self._trust(journal.cwd)
         await result_of(self._hooks.session_ending(reason, journal.file))
         self._enter(journal, reason)
@@ -121,7 +121,7 @@ class Switching:
         self._entered()
 
     async def _branch_off(self, leaf: str | None) -> None:
-        journal, loop = self._conversation.journal, asyncio.get_running_loop()
+        journal, loop = self._transcript.journal, asyncio.get_running_loop()
 
         def report(text: str) -> None:
             loop.call_soon_threadsafe(self._repository.report, text)
@@ -133,7 +133,7 @@ class Switching:
         await self._change(await asyncio.to_thread(copied), "fork")
 
     def _text(self, entry_id: str, name: str) -> str:
-        line = self._conversation.journal.line(entry_id)
+        line = self._transcript.journal.line(entry_id)
         message = line.message if line is not None else None
         if not isinstance(message, UserMessage):
             raise Refusal(f"Invalid entry ID for {name}")

@@ -11,7 +11,7 @@ from fakes.compaction_setup import LONG, end, filled, last
 from pigeon.agent.inference import Failure
 from pigeon.session.compaction.compaction import ALREADY, CANCELLED, NOTHING
 from pigeon.session.compaction.summarizer import HISTORY, PREFIX, UPDATE
-from pigeon.session.context.conversation import branch_tokens
+from pigeon.session.context.transcript import branch_tokens
 from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, NoHooks
 from pigeon.session.settings import RetryPolicy
 from pigeon.wire.base import ABSENT

@@ -6,7 +6,7 @@ import asyncio
 
 from fakes.compaction_setup import CompactionSetup, end, filled
 from pigeon.session.compaction.compaction import NOT_SMALLER, TWICE
-from pigeon.session.context.conversation import branch_tokens, context_of
+from pigeon.session.context.transcript import branch_tokens, context_of
 from pigeon.session.settings import CompactionPolicy
 from pigeon.wire.answers import Compacted
 from pigeon.wire.base import ABSENT

@@ -11,7 +11,7 @@ from fakes.compaction_setup import CompactionSetup
 from fakes.journal_strategies import STORIES, grown
 from fakes.repositories import user
 from pigeon.session.compaction.cutting import LARGE, cut_of, pieces_of, prunable, prune
-from pigeon.session.context.conversation import branch_tokens, context_of
+from pigeon.session.context.transcript import branch_tokens, context_of
 from pigeon.wire.content import text_of
 from pigeon.wire.entries import CompactionEntry, LabelEntry, ModelChange
 from pigeon.wire.messages import BashExecutionMessage, CompactionSummaryMessage, Message, ToolResultMessage

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fakes.journal_strategies import STORIES, grown
 from fakes.repositories import NOW, OLD, RECORDED, DiskRepository, raws, recorded, user
-from pigeon.session.context.conversation import context_of, visible_entries
+from pigeon.session.context.transcript import context_of, visible_entries
 from pigeon.session.history import entry_line, listing
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.journal import Journal, dangling_calls

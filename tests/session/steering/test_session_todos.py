@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fakes.journal_strategies import empty
 from fakes.virtual_time import virtually
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.entry_line import EntryLine, line_from_entry
 from pigeon.session.steering.todos import CLEAR_DELAY, Reminders, Todos, filled_in
 from pigeon.wire import codec
@@ -52,7 +52,7 @@ class TodosSetup:
         self.planned = 0
         self.todos = Todos(self.posted.append, clear_delay, self._host_planned, self.timers.later)
         self.journal = empty()
-        self.reminders = Reminders(self.todos, Conversation(self.journal), self._publish, lambda: 7)
+        self.reminders = Reminders(self.todos, Transcript(self.journal), self._publish, lambda: 7)
 
     def _host_planned(self) -> None:
         self.planned += 1

@@ -10,7 +10,7 @@ before such an answer depend on what follows. All chunks but the last are kept a
 
 What is compared, and when it is dropped:
 
-* Messages are compared by identity. `session/context/conversation` hands out the same objects as long as the history
+* Messages are compared by identity. `session/context/transcript` hands out the same objects as long as the history
   stands, so a run of `is` over the prefix is enough; never copy messages on their way here. A hook of extensions that
   returns other objects costs a conversion, nothing more.
 * From the first message that is another object, chunks are dropped from the end. The chunk before it is dropped too if

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pigeon.rpc.outbox import LongAnswer
 from pigeon.rpc.router import handles
-from pigeon.session.context.conversation import VisibleEntries
+from pigeon.session.context.transcript import VisibleEntries
 from pigeon.session.history.views import context_usage, list_pieces, name_in, stats_pieces
 from pigeon.session.session import Session
 from pigeon.wire import answers, codec
@@ -57,7 +57,7 @@ def _state(s: Session) -> answers.State:
         interrupt_mode=s.queue.interrupt_mode,
         session_file=s.journal.file or ABSENT,
         session_id=s.journal.session_id,
-        session_name=name_in(s.conversation.info) or ABSENT,
+        session_name=name_in(s.transcript.info) or ABSENT,
         auto_compaction_enabled=s.engine.compaction.enabled,
         message_count=len(s.visible.lines),
         pending_message_count=queued,

@@ -18,7 +18,7 @@ from pigeon.session.compaction.summarizer import (
     TouchedFiles,
     added,
 )
-from pigeon.session.context.conversation import Conversation, branch_tokens, context_of
+from pigeon.session.context.transcript import Transcript, branch_tokens, context_of
 from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, Hooks, result_of
 from pigeon.session.model_choice import ModelChoice
@@ -47,7 +47,7 @@ class Compaction:
 
     def __init__(
         self,
-        conversation: Conversation,
+        transcript: Transcript,
         models: ModelChoice,
         summarizer: Summarizer,
         publish: Publish,
@@ -55,7 +55,7 @@ class Compaction:
         policy: CompactionPolicy,
         enabled: bool,
     ) -> None:
-        self._conversation = conversation
+        self._transcript = transcript
         self._models = models
         self._summarizer = summarizer
         self._publish = publish
@@ -78,11 +78,11 @@ class Compaction:
         model = self._models.model
         if not self._enabled or model is None or model.context_window <= 0:
             return False
-        branch = self._conversation.journal.branch
+        branch = self._transcript.journal.branch
         if not branch or branch[-1].type == "compaction":
             return False
         is_full = branch_tokens(branch) > self._policy.threshold(model)
-        return is_full and self._failed_for != self._conversation.last_user_entry()
+        return is_full and self._failed_for != self._transcript.last_user_entry()
 
     async def manual(self, instructions: str | Absent, scope: Scope) -> Compacted:
         """Because it was asked for; raises with the reason when it cannot be done."""
@@ -96,7 +96,7 @@ class Compaction:
         try:
             await self._announced("threshold", scope)
         except (Refusal, Aborted):
-            self._failed_for = "" if scope.cancelled else self._conversation.last_user_entry()
+            self._failed_for = "" if scope.cancelled else self._transcript.last_user_entry()
 
     async def recover(self, scope: Scope, hide: Callable[[], Awaitable[None]]) -> bool:
         """Because the provider said so; true if the request should be tried again. Without older history nothing is
@@ -141,7 +141,7 @@ class Compaction:
         before: Callable[[], Awaitable[None]] | None,
     ) -> Compacted:
         model = self._model()
-        journal = self._conversation.journal
+        journal = self._transcript.journal
         if journal.branch and journal.branch[-1].type == "compaction":
             raise Refusal(ALREADY)
         tokens_before = branch_tokens(journal.branch)
@@ -227,7 +227,7 @@ class Compaction:
         return self._models.model
 
     def _cut(self, model: Model) -> ConversationCut | None:
-        return cut_of(self._conversation.journal.branch, self._policy.keep(model), self._most_kept(model))
+        return cut_of(self._transcript.journal.branch, self._policy.keep(model), self._most_kept(model))
 
     def _most_kept(self, model: Model) -> int:
         return max(self._policy.threshold(model) // 2, 0)
@@ -238,7 +238,7 @@ class Compaction:
 
     async def _prune(self, model: Model) -> bool:
         """Drop old tool output, if that alone makes enough room; true if it did."""
-        branch = self._conversation.journal.branch
+        branch = self._transcript.journal.branch
         found = prunable(branch, self._policy.keep(model))
         saved = sum(tokens for _, _, tokens in found)
         if not found or branch_tokens(branch) - saved > self._policy.threshold(model):
@@ -247,7 +247,7 @@ class Compaction:
         return True
 
     async def _shorten(self, found: list[tuple[str, str, int]]) -> None:
-        for entry in prune(self._conversation.journal, found):
+        for entry in prune(self._transcript.journal, found):
             await self._publish(EntryAppended(entry=entry))
 
 

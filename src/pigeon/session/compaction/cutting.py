@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from pigeon.session.context.conversation import visible_entries
+from pigeon.session.context.transcript import visible_entries
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal
 from pigeon.wire.content import text_of

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from pigeon.session.context.conversation import message_of
+from pigeon.session.context.transcript import message_of
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.system import clock
 from pigeon.system.files import open_regular

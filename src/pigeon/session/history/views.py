@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from pigeon.session.context.conversation import branch_tokens
+from pigeon.session.context.transcript import branch_tokens
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.wire import codec
 from pigeon.wire.answers import ContextUsage, SessionStats, TokenTotals

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
 from pigeon.session.bus import Bus
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import Hooks, result_of
 from pigeon.system import clock
@@ -31,11 +31,11 @@ class HostShell:
     """Runs the protocol's `bash` commands."""
 
     def __init__(
-        self, workplace: Workplace, bus: Bus, conversation: Conversation, activity: Activity, hooks: Hooks
+        self, workplace: Workplace, bus: Bus, transcript: Transcript, activity: Activity, hooks: Hooks
     ) -> None:
         self._workplace = workplace
         self._bus = bus
-        self._conversation = conversation
+        self._transcript = transcript
         self._activity = activity
         self._hooks = hooks
         self._running: set[Scope] = set()
@@ -55,10 +55,10 @@ class HostShell:
         From this call on `abort` reaches it, also before anything of it has begun. Raises `SessionInUse` where its
         output could not be kept because another process writes the session.
         """
-        self._conversation.journal.claim(begins=not self._activity.in_run)
+        self._transcript.journal.claim(begins=not self._activity.in_run)
         scope = Scope()
         self._running.add(scope)
-        return self._run(command, excluded, id, scope, self._conversation.journal)
+        return self._run(command, excluded, id, scope, self._transcript.journal)
 
     async def _run(self, command: str, excluded: bool, id: Json | Absent, scope: Scope, journal: Journal) -> BashResult:
         try:
@@ -91,7 +91,7 @@ class HostShell:
 
     def _keep(self, command: str, result: BashResult, excluded: bool, journal: Journal) -> None:
         """Put the command on record, unless the conversation it belongs to was left in the meantime."""
-        if self._conversation.journal is not journal:
+        if self._transcript.journal is not journal:
             return
         message = BashExecutionMessage(
             command=command,
@@ -103,7 +103,7 @@ class HostShell:
             timestamp=clock.now_ms(),
             exclude_from_context=True if excluded else ABSENT,
         )
-        self._activity.after_run(lambda: self._conversation.journal.append_message(message))
+        self._activity.after_run(lambda: self._transcript.journal.append_message(message))
 
 
 def answer_of(result: ShellResult) -> BashResult:

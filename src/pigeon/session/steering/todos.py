@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any
 
 from pigeon.agent.interfaces import Publish, Spoken
-from pigeon.session.context.conversation import Conversation
+from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
@@ -185,9 +185,9 @@ def _keyed(phases: Iterable[TodoPhase]) -> Iterator[tuple[_Key, TodoTask]]:
 class Reminders:
     """Reminds the model of open tasks where it stops."""
 
-    def __init__(self, todos: Todos, conversation: Conversation, publish: Publish, now: Callable[[], int]) -> None:
+    def __init__(self, todos: Todos, transcript: Transcript, publish: Publish, now: Callable[[], int]) -> None:
         self._todos = todos
-        self._conversation = conversation
+        self._transcript = transcript
         self._publish = publish
         self._now = now
         self._given = 0
@@ -196,7 +196,7 @@ class Reminders:
     async def additions(self, answer: AssistantMessage) -> list[Spoken]:
         """The reminder to go on with, announced; nothing if this is a good place to stop."""
         left = self._todos.open_tasks() if is_final(answer) else []
-        asked = self._conversation.last_user_entry()
+        asked = self._transcript.last_user_entry()
         if asked != self._given_after:
             self._given, self._given_after = 0, asked
         if not left or self._given >= MOST_REMINDERS:
@@ -210,9 +210,9 @@ class Reminders:
 class FinishGate:
     """Asks the model once for each message of the user to verify its work, where it stops."""
 
-    def __init__(self, enabled: bool, conversation: Conversation, now: Callable[[], int]) -> None:
+    def __init__(self, enabled: bool, transcript: Transcript, now: Callable[[], int]) -> None:
         self._enabled = enabled
-        self._conversation = conversation
+        self._transcript = transcript
         self._now = now
         self._asked_after: str | None = ""
 
@@ -221,7 +221,7 @@ class FinishGate:
         `given` says that it is, because a call of it has brought what the run shall end with."""
         if not self._enabled or not (given or is_final(answer)):
             return []
-        after = self._conversation.last_user_entry()
+        after = self._transcript.last_user_entry()
         if after == self._asked_after:
             return []
         self._asked_after = after

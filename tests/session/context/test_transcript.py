@@ -14,11 +14,11 @@ from fakes.model_requests import PNG, a_model, answered, returned, said
 from fakes.repositories import NOW, RECORDED, recorded, user
 from pigeon.agent.inference import ModelMessage
 from pigeon.providers.history.normalize import CallIds, normalized
-from pigeon.session.context.conversation import (
+from pigeon.session.context.transcript import (
     CAME_BACK,
     COMPACTED,
     NO_IMAGES,
-    Conversation,
+    Transcript,
     bash_text,
     branch_tokens,
     context_of,
@@ -102,7 +102,7 @@ def test_every_prefix_of_a_recorded_session_is_valid(name: str) -> None:
 @given(STORIES)
 def test_what_is_known_is_extended_to_the_same_as_anew(story: list[Any]) -> None:
     journal = empty()
-    current = Conversation(journal)
+    current = Transcript(journal)
     for number, step in enumerate(story):
         take(journal, step)
         anew = visible_entries(journal.branch)
@@ -120,7 +120,7 @@ def test_what_is_known_is_extended_to_the_same_as_anew(story: list[Any]) -> None
 @given(STORIES, st.integers(1, 4))
 def test_what_is_read_ahead_in_steps_is_the_same_as_read_at_once(story: list[Any], most: int) -> None:
     journal = grown(story)
-    ahead = Conversation(journal)
+    ahead = Transcript(journal)
     while ahead.read_ahead(most):
         pass
     assert ahead.context == context_of(journal.branch)
@@ -129,7 +129,7 @@ def test_what_is_read_ahead_in_steps_is_the_same_as_read_at_once(story: list[Any
 
 def test_what_was_said_is_the_very_same_each_time() -> None:
     journal = empty()
-    current = Conversation(journal)
+    current = Transcript(journal)
     take(journal, ("bash", "ls"))
     take(journal, ("user", "hello"))
     first = current.model_messages

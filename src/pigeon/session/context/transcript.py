@@ -1,6 +1,6 @@
 """The journal in use and the conversation it holds: what is on record, and what a model sees of it.
 
-`Conversation` puts every complete message on record and keeps what it knows of the active branch. Above it stand pure
+`Transcript` puts every complete message on record and keeps what it knows of the active branch. Above it stand pure
 functions: from the path of entries to the conversation, from the conversation to what a model sees, and how large that
 is. Branch summaries, compaction and the host's lists of messages use them too.
 """
@@ -248,7 +248,7 @@ def _sent_tokens(message: Message) -> int:
 _CHANGES_WHAT_WAS = ("compaction", "context_edit")
 
 
-class Conversation:
+class Transcript:
     """Holds one journal at a time; the parts of a session share it, so that all of them follow a change of session.
 
     `record` is the bus's first recorder: a message is in the file before it is announced. While a conversation only
