@@ -25,7 +25,10 @@ from pigeon.wire.events import (
 
 Block = tuple[str, list[str]]
 TEXT = st.text(max_size=12)
-ARGUMENTS = st.dictionaries(TEXT, st.recursive(st.none() | st.booleans() | st.integers() | TEXT, st.lists), max_size=4)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner, max_size=5), max_leaves=20
+)
+ARGUMENTS = st.dictionaries(TEXT, VALUES, max_size=4)
 
 
 def pieces_of(text: str, cuts: list[int]) -> list[str]:

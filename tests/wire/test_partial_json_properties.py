@@ -12,7 +12,11 @@ from pigeon.wire.partial_json import GrowingJson, parse_arguments
 
 TEXT = st.text(st.one_of(st.characters(exclude_categories=("Cs",)), st.sampled_from('"\\/\u2028\b\f\n\r\t😀')))
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), TEXT)
-VALUES = st.recursive(LEAVES, lambda inner: st.one_of(st.lists(inner), st.dictionaries(TEXT, inner)), max_leaves=10)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=10,
+)
 OBJECTS = st.dictionaries(TEXT, VALUES, max_size=5)
 Style = tuple[int | None, bool]
 STYLES = st.sampled_from([(None, True), (None, False), (2, True), (1, False)])

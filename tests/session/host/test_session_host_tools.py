@@ -264,7 +264,14 @@ def test_a_tool_that_only_reads_may_run_beside_others(setup: HostToolsSetup) -> 
     assert [[call.name for call in group] for group in groups] == [["echo", "echo"], ["writes"]]
 
 
-@given(st.lists(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5)))
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.lists(VALUES, max_size=10))
 def test_blocks_of_any_kind_reach_the_model_as_text(content: list[Any]) -> None:
     async def talk() -> ToolOutcome:
         setup = HostToolsSetup()
