@@ -17,11 +17,13 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 from fakes.agent_folders import KEPT
 
 PROGRAM = Path(__file__).with_name("fork_server_main.py")
+RELAY = Path(__file__).with_name("fork_relay.py")
 # The interpreter and the loader read these when they start, which a forked agent does not do.
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "COVERAGE_", "MALLOC_")
 STARTS_WITHIN = 30.0
@@ -79,10 +81,11 @@ class ForkServer:
     """The server of this process; it ends when our end of the control socket is closed, by `stop` or by our death."""
 
     def __init__(self, script: str) -> None:
+        self.address = f"pigeon-tests-{uuid.uuid4().hex}"
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             subprocess.run(
-                [_interpreter(script), str(PROGRAM), str(theirs.fileno()), script],
+                [_interpreter(script), str(PROGRAM), str(theirs.fileno()), script, self.address],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
@@ -131,6 +134,13 @@ def fork_server(script: str) -> ForkServer:
     if script not in _servers:
         _servers[script] = ForkServer(script)
     return _servers[script]
+
+
+def relay_command(script: str) -> list[str]:
+    """Words that start a child process which is the program to whoever started it; the script where none is forked."""
+    if not available():
+        return [script]
+    return [sys.executable, "-I", "-S", str(RELAY), fork_server(script).address]
 
 
 def stop_servers() -> None:

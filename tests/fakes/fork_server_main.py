@@ -1,10 +1,12 @@
 """The program behind `fakes.fork_server`: it has imported what an agent imports, and forks one agent per request.
 
-Started with two arguments: the descriptor of the control socket and the path of the `pigeon` script. It has one thread,
-no event loop and no open file but the control socket, so that a child is a new interpreter that has imported a lot. A
-request is one packet on the control socket that carries four descriptors: stdin, stdout, stderr and a channel. The
-child reads `(arguments, folder, environment)` from the channel and becomes the program. The parent writes lines to the
-channel: the child's pid, and its exit code (or minus the signal) when it has ended.
+Started with three arguments: the descriptor of the control socket, the path of the `pigeon` script, and the name of an
+abstract socket to listen on. It has one thread, no event loop and no open file but these sockets, so that a child is a
+new interpreter that has imported a lot. A request is one packet that carries four descriptors: stdin, stdout, stderr
+and a channel. It comes on the control socket, or on a connection of its own from a `fakes.fork_relay`, and in that case
+the end of the channel kills the agent. The child reads `(arguments, folder, environment)` from the channel and becomes
+the program. The parent writes lines to the channel: the child's pid, and its exit code (or minus the signal) when it
+has ended.
 
 It leaves its parent at once, because tests look at the children of their own process, and says its pid on the control
 socket. The end of that socket means that the pytest worker is gone, for whatever reason: the agents that are left are
@@ -42,6 +44,9 @@ def main() -> None:
         os._exit(0)
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(f"\0{sys.argv[3]}")
+    listener.listen()
     _report(control, os.getpid())
     script = sys.argv[2]
     sys.path[0] = os.path.dirname(script)
@@ -51,7 +56,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     with contextlib.suppress(EOFError):
-        _serve(control, program)
+        _serve(control, listener, program)
     os._exit(0)
 
 
@@ -83,11 +88,13 @@ def _prepare_records() -> None:
                 codec.prepare(record)
 
 
-def _serve(control: socket.socket, program: types.CodeType) -> None:
+def _serve(control: socket.socket, listener: socket.socket, program: types.CodeType) -> None:
     """Fork on request, report what ended; a pidfd of each child tells when."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
+    poll.register(listener, select.POLLIN)
     children: dict[int, tuple[int, socket.socket]] = {}
+    relayed: dict[int, int] = {}
     while True:
         for descriptor, _ in poll.poll():
             if descriptor == control.fileno():
@@ -95,19 +102,31 @@ def _serve(control: socket.socket, program: types.CodeType) -> None:
                 if not received:
                     _kill_groups([pid for pid, _ in children.values()])
                     return
-                pid, channel = _fork(received, program)
-                ended = os.pidfd_open(pid)
+                pid, channel, ended = _fork(received, program)
                 poll.register(ended, select.POLLIN)
                 children[ended] = pid, channel
+            elif descriptor == listener.fileno():
+                relay = listener.accept()[0]
+                with relay:
+                    pid, channel, ended = _fork(socket.recv_fds(relay, 1, 4)[1], program)
+                poll.register(ended, select.POLLIN)
+                poll.register(channel, 0)
+                children[ended] = pid, channel
+                relayed[channel.fileno()] = pid
+            elif descriptor in relayed:
+                poll.unregister(descriptor)
+                _kill_groups([relayed.pop(descriptor)])
             else:
                 poll.unregister(descriptor)
                 os.close(descriptor)
                 pid, channel = children.pop(descriptor)
+                if relayed.pop(channel.fileno(), None):
+                    poll.unregister(channel)
                 _report(channel, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
                 channel.close()
 
 
-def _fork(received: list[int], program: types.CodeType) -> tuple[int, socket.socket]:
+def _fork(received: list[int], program: types.CodeType) -> tuple[int, socket.socket, int]:
     pid = os.fork()
     if pid == 0:
         _become(received, program)
@@ -115,8 +134,9 @@ def _fork(received: list[int], program: types.CodeType) -> tuple[int, socket.soc
     for descriptor in streams:
         os.close(descriptor)
     channel = socket.socket(fileno=last)
+    ended = os.pidfd_open(pid)
     _report(channel, pid)
-    return pid, channel
+    return pid, channel, ended
 
 
 def _report(channel: socket.socket, number: int) -> None:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from fakes.agent_folders import AgentFolders
-from fakes.fork_server import READ_AT_START, available, fork_server
+from fakes.fork_server import READ_AT_START, available, fork_server, relay_command
 from fakes.processes import eventually, kill_all, processes_in
 from fakes.schema_check import traffic_problems
 
@@ -45,6 +45,12 @@ def command_line() -> list[str]:
     """The program under test."""
     given = os.environ.get("PIGEON_BIN")
     return shlex.split(given) if given else [str(Path(sys.executable).with_name("pigeon"))]
+
+
+def light_command_line() -> list[str]:
+    """The program under test for those who start it themselves and do not care how it starts."""
+    words = command_line()
+    return relay_command(words[0]) if _is_ours() else words
 
 
 def _is_ours() -> bool:

@@ -1,6 +1,7 @@
 """Conversations of the SDK in its three ways: in this process, over a subprocess, over a unix socket.
 
 `Conversations(kind, folder).start(...)` gives one that is not opened yet; `script` writes what the scripted model says.
+Subprocesses are forked agents behind a relay; `by_exec` is for tests whose subject is the process itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec import structs
 import pigeon
 from fakes.agent_folders import AgentFolders
 from fakes.processes import eventually
-from fakes.rpc_process import RpcProcess, command_line
+from fakes.rpc_process import RpcProcess, command_line, light_command_line
 from pigeon.wire.base import ABSENT
 
 KINDS = ("agent", "subprocess", "socket")
@@ -24,8 +25,9 @@ KINDS = ("agent", "subprocess", "socket")
 class Conversations:
     """Starts conversations of one kind, with a scripted model, in folders of their own."""
 
-    def __init__(self, kind: str, root: Path) -> None:
+    def __init__(self, kind: str, root: Path, by_exec: bool = False) -> None:
         self.kind = kind
+        self._command = command_line if by_exec else light_command_line
         self.folders = AgentFolders(root)
         self.folders.configure({"providers": {}})
         self.work = self.folders.work
@@ -73,7 +75,7 @@ class Conversations:
 
     def client(self, model: str = "", *flags: str, **own: Any) -> pigeon.Client:
         """A client that starts its agent, with these flags, and has these arguments of its own."""
-        command = [*command_line(), "--mode", "rpc", "--model", model or f"scripted/{self._script}", *flags]
+        command = [*self._command(), "--mode", "rpc", "--model", model or f"scripted/{self._script}", *flags]
         return pigeon.Client(command=command, cwd=str(self.work), env=self.folders.environment(), **own)
 
     def stop(self) -> None:

@@ -16,7 +16,7 @@ from fakes.agent_folders import AgentFolders
 from fakes.extension_files import extension
 from fakes.fork_server import available
 from fakes.processes import eventually, is_alive
-from fakes.rpc_process import RpcProcess
+from fakes.rpc_process import RpcProcess, light_command_line
 
 pytestmark = pytest.mark.skipif(not available(), reason="agents are not forked here")
 
@@ -106,3 +106,32 @@ def test_server_and_agents_end_with_the_worker_whatever_ends_it(tmp_path: Path) 
         assert all(map(is_alive, started))
         worker.kill()
     assert eventually(lambda: not any(map(is_alive, started)))
+
+
+def relay(folders: AgentFolders) -> subprocess.Popen[bytes]:
+    words = [*light_command_line(), "--mode", "rpc", "--no-session", "--model", "demo"]
+    pipe = subprocess.PIPE
+    started = subprocess.Popen(words, stdin=pipe, stdout=pipe, cwd=folders.work, env=folders.environment(), bufsize=0)
+    assert started.stdin is not None
+    assert started.stdout is not None
+    started.stdin.write(b'{"type":"get_state"}\n')
+    assert b'"success":true' in started.stdout.read(65536)
+    return started
+
+
+def test_a_relay_ends_as_the_agent_does(tmp_path: Path) -> None:
+    with relay(AgentFolders(tmp_path)) as ended_by_input:
+        ended_by_input.communicate(timeout=30)
+    with relay(AgentFolders(tmp_path)) as ended_by_signal:
+        ended_by_signal.terminate()
+        ended_by_signal.wait(30)
+    assert (ended_by_input.returncode, ended_by_signal.returncode) == (0, 143)
+
+
+def test_a_relay_that_is_killed_takes_its_agent_along(tmp_path: Path) -> None:
+    with relay(AgentFolders(tmp_path)) as started:
+        started.kill()
+        assert started.stdin is not None
+        assert started.stdout is not None
+        assert started.stdout.read() == b"", "the agent held its output open"
+        started.wait(30)

@@ -38,7 +38,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Conversations]:
-    made = Conversations("subprocess", tmp_path)
+    made = Conversations("subprocess", tmp_path, by_exec=True)
     yield made
     made.stop()
 
