@@ -83,17 +83,28 @@ def test_a_run_without_a_fitting_answer_ends_in_an_error(agent: RpcProcess, serv
     assert record.get("status", record.get("reason")) == "error"
 
 
+DEEP: Any = {"type": "string"}
+for _ in range(70):
+    DEEP = {"type": "array", "items": DEEP}
+BAD: list[tuple[Any, str]] = [
+    (7, '"outputSchema": expected object'),
+    ([], '"outputSchema": expected object'),
+    ({"type": "x"}, "outputSchema.type"),
+    ({"$ref": "#/a"}, "outputSchema: $ref #/a names nothing"),
+    ({"$ref": "https://example.com/schema.json"}, "outputSchema: $ref https://example.com/schema.json names no place"),
+    ({"$ref": "#"}, "outputSchema: $ref # leads to nothing but itself"),
+    (DEEP, "outputSchema: "),
+    ({"enum": ["x" * 300_000]}, "outputSchema: too large"),
+]
+
+
 @proves("output.refused", dialects=BOTH)
-@pytest.mark.parametrize(
-    ("schema", "says"),
-    [
-        (7, "outputSchema"),
-        ({"type": "x"}, "outputSchema.type"),
-        ({"$ref": "#/a"}, "#/a names nothing"),
-    ],
-)
-def test_a_bad_schema_is_refused_with_what_is_wrong(agent: RpcProcess, schema: Any, says: str) -> None:
-    for kind in ("prompt", "abort_and_prompt"):
-        agent.send({"id": kind, "type": kind, "message": "count", "outputSchema": schema})
-        response = agent.wait_event("response", id=kind, success=False)
-        assert says in response["error"]
+def test_a_bad_schema_is_refused_with_what_is_wrong_before_anything_runs(agent: RpcProcess) -> None:
+    mark = agent.mark()
+    for number, (schema, says) in enumerate(BAD):
+        for kind in ("prompt", "abort_and_prompt"):
+            command = f"{kind}-{number}"
+            agent.send({"id": command, "type": kind, "message": "count", "outputSchema": schema})
+            response = agent.wait_event("response", id=command, success=False)
+            assert says in response["error"]
+    assert not agent.since(mark, "agent_start")

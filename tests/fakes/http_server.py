@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import Any
@@ -67,13 +67,16 @@ def plain(status: int, body: Any, **headers: str) -> Reply:
     return Reply([data], status, {name.replace("_", "-"): value for name, value in headers.items()}, "application/json")
 
 
+Answering = Callable[[Any], Reply]  # a reply that depends on what the request says
+
+
 class HttpServer:
     """Use as an asynchronous context manager."""
 
-    def __init__(self, replies: Iterable[Reply], port: int = 0, ssl: SSLContext | None = None) -> None:
+    def __init__(self, replies: Iterable[Reply | Answering], port: int = 0, ssl: SSLContext | None = None) -> None:
         self._port = port
         self._ssl = ssl
-        self._replies = list(replies)
+        self._replies: list[Reply | Answering] = list(replies)
         self.requests: list[Received] = []
         self._connections = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -89,6 +92,10 @@ class HttpServer:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def prepare(self, replies: Iterable[Reply | Answering]) -> None:
+        """Play these replies from now on, and nothing that is left of those before."""
+        self._replies = list(replies)
 
     @property
     def body(self) -> Any:
@@ -119,6 +126,8 @@ class HttpServer:
         received = Received(lines[0].split(" ")[1], headers, json.loads(raw or b"null"), number)
         self.requests.append(received)
         reply = self._replies.pop(0) if self._replies else plain(500, {"error": {"message": "no reply prepared"}})
+        if not isinstance(reply, Reply):
+            reply = reply(received.body)
         watch = asyncio.ensure_future(reader.read(1))
         watch.add_done_callback(lambda _: received.gone.set())
         try:

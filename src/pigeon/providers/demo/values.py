@@ -80,12 +80,16 @@ def _value(schema: Any, known: Known, depth: int) -> Json:
         return schema["const"]
     if "enum" in schema:
         return next((value for value in schema["enum"] if _fits(value, schema)), schema["enum"][0])
-    candidates = list(_candidates(schema, known, depth))
-    return next((value for value in candidates if _fits(value, schema)), candidates[0])
+    first: list[Json] = []
+    for value in _candidates(schema, known, depth):
+        if _fits(value, schema):
+            return value
+        first = first or [value]
+    return first[0] if first else None
 
 
 def _candidates(schema: dict[str, Any], known: Known, depth: int) -> Iterator[Json]:
-    """Values that may fit, the most telling one first; at least one."""
+    """Values that may fit, the most telling one first."""
     if "$ref" in schema:
         yield None  # a reference that was cut: nothing is known of it
     base = {key: value for key, value in schema.items() if key not in ("anyOf", "oneOf", "allOf", "not", "if")}
@@ -127,7 +131,8 @@ def _kinds(schema: dict[str, Any]) -> list[str]:
 
 def _of_kind(kind: str, schema: dict[str, Any], known: Known, depth: int) -> Iterator[Json]:
     if kind == "object":
-        yield _object(schema, known, depth, with_optional=depth < _LISTED_DEPTH)
+        if depth < _LISTED_DEPTH:
+            yield _object(schema, known, depth, with_optional=True)
         yield _object(schema, known, depth, with_optional=False)
     elif kind == "array":
         yield _array(schema, known, depth)
@@ -147,8 +152,11 @@ def _object(schema: dict[str, Any], known: Known, depth: int, with_optional: boo
     more = schema.get("additionalProperties", {})
     wanted = [name for name in properties if name in required or with_optional]
     out = {name: _value(properties[name], known, depth + 1) for name in wanted if properties[name] is not False}
+    patterns = schema.get("patternProperties", {})
     for name in required:
-        out.setdefault(name, _value(more, known, depth + 1))
+        if name not in out:
+            named = next((part for pattern, part in patterns.items() if re.search(pattern, name)), more)
+            out[name] = _value(named, known, depth + 1)
     if more is not False and "additionalProperties" in schema and with_optional and not properties:
         for name in known.names:
             out.setdefault(name, _value(more, Known(known.question, [name]), depth + 1))
@@ -244,23 +252,15 @@ def _member(members: list[tuple[Any, Any]]) -> str:
 
 
 def _number(schema: dict[str, Any], wanted: int, kind: str) -> Json:
-    step = schema.get("multipleOf", 1 if kind == "integer" else None)
-    low, high = schema.get("minimum"), schema.get("maximum")
-    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    value: Any = wanted
-    if low is not None:
-        value = max(value, low)
-    if above is not None and value <= above:
-        value = above + (step or 0.5 if below is None or below - above > 1 else (below - above) / 2)
-    if high is not None:
-        value = min(value, high)
-    if below is not None and value >= below:
-        value = below - (step or (0.5 if low is None else min(0.5, (below - low) / 2)))
-    if step:
-        value = step * -(-value // step)
-        if (high is not None and value > high) or (below is not None and value >= below):
-            value -= step
-    return int(value) if kind == "integer" else value
+    """The number that is wanted, or one near a limit."""
+    step = schema.get("multipleOf", 1)
+    lows = [schema[key] for key in ("minimum", "exclusiveMinimum") if key in schema]
+    highs = [schema[key] for key in ("maximum", "exclusiveMaximum") if key in schema]
+    near = [wanted, *(limit // step * step + add for limit in (*lows, *highs, wanted) for add in (0, step, -step))]
+    if kind == "number":
+        near += [*lows, *highs, *((low + high) / 2 for low in lows for high in highs)]
+    found = next((value for value in near if _fits(value, schema)), near[0])
+    return int(found) if kind == "integer" else found
 
 
 def _fits(value: Json, schema: dict[str, Any]) -> bool:

@@ -1,0 +1,84 @@
+"""What the demo model gives programs: a value for any schema, of what the conversation has shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fakes.model_requests import a_request, answered, called, returned, said
+from fakes.output_cases import CASES, TEXT
+from pigeon.agent.inference import OutputFormat
+from pigeon.agent.output_schema import OutputSchema
+from pigeon.providers.demo.model import answer_to, demo_model
+from pigeon.providers.demo.values import known_of, value_for
+from pigeon.providers.scripted.script import CallBlock, TextBlock
+from pigeon.sdk.output import OutputType
+from pigeon.wire import codec
+
+LISTED = ["README.md", "main.py", "test_a.py", "tests/"]
+TEXTS = {"type": "array", "items": TEXT}
+ODD: list[Any] = [
+    {"type": "integer", "minimum": 10, "multipleOf": 7},
+    {"type": "integer", "exclusiveMaximum": 3},
+    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.1},
+    {"type": "integer", "maximum": -5},
+    {"type": "string", "minLength": 60},
+    {"type": "string", "maxLength": 2},
+    {"type": "string", "pattern": r"^v\d+\.\d{2}(-(rc|beta))?$"},
+    {"type": "string", "pattern": "^[^a-z]+@[A-Z]*$"},
+    {"type": "string", "format": "uuid"},
+    {"type": "array", "items": {"type": "integer"}, "minItems": 3, "uniqueItems": True},
+    {"type": "array", "items": TEXT, "maxItems": 1},
+    {"type": "array", "prefixItems": [TEXT, {"type": "integer"}], "items": False, "minItems": 2},
+    {"type": "array", "contains": {"const": "x"}},
+    {"type": "object", "minProperties": 2, "additionalProperties": {"type": "boolean"}},
+    {"type": "object", "required": ["a"], "patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": {}},
+    {"allOf": [{"type": "object", "properties": {"a": TEXT}}, {"required": ["a", "b"], "properties": {"b": TEXT}}]},
+    {"oneOf": [{"type": "number"}, {"type": "integer"}, TEXT]},
+    {"type": ["null", "string"], "not": {"type": "null"}},
+    {"enum": [3, "x"]},
+    {},
+]
+
+
+@pytest.mark.parametrize(
+    "schema", [*(OutputType(kind).schema for kind, _ in CASES.values()), *ODD], ids=lambda given: str(given)[:60]
+)
+@pytest.mark.parametrize("listed", [[], LISTED], ids=["nothing", "files"])
+def test_there_is_a_value_for_any_schema(schema: Any, listed: list[str]) -> None:
+    accepted = OutputSchema(schema)
+    accepted.value_of(value_for(accepted.parameters, known_of("Which of them are tests?", listed)))
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("Which of them are tests?", ["test_a.py", "tests/"]),
+        ("list the files", LISTED),
+        ("Which Python files are there?", ["main.py", "test_a.py"]),
+        ("which are *.md", ["README.md"]),
+        ("Which of them are pictures?", []),
+    ],
+)
+def test_a_list_of_texts_has_the_files_that_the_question_names(question: str, names: list[str]) -> None:
+    assert value_for(TEXTS, known_of(question, LISTED)) == names
+
+
+def test_tools_come_first_and_then_the_value() -> None:
+    wanted = OutputFormat(TEXTS)
+    (text, call) = answer_to(a_request(demo_model(), said("list the files"), output=wanted))
+    assert isinstance(text, TextBlock)
+    assert isinstance(call, CallBlock)
+    history = [said("list the files"), answered(called("c1", command="ls -A .")), returned("c1", "a.py\nb.py")]
+    (text,) = answer_to(a_request(demo_model(), *history, output=wanted))
+    assert isinstance(text, TextBlock)
+    assert codec.decode(text.text) == ["a.py", "b.py"]
+
+
+def test_a_reminder_of_the_agent_is_not_the_question() -> None:
+    history = [said("list the files"), answered(called("c1", command="ls -A .")), returned("c1", "a.py")]
+    history += [answered(), said("<reminder>\nIs all of it done?\n</reminder>")]
+    (text,) = answer_to(a_request(demo_model(), *history, output=OutputFormat(TEXTS)))
+    assert isinstance(text, TextBlock)
+    assert codec.decode(text.text) == ["a.py"]
