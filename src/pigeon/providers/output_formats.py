@@ -56,8 +56,8 @@ def native_format(model: Model, schema: dict[str, Json], beside_tools: bool) -> 
 
 def _has_formats(model: Model, beside_tools: bool) -> bool:
     said = compat_of(model).get(FLAG)
-    if isinstance(said, bool):
-        return said
+    if said is not None:
+        return said is True  # what is no boolean says nothing good of the server, and a tool is always understood
     host = (urlsplit(model.base_url).hostname or "").lower()
     if model.api == "anthropic-messages":
         # What holds a model to the schema of a tool holds it to that of an answer: both came with the same models.

@@ -28,6 +28,7 @@ ODD: list[Any] = [
     {"type": "string", "pattern": r"^v\d+\.\d{2}(-(rc|beta))?$"},
     {"type": "string", "pattern": "^[^a-z]+@[A-Z]*$"},
     {"type": "string", "format": "uuid"},
+    {"type": "string", "contentEncoding": "base64"},
     {"type": "array", "items": {"type": "integer"}, "minItems": 3, "uniqueItems": True},
     {"type": "array", "items": TEXT, "maxItems": 1},
     {"type": "array", "prefixItems": [TEXT, {"type": "integer"}], "items": False, "minItems": 2},

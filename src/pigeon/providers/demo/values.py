@@ -197,6 +197,8 @@ def _another(items: Any, known: Known, depth: int, number: int, beside: list[Jso
 
 def _texts(schema: dict[str, Any], known: Known) -> Iterator[str]:
     least, most = int(schema.get("minLength", 0)), schema.get("maxLength")
+    if "contentEncoding" in schema:
+        yield ""
     if "format" in schema and schema["format"] in _FORMATS:
         yield _FORMATS[schema["format"]]
     if "pattern" in schema:
