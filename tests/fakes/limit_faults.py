@@ -213,6 +213,7 @@ def _error(record: Record) -> Any:
 def main(arguments: list[str]) -> int:
     """`python -m fakes.limit_faults N SEED`: N cases, and figures of what happened in them."""
     count, first, began = int(arguments[0]), int(arguments[1]), time.monotonic()
+    LimitCase.patience = 2.0
     tally = asyncio.run(play(list(range(first, first + count)), ("pi-latest",), kind=LimitCase))
     for failure in tally.failures:
         print(failure)  # noqa: T201

@@ -20,7 +20,7 @@ from pigeon.session.steering.final_answer import FinalAnswer
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import text_of
 from pigeon.wire.errors import BadRecord, Refusal
-from pigeon.wire.events import AgentSettled, CompactionEnd, MessageEnd, PromptResult, ToolOutcome
+from pigeon.wire.events import AgentSettled, AutoRetryStart, CompactionEnd, MessageEnd, PromptResult, ToolOutcome
 from pigeon.wire.messages import CustomMessage, ToolResultMessage
 from pigeon.wire.model import Cost, ModelCost, Usage
 from pigeon.wire.steering import LimitedUse, LimitReached, Limits, limits_of
@@ -194,6 +194,25 @@ async def test_a_compaction_that_the_limit_refuses_says_so() -> None:
     with pytest.raises(Refusal, match="Limit reached"):
         await setup.session.engine.compact()
     assert "Limit reached" in setup.heard.of(CompactionEnd)[-1].error_message
+
+
+async def test_a_full_context_that_may_not_be_summarized_ends_by_the_limit() -> None:
+    small = CompactionPolicy(keep_tokens=10, reserve_tokens=1000)
+    full: Script = [Metered(usage=Usage(input=390, cost=Cost())), *fails("too long", overflow=True)]
+    setup = limited(says("one " * 50), says("two " * 50), full, settings={"compaction": small})
+    for text in ("question " * 30, "another " * 30):
+        await setup.prompt(text)
+    await setup.prompt("x", limits=Limits(tokens=400))
+    assert limit_of(setup).name == "tokens"
+    assert len(setup.provider.requests) == 3
+
+
+async def test_no_pause_is_made_before_a_retry_that_the_limit_refuses() -> None:
+    patient = SessionSettings(retry=RetryPolicy(base_delay_ms=60_000), limits=Limits(turns=1))
+    setup = SessionSetup(fails("busy", retryable=True), settings=patient)
+    await setup.prompt("go")
+    assert limit_of(setup) == LimitReached(name="turns", allowed=1, reached=1)
+    assert not setup.heard.of(AutoRetryStart)
 
 
 async def never() -> None:

@@ -331,8 +331,8 @@ class Engine:
         await self.retry.succeeded()
 
     async def wants_retry(self, answer: AssistantMessage, failure: Failure | None) -> bool:
-        """True if the answer will be tried again."""
-        return self.retry.wanted(failure)
+        """True if the answer will be tried again; no pause is made before a request that a limit would refuse."""
+        return self.retry.wanted(failure) and self.takes_messages()
 
     # A run, and what follows it by itself.
 
@@ -487,9 +487,12 @@ class Engine:
         self._recovered = True
         self.activity.enter("compacting")
         try:
-            return await self.compaction.recover(scope, self.retry.leave_out)
+            recovered = await self.compaction.recover(scope, self.retry.leave_out)
         finally:
             self.activity.enter("running")
+        if not recovered:
+            self.limits.found_no_room()
+        return recovered
 
     async def _make_room(self, scope: Scope) -> None:
         """Compact if the context is nearly full."""

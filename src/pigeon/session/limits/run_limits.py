@@ -161,6 +161,7 @@ class RunLimits:
         self._timer: asyncio.TimerHandle | None = None
         self._stopping: LimitReached | None = None
         self._ended_by: LimitReached | None = None
+        self._summary_refused: LimitReached | None = None
         self._expired = False
         self._cached: tuple[str, int] = ("", 0)
         self.active = False
@@ -207,6 +208,7 @@ class RunLimits:
         """A run begins, with limits of its own or without."""
         self._run = None if limits is None else Account(limits)
         self._stopping, self._ended_by, self._expired = None, None, False
+        self._summary_refused = None
         self._refresh()
         self._watch(scope)
 
@@ -232,6 +234,11 @@ class RunLimits:
         if not self._expired:
             self._ended_by = self._exceeded(turn=True, needed=SHORTEST_ANSWER)
         return self._ended_by is not None
+
+    def found_no_room(self) -> None:
+        """The run ends with a context that could not be summarized; if a limit refused that, it has ended the run."""
+        if not self._expired:
+            self._ended_by = self._summary_refused
 
     def has_room(self) -> bool:
         """True if a further answer may be asked for; asking this ends nothing."""
@@ -272,7 +279,9 @@ class RunLimits:
     async def stream(self, provider: ModelProvider, request: ModelRequest, turn: bool) -> AsyncIterator[Delta]:
         """The provider's answer, counted; or, if it cannot fit, an error instead, and nothing is sent."""
         reached = self._refusal(request, turn)
-        if turn and not self._expired:
+        if not turn:
+            self._summary_refused = reached
+        elif not self._expired:
             self._ended_by = reached
         if reached is not None:
             yield Finished(stop="error", failure=Failure(message=limit_text(reached), code="limit"))
