@@ -39,6 +39,7 @@ async def test_a_limit_of_one_prompt_ends_its_run(conversations: Conversations) 
     async with conversations.start() as agent:
         result = await agent.run("go on", limits=pigeon.Limits(turns=2))
         assert result.ended == "limit"
+        assert str(result.error).startswith("Limit reached: ")
         with pytest.raises(pigeon.Refusal, match="limit"):
             await agent.run("more", limits=pigeon.Limits(turns=-1))
 

@@ -14,6 +14,7 @@ from pigeon.wire.content import text_of
 from pigeon.wire.events import AgentSettled, AgentStart, CompactionEnd, MessageEnd, Outbound, StreamEvent
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
 from pigeon.wire.model import Cost, Usage
+from pigeon.wire.steering import limit_text
 
 ConversationEvent = Outbound | StreamEvent | UnknownEvent
 Ended = Literal["done", "limit", "aborted", "error", "denied"]
@@ -32,7 +33,7 @@ class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
         messages: every message of the run, the prompt first
         usage: tokens and cost of this run alone, retries and compactions included
         ended: `done`, `limit`, `aborted`, `error` or `denied`
-        error: why, where `ended` is `error`
+        error: why, where `ended` is `error` or `limit`
         session_id: the id of the session that the run is part of
         session_file: the file that it is kept in; `None` if nothing is kept
         run_id: the id of the run; `None` of agents that do not name their runs
@@ -120,7 +121,9 @@ class RunRecord:
     @property
     def error(self) -> str | None:
         """What went wrong, if that ended the run."""
-        answer = self._answer
+        answer, settled = self._answer, self._settled
+        if settled is not None and not isinstance(settled.limit, Absent):
+            return limit_text(settled.limit)
         if self.ended != "error":
             return None
         if self._settled is not None and not isinstance(self._settled.error_message, Absent):

@@ -25,7 +25,7 @@ from pigeon.session.context.transcript import model_messages, without_images
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.hooks import HookResult, T, result_of
 from pigeon.session.limits.loop_guard import LoopGuard
-from pigeon.session.limits.run_limits import RunLimits, limit_text
+from pigeon.session.limits.run_limits import RunLimits
 from pigeon.session.navigation import Navigation, NavigationOptions
 from pigeon.session.queue import MessageQueue, OpenPrompt
 from pigeon.session.retry import Retry
@@ -38,7 +38,7 @@ from pigeon.wire.errors import ENTRY_MISSING, Aborted, Refusal
 from pigeon.wire.events import AgentSettled, EndReason, PromptError, PromptStatus, SessionSettled, ToolsDeclared
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
 from pigeon.wire.model import Model
-from pigeon.wire.steering import LimitReached, Limits, Rule
+from pigeon.wire.steering import LimitReached, Limits, Rule, limit_text
 
 if TYPE_CHECKING:
     from pigeon.session.steering.final_answer import FinalAnswer

@@ -18,7 +18,6 @@ from pigeon.agent.scope import Scope
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.engine import Engine
 from pigeon.session.hooks import HookResult, PromptInput, T, result_of
-from pigeon.session.limits.run_limits import limit_text
 from pigeon.session.queue import MessageQueue, OpenPrompt, QueuedMessage
 from pigeon.wire.answers import Accepted, QueueItem, QueueKind, SlashCommand
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -27,7 +26,7 @@ from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextConten
 from pigeon.wire.errors import ABORTED_BEFORE, Aborted, Refusal, SessionBusy
 from pigeon.wire.events import AvailableCommand, MessageEnd, MessageStart
 from pigeon.wire.messages import Acceptance, CustomMessage, Disposition, UserMessage
-from pigeon.wire.steering import Limits
+from pigeon.wire.steering import Limits, limit_text
 
 if TYPE_CHECKING:
     from pigeon.session.client_messages import ClientMessages

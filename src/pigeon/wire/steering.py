@@ -131,6 +131,13 @@ class LimitReached(Record, kw_only=True):
     reached: Number
 
 
+LIMIT_UNITS = {
+    "turns": "turns",
+    "cost": "US dollars",
+    "tokens": "tokens",
+    "seconds": "seconds",
+    "toolCalls": "tool calls",
+}
 LARGEST = 2**53 - 1  # what every JSON parser reads exactly
 WHOLE = ("turns", "tokens", "toolCalls")
 LIMIT_FIELDS = {"turns": "turns", "cost": "cost", "tokens": "tokens", "seconds": "seconds", "toolCalls": "tool_calls"}
@@ -166,3 +173,24 @@ def checked_limit(name: str, value: Json, label: str) -> Number:
     if not is_number:
         raise BadRecord(f"{label}: expected a number greater than 0 and at most {LARGEST}")
     return value  # type: ignore[no-any-return]
+
+
+def limit_text(reached: LimitReached) -> str:
+    """What hosts and models are told of the limit that ended a run."""
+    if reached.name == "repeated_calls":
+        return (
+            f"Stopped by the loop guard: the same tool calls were made {reached.reached} times in a row, and "
+            f"{reached.allowed} are the most (setting loopGuard)"
+        )
+    unit = LIMIT_UNITS[reached.name]
+    if reached.reached < reached.allowed and reached.name != "seconds":
+        return (
+            f"Limit reached: of {shown_limit(reached.allowed)} {unit} {shown_limit(reached.reached)} are used, and the "
+            "next request needs more than is left"
+        )
+    return f"Limit reached: {shown_limit(reached.allowed)} {unit} are allowed, {shown_limit(reached.reached)} are used"
+
+
+def shown_limit(value: Number) -> str:
+    """A limit, or what is used of it, as people read it."""
+    return str(value) if isinstance(value, int) else f"{value:.6g}"

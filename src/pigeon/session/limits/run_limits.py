@@ -24,14 +24,22 @@ from pigeon.wire.answers import LimitsState
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.messages import ToolResultMessage
 from pigeon.wire.model import Cost, Number, Usage, plain_number, priced, zero_usage
-from pigeon.wire.steering import LIMIT_FIELDS, LimitedUse, LimitName, LimitReached, Limits
+from pigeon.wire.steering import (
+    LIMIT_FIELDS,
+    LIMIT_UNITS,
+    LimitedUse,
+    LimitName,
+    LimitReached,
+    Limits,
+    limit_text,
+    shown_limit,
+)
 from pigeon.wire.tokens import characters_of, estimated_tokens
 
 LITTLE = 0.2
 ROUNDING = 1e-9
 FEWEST_ANSWER_TOKENS = 1
 _NAMES: tuple[LimitName, ...] = ("turns", "cost", "tokens", "seconds", "toolCalls")
-_UNITS = {"turns": "turns", "cost": "US dollars", "tokens": "tokens", "seconds": "seconds", "toolCalls": "tool calls"}
 NOTICE = """<notice>
 Little is left of what you may use: {left}. When it is used up, you are stopped. Bring the work to a good state now, say
 what is done and what is not, and begin nothing new.
@@ -111,7 +119,7 @@ class Account:
             left = allowed - getattr(used, LIMIT_FIELDS[name])
             last_one = left == 1 and isinstance(allowed, int) and name in ("turns", "toolCalls")
             if 0 < left <= allowed * LITTLE + ROUNDING or last_one:
-                little.append(f"{_shown(left)} of {_shown(allowed)} {_UNITS[name]}")
+                little.append(f"{shown_limit(left)} of {shown_limit(allowed)} {LIMIT_UNITS[name]}")
         self._told = bool(little)
         return little
 
@@ -363,23 +371,3 @@ def input_tokens(request: ModelRequest) -> int:
     tools = sum(len(spec.description) + len(codec.encode(spec.parameters)) for spec in request.tools)
     output = 0 if request.output is None else len(codec.encode(request.output.schema))
     return estimated_tokens(len(request.system_prompt) + tools + output + sum(map(characters_of, request.messages)))
-
-
-def limit_text(reached: LimitReached) -> str:
-    """What hosts and models are told of the limit that ended a run."""
-    if reached.name == "repeated_calls":
-        return (
-            f"Stopped by the loop guard: the same tool calls were made {reached.reached} times in a row, and "
-            f"{reached.allowed} are the most (setting loopGuard)"
-        )
-    unit = _UNITS[reached.name]
-    if reached.reached < reached.allowed and reached.name != "seconds":
-        return (
-            f"Limit reached: of {_shown(reached.allowed)} {unit} {_shown(reached.reached)} are used, and the next "
-            "request needs more than is left"
-        )
-    return f"Limit reached: {_shown(reached.allowed)} {unit} are allowed, {_shown(reached.reached)} are used"
-
-
-def _shown(value: Number) -> str:
-    return str(value) if isinstance(value, int) else f"{value:.6g}"
