@@ -66,8 +66,14 @@ def test_the_first_conversation_goes_as_it_is_shown(folder: Path, environment: d
 
 def test_the_client_in_python_works(folder: Path, environment: dict[str, str]) -> None:
     program = folder.parent / "client.py"
-    program.write_text(_block("python"))
+    program.write_text(_block("python", "## Clients"))
     _has_listed(_run([sys.executable, str(program)], folder, environment))
+
+
+def test_the_agent_from_python_works(folder: Path, environment: dict[str, str]) -> None:
+    program = folder.parent / "agent.py"
+    program.write_text(_block("python", "## From Python"))
+    assert _run([sys.executable, str(program)], folder, environment).rstrip().endswith("- notes.txt")
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node")
@@ -104,8 +110,8 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     return ended.stdout
 
 
-def _block(language: str) -> str:
-    found = re.search(rf"^```{language}\n(.+?)^```$", README, re.MULTILINE | re.DOTALL)
+def _block(language: str, section: str = "") -> str:
+    found = re.search(rf"^```{language}\n(.+?)^```$", README[README.index(section) :], re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]
 
