@@ -39,6 +39,19 @@ def test_the_host_is_asked_and_a_yes_runs_the_tool(start: Start, server: ModelSe
     assert results(host, begun) == [(False, "hi\n")]
 
 
+@proves("permission.ask", "permission.closed")
+def test_rules_hold_in_a_run_that_ends_with_a_value_and_not_for_the_value(start: Start, server: ModelServer) -> None:
+    host = start(settings={"permissions": {"deny": ["bash"], "ask": ["*"]}})
+    server.answers(Call("bash", {"command": "echo hi > made"}))
+    server.answers(Call("final_answer", {"n": 1}))
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    records = host.run("count", outputSchema=schema)
+    assert records[-1]["output"] == {"n": 1}
+    assert results(host, 0)[0][0] is True
+    assert not (host.folders.work / "made").exists()
+    assert not [record for record in records if record["type"] == "extension_ui_request"]
+
+
 @proves("permission.session")
 def test_a_yes_for_the_session_is_not_asked_again(start: Start, server: ModelServer) -> None:
     host = start(settings=ASK)

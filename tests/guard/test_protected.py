@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -331,6 +332,18 @@ async def test_a_refusal_names_a_rule_that_opens_the_place(tmp_path: Path) -> No
         call.close()
         rule = str(refusal.value).split('permissions.ask: "')[1].split('")')[0]
         assert await house.writes({"allow": [rule]}, path), rule
+
+
+async def test_a_refusal_says_what_is_protected(tmp_path: Path) -> None:
+    elsewhere = f"{House(tmp_path).work}/gate.py"
+    house = House(tmp_path, own=(elsewhere,))
+    named = {"~/.pigeon/agent/settings.json": "~/.pigeon/agent", "gate.py": elsewhere, "~/.bashrc": "~/.bashrc"}
+    for path, name in named.items():
+        call = await prepared("write", {"path": path}, house.paths)
+        gate = PermissionGate(rules_of(ANY, None, "yolo", pytest.fail), house.places, unasked, lambda: house.paths, str)
+        with pytest.raises(ToolFailed, match=rf"\({re.escape(name)} is protected"):
+            await gate.before(call)
+        call.close()
 
 
 def respelled(path: str, choices: list[int]) -> str:
