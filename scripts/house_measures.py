@@ -13,7 +13,7 @@ import re
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,6 +47,12 @@ class ForeignAssignment(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.module}.{self.function}: {self.target}"
+
+
+@cache
+def nodes_of(tree: ast.AST) -> list[ast.AST]:
+    """All nodes of a tree, as `ast.walk` gives them: most measures look at every node of every module."""
+    return list(ast.walk(tree))
 
 
 class SourceTree:
@@ -137,7 +143,7 @@ class SourceTree:
             at_import, anywhere = set(), set()
             tree = self.tree(module)
             top = set(_run_at_import(tree))
-            for node in ast.walk(tree):
+            for node in nodes_of(tree):
                 for name in self._named(node):
                     anywhere.add(name)
                     if node in top:
@@ -203,7 +209,7 @@ class SourceTree:
         return [f"{module}: {word}" for module, text in texts.items() for word in sorted({*_PERSONS.findall(text)})]
 
     def _words(self, module: str) -> Iterator[str]:
-        for node in ast.walk(self.tree(module)):
+        for node in nodes_of(self.tree(module)):
             if isinstance(node, ast.Module | Definition):
                 yield ast.get_docstring(node) or ""
         for token in tokenize.generate_tokens(io.StringIO(self.text(module)).readline):
@@ -220,7 +226,7 @@ class SourceTree:
         own: dict[str, list[str]] = defaultdict(list)
         for module in self.modules:
             mirror = "mirror of " if module.startswith(MIRRORS) else ""
-            for node in ast.walk(self.tree(module)):
+            for node in nodes_of(self.tree(module)):
                 if isinstance(node, ast.ClassDef):
                     own[mirror + node.name].append(module)
         return own
@@ -228,7 +234,7 @@ class SourceTree:
     def functions(self) -> Iterator[tuple[str, int]]:
         """Every function with its dotted name and its length, decorators included."""
         for module in self.modules:
-            for node in ast.walk(self.tree(module)):
+            for node in nodes_of(self.tree(module)):
                 if isinstance(node, Function):
                     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
                     yield f"{module}.{node.name}", (node.end_lineno or first) - first + 1
@@ -236,7 +242,7 @@ class SourceTree:
     def public_methods(self) -> Iterator[tuple[str, int]]:
         """Every class with its dotted name and the number of its public methods."""
         for module in self.modules:
-            for node in ast.walk(self.tree(module)):
+            for node in nodes_of(self.tree(module)):
                 if isinstance(node, ast.ClassDef):
                     methods = [child.name for child in node.body if isinstance(child, Function)]
                     yield f"{module}.{node.name}", sum(not name.startswith("_") for name in methods)
@@ -262,7 +268,7 @@ class SourceTree:
         return [
             f"{module}: {asked}"
             for module in self.modules
-            for node in ast.walk(self.tree(module))
+            for node in nodes_of(self.tree(module))
             if isinstance(node, ast.Call) and _last_name(node) == "isinstance" and len(node.args) == 2
             for asked in map(_last_name, _alternatives(node.args[1]))
             if re.match(r"_?(No|Null)[A-Z]", asked)
@@ -288,7 +294,7 @@ class SourceTree:
         mentioned: set[str] = set()
         defined: list[tuple[str, str]] = []
         for module in self.modules:
-            for node in ast.walk(self.tree(module)):
+            for node in nodes_of(self.tree(module)):
                 if isinstance(node, ast.Attribute):
                     mentioned.add(node.attr)
                 elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
@@ -307,7 +313,7 @@ class SourceTree:
         for module in self.modules:
             tree = self.tree(module)
             aliases: dict[str, str] = {}
-            for node in ast.walk(tree):
+            for node in nodes_of(tree):
                 if isinstance(node, ast.ImportFrom) and node.module and self.known(node.module):
                     for alias in node.names:
                         inner = f"{node.module}.{alias.name}"
@@ -318,7 +324,7 @@ class SourceTree:
                 elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                     owner, _, name = node.value.replace(":", ".").rpartition(".")
                     used.add((owner, name))  # lazy exports name modules in strings
-            for node in ast.walk(tree):
+            for node in nodes_of(tree):
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
                     used.add((aliases[node.value.id], node.attr))
         return used
@@ -382,7 +388,7 @@ class _Assignments(ast.NodeVisitor):
 def _state_fields(tree: ast.Module) -> set[str]:
     """Fields of the dataclasses, structs and private classes of a module."""
     fields: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.ClassDef) and (_is_record(node) or node.name.startswith("_")):
             for child in ast.walk(node):
                 if isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name):
@@ -479,7 +485,7 @@ def _uses_itself(tree: ast.Module, name: str, definition: ast.AST) -> bool:
     inside = set(ast.walk(definition))
     return any(
         isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) and node not in inside
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
     )
 
 

@@ -35,9 +35,9 @@ ALLOWED = {
 
 def pauses(source: str) -> Iterator[str]:
     """The calls and the shell commands of a file that wait for time to pass."""
-    tree = ast.parse(source)
-    jumps = any(isinstance(node, ast.alias) and node.name == "virtually" for node in ast.walk(tree))
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(source)))
+    jumps = any(isinstance(node, ast.alias) and node.name == "virtually" for node in nodes)
+    for node in nodes:
         if isinstance(node, ast.Call) and node.args and not jumps and _waits(node):
             yield ast.unparse(node)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from house_measures import nodes_of
+
 from fakes.source_tree import TREE
 
 HOME = "pigeon.system.process"
@@ -36,7 +38,7 @@ def uses() -> set[tuple[str, str]]:
 
 def _process_names(tree: ast.Module) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names if alias.name in MODULES}
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from house_measures import room_of
+from house_measures import nodes_of, room_of
 
 from fakes.source_tree import TREE
 
@@ -77,12 +77,12 @@ def _found() -> Iterator[tuple[str, str, int]]:
 
 def _reads(tree: ast.Module) -> Iterator[tuple[str, int]]:
     known = _imported(tree)
-    methods = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and not node.args)
+    methods = (node.func for node in nodes_of(tree) if isinstance(node, ast.Call) and not node.args)
     for method in methods:
         if isinstance(method, ast.Attribute) and method.attr in METHODS:
             yield method.attr, method.lineno
-    harmless = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_given(node, known)}
-    for node in ast.walk(tree):
+    harmless = {id(node.func) for node in nodes_of(tree) if isinstance(node, ast.Call) and _is_given(node, known)}
+    for node in nodes_of(tree):
         if not isinstance(node, ast.Attribute | ast.Name) or id(node) in harmless:
             continue
         name = _dotted(node, known)
@@ -98,7 +98,7 @@ def _is_given(call: ast.Call, known: dict[str, str]) -> bool:
 def _imported(tree: ast.Module) -> dict[str, str]:
     """What the names of a module stand for: `which` for `shutil.which`."""
     known = {}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             known.update({alias.asname or alias.name: alias.name for alias in node.names})
         elif isinstance(node, ast.ImportFrom):
