@@ -36,7 +36,7 @@ def _killed_once(chance: random.Random, folder: Path) -> None:
     with ModelServer() as server:
         folders = AgentFolders(folder)
         folders.configure(providers(server.url), SETTINGS)
-        agent = RpcProcess(folders, "--provider", "fake", "--model", "fake-1", "--dialect", "pi-latest", by_exec=True)
+        agent = RpcProcess(folders, "--provider", "fake", "--model", "fake-1", "--dialect", "pi-latest")
         try:
             _prepare(server)
             agent.send({"type": "get_state"}, *_commands())
