@@ -171,6 +171,16 @@ def test_finished_tasks_go_after_a_minute_one_by_one(setup: TodosSetup) -> None:
     assert [(phase.name, [task.content for task in phase.tasks]) for phase in setup.todos.read()] == [("A", ["c"])]
 
 
+def test_a_plan_that_is_given_again_gets_its_time_anew(setup: TodosSetup) -> None:
+    setup.todos.set(one(status="completed"))
+    setup.timers.pass_to(30)
+    setup.todos.set(one(status="completed"))
+    setup.timers.pass_to(60)
+    assert setup.todos.read() != []
+    setup.timers.pass_to(90)
+    assert setup.todos.read() == []
+
+
 def test_a_negative_delay_keeps_finished_tasks() -> None:
     setup = TodosSetup(clear_delay=-1)
     setup.todos.set(one(status="completed"))
