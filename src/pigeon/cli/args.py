@@ -44,6 +44,7 @@ GROUPS: dict[str, list[Row]] = {
             "",
             "nobody can be asked: questions get a no at once, and the work is verified at the end",
         ),
+        ("--plain", "", "chat in plain lines: for screen readers and simple terminals"),
         ("--list-models", "[SEARCH]", "list the models with credentials and exit"),
         ("--export", "FILE", "write a session file as an HTML page (to a second FILE if given) and exit"),
         ("--help -h", "", "show this help and exit"),
@@ -159,6 +160,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
     socket: str | None
     record_cap: str | None
     no_ui: bool
+    plain: bool
     list_models: str | None
     export: tuple[str, ...]
     help: bool
@@ -188,12 +190,29 @@ def parse(arguments: Sequence[str], program: str = "pigeon") -> CommandLine:
         socket=found.socket,
         record_cap=found.record_cap,
         no_ui=found.no_ui,
+        plain=found.plain,
         list_models=found.list_models,
         export=tuple(found.export or ()),
         help=found.help,
         version=found.version,
         unknown=tuple(options),
     )
+
+
+def agent_arguments(arguments: Sequence[str]) -> list[str]:
+    """The options among the arguments, with their values: what another process of the same agent is started with."""
+    takes = {name: value for rows in GROUPS.values() for names, value, _ in rows for name in names.split()}
+    kept: list[str] = []
+    words = list(_without_messages(arguments)[0])
+    while words:
+        word = words.pop(0)
+        if not word.startswith("-"):
+            continue
+        kept.append(word)
+        value = takes.get(word, "")
+        if words and ((value and not value.startswith("[")) or (value and not words[0].startswith("-"))):
+            kept.append(words.pop(0))
+    return kept
 
 
 def _without_messages(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

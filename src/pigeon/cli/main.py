@@ -143,6 +143,10 @@ def _run(program: str, arguments: list[str]) -> int:
         from pigeon.cli.rpc_mode import run_rpc
 
         return run_rpc(line, environment)
+    if line.mode is None and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
+        from pigeon.cli.chat_mode import run_chat
+
+        return run_chat(line, environment)
     raise StartupError(NO_MODE)
 
 
