@@ -223,8 +223,34 @@ async def test_a_callable_that_raises_is_a_no(conversations: Conversations, capl
 async def _denied(conversations: Conversations, permit: Callable[..., Any] | None) -> bool:
     conversations.script(call("bash", command="echo x > ran"), "Done.")
     async with conversations.start(on_permission=permit, permissions=ASK) as agent:
-        ((text, is_error),) = results(await agent.run("go"))
+        result = await agent.run("go")
+        ((text, is_error),) = results(result)
+        assert (result.ended, result.text) == ("denied", "Done.")
     return is_error and "Permission denied" in text and not (conversations.work / "ran").exists()
+
+
+async def test_a_run_that_found_another_way_after_a_denial_is_done(conversations: Conversations) -> None:
+    conversations.script(call("bash", command="true"), call("read", path="note.txt"), "Done.")
+    (conversations.work / "note.txt").write_text("x")
+    async with conversations.start(permissions=ASK) as agent:
+        assert (await agent.run("go")).ended == "done"
+
+
+async def test_a_callable_that_blocks_keeps_no_abort_from_its_work(conversations: Conversations) -> None:
+    asked, released = threading.Event(), threading.Event()
+
+    def permit(request: pigeon.PermissionRequest) -> bool:
+        asked.set()
+        return released.wait(60)
+
+    conversations.script(call("bash", command="echo x > ran"))
+    async with conversations.start(on_permission=permit, permissions=ASK) as agent:
+        running = asyncio.ensure_future(agent.run("go"))
+        assert await asyncio.to_thread(asked.wait, 30)
+        await agent.abort()
+        released.set()
+        assert (await running).ended == "aborted"
+    assert not (conversations.work / "ran").exists()
 
 
 async def test_a_question_that_is_taken_back_cancels_the_callable(conversations: Conversations) -> None:

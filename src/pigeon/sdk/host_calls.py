@@ -1,8 +1,9 @@
 """What an agent asks of the program that drives it: tool calls, permissions and dialogs, answered by plain callables.
 
 Every question gets exactly one answer. A callable that raises, or that is missing, is a no: the permission is denied,
-the dialog cancelled, the tool call fails with what was raised. Callables may be plain functions, which run in the event
-loop and must not block, or async ones. A question that the agent takes back cancels the callable that works on it.
+the dialog cancelled, the tool call fails with what was raised. Callables may be async functions, which run in the event
+loop, or plain ones, which run in a thread each and may block. A question that the agent takes back cancels the callable
+that works on it; of one that blocks, the answer counts no more.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from pigeon.sdk.tools import HostFunction, ToolContext, failure_of
+from pigeon.sdk.tools import HostFunction, ToolContext, failure_of, in_thread
 from pigeon.sdk.tools import tool as as_tool
 from pigeon.wire.base import ABSENT, Absent, Json, or_else
 from pigeon.wire.commands import Command, ExtensionUiResponse, HostTool, HostToolOutcome, HostToolResult, HostToolUpdate
@@ -156,10 +157,10 @@ class HostCalls:
         given: Any = None
         if isinstance(question, SelectRequest) and _is_permission(question):
             if self._on_permission is not None:
-                given = await _result_of(self._on_permission(_permission(question)))
+                given = await _result_of(self._on_permission, _permission(question))
             return ExtensionUiResponse(id=question.id, **_permitted(given, question.options))
         if self._on_dialog is not None:
-            given = await _result_of(self._on_dialog(question))
+            given = await _result_of(self._on_dialog, question)
         if isinstance(question, ConfirmRequest) and isinstance(given, bool):
             return ExtensionUiResponse(id=question.id, confirmed=given)
         if isinstance(given, str) and not isinstance(question, ConfirmRequest):
@@ -201,5 +202,7 @@ def _permitted(given: object, options: list[str]) -> dict[str, Any]:
     return {"value": wanted} if wanted in options else {"cancelled": True}
 
 
-async def _result_of(given: Any) -> Any:
-    return await given if inspect.isawaitable(given) else given
+async def _result_of(ask: Callable[[Any], Any], question: Any) -> Any:
+    """What a callable answers; a plain one may block, as one that asks at the terminal does, so it has a thread."""
+    asked = ask(question) if inspect.iscoroutinefunction(ask) else await in_thread(lambda: ask(question))
+    return await asked if inspect.isawaitable(asked) else asked

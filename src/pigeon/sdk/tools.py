@@ -95,7 +95,7 @@ class HostFunction(Generic[_P, _R]):
         if inspect.iscoroutinefunction(self._function):
             result = await call()
         else:
-            result = await _in_thread(call)
+            result = await in_thread(call)
             if inspect.isawaitable(result):
                 result = await result
         return outcome_of(result)
@@ -170,7 +170,7 @@ def _text(text: str) -> Json:
     return codec.to_plain(TextContent(text=text))
 
 
-def _in_thread(call: Callable[[], _T]) -> Coroutine[Any, Any, _T]:
+def in_thread(call: Callable[[], _T]) -> Coroutine[Any, Any, _T]:
     """Run a call in a thread of its own: one that never ends keeps neither the agent nor the program from ending."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_T] = loop.create_future()
@@ -195,7 +195,7 @@ def _in_thread(call: Callable[[], _T]) -> Coroutine[Any, Any, _T]:
         except RuntimeError:
             return  # the loop has ended, and with it the conversation
 
-    threading.Thread(target=run, name="pigeon-tool", daemon=True).start()
+    threading.Thread(target=run, name="pigeon-callable", daemon=True).start()
 
     async def wait() -> _T:
         return await done

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pigeon.session.steering.final_answer import FinalAnswer
 
 LOCALE = "The user's locale is {}. Answer in its language unless you are asked for another one."
-DENIED = "None of the last tool calls was allowed to run, and nobody could be asked"
+DENIED = "None of the last tool calls was allowed to run"
 
 STATUS: dict[EndReason, PromptStatus] = {
     "done": "completed",
@@ -458,7 +458,7 @@ class Engine:
             requests = Requests(self._final_answer.provider(given.provider), self.limits, turn=True)
         run = Run(requests, self, self._queue, self._bus.publish, scope, given.now, gate, tool_mode)
         result = await run.run(opening, resumes=resumes)
-        if given.settings.unattended and result.denied is not None:
+        if (given.settings.unattended or given.permissions.announces) and result.denied is not None:
             self._denied = result.denied
         return result
 

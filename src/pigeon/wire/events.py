@@ -141,7 +141,8 @@ class AgentSettled(Event, tag="agent_settled", kw_only=True):
     After a prompt with `outputSchema` it has `output`, a value that fits the schema, or with the reason `error`
     `errorMessage` if the model gave none. `limit` is there where the reason is `limit`.
 
-    `denied` is said of unattended agents only: none of the last tool calls of the run was allowed to run.
+    `denied`: none of the last tool calls of the run was allowed to run. It is said of unattended agents, and to hosts
+    with the feature `permissions`; others hear `done`.
     """
 
     aborted: bool = False
