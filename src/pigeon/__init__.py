@@ -271,7 +271,10 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"pigeon has no {name!r}")
     from importlib import import_module
 
-    value = globals()[name] = getattr(import_module(module), name)
+    from pigeon.system.garbage import uncollected
+
+    with uncollected():
+        value = globals()[name] = getattr(import_module(module), name)
     return value
 
 

@@ -139,9 +139,12 @@ class Agent(Conversation):
         if self._host is not None:
             raise ConversationClosed("The agent is open already")
         from pigeon import __version__
-        from pigeon.app.build import build
-        from pigeon.app.options import AgentOptions
-        from pigeon.rpc.in_process import SPOKEN, InProcessHost
+        from pigeon.system.garbage import uncollected
+
+        with uncollected():
+            from pigeon.app.build import build
+            from pigeon.app.options import AgentOptions
+            from pigeon.rpc.in_process import SPOKEN, InProcessHost
 
         options = AgentOptions(
             interrupt_mode=SPOKEN.default_interrupt_mode,

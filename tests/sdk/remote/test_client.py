@@ -258,6 +258,16 @@ for line in sys.stdin:
 """  # noqa: E501 - a program
 
 
+async def test_restarts_at_the_same_time_come_one_after_the_other(tmp_path: Path) -> None:
+    body = """
+    if r["type"] == "get_state":
+        answer(r, data=dict(sessionId="s"))
+    """
+    async with stand_in(tmp_path, body) as client:
+        await asyncio.gather(client.restart(), client.restart())
+        assert (await client.get_state()).session_id == "s"
+
+
 async def test_what_an_original_would_ignore_is_refused(tmp_path: Path) -> None:
     (tmp_path / "original.py").write_text(ORIGINAL)
     async with pigeon.Client(command=[sys.executable, "-S", str(tmp_path / "original.py")]) as client:

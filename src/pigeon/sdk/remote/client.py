@@ -184,6 +184,7 @@ class Client(Conversation):
         self._death: ProcessDied | None = None
         self._dying: asyncio.Future[None] | None = None
         self._session_file: str | None = None
+        self._restarting = asyncio.Lock()
 
     @property
     def welcome(self) -> Welcome | None:
@@ -240,10 +241,11 @@ class Client(Conversation):
 
     async def restart(self) -> None:
         """Start the agent anew, after its death or at any other time, and go on with its session if that is on disk."""
-        await self.close()
-        await self.open()
-        if self._session_file is not None:
-            await self._call(SwitchSession(session_path=self._session_file))
+        async with self._restarting:
+            await self.close()
+            await self.open()
+            if self._session_file is not None:
+                await self._call(SwitchSession(session_path=self._session_file))
 
     # Commands
 

@@ -7,10 +7,7 @@ and the file is written anew with its next entry.
 from __future__ import annotations
 
 import errno
-import gc
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from operator import attrgetter, eq
 from typing import Any
 
@@ -18,6 +15,7 @@ from msgspec import Struct
 
 from pigeon.session.history.entry_line import EntryLine, free_id, line_from_bytes
 from pigeon.system.files import NotRegular, open_regular
+from pigeon.system.garbage import uncollected
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.entries import SESSION_VERSION
@@ -119,7 +117,7 @@ def load_session(path: str) -> LoadedSession | None:
         return None
     header_line, *pieces = raw.lstrip().split(b"\n")
     header = _header(header_line, path)
-    with _uncollected():
+    with uncollected():
         lines = [line for piece in pieces if piece and (line := line_from_bytes(piece)) is not None]
     rewritten = is_known(header["version"]) and header["version"] < SESSION_VERSION
     if rewritten:
@@ -213,15 +211,3 @@ def _header(line: bytes, path: str) -> dict[str, Any]:
 def is_known(version: Json) -> bool:
     """True for a version of the format that can be read as it is meant, and written."""
     return isinstance(version, int) and not isinstance(version, bool) and 1 <= version <= SESSION_VERSION
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Tens of thousands of new objects, none of them garbage: looking for some would take longer than the work."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
