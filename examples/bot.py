@@ -59,9 +59,9 @@ class Chat:
             while (text := await self._messages.get()) is not None:
                 # A limit for each message, so that one of them cannot spend the budget of a month.
                 result = await agent.run(text, limits=pigeon.Limits(turns=30, cost=0.50))
-                self._say(
-                    result.text if result.ended == "done" else f"That did not work: {result.error or result.ended}"
-                )
+                # After a no of the user the run ends as `denied`, and the model has said what it makes of that.
+                answered = result.ended in ("done", "denied")
+                self._say(result.text if answered else f"That did not work: {result.error or result.ended}")
 
     async def _ask(self, request: pigeon.PermissionRequest) -> bool:
         """Ask the user; the run waits. If the run is aborted meanwhile, this is cancelled."""
