@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.page_reader import PageReader
-from fakes.session_entries import AT, HEADER, answered, entry, resulted, said, stats
+from fakes.session_entries import AT, HEADER, answered, entry, page, resulted, said, stats
 from pigeon.export.escaping import escaped, plain
-from pigeon.export.html import page
-from pigeon.export.markdown import markdown_html
+from pigeon.export.markdown import TextFormatter
 from pigeon.wire.content import Attachment, ImageContent, TextContent, ThinkingContent, ToolCall
 from pigeon.wire.entries import (
     BranchSummaryEntry,
@@ -168,20 +167,20 @@ def test_no_link_leads_to_a_script(attack: str) -> None:
 
 
 def test_a_picture_of_the_web_is_a_link_and_asks_nobody() -> None:
-    made = PageReader(f"<html><body>{markdown_html('![cat](https://a.example/cat.png)')}</body></html>")
+    made = PageReader(f"<html><body>{TextFormatter().prose('![cat](https://a.example/cat.png)')}</body></html>")
     assert made.pictures == []
     assert made.links == ["https://a.example/cat.png"]
     assert "cat" in made.text
 
 
 def test_a_link_to_a_file_of_the_project_is_only_its_text() -> None:
-    made = markdown_html("see [the parser](src/parser.py) and [top](#x) and [net](//a.example/x)")
+    made = TextFormatter().prose("see [the parser](src/parser.py) and [top](#x) and [net](//a.example/x)")
     assert "href" not in made
     assert "the parser" in made
 
 
 def test_links_say_that_they_lead_nowhere_else_with_them() -> None:
-    assert 'rel="noopener noreferrer nofollow"' in markdown_html("[x](https://a.example)")
+    assert 'rel="noopener noreferrer nofollow"' in TextFormatter().prose("[x](https://a.example)")
 
 
 @given(st.text())

@@ -1,4 +1,4 @@
-"""Text and points in time on a page: what `escaped`, `markdown_html` and `moment_html` make of them."""
+"""Text and points in time on a page: what `escaped`, `TextFormatter` and `moment_html` make of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from pigeon.export.entry_html import conversation_html
 from pigeon.export.escaping import escaped, moment_html, moment_of
-from pigeon.export.markdown import markdown_html
+from pigeon.export.markdown import TextFormatter
 from pigeon.export.tool_html import call_html
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.entries import MessageEntry
@@ -21,7 +21,7 @@ def test_every_character_with_a_meaning_in_html_is_escaped() -> None:
 
 
 def test_html_in_markdown_is_shown_as_it_was_written() -> None:
-    shown = markdown_html("a <u>b</u> **c**")
+    shown = TextFormatter().prose("a <u>b</u> **c**")
     assert "&lt;u&gt;b&lt;/u&gt;" in shown
     assert "<strong>c</strong>" in shown
 
@@ -39,7 +39,7 @@ def test_html_in_markdown_is_shown_as_it_was_written() -> None:
 )
 def test_only_links_to_the_web_and_to_mail_lead_somewhere(target: str, kept: bool) -> None:
     for written in (f"[here]({target})", f"![here]({target})"):
-        assert ("href=" in markdown_html(written)) is kept
+        assert ("href=" in TextFormatter().prose(written)) is kept
 
 
 @pytest.mark.parametrize(
@@ -63,16 +63,19 @@ def test_milliseconds_that_are_no_time_are_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "opened"), [("x" * 2_000, True), ("x" * 2_001, False), ("\n" * 7, True), ("\n" * 8, False)]
+    ("text", "opened"), [("x" * 2_000, True), ("x" * 2_001, False), ("x\n" * 8, True), ("x\n" * 9, False)]
 )
 def test_a_short_result_is_open_and_a_long_one_is_not(text: str, opened: bool) -> None:
-    assert (" open>" in call_html(ToolCall(id="c", name="bash", arguments={}), _result(text))) is opened
+    assert (
+        " open>" in call_html(ToolCall(id="c", name="bash", arguments={}), _result(text), TextFormatter())
+    ) is opened
 
 
 def test_a_call_gets_only_a_result_that_comes_before_the_next_answer() -> None:
-    pages = conversation_html([_entry(_calling()), _entry(_calling()), _entry(_result("late"))])
-    assert "no result" in pages[0]
-    assert "late" in pages[1]
+    items = [_entry(_calling()), _entry(_calling()), _entry(_result("late"))]
+    pages = list(conversation_html(enumerate(items), TextFormatter(), {}))
+    assert "no result" in pages[0][1]
+    assert "late" in pages[1][1]
     assert len(pages) == 2
 
 

@@ -6,15 +6,21 @@ from html.parser import HTMLParser
 from urllib.parse import urlsplit
 
 ALLOWED = {
-    "a", "article", "b", "blockquote", "body", "br", "code", "dd", "del", "details", "div", "dl", "dt", "em", "footer",
-    "h1", "h2", "h3", "h4", "h5", "h6", "head", "header", "hr", "html", "img", "li", "main", "meta", "nav", "ol", "p",
-    "pre", "s", "span", "strong", "style", "summary", "table", "tbody", "td", "th", "thead", "time", "title", "tr",
-    "ul",
+    "a", "article", "b", "blockquote", "body", "br", "code", "dd", "del", "details", "div", "dl", "dt", "em",
+    "fieldset", "figure", "footer", "h1", "h2", "h3", "h4", "h5", "h6", "head", "header", "hr", "html", "img", "input",
+    "ins", "label", "li", "line", "main", "meta", "nav", "ol", "p", "path", "pre", "rect", "s", "span", "strong",
+    "style", "summary", "svg", "table", "tbody", "td", "text", "th", "thead", "time", "title", "tr", "ul",
 }  # fmt: skip
 ATTRIBUTES = {
-    "a": {"href", "title", "rel"}, "article": {"class", "id"}, "dd": {"class"}, "details": {"class", "open"},
-    "div": {"dir"}, "dl": {"class"}, "html": {"lang"}, "img": {"alt", "src"}, "ol": {"start"}, "p": {"class"},
-    "meta": {"charset", "http-equiv", "content", "name"}, "pre": {"class"}, "span": {"class"}, "time": {"datetime"},
+    "a": {"href", "title", "rel", "class", "aria-label"}, "article": {"class", "id"}, "dd": {"class"},
+    "del": {"data-n"}, "details": {"class", "open", "id"}, "div": {"dir", "class"}, "dl": {"class"},
+    "header": {"class"}, "html": {"lang"}, "img": {"alt", "src"}, "input": {"type", "class", "id", "name", "checked"},
+    "ins": {"data-n"}, "label": {"class", "for"}, "li": {"class"}, "line": {"x1", "x2", "y1", "y2"}, "main": {"id"},
+    "meta": {"charset", "http-equiv", "content", "name"}, "nav": {"class", "aria-label"}, "ol": {"start"},
+    "p": {"class"}, "path": {"class", "d"}, "pre": {"class", "aria-hidden"},
+    "rect": {"class", "x", "y", "width", "height"}, "span": {"class", "data-n", "aria-hidden"},
+    "svg": {"role", "viewbox", "aria-label"}, "text": {"x", "y", "class", "text-anchor"},
+    "time": {"datetime", "title"}, "ul": {"class"},
 }  # fmt: skip
 PICTURES = tuple(f"data:image/{kind};base64," for kind in ("png", "jpeg", "gif", "webp"))
 
@@ -44,12 +50,16 @@ class PageReader(HTMLParser):
             self.faults.append(f"<{tag}>")
         if tag == "style":
             self.styles += 1
-        if tag not in ("meta", "img", "br", "hr"):
+        if tag not in ("meta", "img", "br", "hr", "input"):
             self._open.append(tag)
         for name, value in attrs:
             self._attribute(tag, name, value or "")
         if tag == "meta" and ("http-equiv", "Content-Security-Policy") in attrs:
             self.policy = dict(attrs).get("content") or ""
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
 
     def handle_endtag(self, tag: str) -> None:
         if not self._open or self._open.pop() != tag:

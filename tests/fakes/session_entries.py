@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pigeon.export.html import SessionPage
+from pigeon.export.markdown import TextFormatter
 from pigeon.wire.answers import SessionStats, TokenTotals
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import AssistantBlock, ImageContent, TextContent
-from pigeon.wire.entries import MessageEntry
+from pigeon.wire.entries import Entry, MessageEntry
 from pigeon.wire.messages import AssistantMessage, Message, StopReason, ToolResultMessage, UserMessage
 from pigeon.wire.model import Cost, Usage
 
@@ -57,3 +60,27 @@ def stats() -> SessionStats:
         session_id="0193-aa", user_messages=2, assistant_messages=3, tool_calls=7, tool_results=7, total_messages=19,
         tokens=tokens, cost=0.1234,
     )  # fmt: skip
+
+
+class ItemLine:
+    """An entry as the page gets it; its id is its number."""
+
+    def __init__(self, item: Any, number: int, parent: int | None) -> None:
+        self._item = item
+        self.type = str(item.get("type", "")) if isinstance(item, dict) else str(item.__struct_config__.tag)
+        self.id = f"id{number}"
+        self.parent_id = None if parent is None else f"id{parent}"
+        message = getattr(item, "message", None)
+        self.role = "" if message is None else str(message.__struct_config__.tag)
+
+    def read(self) -> Entry | None:
+        return None if isinstance(self._item, dict) else self._item  # type: ignore[no-any-return]
+
+    def plain(self) -> Any:
+        return self._item
+
+
+def page(header: Mapping[str, Any], items: Sequence[Any], stats: SessionStats, name: str | None = None) -> str:
+    """The page of a session with one branch."""
+    lines = [ItemLine(item, number, number - 1 if number else None) for number, item in enumerate(items)]
+    return "".join(SessionPage(header, lines, [line.id for line in lines], stats, name).pieces(TextFormatter()))

@@ -245,10 +245,13 @@ class _Builder:
             gate=permissions.gate,
             run_started=tools.warm_up,
             mask_result=self._redactor.mask_result,
-            write_page=PageWriter(self._environment, self._redactor.mask_text).write,
+            write_page=self._pages().write,
             now=self._environment.now,
             report=self._reports.notify,
         )
+
+    def _pages(self) -> PageWriter:
+        return PageWriter(self._environment, self._redactor.mask, self._layers.settings.export.mask_secrets)
 
     def _trust(
         self,

@@ -6,12 +6,13 @@ The host's `export_html` and the option `--export` write their pages here, so bo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from pigeon.app.environment import Environment
 from pigeon.app.models import registry_of
+from pigeon.config.layers import Layers
 from pigeon.guard.secrets import Redactor
-from pigeon.session.history.entry_line import line_from_bytes
+from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.reading import load_session
 from pigeon.session.history.views import name_of, stats_of
 from pigeon.system.paths import expand_home
@@ -19,34 +20,34 @@ from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
 from pigeon.wire.errors import Refusal, StartupError
 
+_AT_ONCE = 1 << 20
+Mask = Callable[[bytes], bytes]
+
 
 class PageWriter:
     """Writes pages; a relative path begins in the folder of the environment."""
 
-    def __init__(self, environment: Environment, mask_text: Callable[[str], str]) -> None:
-        """`mask_text` takes keys out of the page: the session may be older than the masking of what is kept."""
+    def __init__(self, environment: Environment, mask: Mask, mask_shapes: bool = True) -> None:
+        """`mask` takes the agent's keys out of the page: the session may be older than the masking of what is kept.
+
+        With `mask_shapes` everything is masked that looks like a secret.
+        """
         self._environment = environment
-        self._mask_text = mask_text
+        self._mask_keys = mask
+        self._mask_shapes = mask_shapes
 
     def write(self, asked: str, file: str, every: list[bytes], branch: list[bytes]) -> str:
         """Write the page of a session and return its path as it was asked for.
 
-        Runs in a thread: so it gets raw lines, because the records behind them belong to the event loop.
+        Without a path its name is that of the session's file, as hosts of the family expect. Runs in a thread: so it
+        gets raw lines, because the records behind them belong to the event loop.
         """
-        from pigeon.export.html import page, write_page
-
-        header = codec.decode(every[0])
+        active = [line.id for line in map(line_from_bytes, branch) if line is not None]
         lines = [line for line in map(line_from_bytes, every[1:]) if line is not None]
-        shown = [line for line in map(line_from_bytes, branch) if line is not None]
-        stats = stats_of(str(header.get("id", "")), file, lines)
-        items = [line.entry or line.plain() for line in shown]
-        path = expand_home(asked, self._environment.home) or _page_name(file)
-        text = self._mask_text(page(header, items, stats, name_of(lines)))
-        write_page(self._environment.absolute(path), text, protected=file, called=path)
-        return path
+        return self._write(asked, file, every[0], lines, active)
 
     def export(self, file: str, asked: str = "") -> str:
-        """Write the page of a session file, with all its branches, and return its path."""
+        """Write the page of a session file and return its path; the branch of its last entry is the active one."""
         file = self._environment.absolute(file)
         try:
             loaded = load_session(file)
@@ -54,8 +55,46 @@ class PageWriter:
             raise StartupError(str(error)) from None
         if loaded is None:
             raise StartupError(f"File not found: {file}")
-        every = [loaded.header_line, *(line.raw for line in loaded.lines)]
-        return self.write(asked, file, every, every[1:])
+        return self._write(asked, file, loaded.header_line, loaded.lines, _last_branch(loaded.lines))
+
+    def _write(self, asked: str, file: str, head: bytes, lines: list[EntryLine], active: list[str]) -> str:
+        from pigeon.export.html import SessionPage, write_page
+        from pigeon.export.markdown import TextFormatter
+
+        header = codec.decode(self._mask(head))
+        lines = list(self._masked(lines))
+        stats = stats_of(str(header.get("id", "")), file, lines)
+        page = SessionPage(header, lines, active, stats, name_of(lines))
+        path = expand_home(asked, self._environment.home) or _page_name(file)
+        blocks = _in_blocks(page.pieces(TextFormatter(self._mask_text)))
+        write_page(self._environment.absolute(path), map(self._mask_keys, blocks), protected=file, called=path)
+        return path
+
+    def _masked(self, lines: list[EntryLine]) -> Iterator[EntryLine]:
+        """The lines without secrets, before they are rendered: tags that colour a text would stand inside of them.
+
+        Many lines are looked at together, and only those that have something in them one by one.
+        """
+        for batch in _batches(lines):
+            together = b"\n".join([line.raw for line in batch])
+            if self._mask(together) == together:
+                yield from batch
+            else:
+                yield from (line for line in map(self._masked_line, batch) if line is not None)
+
+    def _masked_line(self, line: EntryLine) -> EntryLine | None:
+        masked = self._mask(line.raw)
+        return line if masked == line.raw else line_from_bytes(masked)
+
+    def _mask(self, data: bytes) -> bytes:
+        if self._mask_shapes:
+            from pigeon.guard.secret_shapes import mask_shapes
+
+            data = mask_shapes(data)
+        return self._mask_keys(data)
+
+    def _mask_text(self, text: str) -> str:
+        return self._mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
 def export_file(environment: Environment, file: str, asked: str = "") -> str:
@@ -63,8 +102,46 @@ def export_file(environment: Environment, file: str, asked: str = "") -> str:
     redactor = Redactor()
     folder = environment.agent_dir()
     registry_of(folder, environment.variables, environment.cwd or "/", ProcessOwner(), redactor)
-    return PageWriter(environment, redactor.mask_text).export(file, asked)
+    settings = Layers(folder, lambda problem: None).settings
+    return PageWriter(environment, redactor.mask, settings.export.mask_secrets).export(file, asked)
 
 
 def _page_name(file: str) -> str:
     return f"pigeon-session-{os.path.basename(file).removesuffix('.jsonl')}.html"
+
+
+def _last_branch(lines: list[EntryLine]) -> list[str]:
+    """The ids from the beginning to the last entry, oldest first."""
+    by_id = {line.id: number for number, line in enumerate(lines)}
+    found: list[str] = []
+    at = len(lines) - 1
+    while at >= 0:
+        found.append(lines[at].id)
+        above = by_id.get(lines[at].parent_id or "", -1)
+        at = above if above < at else -1
+    return found[::-1]
+
+
+def _batches(lines: list[EntryLine]) -> Iterator[list[EntryLine]]:
+    batch: list[EntryLine] = []
+    size = 0
+    for line in lines:
+        batch.append(line)
+        size += len(line.raw)
+        if size >= _AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    yield batch
+
+
+def _in_blocks(pieces: Iterable[str]) -> Iterator[bytes]:
+    """Larger pieces as UTF-8: each is searched for secrets, which is faster for few of them."""
+    waiting: list[str] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= _AT_ONCE:
+            yield "".join(waiting).encode("utf-8", "replace")
+            waiting, size = [], 0
+    yield "".join(waiting).encode("utf-8", "replace")

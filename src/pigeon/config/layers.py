@@ -1,7 +1,7 @@
 """Settings in two layers: the user's, and over it the project's if the project is trusted.
 
 Objects merge key by key, changes of `defaultTools` are added, of `limits` the lower one counts, everything else is
-replaced. Keys that decide about trust, the network or loops are the user's alone.
+replaced. Keys that decide about trust, the network, loops or what a page shows are the user's alone.
 
 Permission rules fail closed. `doubts` has what may have kept rules from being seen: a file that is there and cannot be
 used, permissions that are no object, a key that stands twice or looks like `permissions` and is not. While there is
@@ -24,7 +24,7 @@ from pigeon.wire.steering import limits_of
 
 TOOLS = "defaultTools"
 LIMITS = "limits"
-USERS_ONLY = ("defaultProjectTrust", "httpProxy", "keepProviderKeys", "loopGuard", "permissions", "tools")
+USERS_ONLY = ("defaultProjectTrust", "export", "httpProxy", "keepProviderKeys", "loopGuard", "permissions", "tools")
 
 
 class Layers:

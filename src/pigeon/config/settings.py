@@ -70,6 +70,12 @@ class ToolSettings(Group, kw_only=True, frozen=True):
     approval_mode: Json = "yolo"
 
 
+class ExportSettings(Group, kw_only=True, frozen=True):
+    """What an exported page shows."""
+
+    mask_secrets: bool = True
+
+
 class LoopGuardSettings(Group, kw_only=True, frozen=True):
     """After how many identical tool calls in a row the model is told, and the run ends."""
 
@@ -98,6 +104,7 @@ class Settings(Record, kw_only=True):
     tasks: TaskSettings = TaskSettings()
     limits: dict[str, Json] | Absent = ABSENT
     loop_guard: LoopGuardSettings = LoopGuardSettings()
+    export: ExportSettings = ExportSettings()
     keep_provider_keys: bool = False
     shell_path: str | Absent = ABSENT
     shell_command_prefix: str | Absent = ABSENT
@@ -181,4 +188,5 @@ _GROUPS: dict[str, type[Group]] = {
     "tasks": TaskSettings,
     "tools": ToolSettings,
     "loopGuard": LoopGuardSettings,
+    "export": ExportSettings,
 }

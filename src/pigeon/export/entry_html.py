@@ -1,14 +1,20 @@
-"""Each entry of a conversation as a piece of the page."""
+"""Each entry of a conversation as a piece of HTML, for a page and for whatever else shows conversations.
+
+`entry_html`, `answer_html` and `call_html` (in `tool_html.py`) make complete elements that need nothing around them but
+the style sheet of `style.py`; what they show is escaped or cleaned. `conversation_html` puts results to their calls.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pigeon.export.escaping import escaped, moment_html, moment_of
-from pigeon.export.markdown import markdown_html
-from pigeon.export.tool_html import blocks_html, call_html, json_text, result_html, shell_html
-from pigeon.wire.base import Absent
+from pigeon.export.markdown import TextFormatter
+from pigeon.export.pictures import picture_html
+from pigeon.export.tool_html import blocks_html, call_html, card_html, json_text, shell_html
+from pigeon.wire.base import Absent, or_else
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall, UserBlock
 from pigeon.wire.entries import (
     BranchSummaryEntry,
@@ -26,138 +32,216 @@ from pigeon.wire.messages import (
     CompactionSummaryMessage,
     CustomMessage,
     Message,
+    SystemMessage,
     ToolResultMessage,
     UserMessage,
 )
 
 Item = Entry | dict[str, Any]
+Results = Mapping[str, ToolResultMessage]
+DAY = 86_400_000
 _ORDINARY_ENDS = ("stop", "toolUse", "pending")
 
 
-def conversation_html(items: Sequence[Item]) -> list[str]:
-    """One piece per entry that says something; results stand with their calls."""
-    pieces = []
-    results: dict[str, ToolResultMessage] = {}
-    for index, item in enumerate(items):
+def conversation_html(
+    items: Iterable[tuple[int, Item]], formatter: TextFormatter, labels: Mapping[str, str]
+) -> Iterator[tuple[int, str]]:
+    """The entries of one branch, oldest first, each with its number; results stand with their calls.
+
+    `labels` are the bookmarks by the id of their entry. Entries are read one at a time and forgotten: a session may be
+    larger than what should be in memory.
+    """
+    rest = iter(items)
+    ahead: deque[tuple[int, Item]] = deque()
+    speaker, day = "", 0
+    while ahead or (following := next(rest, None)) is not None:
+        number, item = ahead.popleft() if ahead else following  # type: ignore[misc]
         message = item.message if isinstance(item, MessageEntry) else None
+        label = labels.get(item.id, "") if isinstance(item, Entry) else ""
+        this_day = message.timestamp // DAY if message is not None else day
+        another_day = moment_of(this_day * DAY)[:10] if this_day != day and day else ""
+        day = this_day
         if isinstance(message, AssistantMessage):
-            results = _results_behind(items, index)
-            called = {block.id for block in message.content if isinstance(block, ToolCall)}
-            pieces.append(_assistant(message, results, f"m{index}"))
-            results = {call_id: result for call_id, result in results.items() if call_id in called}
-        elif isinstance(message, ToolResultMessage) and results.get(message.tool_call_id) is message:
-            continue
+            results = _results_behind(message, ahead, rest)
+            again = speaker == message.model
+            piece = answer_html(message, formatter, results, f"m{number}", label, again)
+            speaker = message.model
         else:
-            pieces.append(_piece(item, f"m{index}"))
-    return [piece for piece in pieces if piece]
+            piece = entry_html(item, formatter, f"m{number}", label)
+            speaker = "" if piece else speaker
+        if piece:
+            yield number, f'<p class="changed day">{another_day}</p>{piece}' if another_day else piece
 
 
-def _results_behind(items: Sequence[Item], index: int) -> dict[str, ToolResultMessage]:
-    """The results up to the next answer; ids may come again in later turns."""
+def _results_behind(
+    message: AssistantMessage, ahead: deque[tuple[int, Item]], rest: Iterator[tuple[int, Item]]
+) -> dict[str, ToolResultMessage]:
+    """The results of this answer's calls, taken out of what follows it up to the next answer: ids may come again."""
+    called = {block.id for block in message.content if isinstance(block, ToolCall)}
     results: dict[str, ToolResultMessage] = {}
-    for at in range(index + 1, len(items)):
-        item = items[at]
-        message = item.message if isinstance(item, MessageEntry) else None
-        if isinstance(message, AssistantMessage):
+    waiting = list(ahead)
+    ahead.clear()
+    while len(results) < len(called):
+        entry = waiting.pop(0) if waiting else next(rest, None)
+        if entry is None:
             break
-        if isinstance(message, ToolResultMessage):
-            results.setdefault(message.tool_call_id, message)
+        found = entry[1].message if isinstance(entry[1], MessageEntry) else None
+        if isinstance(found, ToolResultMessage) and found.tool_call_id in called - results.keys():
+            results[found.tool_call_id] = found
+        else:
+            ahead.append(entry)
+            if isinstance(found, AssistantMessage):
+                break
+    ahead.extend(waiting)
     return results
 
 
-def _piece(item: Item, anchor: str) -> str:
+def entry_html(item: Item, formatter: TextFormatter, anchor: str = "", label: str = "") -> str:
+    """One entry, empty if it says nothing; of an answer without its results (see `answer_html`)."""
     if isinstance(item, dict):
-        return _unknown(item, anchor)
+        return _unknown(item, formatter, anchor)
     if isinstance(item, MessageEntry):
-        return _message(item.message, anchor)
+        return _message(item.message, formatter, anchor, label)
     if isinstance(item, CompactionEntry):
-        return _summary("Compaction", f"{item.tokens_before:,} tokens before", item.summary, item.timestamp, anchor)
+        return _compaction(item.tokens_before, item.summary, item.timestamp, formatter, anchor, label)
     if isinstance(item, BranchSummaryEntry):
-        return _summary("Summary of another branch", "", item.summary, item.timestamp, anchor)
+        return _summary("Summary of another branch", "", item.summary, item.timestamp, formatter, anchor, label)
     if isinstance(item, CustomMessageEntry):
-        return _custom(item.custom_type, item.content, item.display, item.timestamp, anchor)
+        return _custom(item.custom_type, item.content, item.display, item.timestamp, formatter, anchor, label)
     if isinstance(item, ModelChange):
-        return f'<p class="change">model: {escaped(item.provider)}/{escaped(item.model_id)}</p>'
+        return f'<p class="changed">model: {escaped(item.provider)}/{escaped(item.model_id)}</p>'
     if isinstance(item, ThinkingLevelChange):
-        return f'<p class="change">thinking: {escaped(item.thinking_level)}</p>'
+        return f'<p class="changed">thinking: {escaped(item.thinking_level)}</p>'
     return ""
 
 
-def _message(message: Message, anchor: str) -> str:
-    if isinstance(message, UserMessage):
-        return _user(message, anchor)
-    at = moment_of(message.timestamp)
-    if isinstance(message, ToolResultMessage):
-        about = f"{escaped(message.tool_name)}{' failed' if message.is_error else ''}"
-        return _article("tool", "Tool result", about, at, result_html(message), anchor)
-    if isinstance(message, BashExecutionMessage):
-        return _article("shell", "Shell", "", at, shell_html(message), anchor)
-    if isinstance(message, CustomMessage):
-        return _custom(message.custom_type, message.content, message.display, at, anchor)
-    if isinstance(message, CompactionSummaryMessage):
-        return _summary("Compaction", f"{message.tokens_before:,} tokens before", message.summary, at, anchor)
-    if isinstance(message, BranchSummaryMessage):
-        return _summary("Summary of another branch", "", message.summary, at, anchor)
-    return _assistant(message, {}, anchor) if isinstance(message, AssistantMessage) else ""
-
-
-def _user(message: UserMessage, anchor: str) -> str:
-    body = blocks_html(message.content, ' class="text"')
-    files = [] if isinstance(message.attachments, Absent) else [file.file_name for file in message.attachments]
-    if names := ", ".join(escaped(name) for name in files if name):
-        body += f'<p class="note">attached: {names}</p>'
-    return _article("user", "User", "", moment_of(message.timestamp), body, anchor)
-
-
-def _assistant(message: AssistantMessage, results: dict[str, ToolResultMessage], anchor: str) -> str:
+def answer_html(
+    message: AssistantMessage,
+    formatter: TextFormatter,
+    results: Results,
+    anchor: str = "",
+    label: str = "",
+    again: bool = False,
+) -> str:
+    """An answer of the model with the cards of its calls; `again`, without a head, if it goes on with the last one."""
     parts = []
     for block in message.content:
         if isinstance(block, TextContent):
-            parts.append(markdown_html(block.text))
+            parts.append(formatter.prose(block.text) if block.text.strip() else "")
         elif isinstance(block, ThinkingContent):
-            parts.append(_thinking(block))
+            parts.append(_thinking(block, formatter))
         else:
-            parts.append(call_html(block, results.get(block.id)))
+            parts.append(call_html(block, results.get(block.id), formatter))
     if not isinstance(message.error_message, Absent):
         parts.append(f'<pre class="bad">{escaped(message.error_message)}</pre>')
     if message.stop_reason not in _ORDINARY_ENDS:
         parts.append(f'<p class="note">ended: {escaped(message.stop_reason)}</p>')
+    if again:
+        return _article("assistant again", "", "", "", "".join(parts), anchor, label) if any(parts) else ""
     about = f"{escaped(message.model)} · {message.usage.output:,} tokens out"
-    return _article("assistant", "Assistant", about, moment_of(message.timestamp), "".join(parts), anchor)
+    return _article("assistant", "Assistant", about, moment_of(message.timestamp), "".join(parts), anchor, label)
 
 
-def _thinking(block: ThinkingContent) -> str:
+def _message(message: Message, formatter: TextFormatter, anchor: str, label: str) -> str:
+    at = moment_of(message.timestamp)
+    if isinstance(message, UserMessage):
+        return _user(message, formatter, anchor, label)
+    if isinstance(message, AssistantMessage):
+        return answer_html(message, formatter, {}, anchor, label)
+    if isinstance(message, ToolResultMessage):
+        card = card_html(message.tool_name, {}, message, formatter)
+        return _article("tool", "Tool result", "", at, card, anchor, label)
+    if isinstance(message, BashExecutionMessage):
+        return _article("shell", "Shell", "", at, shell_html(message, formatter), anchor, label)
+    if isinstance(message, CustomMessage):
+        return _custom(message.custom_type, message.content, message.display, at, formatter, anchor, label)
+    if isinstance(message, CompactionSummaryMessage):
+        return _compaction(message.tokens_before, message.summary, at, formatter, anchor, label)
+    if isinstance(message, BranchSummaryMessage):
+        return _summary("Summary of another branch", "", message.summary, at, formatter, anchor, label)
+    return _tools(message)
+
+
+def _user(message: UserMessage, formatter: TextFormatter, anchor: str, label: str) -> str:
+    blocks = [TextContent(text=message.content)] if isinstance(message.content, str) else message.content
+    body = "".join(
+        formatter.prose(block.text, keep_lines=True) if isinstance(block, TextContent) else picture_html(block)
+        for block in blocks
+        if not isinstance(block, TextContent) or block.text
+    )
+    files = [] if isinstance(message.attachments, Absent) else [file.file_name for file in message.attachments]
+    if names := ", ".join(escaped(name) for name in files if name):
+        body += f'<p class="note">attached: {names}</p>'
+    return _article("user", "User", "", moment_of(message.timestamp), body, anchor, label)
+
+
+def _thinking(block: ThinkingContent, formatter: TextFormatter) -> str:
     if block.redacted is True or not block.thinking.strip():
         return '<p class="note">thinking, kept secret by the provider</p>' if block.redacted is True else ""
     return (
-        f'<details class="thinking"><summary>Thinking</summary><pre class="text">{escaped(block.thinking)}'
-        "</pre></details>"
+        '<details class="thinking"><summary>Thinking</summary><div class="inner">'
+        f"{formatter.prose(block.thinking, keep_lines=True)}</div></details>"
     )
 
 
-def _custom(kind: str, content: str | list[UserBlock], shown: bool, at: str, anchor: str) -> str:
+def _custom(
+    kind: str,
+    content: str | list[UserBlock],
+    shown: bool,
+    at: str,
+    formatter: TextFormatter,
+    anchor: str,
+    label: str,
+) -> str:
     body = blocks_html(content, ' class="text"')
     if not shown:
-        body = f"<details><summary>for the model only</summary>{body}</details>"
-    return _article("custom", "Extension", escaped(kind), at, body, anchor)
+        body = f'<details><summary>for the model only</summary><div class="inner">{body}</div></details>'
+    return _article("custom", "Extension", escaped(kind), at, body, anchor, label)
 
 
-def _summary(title: str, about: str, summary: str, at: str, anchor: str) -> str:
-    body = f"<details><summary>what came before, in short</summary>{markdown_html(summary)}</details>"
-    return _article("summary", title, about, at, body, anchor)
+def _compaction(tokens: int, summary: str, at: str, formatter: TextFormatter, anchor: str, label: str) -> str:
+    return _summary("Compaction", f"{tokens:,} tokens before", summary, at, formatter, anchor, label)
 
 
-def _unknown(item: dict[str, Any], anchor: str) -> str:
+def _summary(title: str, about: str, summary: str, at: str, formatter: TextFormatter, anchor: str, label: str) -> str:
+    body = (
+        '<details><summary>what came before, in short</summary><div class="inner">'
+        f"{formatter.prose(summary)}</div></details>"
+    )
+    return _article("summary", title, about, at, body, anchor, label)
+
+
+def _tools(message: SystemMessage) -> str:
+    """Which tools the model has from here on."""
+    added = or_else(message.tools_added, [])
+    names = [f"+ {tool.name}" for tool in added] + [f"- {tool.name}" for tool in or_else(message.tools_removed, [])]
+    if not names:
+        return ""
+    rows = "".join(f"<dt>{escaped(tool.name)}</dt><dd>{escaped(tool.description)}</dd>" for tool in added)
+    listed = f'<dl class="arguments">{rows}</dl>' if rows else ""
+    return (
+        f'<details class="changed"><summary>tools: {escaped(", ".join(names))}</summary><div class="inner">{listed}'
+        "</div></details>"
+    )
+
+
+def _unknown(item: dict[str, Any], formatter: TextFormatter, anchor: str) -> str:
     """An entry of unknown form is shown as it stands in the file."""
     kind = escaped(str(item.get("type", "entry")))
-    body = f"<details><summary>as kept</summary><pre>{escaped(json_text(item))}</pre></details>"
-    return _article("custom", "Entry", kind, str(item.get("timestamp", "")), body, anchor)
+    code = formatter.code(json_text(item), "json")
+    body = f'<details><summary>as kept</summary><div class="inner"><pre>{code}</pre></div></details>'
+    return _article("custom", "Entry", kind, str(item.get("timestamp", "")), body, anchor, "")
 
 
-def _article(kind: str, title: str, about: str, at: str, body: str, anchor: str) -> str:
-    """`about` and `body` are HTML already, the rest is text or our own."""
-    head = f"<b>{title}</b><span>{about}</span>{moment_html(at)}"
-    return (
-        f'<article class="{kind}" id="{anchor}"><header>{head}<a href="#{anchor}" title="link to this">#</a></header>'
-        f'<div dir="auto">{body}</div></article>'
-    )
+def _article(kind: str, title: str, about: str, at: str, body: str, anchor: str, label: str) -> str:
+    """`kind`, `title` and `anchor` are our own, `about` and `body` are HTML already, the rest is text."""
+    place = f' id="{anchor}"' if anchor else ""
+    head = f"<h2>{title}</h2>" if title else ""
+    if label:
+        head += f'<span class="bookmark">{escaped(label[:200])}</span>'
+    head += f'<span class="about">{about}</span>' if about else ""
+    head += moment_html(at, short=True)
+    if head:
+        link = f'<a href="#{anchor}" title="link to this" aria-label="link to this">#</a>' if anchor else ""
+        head = f"<header>{head}{link}</header>"
+    return f'<article class="{kind}"{place}>{head}<div class="body" dir="auto">{body}</div></article>'

@@ -12,19 +12,21 @@ from datetime import UTC, datetime
 # Colours and cursor movements of terminals: CSI, OSC (ended by BEL or ST) and the short sequences.
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-_SPECIAL = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
-_MARKUP = re.compile("[&<>\"']")
 
 
 def plain(text: str) -> str:
     """The text as it can be shown: line ends are LF, no terminal sequences, no control characters."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _UNPRINTABLE.sub("\ufffd", _TERMINAL.sub("", text))
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if "\x1b" in text:
+        text = _TERMINAL.sub("", text)
+    return _UNPRINTABLE.sub("\ufffd", text)
 
 
 def escaped(text: str) -> str:
     """The text for the inside of an element or of a quoted attribute."""
-    return _MARKUP.sub(lambda found: _SPECIAL[found[0]], plain(text))
+    text = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace('"', "&quot;").replace("'", "&#39;")
 
 
 def moment_of(milliseconds: int) -> str:
@@ -35,11 +37,14 @@ def moment_of(milliseconds: int) -> str:
         return ""
 
 
-def moment_html(iso: str) -> str:
-    """A time of day with its date, in UTC; nothing where there is none."""
+def moment_html(iso: str, short: bool = False) -> str:
+    """A time of day with its date, in UTC; nothing where there is none. The `short` form keeps the date for a tip."""
     try:
         moment = datetime.fromisoformat(iso)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return f"<span>{escaped(iso)}</span>" if iso else ""
-    return f'<time datetime="{escaped(moment.isoformat())}">{moment:%Y-%m-%d %H:%M:%S} UTC</time>'
+    shown = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    if short:
+        return f'<time datetime="{moment.isoformat()}" title="{shown}">{moment:%H:%M}</time>'
+    return f'<time datetime="{moment.isoformat()}">{shown}</time>'

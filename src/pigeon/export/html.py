@@ -1,106 +1,273 @@
-"""The page of a conversation, and the file it is written to.
+"""The page of a session, made piece by piece, and the file it is written to.
 
 The page loads nothing and runs nothing: its content security policy allows one style sheet, by its hash, and images
-that are inside the page. The style sheet follows the reader's system (light or dark), narrow screens and paper.
+that are inside the page. What comes first is the conversation; what is known about the session is folded away, and the
+list of prompts and branches stands beside the conversation where the screen is wide enough.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct, field
+
+from pigeon.export.chart import Spent, chart_html, spent_on
 from pigeon.export.entry_html import Item, conversation_html
 from pigeon.export.escaping import escaped, moment_html, plain
+from pigeon.export.markdown import TextFormatter
+from pigeon.export.style import CSS, style_hash
+from pigeon.export.tree import BranchRow, Line, branches_of
 from pigeon.system import files
 from pigeon.wire.answers import SessionStats
+from pigeon.wire.base import Absent
 from pigeon.wire.content import text_of
-from pigeon.wire.entries import MessageEntry
+from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, Entry, LabelEntry, MessageEntry, UsageEntry
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import AssistantMessage, UserMessage
 
-CSS = """
-:root { color-scheme: light dark; --page: #f6f7f9; --card: #fff; --text: #1c2127; --dim: #66707c; --line: #dde1e6;
-  --user: #e9f1fd; --code: #f1f3f5; --link: #1a5fb4; --bad: #b3261e; --good: #1b7f3b; }
-@media (prefers-color-scheme: dark) { :root { --page: #14171a; --card: #1d2125; --text: #e3e6e9; --dim: #98a2ad;
-  --line: #333a41; --user: #1c2a3d; --code: #15181b; --link: #8ab8ff; --bad: #ff8a80; --good: #6fd08c; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--text);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-main { max-width: 60rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
-h1 { font-size: 1.5rem; line-height: 1.3; margin: 0 0 1rem; overflow-wrap: anywhere; }
-article h1, article h2, article h3 { font-size: 1.1rem; margin: 1.2em 0 .4em; }
-a { color: var(--link); }
-code, pre, dd.mono { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: .86em; }
-pre { margin: .5rem 0; padding: .7rem .85rem; background: var(--code); border-radius: 6px; overflow-x: auto;
-  max-height: 40rem; overflow-y: auto; white-space: pre-wrap; overflow-wrap: anywhere; tab-size: 4; }
-pre code { font-size: 1em; }
-:not(pre) > code { background: var(--code); padding: .1em .3em; border-radius: 4px; overflow-wrap: anywhere; }
-pre.text { font: inherit; background: none; padding: 0; margin: 0; max-height: none; }
-.facts, nav, article { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
-  padding: .9rem 1.1rem; margin: 0 0 1rem; overflow-wrap: anywhere; unicode-bidi: isolate; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: 0; }
-dt { color: var(--dim); }
-dd { margin: 0; }
-article > header { display: flex; flex-wrap: wrap; gap: .2rem .7rem; align-items: baseline; margin-bottom: .3rem;
-  font-size: .84rem; color: var(--dim); }
-article > header b { color: var(--text); font-size: .95rem; }
-article > header a { margin-left: auto; color: inherit; text-decoration: none; }
-article.user { background: var(--user); }
-article p:first-child { margin-top: 0; }
-article p:last-child { margin-bottom: 0; }
-article img { display: block; max-width: 100%; max-height: 40rem; margin: .5rem 0; border-radius: 6px; }
-table { border-collapse: collapse; display: block; overflow-x: auto; }
-th, td { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; }
-blockquote { margin: .5rem 0; padding-left: .9rem; border-left: 3px solid var(--line); color: var(--dim); }
-details { border: 1px solid var(--line); border-radius: 8px; padding: .4rem .8rem; margin: .6rem 0; }
-nav details { border: 0; padding: 0; margin: 0; }
-summary { cursor: pointer; overflow-wrap: anywhere; }
-summary code { background: none; }
-.thinking, .note, .change { color: var(--dim); }
-.thinking pre { font-style: italic; }
-.change { text-align: center; font-size: .86rem; margin: 0 0 1rem; overflow-wrap: anywhere; }
-.bad { color: var(--bad); }
-.good, .added { color: var(--good); }
-.removed { color: var(--bad); }
-.label { font-size: .8rem; color: var(--dim); margin: .6rem 0 0; }
-:target { outline: 2px solid var(--link); }
-footer { color: var(--dim); font-size: .84rem; text-align: center; }
-@media (max-width: 36rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .4rem; } }
-@media print { body { background: none; } pre { max-height: none; } article, .facts { break-inside: avoid-page; } }
-"""
-
-
 LONGEST_TITLE = 100
+LONGEST_FILE_NAME = 60
 PRIVATE = 0o600
 MONO = ' class="mono"'
+_VIEWS = (
+    ("view-folded", "Folded", " checked"),
+    ("view-open", "Everything open", ""),
+    ("view-talk", "Without tools and thinking", ""),
+)
 
 
-def page(header: Mapping[str, Any], items: Sequence[Item], stats: SessionStats, name: str | None = None) -> str:
-    """The whole page; `items` are the entries of one branch, oldest first, a dict for one of unknown form."""
-    title = _title(header, items, name)
-    return "".join(
-        (
-            "<!DOCTYPE html>\n",
-            '<html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">',
-            '<meta name="referrer" content="no-referrer"><meta name="robots" content="noindex">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{title}</title><style>{CSS}</style></head>\n<body><main>\n",
-            f"<h1>{title}</h1>\n{_facts(header, items, stats)}\n{_contents(items)}\n",
-            "\n".join(conversation_html(items)),
-            "\n<footer>A Pigeon session</footer>\n</main></body></html>\n",
+class SessionPage:
+    """One session as a page: `title` is what it is called, `pieces` is the page itself.
+
+    `lines` are all entries in the order of the file, `active` the ids of the active branch, oldest first.
+    """
+
+    def __init__(
+        self,
+        header: Mapping[str, Any],
+        lines: Sequence[Line],
+        active: Sequence[str],
+        stats: SessionStats,
+        name: str | None = None,
+    ) -> None:
+        self._header = header
+        self._lines = lines
+        self._stats = stats
+        self._branches = branches_of(lines, active)
+        self._found = _look_through(lines)
+        self._forks: dict[int, list[BranchRow]] = {}
+        for branch in self._branches[1:]:
+            if branch.leaves is not None:
+                self._forks.setdefault(branch.leaves, []).append(branch)
+        said = (self._found.prompts[number] for number in self._branches[0].entries if number in self._found.prompts)
+        self.title = _one_line(name or next(said, "") or f"Session {header.get('id', '')}")
+
+    def pieces(self, formatter: TextFormatter) -> Iterator[str]:
+        """The page from its first line to its last; entries are read as they are needed, and not kept."""
+        title = escaped(self.title)
+        yield (
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+            f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">'
+            '<meta name="referrer" content="no-referrer"><meta name="robots" content="noindex">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{title}</title><style>{CSS}</style></head>\n<body>"
+            '<a class="skip" href="#talk">Skip to the conversation</a>\n'
+            f'<header class="top"><h1>{title}</h1><p>{self._in_short()}</p></header>\n'
         )
+        yield from self._contents()
+        yield f'<main id="talk">\n{self._about()}\n'
+        yield from self._talk(self._branches[0], formatter)
+        yield from self._other_branches(formatter)
+        yield "</main>\n<footer>A Pigeon session"
+        if formatter.left_plain:
+            yield (
+                f". It is long: {formatter.left_plain:,} of its texts are shown without formatting or colours, so that "
+                "the page could be made in a few seconds"
+            )
+        yield ".</footer>\n</body></html>\n"
+
+    def file_name(self) -> str:
+        """A name for the page's file that people recognize: the title and the end of the session's id."""
+        words = re.findall(r"[^\W_]+", self.title.lower())
+        name = "-".join(words)[:LONGEST_FILE_NAME].strip("-")
+        id = re.sub(r"\W", "", str(self._header.get("id", "")))[-8:]
+        return "-".join(part for part in ("pigeon", name, id) if part) + ".html"
+
+    def _in_short(self) -> str:
+        stats, models = self._stats, self._found.models
+        model = escaped(next(iter(models), "").rpartition("/")[2])
+        more = f" and {len(models) - 1} more" if len(models) > 1 else ""
+        parts = [
+            escaped(str(self._header.get("timestamp", ""))[:10]),
+            f"{model}{more}",
+            f"{stats.total_messages:,} message{'' if stats.total_messages == 1 else 's'}",
+            f"${stats.cost:,.2f}",
+        ]
+        return " · ".join(part for part in parts if part)
+
+    def _about(self) -> str:
+        stats, header = self._stats, self._header
+        tokens = stats.tokens
+        rows = [
+            ("session", escaped(str(header.get("id", ""))), True),
+            ("began", moment_html(str(header.get("timestamp", ""))), False),
+            ("folder", escaped(str(header.get("cwd", ""))), True),
+            ("forked from", escaped(str(header.get("parentSession") or "")), True),
+            ("models", "<br>".join(map(escaped, self._found.models)), False),
+            ("messages", f"{stats.total_messages:,} ({stats.user_messages:,} by the user)", False),
+            ("branches", f"{len(self._branches):,}" if len(self._branches) > 1 else "", False),
+            ("tool calls", f"{stats.tool_calls:,}", False),
+            (
+                "tokens",
+                f"{tokens.input:,} in, {tokens.output:,} out, {tokens.cache_read:,} from cache, "
+                f"{tokens.cache_write:,} to cache",
+                False,
+            ),
+            ("cost", f"${stats.cost:,.4f}", False),
+        ]
+        shown = (f"<dt>{label}</dt><dd{MONO if mono else ''}>{value}</dd>" for label, value, mono in rows if value)
+        return (
+            '<details class="about"><summary>About this session</summary><div class="inner">'
+            f"<dl>{''.join(shown)}</dl>{chart_html(self._found.spent)}</div></details>"
+        )
+
+    def _contents(self) -> Iterator[str]:
+        """What the user asked, the bookmarks and the other branches, as links; and what the reader may switch."""
+        found, active = self._found, self._branches[0]
+        yield (
+            '<nav class="side" aria-label="Contents"><input type="checkbox" class="toggle" id="contents">'
+            '<label class="opens" for="contents">Contents</label><div class="panel">'
+        )
+        yield from _list("Prompts", (self._prompt(n) for n in active.entries if n in found.prompts), "ol")
+        marked = [n for n in active.entries if self._lines[n].id in found.labels and n not in found.prompts]
+        yield from _list("Bookmarks", (_link(f"m{n}", "", found.labels[self._lines[n].id]) for n in marked))
+        others = (_link(f"b{b.number}", self._branch_title(b), f"{b.number}") for b in self._branches[1:])
+        yield from _list("Other branches", others)
+        options = "".join(
+            f'<label><input type="radio" name="view" id="{id}"{checked}> {text}</label>' for id, text, checked in _VIEWS
+        )
+        yield f'<div class="view"><h2>View</h2><fieldset>{options}</fieldset></div></div></nav>\n'
+
+    def _prompt(self, number: int) -> str:
+        return _link(f"m{number}", self._found.prompts[number], self._found.labels.get(self._lines[number].id, ""))
+
+    def _talk(self, branch: BranchRow, formatter: TextFormatter) -> Iterator[str]:
+        items = ((number, self._item(number)) for number in branch.entries)
+        for number, piece in conversation_html(items, formatter, self._found.labels):
+            yield piece + "\n"
+            if number in self._forks:
+                links = (
+                    f'<a href="#b{fork.number}">{escaped(self._branch_title(fork))}</a>' for fork in self._forks[number]
+                )
+                yield f'<p class="forks">Another branch leaves here: {", ".join(links)}</p>\n'
+
+    def _other_branches(self, formatter: TextFormatter) -> Iterator[str]:
+        if len(self._branches) > 1:
+            yield "<h2>Other branches</h2>\n"
+        for branch in self._branches[1:]:
+            way = (
+                "It has a beginning of its own."
+                if branch.leaves is None
+                else f'It leaves the conversation <a href="#m{branch.leaves}">here</a>.'
+            )
+            yield (
+                f'<details class="branch" id="b{branch.number}"><summary>Branch {branch.number}: '
+                f'{escaped(self._branch_title(branch))}</summary><p class="note">{way}</p>\n'
+            )
+            yield from self._talk(branch, formatter)
+            yield "</details>\n"
+
+    def _branch_title(self, branch: BranchRow) -> str:
+        prompts = self._found.prompts
+        said = next((prompts[number] for number in branch.entries if number in prompts), "")
+        return said or f"{len(branch.entries):,} entries"
+
+    def _item(self, number: int) -> Item:
+        line = self._lines[number]
+        return line.read() or line.plain()
+
+
+class _Found(Struct):
+    """What the head of the page needs of the entries; nothing here is longer than a line."""
+
+    prompts: dict[int, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    models: dict[str, None] = field(default_factory=dict)
+    spent: list[Spent] = field(default_factory=list)
+
+
+def _look_through(lines: Sequence[Line]) -> _Found:
+    found = _Found()
+    for number, line in enumerate(lines):
+        if line.role not in ("toolResult", "system"):
+            entry = line.read()
+            if entry is not None:
+                _note(found, number, entry)
+    return found
+
+
+def _note(found: _Found, number: int, entry: Entry) -> None:
+    if isinstance(entry, LabelEntry):
+        label = "" if isinstance(entry.label, Absent) else _one_line(entry.label)
+        found.labels.pop(entry.target_id, None)
+        if label:
+            found.labels[entry.target_id] = label
+    elif isinstance(entry, (CompactionEntry, BranchSummaryEntry, UsageEntry)):
+        if not isinstance(entry.usage, Absent) and found.spent:
+            found.spent[-1].add(entry.usage)
+    elif isinstance(entry, MessageEntry):
+        message = entry.message
+        if isinstance(message, UserMessage):
+            text = _one_line(text_of(message.content))
+            if text:
+                found.prompts[number] = text
+        elif isinstance(message, AssistantMessage):
+            found.models[f"{message.provider}/{message.model}"] = None
+            found.spent.append(spent_on(message.usage))
+
+
+def _list(title: str, rows: Iterable[str], kind: str = "ul") -> Iterator[str]:
+    """A list of links under a heading; nothing where there are none."""
+    empty = True
+    for row in rows:
+        if empty:
+            yield f"<h2>{title}</h2><{kind}>"
+        empty = False
+        yield f"<li>{row}</li>"
+    if not empty:
+        yield f"</{kind}>"
+
+
+def _link(anchor: str, text: str, mark: str = "") -> str:
+    shown = f'<span class="bookmark">{escaped(mark)}</span> ' if mark else ""
+    return f'<a href="#{anchor}">{shown}{escaped(text)}</a>'
+
+
+def _one_line(text: str) -> str:
+    """The beginning of a text; signs of markdown that mean bold or code are left out."""
+    line = " ".join(plain(text[: LONGEST_TITLE * 8]).replace("**", "").replace("`", "").split())
+    return line if len(line) <= LONGEST_TITLE else line[:LONGEST_TITLE] + "…"
+
+
+def _policy() -> str:
+    return (
+        f"default-src 'none'; style-src '{style_hash()}'; img-src data:; script-src 'none'; base-uri 'none'; "
+        "form-action 'none'"
     )
 
 
-def write_page(path: str, text: str, protected: str | None = None, called: str | None = None) -> None:
-    """Put the page into a file, whole or not at all; its folder must exist, and `protected` is never overwritten.
+# --- the file ---------------------------------------------------------------------------------------------------------
 
-    Errors name the path as `called`: the host's way to write it. No link is followed at the name of the page, and a
-    relative `called` does not leave the folder that it begins in by a link: a project may have planted either.
+
+def write_page(path: str, pieces: Iterable[bytes], protected: str | None = None, called: str | None = None) -> None:
+    """Put the page into a file as its pieces come, whole or not at all.
+
+    Its folder must exist, and `protected` is never overwritten. Errors name the path as `called`: the host's way to
+    write it. No link is followed at the name of the page, and a relative `called` does not leave the folder that it
+    begins in by a link: a project may have planted either.
     """
     called = called or path
     if "\0" in path:
@@ -113,7 +280,7 @@ def write_page(path: str, text: str, protected: str | None = None, called: str |
         if os.path.commonpath([start, os.path.realpath(os.path.dirname(path))]) != start:
             raise Refusal(f"The page cannot be written to {called}: a link leads out of {start}. Give an absolute path")
     try:
-        files.put_file(path, text.encode("utf-8", "replace"), PRIVATE)
+        files.put_file(path, pieces, PRIVATE)
     except OSError as error:
         raise Refusal(files.error_text(error, "open", called)) from None
 
@@ -124,67 +291,3 @@ def _is_same_file(path: str, other: str) -> bool:
         return os.path.samefile(path, other)
     except OSError:
         return os.path.realpath(path) == os.path.realpath(other)
-
-
-def _policy() -> str:
-    digest = base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode("ascii")
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; script-src 'none'; base-uri 'none'; "
-        "form-action 'none'"
-    )
-
-
-def _title(header: Mapping[str, Any], items: Sequence[Item], name: str | None) -> str:
-    said = name or next(iter(_prompts(items).values()), "") or f"Session {header.get('id', '')}"
-    return _one_line(said)
-
-
-def _facts(header: Mapping[str, Any], items: Sequence[Item], stats: SessionStats) -> str:
-    tokens = stats.tokens
-    rows = [
-        ("session", escaped(str(header.get("id", ""))), True),
-        ("began", moment_html(str(header.get("timestamp", ""))), False),
-        ("folder", escaped(str(header.get("cwd", ""))), True),
-        ("forked from", escaped(str(header.get("parentSession") or "")), True),
-        ("models", "<br>".join(_models(items)), False),
-        ("messages", f"{stats.total_messages:,} ({stats.user_messages:,} by the user)", False),
-        ("tool calls", f"{stats.tool_calls:,}", False),
-        (
-            "tokens",
-            f"{tokens.input:,} in, {tokens.output:,} out, {tokens.cache_read:,} from cache, "
-            f"{tokens.cache_write:,} to cache",
-            False,
-        ),
-        ("cost", f"${stats.cost:,.4f}", False),
-    ]
-    shown = (f"<dt>{label}</dt><dd{MONO if mono else ''}>{value}</dd>" for label, value, mono in rows if value)
-    return f'<dl class="facts">{"".join(shown)}</dl>'
-
-
-def _models(items: Sequence[Item]) -> list[str]:
-    answers = (item.message for item in items if isinstance(item, MessageEntry))
-    names = (f"{answer.provider}/{answer.model}" for answer in answers if isinstance(answer, AssistantMessage))
-    return [escaped(name) for name in dict.fromkeys(names)]
-
-
-def _contents(items: Sequence[Item]) -> str:
-    """What the user asked, as links; a short conversation needs none."""
-    prompts = _prompts(items)
-    if len(prompts) < 3:
-        return ""
-    rows = "".join(f'<li><a href="#m{index}">{_one_line(text)}</a></li>' for index, text in prompts.items())
-    return f"<nav><details><summary>{len(prompts)} prompts</summary><ol>{rows}</ol></details></nav>"
-
-
-def _prompts(items: Sequence[Item]) -> dict[int, str]:
-    texts = {
-        index: text_of(item.message.content)
-        for index, item in enumerate(items)
-        if isinstance(item, MessageEntry) and isinstance(item.message, UserMessage)
-    }
-    return {index: text for index, text in texts.items() if text.strip()}
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(plain(text[: LONGEST_TITLE * 8]).split())
-    return escaped(line if len(line) <= LONGEST_TITLE else line[:LONGEST_TITLE] + "…")

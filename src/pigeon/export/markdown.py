@@ -1,16 +1,22 @@
-"""Markdown of a model as HTML that holds formatting and links and nothing else.
+"""Texts as HTML that holds formatting, coloured code and links, and nothing else.
 
 Two defences stand one behind the other: the renderer has HTML switched off, and its output is cleaned against a list of
 allowed tags and attributes. Images become links, so that opening a page causes no request.
+
+`TextFormatter` also bounds what one page costs: formatting takes a hundred times as long as copying, and a session may
+have tens of thousands of texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pigeon.export.escaping import escaped, plain
+from pigeon.export.highlight import TOKEN_CLASSES, highlighted, language_called
+from pigeon.export.terminal import terminal_html
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -18,53 +24,115 @@ if TYPE_CHECKING:
 
 LONGEST = 100_000
 DEEPEST = 30
+# How many characters of one page are formatted or coloured: one or two seconds' work each.
+MOST_PROSE = 1_500_000
+MOST_CODE = 500_000
 TAGS = {
     "a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre",
-    "s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+    "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
-ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}}
+ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "span": {"class"}}
 SCHEMES = {"http", "https", "mailto"}
+# What a text must have for markdown to change anything but its paragraphs.
+_MARKUP = re.compile(r"[*_`\[\]<>#|~\\&]|^[ \t]*(?:[-+=>]|\d{1,9}[.)])|^(?: {4}|\t)|[ \\]$", re.MULTILINE)
 
 
-def markdown_html(text: str) -> str:
-    """The text formatted; one that is too long or too deep to be prose is shown as it is."""
-    made = _rendered(text) if len(text) <= LONGEST else None
-    if made is None:
-        return f'<pre class="text">{escaped(text)}</pre>'
+class TextFormatter:
+    """Prose, code and output of commands as HTML; one for each page, or for each conversation that is shown live."""
+
+    def __init__(
+        self, mask: Callable[[str], str] = str, most_prose: int = MOST_PROSE, most_code: int = MOST_CODE
+    ) -> None:
+        """`mask` takes keys out of output whose colours may hide them; all other texts come masked."""
+        self._mask = mask
+        self._prose_left = most_prose
+        self._code_left = most_code
+        self.left_plain = 0
+        """How many texts were shown as they are, because the page had cost enough."""
+
+    def prose(self, text: str, keep_lines: bool = False) -> str:
+        """Markdown formatted; with `keep_lines` each line of it stays one, as people expect of what they typed."""
+        if _MARKUP.search(text) is None and text.strip():
+            return _paragraphs(plain(text), keep_lines)
+        made = None
+        if len(text) <= LONGEST:
+            if self._prose_left < len(text):
+                self.left_plain += 1
+            else:
+                self._prose_left -= len(text)
+                made = _rendered(text, keep_lines, self)
+        return f'<pre class="text">{escaped(text)}</pre>' if made is None else _cleaned(made)
+
+    def code(self, text: str, language: str) -> str:
+        """The inside of a `pre`: the text, coloured if the language is known."""
+        if language and not self.may_spend(len(text)):
+            self.left_plain += 1
+            language = ""
+        made = highlighted(text, language) if language else None
+        return escaped(text) if made is None else made
+
+    def may_spend(self, characters: int) -> bool:
+        """Whether so many characters of code may still be coloured or compared; if so, they are counted."""
+        if self._code_left < characters:
+            return False
+        self._code_left -= characters
+        return True
+
+    def output(self, text: str) -> str:
+        """The inside of a `pre`: what a command printed."""
+        return terminal_html(text, self._mask)
+
+
+def _paragraphs(text: str, keep_lines: bool) -> str:
+    parts = (part.strip() for part in re.split(r"\n[ \t]*\n", text))
+    end = "<br>\n" if keep_lines else "\n"
+    return "".join(
+        f"<p>{end.join(escaped(line.strip()) for line in part.split(chr(10)))}</p>\n" for part in parts if part
+    )
+
+
+def _cleaned(made: str) -> str:
     import nh3
 
     return nh3.clean(
         made,
         tags=TAGS,
         attributes=ATTRIBUTES,
-        attribute_filter=_whole_links,
+        attribute_filter=_kept_value,
         url_schemes=SCHEMES,
         link_rel="noopener noreferrer nofollow",
     )
 
 
-def _rendered(text: str) -> str | None:
+def _rendered(text: str, keep_lines: bool, formatter: TextFormatter) -> str | None:
     """None where the renderer would leave out everything, or what is nested too deep."""
-    renderer = _renderer()
-    env: dict[str, Any] = {}
+    renderer = _renderer(keep_lines)
+    env: dict[str, Any] = {"formatter": formatter}
     tokens = renderer.parse(plain(text), env)
     if not tokens or any(token.level >= DEEPEST - 1 for token in tokens):
         return None
     return str(renderer.renderer.render(tokens, renderer.options, env))
 
 
-def _whole_links(tag: str, name: str, value: str) -> str | None:
+def _kept_value(tag: str, name: str, value: str) -> str | None:
     """A link into the project's folder leads nowhere from the page, so only its text stays."""
-    return None if name == "href" and value.partition(":")[0].lower() not in SCHEMES else value
+    if name == "href":
+        return value if value.partition(":")[0].lower() in SCHEMES else None
+    if name == "class":
+        return value if value in TOKEN_CLASSES else None
+    return value
 
 
 @cache
-def _renderer() -> MarkdownIt:
+def _renderer(keep_lines: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    made = MarkdownIt("commonmark", {"html": False, "linkify": False, "maxNesting": DEEPEST})
+    made = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": keep_lines, "maxNesting": DEEPEST})
     made.enable(["table", "strikethrough"])
     made.add_render_rule("image", _picture_as_link)
+    made.add_render_rule("fence", _coloured_fence)
+    made.add_render_rule("heading_open", _heading)
+    made.add_render_rule("heading_close", _heading)
     return made
 
 
@@ -73,3 +141,17 @@ def _picture_as_link(self: Any, tokens: Sequence[Token], index: int, options: An
     source = str(token.attrGet("src") or "")
     label = f"[picture: {token.content or source}]"
     return f'<a href="{escaped(source)}">{escaped(label)}</a>'
+
+
+def _coloured_fence(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    token = tokens[index]
+    formatter: TextFormatter = env["formatter"]
+    language = language_called((token.info.split() or [""])[0])
+    return f"<pre><code>{formatter.code(token.content, language)}</code></pre>\n"
+
+
+def _heading(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    """Two levels lower: the title of the page is its h1, and each entry of the conversation has an h2."""
+    token = tokens[index]
+    name = f"h{min(6, int(token.tag[1]) + 2)}"
+    return f"<{name}>" if token.nesting > 0 else f"</{name}>\n"

@@ -1,82 +1,87 @@
-"""Tool calls with their results, each a line that can be opened, and images as data inside the page.
+"""Tool calls with their results as cards: a line that says what was done, and below it what can be opened.
 
-What a session says about an image is not trusted: only bytes that begin like PNG, JPEG, GIF or WebP are shown.
+A card of `edit` shows the change, of `write` and `read` the file, of `bash` the terminal, of `todo` the plan; that of
+any other tool shows its arguments by name and its result. What is missing or of an unexpected kind is shown in that
+general way, so that nothing a session says is left out.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
+import re
+from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct, field
+
+from pigeon.export.diff_html import DiffLine, counted, diff_html, lines_of_change, lines_of_listing, lines_of_patch
 from pigeon.export.escaping import escaped
+from pigeon.export.highlight import language_of
+from pigeon.export.markdown import TextFormatter
+from pigeon.export.pictures import picture_html
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
-from pigeon.wire.content import ImageContent, TextContent, ToolCall, UserBlock
+from pigeon.wire.content import TextContent, ToolCall, UserBlock, text_of
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import BashExecutionMessage, ToolResultMessage
 
-_BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF87a", "gif"), (b"GIF89a", "gif"))
-
-
-def picture_html(image: ImageContent) -> str:
-    """The picture, if its bytes are of a kind that cannot hold a program; else a line that says what is missing."""
-    try:
-        data = base64.b64decode("".join(image.data.split()), validate=True)
-    except (binascii.Error, ValueError):
-        return _missing(image, "its data is not valid base64")
-    kind = _kind_of(data)
-    if kind is None:
-        return _missing(image, "only PNG, JPEG, GIF and WebP are shown")
-    encoded = base64.b64encode(data).decode("ascii")
-    return f'<img alt="picture ({kind}, {len(data):,} bytes)" src="data:image/{kind};base64,{encoded}">'
-
-
-def _kind_of(data: bytes) -> str | None:
-    """The kind by the first bytes, whatever type the session names."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "webp"
-    return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), None)
-
-
-def _missing(image: ImageContent, why: str) -> str:
-    return f'<p class="note">[picture of type {escaped(image.mime_type[:100])} left out: {why}]</p>'
-
-
 OPEN_UP_TO_LINES = 8
+OPEN_UP_TO_CHARACTERS = 2_000
+DIFF_OPEN_UP_TO_LINES = 60
 LONGEST_SUMMARY = 160
-_TELLING = ("command", "path", "file_path", "pattern", "query", "url")
+MOST_NUMBERED_LINES = 20_000
+_PATHS = ("path", "file_path", "filePath", "file")
+_OLD_TEXTS = ("oldText", "old_string", "old_str", "oldString")
+_NEW_TEXTS = ("newText", "new_string", "new_str", "newString")
+_TELLING = ("command", *_PATHS, "pattern", "query", "url")
+_SUCCESS = ("Successfully wrote", "Successfully replaced", "Successfully edited", "(no output)")
+# What the read tool says below the lines, if there are more of them.
+_READ_NOTE = re.compile(r"\n\n(\[(?:Showing lines|\d+ more lines|Line \d+ is)[^\n]{0,400}\])\s*\Z")
+_TODO = re.compile(r"\[([ >x-])\] (.*)")
+_STATES = {
+    " ": "pending", ">": "in progress", "x": "done", "-": "dropped", "pending": "pending", "completed": "done",
+    "in_progress": "in progress", "abandoned": "dropped", "cancelled": "dropped",
+}  # fmt: skip
 
 
-def call_html(call: ToolCall, result: ToolResultMessage | None) -> str:
-    """The call with its arguments, and what came of it."""
-    if result is None:
-        state, body = ' <span class="note">no result</span>', ""
-    else:
-        state = ' <span class="bad">failed</span>' if result.is_error else ""
-        body = result_html(result)
-    gist = _gist(call.arguments)
-    summary = f"<b>{escaped(call.name)}</b> <code>{escaped(gist)}</code>{state}"
-    body = _arguments(call.arguments, gist) + body
-    opened = " open" if result is not None and _is_short(result) else ""
-    return f'<details class="tool"{opened}><summary>{summary}</summary>{body}</details>'
+class Card(Struct):
+    """What is known of a call: `body` is HTML; `shown` are the arguments that need not be shown any more."""
+
+    gist: str
+    body: str = ""
+    note: str = ""
+    lines: int = 0
+    open_up_to: int = OPEN_UP_TO_LINES
+    shown: set[str] = field(default_factory=set)
 
 
-def result_html(result: ToolResultMessage) -> str:
-    """What the model got to see, and the change that an edit made."""
-    kind = ' class="bad"' if result.is_error else ""
-    parts = ['<p class="label">result</p>', blocks_html(result.content, kind)]
-    diff = result.details.get("diff") if isinstance(result.details, dict) else None
-    if isinstance(diff, str) and diff:
-        parts.append(f"<pre>{_coloured(diff)}</pre>")
-    return "".join(parts)
+def call_html(call: ToolCall, result: ToolResultMessage | None, formatter: TextFormatter) -> str:
+    """The card of a call, without a page around it; `result` is none while there is none yet."""
+    return card_html(call.name, call.arguments, result, formatter, error=_error_of(call))
 
 
-def shell_html(message: BashExecutionMessage) -> str:
+def card_html(
+    name: str, arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter, error: str = ""
+) -> str:
+    """The same for a result whose call is not known."""
+    make = _CARDS.get(name.lower(), _general)
+    card = make(arguments, result, formatter) or _general(arguments, result, formatter)
+    rest = {key: value for key, value in arguments.items() if key not in card.shown}
+    given = _arguments(rest, formatter)
+    label = '<p class="label">result</p>' if given.endswith("</pre>") and card.body else ""
+    body = given + label + card.body
+    if error:
+        body = f'<p class="bad">{escaped(error)}</p>{body}'
+    opened = " open" if result is not None and _is_short(card, result) else ""
+    note = f' <span class="note">{card.note}</span>' if card.note else ""
+    gist = f" <code>{escaped(card.gist)}</code>" if card.gist else ""
+    return (
+        f'<details class="card"{opened}><summary><b>{escaped(name[:80])}</b>{gist}{note}{_state(result)}</summary>'
+        f'<div class="inner">{body}</div></details>'
+    )
+
+
+def shell_html(message: BashExecutionMessage, formatter: TextFormatter) -> str:
     """A command that the host ran, and its output."""
-    parts = [f"<pre>$ {escaped(message.command)}</pre>"]
-    if message.output:
-        parts.append(f"<pre>{escaped(message.output)}</pre>")
     notes = []
     if message.cancelled:
         notes.append("cancelled")
@@ -86,9 +91,8 @@ def shell_html(message: BashExecutionMessage) -> str:
         notes.append("output shortened")
     if message.exclude_from_context is True:
         notes.append("not shown to the model")
-    if notes:
-        parts.append(f'<p class="note">{escaped(", ".join(notes))}</p>')
-    return "".join(parts)
+    note = f'<p class="note">{escaped(", ".join(notes))}</p>' if notes else ""
+    return _terminal(message.command, message.output, formatter) + note
 
 
 def blocks_html(blocks: str | list[UserBlock], kind: str = "") -> str:
@@ -114,33 +118,225 @@ def json_text(value: Any) -> str:
         return repr(value)
 
 
-def _arguments(arguments: dict[str, Any], seen: str) -> str:
-    """Texts stand for themselves, since that is how they are read; the rest is JSON. What was seen is not repeated."""
-    parts = []
+# --- the tools --------------------------------------------------------------------------------------------------------
+
+Maker = Callable[[dict[str, Any], "ToolResultMessage | None", TextFormatter], Card | None]
+
+
+def _bash(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+    command = arguments.get("command")
+    if not isinstance(command, str) and arguments:
+        return None
+    command = command if isinstance(command, str) else ""
+    output = _text(result)
+    gist = _one_line(command)
+    body = _terminal("" if gist == command else command, output, formatter) + _pictures(result)
+    return Card(gist, body, lines=_lines_in(output), shown={"command"})
+
+
+def _read(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+    path = _first(arguments, _PATHS)
+    if not path:
+        return None
+    text, first = _text(result), arguments.get("offset")
+    first = int(first) if isinstance(first, (int, float)) and 1 <= first < 1e9 else 1
+    found = _READ_NOTE.search(text)
+    note = found[1] if found else ""
+    text = text[: found.start()] if found else text
+    pictures = _pictures(result)
+    if result is None or result.is_error or pictures:
+        body = _plain(result)
+    else:
+        body = _numbered(text, first, language_of(path), formatter)
+        body += f'<p class="note">{escaped(note)}</p>' if note else ""
+    lines = _lines_in(text)
+    where = f"{path}:{first}-{first + lines - 1}" if first > 1 and text else path
+    return Card(_one_line(where), body, lines=lines, shown={*_PATHS, "offset", "limit"})
+
+
+def _write(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+    path, content = _first(arguments, _PATHS), arguments.get("content")
+    if not path or not isinstance(content, str):
+        return None
+    lines = _lines_in(content)
+    body = _numbered(content, 1, language_of(path), formatter) + _said(result)
+    note = f"{lines:,} line{'' if lines == 1 else 's'}"
+    return Card(_one_line(path), body, note, lines=lines, open_up_to=20, shown={*_PATHS, "content"})
+
+
+def _edit(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+    path = _first(arguments, _PATHS)
+    lines = _change_made(result) or _change_asked(arguments)
+    if not path or not lines:
+        return None
+    added, removed = counted(lines)
+    note = f'<span class="added">+{added:,}</span> <span class="removed">-{removed:,}</span>'
+    shown = {*_PATHS, "edits", *_OLD_TEXTS, *_NEW_TEXTS}
+    body = diff_html(lines, formatter.may_spend) + _said(result)
+    return Card(_one_line(path), body, note, lines=len(lines), open_up_to=DIFF_OPEN_UP_TO_LINES, shown=shown)
+
+
+def _search(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+    pattern, path = _first(arguments, ("pattern", "query", "glob")), _first(arguments, _PATHS)
+    shown = {key for key in ("pattern", "query", "glob", *_PATHS) if arguments.get(key) in (pattern, path)}
+    gist = f"{pattern} in {path}" if pattern and path else pattern or path or "."
+    return Card(_one_line(gist), _plain(result), lines=_lines_in(_text(result)), shown=shown)
+
+
+def _todo(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+    todos = arguments.get("todos")
+    tasks = [_task(item) for item in todos if isinstance(item, dict)] if isinstance(todos, list) else []
+    if tasks:
+        return Card("", f'<ul class="plan">{"".join(tasks)}</ul>', lines=len(tasks), open_up_to=20, shown={"todos"})
+    lines = _text(result).split("\n")
+    if result is None or result.is_error or not any(map(_TODO.match, lines)):
+        return None
+    parts = [f'<ul class="plan">{"".join(map(_plan_line, filter(str.strip, lines[1:])))}</ul>']
+    return Card(lines[0], "".join(parts), lines=len(lines), open_up_to=20, shown={"ops"})
+
+
+def _general(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card:
+    gist = _gist(arguments)
+    shown = {key for key in _TELLING if arguments.get(key) == gist}
+    lines = _change_made(result)
+    body = _plain(result, formatter) + (diff_html(lines, formatter.may_spend) if lines else "")
+    return Card(gist, body, lines=_lines_in(_text(result)), shown=shown)
+
+
+_CARDS: dict[str, Maker] = {
+    "bash": _bash, "shell": _bash, "read": _read, "write": _write, "edit": _edit, "multiedit": _edit,
+    "str_replace": _edit, "grep": _search, "find": _search, "glob": _search, "ls": _search, "todo": _todo,
+    "todo_write": _todo, "todowrite": _todo,
+}  # fmt: skip
+
+
+# --- their parts ------------------------------------------------------------------------------------------------------
+
+
+def _terminal(command: str, output: str, formatter: TextFormatter) -> str:
+    asked = f'<span class="asked">{escaped(command)}</span>\n' if command else ""
+    shown = formatter.output(output.rstrip("\n")) if output else ""
+    return f'<pre class="terminal">{asked}{shown}</pre>' if asked or shown else ""
+
+
+def _numbered(text: str, first: int, language: str, formatter: TextFormatter) -> str:
+    """A file with the numbers of its lines beside it."""
+    text = text.removesuffix("\n")
+    if not text:
+        return '<p class="note">an empty file</p>'
+    count = text.count("\n") + 1
+    code = f"<pre>{formatter.code(text, language)}</pre>"
+    if count > MOST_NUMBERED_LINES:
+        return code
+    numbers = "\n".join(map(str, range(first, first + count)))
+    return f'<div class="code"><pre class="numbers" aria-hidden="true">{numbers}</pre>{code}</div>'
+
+
+def _change_made(result: ToolResultMessage | None) -> list[DiffLine]:
+    details = result.details if result is not None and isinstance(result.details, dict) else {}
+    patch, listing = details.get("patch"), details.get("diff")
+    lines = lines_of_patch(patch) if isinstance(patch, str) else []
+    if not lines and isinstance(listing, str) and listing:
+        lines = lines_of_patch(listing) or lines_of_listing(listing)
+    return lines
+
+
+def _change_asked(arguments: dict[str, Any]) -> list[DiffLine]:
+    edits = arguments.get("edits")
+    listed = [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else []
+    lines: list[DiffLine] = []
+    for edit in [*listed, arguments]:
+        old, new = _first(edit, _OLD_TEXTS), _first(edit, _NEW_TEXTS)
+        if old or new:
+            lines += [*([DiffLine("@", "")] if lines else []), *lines_of_change(old, new)]
+    return lines
+
+
+def _task(item: dict[str, Any]) -> str:
+    text = item.get("content") or item.get("text") or item.get("title") or json_text(item)
+    return _plan_item(str(item.get("status", "pending")), str(text))
+
+
+def _plan_line(line: str) -> str:
+    found = _TODO.fullmatch(line.strip())
+    return _plan_item(found[1], found[2]) if found else f'<li class="phase">{escaped(line.strip())}</li>'
+
+
+def _plan_item(status: str, text: str) -> str:
+    state = _STATES.get(status, "pending")
+    return f'<li class="{state.replace(" ", "-")}">{escaped(text)} <span class="state">({state})</span></li>'
+
+
+def _plain(result: ToolResultMessage | None, formatter: TextFormatter | None = None) -> str:
+    """The result as it is; an object or a list as coloured JSON."""
+    if result is None:
+        return ""
+    text = _text(result)
+    if formatter is not None and len(result.content) == 1 and text[:1] in ("{", "[") and not result.is_error:
+        return f"<pre>{formatter.code(text, 'json')}</pre>"
+    return blocks_html(result.content, ' class="bad"' if result.is_error else "")
+
+
+def _said(result: ToolResultMessage | None) -> str:
+    """The result of a tool whose work is shown, unless it only says that it was done."""
+    if result is not None and not result.is_error and _text(result).startswith(_SUCCESS):
+        return _pictures(result)
+    return _plain(result)
+
+
+def _pictures(result: ToolResultMessage | None) -> str:
+    blocks = result.content if result is not None else []
+    return "".join(picture_html(block) for block in blocks if not isinstance(block, TextContent))
+
+
+def _arguments(arguments: dict[str, Any], formatter: TextFormatter) -> str:
+    """Short values as a list; texts stand for themselves, since that is how they are read; the rest is JSON."""
+    short, long = [], []
     for name, value in arguments.items():
-        if value == seen:
-            continue
-        parts.append(f'<p class="label">{escaped(str(name))}</p>')
-        parts.append(f"<pre>{escaped(value if isinstance(value, str) else json_text(value))}</pre>")
-    return "".join(parts)
+        text = value if isinstance(value, str) else json_text(value)
+        if len(text) <= LONGEST_SUMMARY and "\n" not in text:
+            short.append(f"<dt>{escaped(str(name))}</dt><dd><code>{escaped(text)}</code></dd>")
+        else:
+            shown = escaped(text) if isinstance(value, str) else formatter.code(text, "json")
+            long.append(f'<p class="label">{escaped(str(name))}</p><pre>{shown}</pre>')
+    listed = f'<dl class="arguments">{"".join(short)}</dl>' if short else ""
+    return listed + "".join(long)
 
 
 def _gist(arguments: dict[str, Any]) -> str:
     """The argument that says most, on one line."""
-    values = [value for value in (arguments.get(name) for name in _TELLING) if isinstance(value, str) and value]
-    text = values[0] if values else next((value for value in arguments.values() if isinstance(value, str)), "")
+    return _one_line(_first(arguments, _TELLING) or next((v for v in arguments.values() if isinstance(v, str)), ""))
+
+
+def _first(values: dict[str, Any], names: tuple[str, ...]) -> str:
+    return next((value for value in map(values.get, names) if isinstance(value, str) and value), "")
+
+
+def _one_line(text: str) -> str:
     line = " ".join(text[: LONGEST_SUMMARY * 4].split())
     return line if len(line) <= LONGEST_SUMMARY else line[:LONGEST_SUMMARY] + "…"
 
 
-def _is_short(result: ToolResultMessage) -> bool:
-    texts = [block.text for block in result.content if isinstance(block, TextContent)]
-    return sum(text.count("\n") + 1 for text in texts) <= OPEN_UP_TO_LINES and sum(map(len, texts)) <= 2000
+def _text(result: ToolResultMessage | None) -> str:
+    return text_of(result.content) if result is not None else ""
 
 
-def _coloured(diff: str) -> str:
-    lines = []
-    for line in diff.split("\n"):
-        kind = {"+": "added", "-": "removed"}.get(line[:1])
-        lines.append(f'<span class="{kind}">{escaped(line)}</span>' if kind else escaped(line))
-    return "\n".join(lines)
+def _lines_in(text: str) -> int:
+    return text.removesuffix("\n").count("\n") + 1 if text else 0
+
+
+def _state(result: ToolResultMessage | None) -> str:
+    if result is None:
+        return ' <span class="note">no result</span>'
+    took = result.duration_ms
+    seconds = f' <span class="note took">{took / 1000:,.1f} s</span>' if isinstance(took, int) and took >= 100 else ""
+    return seconds + (' <span class="bad">failed</span>' if result.is_error else "")
+
+
+def _error_of(call: ToolCall) -> str:
+    return "" if isinstance(call.arguments_error, Absent) else call.arguments_error
+
+
+def _is_short(card: Card, result: ToolResultMessage) -> bool:
+    room = 5 if result.is_error else 1
+    return card.lines <= card.open_up_to * room and len(_text(result)) <= OPEN_UP_TO_CHARACTERS * room

@@ -14,7 +14,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TypeVar
 
 from pigeon.system.paths import HeldPath, hold
@@ -158,8 +158,10 @@ def replace_file(path: str | HeldPath, data: bytes, mode: int | None = None) -> 
         _overwrite(path, data)
 
 
-def put_file(path: str, data: bytes, mode: int) -> None:
+def put_file(path: str, data: bytes | Iterable[bytes], mode: int) -> None:
     """Put a new file at a name in a folder that exists, in the place of a regular file if there is one.
+
+    Data may come in pieces, which are written as they come; if they end with an error, nothing has changed.
 
     A link at that name is refused, one that is planted meanwhile is replaced and not followed, and what other names
     (hard links) the older file has keeps its content. Mode and owner of the older file do not count: it may have been
@@ -193,7 +195,7 @@ def sync_folder(folder: str) -> None:
 
 def _swap(
     target: str,
-    data: bytes,
+    data: bytes | Iterable[bytes],
     mode: int | None,
     before: os.stat_result | None = None,
     durable: bool = False,
@@ -208,9 +210,10 @@ def _swap(
     descriptor = os.open(temporary, flags, 0o666 if mode is None else mode, dir_fd=folder)
     try:
         with open(descriptor, "wb", buffering=0) as file:
-            view = memoryview(data)
-            while view:
-                view = view[file.write(view) :]
+            for piece in (data,) if isinstance(data, bytes) else data:
+                view = memoryview(piece)
+                while view:
+                    view = view[file.write(view) :]
             if before is not None:
                 _keep_owner(file.fileno(), before)
                 os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) if mode is None else mode)
