@@ -13,7 +13,7 @@ _COLOURS = """
 :root { color-scheme: light dark; --page: #fff; --side: #f6f7f9; --text: #1c2127; --dim: #5d6773; --line: #dfe3e8;
   --user: #eef4fd; --code: #f6f7f9; --link: #1a5fb4; --bad: #b3261e; --good: #1b7f3b; --mark: #8a5a00; --tag: #fff3d6;
   --add: #e4f6e8; --add-word: #abe3b8; --del: #fdebea; --del-word: #f8bfba;
-  --k: #9a2393; --s: #20703a; --n: #0b5cad; --c: #6a737d; --f: #3d4fc4; --t: #8a4b08; --b: #0b6e75; --d: #7a5a00;
+  --k: #9a2393; --s: #20703a; --n: #0b5cad; --c: #616a74; --f: #3d4fc4; --t: #8a4b08; --b: #0b6e75; --d: #7a5a00;
   --cached: #a9bfdd; --new: #2f6fc1; --out: #d98a1f; }
 @media screen and (prefers-color-scheme: dark) { :root { --page: #15181b; --side: #1b1f23; --text: #e3e6e9;
   --dim: #9aa4af; --line: #32393f; --user: #1b2735; --code: #1d2226; --link: #8ab8ff; --bad: #ff8a80; --good: #6fd08c;
