@@ -34,7 +34,7 @@ TAGS = {
 ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "span": {"class"}}
 SCHEMES = {"http", "https", "mailto"}
 # What a text must have for markdown to change anything but its paragraphs.
-_MARKUP = re.compile(r"[*_`\[\]<>#|~\\&]|^[ \t]*(?:[-+=>]|\d{1,9}[.)])|^(?: {4}|\t)|[ \\]$", re.MULTILINE)
+_MARKUP = re.compile(r"[*_`\[\]<>#|~\\&]|^[ \t]*(?:[-+=>]|\d{1,9}[.)])|^ {0,3}(?: |\t)|[ \\]$", re.MULTILINE)
 
 
 class TextFormatter:
@@ -52,8 +52,9 @@ class TextFormatter:
 
     def prose(self, text: str, keep_lines: bool = False) -> str:
         """Markdown formatted; with `keep_lines` each line of it stays one, as people expect of what they typed."""
+        text = plain(text)
         if _MARKUP.search(text) is None and text.strip():
-            return _paragraphs(plain(text), keep_lines)
+            return _paragraphs(text, keep_lines)
         made = None
         if len(text) <= LONGEST:
             if self._prose_left < len(text):
@@ -108,7 +109,7 @@ def _rendered(text: str, keep_lines: bool, formatter: TextFormatter) -> str | No
     """None where the renderer would leave out everything, or what is nested too deep."""
     renderer = _renderer(keep_lines)
     env: dict[str, Any] = {"formatter": formatter}
-    tokens = renderer.parse(plain(text), env)
+    tokens = renderer.parse(text, env)
     if not tokens or any(token.level >= DEEPEST - 1 for token in tokens):
         return None
     return str(renderer.renderer.render(tokens, renderer.options, env))
