@@ -1,1 +1,0 @@
-"""Commands of the chat that begin with a slash."""
