@@ -38,7 +38,7 @@ class Host:
         self.order: list[Any] = []
         outbox: Any = self
         connection = SimpleNamespace(
-            session=self.setup.session, outbox=SimpleNamespace(dialect=SimpleNamespace(version="9"))
+            session=self.setup.session, form=SimpleNamespace(dialect=SimpleNamespace(version="9"))
         )
         self._server = Server({"session": self.setup.session, "connection": connection}, HANDLERS, outbox)
 

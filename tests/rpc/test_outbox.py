@@ -164,7 +164,7 @@ async def test_a_change_of_dialect_lets_go_of_what_is_held_and_the_next_answer_i
     tap, outbox = an_outbox()
     tap.fill()
     outbox.event(text("a"))
-    outbox.turn_to(dialect_named("companion", "1", {}), numbers=True)
+    outbox.form.turn_to(dialect_named("companion", "1", {}), numbers=True)
     outbox.answer(succeeded("hello", {"x": 1}, 7))
     assert tap.texts() == ["a"]
     assert tap.records()[-1] == {"id": 7, "type": "response", "command": "hello", "success": True, "data": {"x": 1}}
@@ -173,7 +173,7 @@ async def test_a_change_of_dialect_lets_go_of_what_is_held_and_the_next_answer_i
 
 async def test_events_are_numbered_without_gaps_and_answers_are_not() -> None:
     tap, outbox = an_outbox()
-    outbox.turn_to(Dialect("1", deltas=True), numbers=True)
+    outbox.form.turn_to(Dialect("1", deltas=True), numbers=True)
     for event in (TurnStart(), text("a"), AgentSettled()):
         outbox.event(event)
         outbox.answer(succeeded("abort"))

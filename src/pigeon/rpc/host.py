@@ -49,7 +49,7 @@ class Host:
         show_out = None if show is None else partial(show, "out")
         self._writer = Writer(descriptors[1], lambda: self._shutdown.request(exit_codes.FAILED), show_out)
         self._outbox = Outbox(self._writer, dialect, mask)
-        connection = HostConnection(session, self._outbox, record_cap)
+        connection = HostConnection(session, self._outbox.form, record_cap)
         self._server = Server({"session": session, "connection": connection}, HANDLERS, self._outbox)
         take = self._server.take if show is None else partial(self._take_shown, show)
         self._reader = Reader(descriptors[0], Framing(record_cap), take, self._input_ended)

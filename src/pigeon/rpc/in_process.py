@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from pigeon.dialects.base import Dialect, kind_of
 from pigeon.dialects.pi_latest import PiLatest
 from pigeon.rpc.handlers.all import HANDLERS
-from pigeon.rpc.host_connection import ActiveRun, HostConnection
+from pigeon.rpc.host_connection import HostConnection
 from pigeon.rpc.lanes import CommandRunner
-from pigeon.rpc.outbox import LongAnswer, run_of
+from pigeon.rpc.outbox import EventForm, LongAnswer
 from pigeon.session.session import Session
 from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire import codec
@@ -32,58 +32,23 @@ _T = TypeVar("_T")
 # What such a host speaks; its defaults are to be given to `pigeon.app.build` with the options.
 SPOKEN: type[Dialect] = PiLatest
 SLICE_PIECES = 250
-OTHER_DIALECT = "An agent in this process speaks pi-latest only"
 
 
 class RecordOutlet:
     """The way of events to a program in this process: as records, in order."""
 
     def __init__(self, version: str, hear: Callable[[Any], None], mask: Callable[[bytes], bytes]) -> None:
-        self._dialect: Dialect = SPOKEN(version)
+        self.form = EventForm(SPOKEN(version), fixed=True)
         self._hear = hear
         self._mask = mask
-        self._numbers = False
-        self._count = 0
-        self._kinds: frozenset[str] | None = None
-        self._run_id: ActiveRun | None = None
-
-    @property
-    def dialect(self) -> Dialect:
-        """What is spoken."""
-        return self._dialect
-
-    @property
-    def numbers(self) -> bool:
-        """True if events carry their number."""
-        return self._numbers
-
-    def turn_to(self, dialect: Dialect, numbers: bool) -> None:
-        """Number events from now on, or no longer; raises a `Refusal` for another dialect."""
-        if dialect.name != self._dialect.name:
-            raise Refusal(OTHER_DIALECT)
-        self._dialect, self._numbers = dialect, numbers
-
-    @property
-    def attributes(self) -> bool:
-        """True if events carry the id of their run."""
-        return self._run_id is not None
-
-    def attribute(self, run_id: ActiveRun | None) -> None:
-        """Put the id of their run on events from now on; none for no ids."""
-        self._run_id = run_id
-
-    def send_only(self, kinds: frozenset[str] | None) -> None:
-        """Leave out events of other types from now on; none leaves out nothing."""
-        self._kinds = kinds
 
     def event(self, event: Outbound) -> None:
         """Hand an event on."""
-        run_id = run_of(event, self._run_id) or ABSENT
+        run_id = self.form.run_of(event) or ABSENT
         # An update is the model's own words, which are not masked on the wire either.
-        shown = [event] if isinstance(event, MessageUpdate) else map(self.masked, self._dialect.project(event))
+        shown = [event] if isinstance(event, MessageUpdate) else map(self.masked, self.form.dialect.project(event))
         for record in shown:
-            kind = kind_of(record)
-            if self._kinds is None or not kind or kind in self._kinds:
+            if self.form.wants(kind_of(record)):
                 self._hear(self._numbered(record, run_id))
 
     def masked(self, record: _T) -> _T:
@@ -95,10 +60,7 @@ class RecordOutlet:
     def _numbered(self, record: Any, run_id: str | Absent) -> Any:
         if record.run_id != run_id:
             record = replace(record, run_id=run_id)
-        if not self._numbers:
-            return record
-        self._count += 1
-        return replace(record, seq=self._count)
+        return replace(record, seq=self.form.next_number()) if self.form.numbers else record
 
 
 class InProcessHost:
@@ -113,7 +75,7 @@ class InProcessHost:
     ) -> None:
         self._mask = mask
         self._outlet = RecordOutlet(version, hear, mask)
-        connection = HostConnection(session, self._outlet, DEFAULT_CAP)
+        connection = HostConnection(session, self._outlet.form, DEFAULT_CAP)
         self._commands = CommandRunner({"session": session, "connection": connection}, HANDLERS)
         session.bus.announce(self._outlet.event)
 

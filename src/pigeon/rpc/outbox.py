@@ -18,6 +18,7 @@ from pigeon.transport.writer import Writer
 from pigeon.wire.answers import Response
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.dialogs import DialogRequest
+from pigeon.wire.errors import Refusal
 from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
@@ -38,6 +39,9 @@ ENDS = (AgentEnd, AgentSettled, PromptResult, SessionSettled)
 SLICE_PIECES = 250
 SLICE_BYTES = 256 * 1024
 _GROWING = (TextDelta, ThinkingDelta, ToolcallDelta)
+# The id of the run that is active.
+ActiveRun = Callable[[], str | None]
+OTHER_DIALECT = "An agent in this process speaks pi-latest only"
 
 
 class HeldDeltas:
@@ -88,24 +92,22 @@ class EncodedData:
         self.pieces = pieces
 
 
-class Outbox:
-    """Everything that leaves the process goes through here; events in their order, answers as soon as there are any."""
+class EventForm:
+    """What events look like to a host: the dialect, numbers, ids of runs, and which types of them it wants.
 
-    def __init__(self, writer: Writer, dialect: Dialect, mask: Callable[[bytes], bytes] = lambda line: line) -> None:
-        """`mask` takes keys out of every line but the updates of an answer, which are the model's own words."""
-        self._writer = writer
+    `changing` is called before each change, so that what waits leaves in the form that it was meant for. A form with a
+    `fixed` dialect refuses others.
+    """
+
+    def __init__(self, dialect: Dialect, changing: Callable[[], None] = lambda: None, fixed: bool = False) -> None:
         self._dialect = dialect
-        self._mask = mask
-        self._turning = False
+        self._changing = changing
+        self._fixed = fixed
+        self._turned = False
         self._numbers = False
         self._count = 0
-        self._run_id: Callable[[], str | None] | None = None
+        self._active: ActiveRun | None = None
         self._kinds: frozenset[str] | None = None
-        self._left_out: tuple[type[Record], ...] = ()
-        self._held: HeldDeltas | None = None
-        self._may_hold = False
-        self._release: asyncio.Task[None] | None = None
-        self._making = asyncio.Lock()
 
     @property
     def dialect(self) -> Dialect:
@@ -117,25 +119,63 @@ class Outbox:
         """True if events carry their number."""
         return self._numbers
 
-    def turn_to(self, dialect: Dialect, numbers: bool) -> None:
-        """Speak like this from now on; the next answer says so, and is the same in all dialects."""
-        self._let_go()
-        self._dialect, self._numbers, self._turning = dialect, numbers, True
-
     @property
     def attributes(self) -> bool:
         """True if events carry the id of their run."""
-        return self._run_id is not None
+        return self._active is not None
 
-    def attribute(self, run_id: Callable[[], str | None] | None) -> None:
+    def turn_to(self, dialect: Dialect, numbers: bool) -> None:
+        """Speak like this from now on; raises a `Refusal` where that cannot be."""
+        if self._fixed and dialect.name != self._dialect.name:
+            raise Refusal(OTHER_DIALECT)
+        self._changing()
+        self._dialect, self._numbers, self._turned = dialect, numbers, True
+
+    def attribute(self, active: ActiveRun | None) -> None:
         """Put the id of the active run, which this tells, on events from now on; none for no ids."""
-        self._let_go()
-        self._run_id = run_id
+        self._changing()
+        self._active = active
 
     def send_only(self, kinds: frozenset[str] | None) -> None:
         """Leave out events of other types from now on; none leaves out nothing."""
-        self._let_go()
+        self._changing()
         self._kinds = kinds
+
+    def take_turn(self) -> bool:
+        """True once after each `turn_to`: for the answer that says so, which is the same in all dialects."""
+        turned, self._turned = self._turned, False
+        return turned
+
+    def wants(self, kind: str) -> bool:
+        """Whether the host wants events of this type; what has no type is no event."""
+        return self._kinds is None or not kind or kind in self._kinds
+
+    def next_number(self) -> int:
+        """The number of the next event."""
+        self._count += 1
+        return self._count
+
+    def run_of(self, event: Outbound) -> str | None:
+        """The run that an event tells of, if the host wants to know: what ends a run says so itself, and what a command
+        of the host prints is of none."""
+        if self._active is None or isinstance(event, BashExecutionUpdate):
+            return None
+        return self._active() if isinstance(event.run_id, Absent) else event.run_id
+
+
+class Outbox:
+    """Everything that leaves the process goes through here; events in their order, answers as soon as there are any."""
+
+    def __init__(self, writer: Writer, dialect: Dialect, mask: Callable[[bytes], bytes] = lambda line: line) -> None:
+        """`mask` takes keys out of every line but the updates of an answer, which are the model's own words."""
+        self._writer = writer
+        self.form = EventForm(dialect, self._let_go)
+        self._mask = mask
+        self._left_out: tuple[type[Record], ...] = ()
+        self._held: HeldDeltas | None = None
+        self._may_hold = False
+        self._release: asyncio.Task[None] | None = None
+        self._making = asyncio.Lock()
 
     def leave_out_dialogs(self) -> None:
         """Send nothing that a person would have to see or answer."""
@@ -151,7 +191,7 @@ class Outbox:
 
     def greet(self) -> None:
         """Whatever the dialect says first."""
-        self._send(self._dialect.greeting())
+        self._send(self.form.dialect.greeting())
 
     def event(self, event: Outbound) -> None:
         """Announce an event."""
@@ -166,13 +206,13 @@ class Outbox:
     def answer(self, response: Response) -> None:
         """Answer a command."""
         # The answer to `hello` itself has the one form that every dialect shares.
-        turning, self._turning = self._turning, False
+        turning = self.form.take_turn()
         data = response.data
         if isinstance(data, EncodedData):
-            lines = self._masked(self._dialect.answer(replace(response, data=ABSENT)))
+            lines = self._masked(self.form.dialect.answer(replace(response, data=ABSENT)))
             self._send([with_data(line, data.pieces) for line in lines])
         else:
-            self._send(self._masked(plain_answer(response) if turning else self._dialect.answer(response)))
+            self._send(self._masked(plain_answer(response) if turning else self.form.dialect.answer(response)))
 
     def encoded(self, answer: LongAnswer) -> EncodedData | Awaitable[EncodedData]:
         """The data of an answer: at once if it is short, else something to await, and other work is done meanwhile.
@@ -212,12 +252,12 @@ class Outbox:
     def refuse_prompt(self, response: Response) -> None:
         """Answer a prompt that is not accepted; once ends are left out, without the result that a dialect may add."""
         ends = issubclass(PromptResult, self._left_out)
-        lines = self._dialect.answer(response) if ends else self._dialect.refused_prompt(response)
+        lines = self.form.dialect.answer(response) if ends else self.form.dialect.refused_prompt(response)
         self._send(self._masked(lines))
 
     def unknown(self, response: Response) -> None:
         """Answer a command that does not exist."""
-        self._send(self._masked(self._dialect.unknown_command(response)))
+        self._send(self._masked(self.form.dialect.unknown_command(response)))
 
     def room(self) -> Awaitable[None] | None:
         """Something to await while the host is behind."""
@@ -257,19 +297,17 @@ class Outbox:
             self._tell(held.merged())
 
     def _tell(self, event: Outbound) -> None:
-        run_id = run_of(event, self._run_id)
+        run_id = self.form.run_of(event)
         if not isinstance(event.run_id, Absent):
             event = replace(event, run_id=ABSENT)
-        lines = self._dialect.lines(event)
-        if self._kinds is not None:
-            lines = [line for line in lines if not line.kind or line.kind in self._kinds]
+        lines = self.form.dialect.lines(event)
+        lines = [line for line in lines if self.form.wants(line.kind)]
         if not isinstance(event, MessageUpdate):
             lines = self._masked(lines)
         if run_id is not None:
             lines = [with_member(line, b'"runId":"%s"' % run_id.encode()) for line in lines]
-        if self._numbers:
-            lines = [numbered(line, number) for number, line in enumerate(lines, self._count + 1)]
-            self._count += len(lines)
+        if self.form.numbers:
+            lines = [numbered(line, self.form.next_number()) for line in lines]
         self._send(lines, urgent=self._may_hold)
 
     def _masked(self, lines: list[OutputLine]) -> list[OutputLine]:
@@ -279,11 +317,3 @@ class Outbox:
         """Growing text goes out at once, since people read along; the rest in fewer, larger pieces."""
         for line in lines:
             self._writer.put((*line.pieces, b"\n"), line.apart, can_wait=not urgent)
-
-
-def run_of(event: Outbound, active: Callable[[], str | None] | None) -> str | None:
-    """The run that an event tells of, if the host wants to know: what ends a run says so itself, and what a command of
-    the host prints is of none."""
-    if active is None or isinstance(event, BashExecutionUpdate):
-        return None
-    return active() if isinstance(event.run_id, Absent) else event.run_id

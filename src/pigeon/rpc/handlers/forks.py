@@ -18,7 +18,7 @@ def set_locale(cmd: SetLocale, s: Session) -> None:
 @handles(GetIntegrations)
 def get_integrations(cmd: GetIntegrations, connection: HostConnection) -> Integrations:
     """Never asks the network: a model counts as connected while its provider has credentials."""
-    models, version = connection.session.models, connection.outbox.dialect.version
+    models, version = connection.session.models, connection.form.dialect.version
     model = models.model
     if model is None:
         return Integrations(version=version, model=ModelReadiness(state="no_provider"), services=[])

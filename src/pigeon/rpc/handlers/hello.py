@@ -18,19 +18,19 @@ BUSY = "hello changes the form of events and cannot do so in the middle of a run
 @handles(Hello)
 def hello(cmd: Hello, connection: HostConnection) -> Welcome:
     """In force from the answer on."""
-    outbox, session = connection.outbox, connection.session
-    before = outbox.dialect
+    form, session = connection.form, connection.session
+    before = form.dialect
     wanted = or_else(cmd.features, [str(feature) for feature in _in_force(connection)])
     after = changed_dialect(before, or_else(cmd.dialect, before.name), "deltas" in wanted)
     if session.activity.in_run:
         raise Refusal(BUSY)
-    outbox.turn_to(after, "seq" in wanted)
+    form.turn_to(after, "seq" in wanted)
     if session.queue.interrupt_mode == before.default_interrupt_mode:
         session.queue.set_interrupt_mode(after.default_interrupt_mode)
     session.engine.set_keep_unreadable_images(after.keeps_unreadable_images)
     session.set_full_state(after.full_state)
     attributes, activity = "attribution" in wanted, session.activity
-    outbox.attribute((lambda: activity.run_id if activity.in_run else None) if attributes else None)
+    form.attribute((lambda: activity.run_id if activity.in_run else None) if attributes else None)
     session.prompting.attribute(attributes)
     session.queue.show_items(attributes)
     session.trust.announce("trust" in wanted)
@@ -41,14 +41,14 @@ def hello(cmd: Hello, connection: HostConnection) -> Welcome:
 
 def _in_force(connection: HostConnection) -> list[Feature]:
     features: list[Feature] = []
-    if connection.outbox.dialect.deltas:
+    if connection.form.dialect.deltas:
         features.append("deltas")
-    if connection.outbox.numbers:
+    if connection.form.numbers:
         features.append("seq")
     if connection.session.trust.announces:
         features.append("trust")
     if connection.session.permissions.announces:
         features.append("permissions")
-    if connection.outbox.attributes:
+    if connection.form.attributes:
         features.append("attribution")
     return features

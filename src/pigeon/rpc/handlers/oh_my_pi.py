@@ -28,11 +28,11 @@ def set_event_filter(cmd: c.SetEventFilter, connection: HostConnection) -> answe
     """In force from the next event on."""
     events = cmd.events
     if events is None:
-        connection.outbox.send_only(None)
+        connection.form.send_only(None)
         return answers.EventFilter(events=None)
     if not isinstance(events, list) or not all(isinstance(name, str) and name for name in events):
         raise Refusal(BAD_FILTER)
-    connection.outbox.send_only(frozenset(events))
+    connection.form.send_only(frozenset(events))
     return answers.EventFilter(events=events)
 
 
