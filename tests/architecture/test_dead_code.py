@@ -6,6 +6,7 @@ from fakes.source_tree import TREE, hold
 
 _ADAPTER = "the gateway imports the adapter of an API by name, late"
 _ASYNCIO = "asyncio calls it"
+_PROMPT_TOOLKIT = "prompt_toolkit calls it"
 _PROGRAM = "programs that import `pigeon` use it"
 
 NAMES: dict[str, str] = {
@@ -29,11 +30,12 @@ METHODS: dict[str, str] = {
     "pigeon.providers.http.network._ReceiveBuffer.data_received": _ASYNCIO,
     "pigeon.providers.http.network._ReceiveBuffer.eof_received": _ASYNCIO,
     "pigeon.sdk.agent.Agent.warnings": _PROGRAM,
-    "pigeon.sdk.remote.client.Client.restart": _PROGRAM,
     "pigeon.sdk.remote.client.Client.welcome": _PROGRAM,
     "pigeon.sdk.remote.transports.SocketTransport.data_received": _ASYNCIO,
     "pigeon.system.process.peer.PeerProcess.pipe_connection_lost": _ASYNCIO,
     "pigeon.system.process.peer.PeerProcess.pipe_data_received": _ASYNCIO,
+    "pigeon.terminal.screen.input_history.InputHistory.load_history_strings": _PROMPT_TOOLKIT,
+    "pigeon.terminal.screen.input_history.InputHistory.store_string": _PROMPT_TOOLKIT,
 }
 
 

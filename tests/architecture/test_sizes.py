@@ -23,8 +23,7 @@ SMALL_MODULES: dict[str, str] = {}
 REGISTRIES = {
     "pigeon.rpc.handlers.all": "a module per group of commands",
     "pigeon.dialects.choice": "a module per dialect",
-    "pigeon.cli.running": "a module per mode",
-    "pigeon.cli.commands.all": "a module per command",
+    "pigeon.cli.main": "a module per mode",
 }
 
 

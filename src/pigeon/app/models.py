@@ -19,7 +19,7 @@ from pigeon.config.settings import ProviderRetrySettings, Settings
 from pigeon.guard.secrets import Redactor, is_secret
 from pigeon.providers.catalog.built_in import BuiltInCatalog, current_name, current_reference
 from pigeon.providers.gateway import Gateway, ProviderFactory
-from pigeon.providers.http.client import ExchangeRecorder, HttpClient
+from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry
 from pigeon.providers.request import RequestPolicy
 from pigeon.session.model_choice import ModelOptions, ScopedModel
@@ -29,13 +29,17 @@ from pigeon.wire.errors import StartupError
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
 DEMO = "demo"
+DEMO_MODEL = "guide"
 SCRIPTED = "scripted"
 Report = Callable[[str], None]
 Found = tuple[Model | None, ThinkingLevel | None]
 
 
 class AvailableModels:
-    """The models that a host can choose: those with credentials, and a built-in one that was asked for."""
+    """The models that a host can choose: those with credentials, and a built-in one that was asked for.
+
+    The demo can also be chosen where it was not: it is not listed, but found by its name.
+    """
 
     def __init__(self, registry: ModelRegistry, built_in: Model | None) -> None:
         self._registry = registry
@@ -50,6 +54,10 @@ class AvailableModels:
         for model in self._built_in:
             if (model.provider, model.id) == (provider, model_id):
                 return model
+        if (provider, model_id) == (DEMO, DEMO_MODEL):
+            from pigeon.providers.demo.model import demo_model
+
+            return demo_model()
         return self._registry.find(provider, model_id)
 
 
@@ -88,12 +96,7 @@ def _address(proxy: str) -> str:
 
 
 def gateway_of(
-    registry: ModelRegistry,
-    settings: Settings,
-    environment: Environment,
-    hooks: ProviderHooks,
-    redactor: Redactor,
-    recorder: ExchangeRecorder | None = None,
+    registry: ModelRegistry, settings: Settings, environment: Environment, hooks: ProviderHooks, redactor: Redactor
 ) -> Gateway:
     """The way to all models, built-in ones included."""
     proxy = or_else(settings.http_proxy, "")
@@ -109,7 +112,7 @@ def gateway_of(
     extra: dict[str, ProviderFactory] = {SCRIPTED: partial(_scripted, environment), DEMO: _demo}
     return Gateway(
         registry,
-        HttpClient(environment.variables, proxy=proxy, recorder=recorder),
+        HttpClient(environment.variables, proxy=proxy),
         hooks,
         extra=extra,
         policy=policy,
@@ -217,7 +220,7 @@ def _use_key(key: str, model: Model | None, registry: ModelRegistry) -> None:
 def _built_in_model(options: AgentOptions, environment: Environment) -> Model | None:
     """The demo or a script, if that is what the options name."""
     asked = f"{options.provider}/{options.model}" if options.provider and options.model else options.model or ""
-    if asked in (DEMO, f"{DEMO}/guide") or (options.provider == DEMO and not options.model):
+    if asked in (DEMO, f"{DEMO}/{DEMO_MODEL}") or (options.provider == DEMO and not options.model):
         from pigeon.providers.demo.model import demo_model
 
         return demo_model()

@@ -1,0 +1,104 @@
+"""What a chat shows, piece by piece: the blocks that `transcript.py` makes of events and `painting.py` turns into text.
+
+A block is finished when nothing of it can change any more; only then it is written above the input, where the terminal
+keeps it. Texts of blocks come from models, tools and files; they are cleaned by `painting.py`, never trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pigeon.wire.base import Json
+
+NoticeKind = Literal["info", "warning", "error", "faint"]
+# How much of a running tool's output is kept: what is shown of it is a few lines.
+KEPT_OUTPUT = 64 * 1024
+
+
+@dataclass(slots=True)
+class UserText:
+    """What the person said, when the model gets it."""
+
+    text: str
+    images: int = 0
+
+
+@dataclass(slots=True)
+class AnswerText:
+    """A finished part of an answer, in markdown; `first` in its message."""
+
+    text: str
+    first: bool = True
+
+
+@dataclass(slots=True)
+class ThinkingText:
+    """What the model thought before it answered; how long is not known of what was said before."""
+
+    text: str
+    seconds: float | None
+
+
+@dataclass(slots=True)
+class ToolCard:
+    """A tool call with what is known of it so far."""
+
+    call_id: str
+    name: str
+    args: Mapping[str, Json]
+    started: float
+    output: str = ""
+    diff: str | None = None
+    failed: bool = False
+    seconds: float | None = None
+
+    def progress(self, output: str) -> None:
+        """Take over what the tool has written so far; the end of it is kept."""
+        self.output = output[-KEPT_OUTPUT:]
+
+    def end(self, seconds: float, failed: bool, output: str | None = None, diff: str | None = None) -> None:
+        """The call has ended."""
+        self.seconds = seconds
+        self.failed = failed
+        self.diff = diff
+        if output is not None:
+            self.output = output
+
+    @property
+    def running(self) -> bool:
+        """True until the call has ended."""
+        return self.seconds is None
+
+
+@dataclass(slots=True)
+class ShellCard:
+    """A command that the person ran with `!`."""
+
+    command: str
+    output: str = ""
+    exit_code: int | None = None
+    seconds: float | None = None
+    for_model: bool = True
+
+
+@dataclass(slots=True)
+class Notice:
+    """A line of the program itself."""
+
+    text: str
+    kind: NoticeKind = "info"
+
+
+@dataclass(slots=True)
+class ChatHead:
+    """The first lines of a chat."""
+
+    version: str
+    model: str | None
+    cwd: str
+    hints: list[str] = field(default_factory=list)
+
+
+Block = UserText | AnswerText | ThinkingText | ToolCard | ShellCard | Notice | ChatHead

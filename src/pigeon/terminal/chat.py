@@ -1,0 +1,239 @@
+"""The chat itself: what a person writes becomes commands of the conversation, what it tells becomes blocks of the view.
+
+It knows `pigeon.Conversation` and `View`, and nothing of where the agent lives or how it is drawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from pigeon.sdk.conversation import Conversation
+from pigeon.sdk.errors import ConversationClosed, ProcessDied
+from pigeon.sdk.results import ConversationEvent
+from pigeon.terminal.attachments import Attachments
+from pigeon.terminal.blocks import Block, ChatHead, Notice, ShellCard
+from pigeon.terminal.clipboard import Clipboard
+from pigeon.terminal.commands.slash_commands import SlashCommands
+from pigeon.terminal.footer import FooterFacts
+from pigeon.terminal.inputs import Input, Inputs
+from pigeon.terminal.transcript import ChatTranscript
+from pigeon.terminal.view import Choice, ChoiceQuestion, View
+from pigeon.terminal.widgets import Widgets
+from pigeon.wire import dialogs, events
+from pigeon.wire.base import ABSENT, or_else
+from pigeon.wire.commands import FollowUp, Prompt, Steer
+from pigeon.wire.errors import PigeonError
+
+HINTS = "/ commands, @ files, ! shell, Esc stops, Ctrl-D leaves"
+NO_MODEL = """There is no model to talk to: no provider has a key.
+Set the key of one, for example ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, and start Pigeon again.
+The demo model needs no key and shows how everything works."""
+DEMO = ("demo", "guide")
+
+
+class Chat:
+    """One conversation of a person with an agent. `restart` starts an agent anew that has died."""
+
+    def __init__(  # noqa: PLR0913 - the parts of a chat
+        self,
+        *,
+        conversation: Conversation,
+        transcript: ChatTranscript,
+        view: View,
+        inputs: Inputs,
+        facts: FooterFacts,
+        widgets: Widgets,
+        attachments: Attachments,
+        clipboard: Clipboard,
+        names: dict[str, str],
+        restart: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._conversation = conversation
+        self._transcript = transcript
+        self._view = view
+        self._inputs = inputs
+        self._facts = facts
+        self._widgets = widgets
+        self._attachments = attachments
+        self._clipboard = clipboard
+        self._restart = restart
+        self._commands = SlashCommands(conversation, view, facts, self.update_facts, self._attach, names, clipboard)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._dead = False
+        self._last_output = ""
+
+    async def run(self, version: str, first: str = "", choose_session: bool = False) -> None:
+        """Talk until the person leaves. The conversation is open."""
+        self._start(self._listen())
+        await self.update_facts()
+        self._view.show(ChatHead(version, self._facts.model or None, self._facts.cwd, [HINTS]))
+        self._start(self._handled(self._open(first, choose_session)))
+        try:
+            while (given := await self._inputs.get()).kind != "leave":
+                self._start(self._handled(self._act(given)))
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _open(self, first: str, choose_session: bool) -> None:
+        await self._commands.learn()
+        if choose_session:
+            await self._commands.resume()
+        else:
+            await self._commands.show_past()
+        trust = await self._conversation.get_trust()
+        if trust.waiting and trust.decided_by is None:
+            await self._commands.ask_trust(trust.cwd, trust.waiting)
+            await self._commands.learn()
+        if not self._facts.model:
+            await self._offer_demo()
+        if first:
+            await self._act(Input("send", first))
+
+    async def _offer_demo(self) -> None:
+        self._view.show(Notice(NO_MODEL, "warning"))
+        choices = (Choice("demo", "Try the demo model", "d"), Choice("no", "Not now", "n"))
+        if await self._view.ask(ChoiceQuestion("Without a key?", choices)) == "demo":
+            await self._conversation.set_model(*DEMO)
+            await self.update_facts()
+            self._view.show(Notice('The demo model understands a few plain sentences. Try "list the files".'))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # What the person does
+
+    async def _handled(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it; what goes wrong is shown, and the chat goes on."""
+        try:
+            await work
+        except ProcessDied as death:
+            self._died(death)
+        except (PigeonError, ConversationClosed) as error:
+            self._show(Notice(str(error) or type(error).__name__, "error"))
+
+    async def _act(self, given: Input) -> None:
+        text = given.text
+        if self._dead and given.kind in ("send", "queue"):
+            await self._revive()
+        match given.kind:
+            case "stop":
+                await self._conversation.abort()
+            case "cycle_model":
+                if await self._conversation.cycle_model() is None:
+                    self._show(Notice("There is only one model to choose from", "faint"))
+                await self.update_facts()
+            case "cycle_thinking":
+                if await self._conversation.cycle_thinking_level() is None:
+                    self._show(Notice("This model has no thinking levels", "faint"))
+                await self.update_facts()
+            case "paste_image":
+                await self._paste()
+            case "attach":
+                self._attach(text.strip())
+            case "show_output":
+                self._show(Notice(self._last_output or "No tool has run yet", "faint"))
+            case _ if text.startswith("!"):
+                await self._shell(text)
+            case _ if text.startswith("/") and await self._commands.run(text):
+                pass
+            case _:
+                await self._say(text, given.kind == "queue")
+
+    async def _say(self, text: str, queue: bool) -> None:
+        """Say something to the model: at once, at its next break, or behind its work."""
+        images = self._attachments.taken(text) or ABSENT
+        if not self._transcript.running:
+            await self._conversation.send(Prompt(message=text, images=images))
+        elif queue:
+            await self._conversation.send(FollowUp(message=text, images=images))
+        else:
+            await self._conversation.send(Steer(message=text, images=images))
+
+    async def _shell(self, line: str) -> None:
+        """`!command` runs it and tells the model, `!!command` runs it for the person alone."""
+        for_model = not line.startswith("!!")
+        command = line.lstrip("!").strip()
+        if command:
+            result = await self._conversation.bash(command, exclude_from_context=not for_model)
+            self._last_output = result.output
+            self._show(ShellCard(command, result.output, or_else(result.exit_code, None), for_model=for_model))
+
+    def _attach(self, image: str | bytes) -> None:
+        self._attachments.add(image)
+        count = self._attachments.count
+        self._show(Notice(f"{count} image{'s' if count > 1 else ''} for the next message", "faint"))
+
+    async def _paste(self) -> None:
+        image = await self._clipboard.image()
+        if image is None:
+            self._show(
+                Notice(
+                    "There is no image in the clipboard, or no program to read it (wl-paste, xclip, pngpaste)",
+                    "warning",
+                )
+            )
+        else:
+            self._attach(image)
+
+    # What the agent tells
+
+    async def _listen(self) -> None:
+        try:
+            async for event in self._conversation.events():
+                self._heard(event)
+        except ProcessDied as death:
+            self._died(death)
+        except ConversationClosed:
+            pass
+
+    def _died(self, death: ProcessDied) -> None:
+        if not self._dead:
+            self._dead = True
+            self._show(
+                *self._transcript.interrupt(), Notice(f"{death}\nYour next message starts the agent again.", "error")
+            )
+            self._view.refresh()
+
+    async def _revive(self) -> None:
+        await self._restart()
+        self._dead = False
+        self._start(self._listen())
+        await self.update_facts()
+
+    def _heard(self, event: ConversationEvent) -> None:
+        self._show(*self._transcript.take(event))
+        match event:
+            case dialogs.NotifyRequest():
+                self._show(Notice(event.message, or_else(event.notify_type, "info")))
+            case dialogs.SetStatusRequest():
+                self._facts.set_status(event)
+            case dialogs.SetWidgetRequest():
+                self._widgets.set(event)
+            case dialogs.SetTitleRequest():
+                self._view.set_title(event.title)
+            case dialogs.SetEditorTextRequest():
+                self._view.set_input(event.text)
+            case events.ToolExecutionEnd():
+                self._last_output = self._transcript.last_output
+            case events.TrustRequired():
+                self._start(self._handled(self._commands.ask_trust(event.cwd, event.waiting)))
+            case events.AgentSettled() | events.TurnEnd() | events.CompactionEnd() | events.ThinkingLevelChanged():
+                self._start(self.update_facts())
+        self._view.refresh()
+
+    def _show(self, *blocks: Block) -> None:
+        for block in blocks:
+            self._view.show(block)
+
+    async def update_facts(self) -> None:
+        """Ask for what the footer shows."""
+        with suppress(PigeonError, ConversationClosed):
+            self._facts.learn(await self._conversation.get_state(), await self._conversation.get_session_stats())
+        self._view.refresh()

@@ -1,0 +1,1 @@
+"""Commands of the chat that begin with a slash."""

@@ -1,0 +1,63 @@
+"""Questions of the agent to the person: permissions for tool calls, and dialogs of extensions."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pigeon.sdk.host_calls import PermissionAnswer, PermissionRequest, Question
+from pigeon.terminal.painting import main_argument
+from pigeon.terminal.view import Choice, ChoiceQuestion, TextQuestion, View
+from pigeon.wire.base import or_else
+from pigeon.wire.dialogs import ConfirmRequest, EditorRequest, InputRequest, SelectRequest
+
+PERMISSION_CHOICES = (
+    Choice("allow", "Yes, this once", "y"),
+    Choice("always", "Yes, for this session", "a"),
+    Choice("deny", "No", "n"),
+)
+YES_OR_NO = (Choice("yes", "Yes", "y"), Choice("no", "No", "n"))
+
+
+class HostQuestions:
+    """Asks in a view, once there is one. A question that is taken back is cancelled, and goes from the view by that."""
+
+    def __init__(self, view: asyncio.Future[View]) -> None:
+        self._view = view
+
+    async def _ask(self, question: ChoiceQuestion | TextQuestion) -> str | None:
+        view = await asyncio.shield(self._view)
+        return await view.ask(question)
+
+    async def permission(self, request: PermissionRequest) -> PermissionAnswer:
+        """May this call run? No answer is a no."""
+        about = main_argument(request.arguments)
+        question = ChoiceQuestion(
+            f"Allow {request.tool_name}{' ' + about if about else ''}?",
+            PERMISSION_CHOICES,
+            detail=request.text,
+            diff=request.diff or "",
+        )
+        answer = await self._ask(question)
+        return "allow" if answer == "allow" else "always" if answer == "always" else "deny"
+
+    async def dialog(self, request: Question) -> str | bool | None:
+        """The answer to a dialog; none if it was cancelled."""
+        if isinstance(request, ConfirmRequest):
+            seconds = _seconds(or_else(request.timeout, None))
+            answer = await self._ask(ChoiceQuestion(request.title, YES_OR_NO, request.message, seconds=seconds))
+            return None if answer is None else answer == "yes"
+        if isinstance(request, SelectRequest):
+            choices = [Choice(option, option) for option in request.options]
+            seconds = _seconds(or_else(request.timeout, None))
+            return await self._ask(ChoiceQuestion(request.title, choices, search=len(choices) > 9, seconds=seconds))
+        if isinstance(request, InputRequest):
+            seconds = _seconds(or_else(request.timeout, None))
+            return await self._ask(
+                TextQuestion(request.title, placeholder=or_else(request.placeholder, ""), seconds=seconds)
+            )
+        assert isinstance(request, EditorRequest)
+        return await self._ask(TextQuestion(request.title, or_else(request.prefill, ""), multiline=True))
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

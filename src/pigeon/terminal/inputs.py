@@ -1,0 +1,23 @@
+"""What the person does, in order: the view puts it here, the chat takes it out."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Literal
+
+# "send": a line with Enter; "queue": a message for when the work is done; "stop": Esc; "cycle_*": the keys for it.
+InputKind = Literal[
+    "send", "queue", "stop", "cycle_model", "cycle_thinking", "paste_image", "attach", "show_output", "leave"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One line, or one key that the conversation must act upon."""
+
+    kind: InputKind
+    text: str = ""
+
+
+Inputs = asyncio.Queue[Input]

@@ -1,0 +1,61 @@
+"""What a person wrote in earlier chats: a line of JSON for each, in a private file.
+
+A file that cannot be read or written costs the history, never the chat.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+
+from prompt_toolkit.history import History
+
+from pigeon.system import files
+from pigeon.wire import codec
+from pigeon.wire.errors import BadRecord
+
+KEPT = 1_000
+PRIVATE = 0o600
+LONGEST = 100_000
+
+
+class InputHistory(History):
+    """The history of one file; the newest lines of a file that has grown long are kept."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def load_history_strings(self) -> Iterable[str]:
+        """The newest first."""
+        try:
+            with open(self._path, "rb") as file:
+                lines = file.read().splitlines()
+        except OSError:
+            return []
+        if len(lines) > 2 * KEPT:
+            lines = lines[-KEPT:]
+            with suppress(OSError):
+                files.put_file(self._path, b"\n".join(lines) + b"\n", PRIVATE)
+        return [text for line in reversed(lines) if (text := _text(line))]
+
+    def store_string(self, string: str) -> None:
+        """Append one."""
+        if len(string) > LONGEST:
+            return
+        with suppress(OSError):
+            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+            try:
+                os.write(descriptor, codec.encode(string) + b"\n")
+            finally:
+                os.close(descriptor)
+
+
+def _text(line: bytes) -> str:
+    try:
+        value = codec.decode(line)
+    except BadRecord:
+        return ""
+    return value if isinstance(value, str) else ""

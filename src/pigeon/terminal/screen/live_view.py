@@ -1,0 +1,74 @@
+"""The part of the screen that changes while the agent works: text that grows, tools that run, what waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pigeon.terminal.painting import Painter, cleaned, duration
+from pigeon.terminal.transcript import ChatTranscript
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+ASCII_SPINNER = "|/-\\"
+TURNS_A_SECOND = 8
+QUEUE_ROWS = 5
+THOUGHT_CHARACTERS = 600
+
+
+class LiveView:
+    """Draws the live part of a transcript; the text is made anew only after `changed`."""
+
+    def __init__(self, transcript: ChatTranscript, painter: Painter, now: Callable[[], float]) -> None:
+        self._transcript = transcript
+        self._painter = painter
+        self._now = now
+        self._made: tuple[int, int, str] | None = None
+
+    def changed(self) -> None:
+        """What was drawn is out of date."""
+        self._made = None
+
+    def text(self, width: int, rows: int) -> str:
+        """At most so many rows, the newest of them."""
+        if self._made is None or self._made[:2] != (width, rows):
+            self._made = (width, rows, self._draw(width, rows))
+        return self._made[2]
+
+    def _draw(self, width: int, rows: int) -> str:
+        lines: list[str] = []
+        lines += self._thought(width)
+        lines += self._answer(width, rows)
+        for card in self._transcript.cards:
+            lines += self._painter.live_card(card, self._now(), width).splitlines()
+        lines += self._queue(width)
+        if activity := self._transcript.activity:
+            lines.append(self._status(activity, width))
+        return "\n".join(lines[-rows:])
+
+    def _thought(self, width: int) -> list[str]:
+        text = self._transcript.thinking_tail(THOUGHT_CHARACTERS) if self._painter.shows_thinking else ""
+        return self._painter.faint(cleaned(text), width).splitlines()[-3:] if text.strip() else []
+
+    def _answer(self, width: int, rows: int) -> list[str]:
+        """The unfinished block; of a very long one the last lines, as a block of code if it is one."""
+        text = self._transcript.text
+        lines, before = text.tail_lines(rows)
+        shown = "\n".join(lines)
+        if not shown.strip():
+            return []
+        if before and text.fence:
+            shown = f"{text.fence}\n{shown}"
+        return self._painter.live_markdown(shown, width).splitlines()
+
+    def _queue(self, width: int) -> list[str]:
+        queued = self._transcript.queued
+        rows = [f"  waiting: {' '.join(cleaned(text[:200]).split())}"[:width] for text in queued[:QUEUE_ROWS]]
+        if len(queued) > QUEUE_ROWS:
+            rows.append(f"  and {len(queued) - QUEUE_ROWS} more")
+        return [line for row in rows for line in self._painter.faint(row, width).splitlines()]
+
+    def _status(self, activity: str, width: int) -> str:
+        spinner = ASCII_SPINNER if self._painter.signs["bar"] == "|" else SPINNER
+        turn = spinner[int(self._now() * TURNS_A_SECOND) % len(spinner)]
+        text = f"{turn} {activity} {self._painter.signs['dot']} {duration(self._transcript.seconds)}"
+        hint = f" {self._painter.signs['dot']} Esc stops it"
+        return self._painter.faint(text + (hint if len(text) + len(hint) <= width else ""), width).rstrip("\n")

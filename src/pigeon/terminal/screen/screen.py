@@ -1,0 +1,368 @@
+"""The chat on a screen: finished blocks scroll away above, the live part, the input and the footer stay below.
+
+Nothing but the lower part is ever redrawn, so the terminal's own scrolling, searching and copying work on all that was
+said. What changes is drawn twenty times a second at most, whatever arrives; a key is drawn at once. Terminals that know
+synchronized output get each change as a whole and do not flicker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.application.current import set_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.output.color_depth import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.styles import Style
+
+from pigeon.terminal.blocks import Block, Notice
+from pigeon.terminal.footer import FooterFacts, footer_text
+from pigeon.terminal.inputs import Input, InputKind, Inputs
+from pigeon.terminal.painting import Painter
+from pigeon.terminal.screen.input_history import InputHistory
+from pigeon.terminal.screen.keys import chat_keys
+from pigeon.terminal.screen.live_view import LiveView
+from pigeon.terminal.screen.question_panel import QuestionPanel
+from pigeon.terminal.transcript import ChatTranscript
+from pigeon.terminal.view import Question
+from pigeon.terminal.widgets import Widgets
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completer
+    from prompt_toolkit.layout.containers import AnyContainer
+
+DRAWS_A_SECOND = 20
+TICK_SECONDS = 0.12
+INPUT_ROWS = 12
+MENU_ROWS = 8
+TWICE_SECONDS = 2.0
+# How long an Esc waits for a second key: Alt-Enter arrives as both.
+ESCAPE_SECONDS = 0.05
+BEGIN_UPDATE, END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
+STYLE = {
+    "prompt": "bold ansicyan",
+    "rule": "ansibrightblack",
+    "footer": "ansibrightblack",
+    "placeholder": "ansibrightblack",
+    "question": "bold",
+    "hint": "ansibrightblack",
+    "chosen": "bold ansicyan",
+    "completion-menu": "",
+    "completion-menu.completion": "bg:default ansibrightblack",
+    "completion-menu.completion.current": "bold ansicyan noreverse bg:default",
+    "completion-menu.meta.completion": "bg:default ansibrightblack",
+    "completion-menu.meta.completion.current": "bg:default ansibrightblack",
+}
+
+
+class _ChatApplication(Application[None]):
+    """One that takes an Esc for what it is after a moment."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.ttimeoutlen = ESCAPE_SECONDS
+        self.timeoutlen = ESCAPE_SECONDS * 4
+
+
+class Screen:
+    """The view that draws."""
+
+    def __init__(  # noqa: PLR0913 - the parts of the screen
+        self,
+        *,
+        transcript: ChatTranscript,
+        facts: FooterFacts,
+        widgets: Widgets,
+        painter: Painter,
+        now: Callable[[], float],
+        inputs: Inputs,
+        completer: Completer,
+        history: str,
+        colours: bool,
+        is_picture: Callable[[str], bool],
+    ) -> None:
+        self._transcript = transcript
+        self._facts = facts
+        self._widgets = widgets
+        self._painter = painter
+        self._inputs = inputs
+        self._is_picture = is_picture
+        self._now = now
+        self._interrupted = float("-inf")
+        self._pending: list[str] = []
+        self._away = 0
+        self._flushing: asyncio.Handle | None = None
+        self._refreshing: asyncio.Handle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._live = LiveView(transcript, painter, now)
+        self.panel = QuestionPanel(painter, self.refresh)
+        self.buffer = Buffer(
+            multiline=True,
+            completer=completer,
+            complete_while_typing=True,
+            history=InputHistory(history),
+            accept_handler=None,
+        )
+        self.app = _ChatApplication(
+            layout=Layout(self._layout(), focused_element=self.buffer),
+            key_bindings=chat_keys(self),
+            style=Style.from_dict(STYLE if colours else {}),
+            full_screen=False,
+            mouse_support=False,
+            include_default_pygments_style=False,
+            # Nothing is asked of the terminal: an answer that does not come would hold up the first line.
+            output=Vt100_Output(sys.stdout, _size, enable_cpr=False),
+            color_depth=None if colours else ColorDepth.DEPTH_1_BIT,
+        )
+
+    # View
+
+    def show(self, block: Block) -> None:
+        """Write a finished block above the input."""
+        self.write(self._painter.paint(block, self.width))
+
+    def write(self, text: str) -> None:
+        """Write lines above the input."""
+        self._pending.append(text)
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().call_later(1 / DRAWS_A_SECOND, self._flush)
+
+    def refresh(self) -> None:
+        """Draw anew, soon: many changes together are one drawing, and a key is not held up by them."""
+        if self._refreshing is None:
+            self._refreshing = asyncio.get_running_loop().call_later(1 / DRAWS_A_SECOND, self._draw_live)
+
+    def _draw_live(self) -> None:
+        self._refreshing = None
+        self._live.changed()
+        self.app.invalidate()
+
+    async def ask(self, question: Question) -> str | None:
+        """Show the question in place of the input until it is answered."""
+        try:
+            return await self.panel.ask(question, self.app)
+        finally:
+            with suppress(ValueError):
+                self.app.layout.focus(self.buffer)
+            self.refresh()
+
+    def set_input(self, text: str) -> None:
+        """Replace what stands in the input."""
+        self.buffer.set_document(Document(text, len(text)))
+
+    def set_title(self, title: str) -> None:
+        """Name the window of the terminal."""
+        self.app.output.set_title(title)
+        self.app.output.flush()
+
+    def control(self, sequence: str) -> None:
+        """Send a sequence to the terminal."""
+        self.app.output.write_raw(sequence)
+        self.app.output.flush()
+
+    def clear(self) -> None:
+        """Begin with an empty screen."""
+        self.app.renderer.clear()
+
+    def leave(self) -> None:
+        """End."""
+        self.give("leave")
+        if self.app.is_running:
+            self.app.exit()
+
+    # Running
+
+    async def run(self) -> None:
+        """Draw until `leave`; the terminal is afterwards as it was."""
+        ticking = asyncio.ensure_future(self._tick())
+        try:
+            await self.app.run_async(handle_sigint=False)
+        except (EOFError, OSError):
+            # The terminal is gone: there is nothing to restore.
+            pass
+        finally:
+            ticking.cancel()
+            self._flush_rest()
+
+    def start(self, work: asyncio.Task[None]) -> None:
+        """Keep a task that a key began until it is done."""
+        self._tasks.add(work)
+        work.add_done_callback(self._tasks.discard)
+
+    def accept(self, how: InputKind) -> None:
+        """Hand on what was written."""
+        text = self.buffer.text
+        if not text.strip():
+            return
+        self.buffer.append_to_history()
+        self.buffer.reset()
+        self.give(how, text)
+
+    def give(self, kind: InputKind, text: str = "") -> None:
+        """Hand on what the person did."""
+        self._inputs.put_nowait(Input(kind, text))
+
+    def paste(self, text: str) -> None:
+        """Write what was pasted, or attach it where it is the path of a picture."""
+        if self._is_picture(text):
+            self.give("attach", text)
+        else:
+            self.buffer.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+    def complete(self) -> None:
+        """Write the only completion there is, or go to the next of several."""
+        buffer = self.buffer
+        # Not by a completion in the background: one that typing has begun would take the place of it.
+        found = list(buffer.completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
+        if buffer.complete_state and buffer.complete_state.completions:
+            buffer.complete_next()
+        elif len(found) == 1:
+            buffer.apply_completion(found[0])
+        elif found:
+            buffer.insert_text(get_common_complete_suffix(buffer.document, found))
+            buffer.start_completion()
+
+    def interrupt(self) -> None:
+        """Ctrl-C with nothing to stop: the second one soon after leaves."""
+        now = self._now()
+        if now - self._interrupted < TWICE_SECONDS:
+            self.leave()
+        else:
+            self._interrupted = now
+            self.show(Notice("Press Ctrl-C again to leave", "faint"))
+
+    @property
+    def working(self) -> bool:
+        """Whether the agent is at work."""
+        return bool(self._transcript.activity)
+
+    @property
+    def width(self) -> int:
+        """The columns of the terminal."""
+        return self.app.output.get_size().columns
+
+    async def edit_outside(self) -> None:
+        """Edit the input in the person's editor."""
+        self._away += 1
+        try:
+            await self.buffer.open_in_editor()
+        finally:
+            self._away -= 1
+            self._flush()
+
+    def toggle_thinking(self) -> None:
+        """Show thoughts from now on, or fold them."""
+        self._painter.toggle_thinking()
+        self.refresh()
+
+    async def _tick(self) -> None:
+        """The clock of what runs."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            if self.working:
+                self.refresh()
+
+    def _flush(self) -> None:
+        """Write what is finished above the lower part, which is drawn anew below it."""
+        self._flushing = None
+        if not self._pending or self._away or not self.app.is_running:
+            return
+        output = self.app.output
+        text = "".join(self._pending).replace("\n", "\r\n")
+        self._pending.clear()
+        output.write_raw(BEGIN_UPDATE)
+        self.app.renderer.erase(leave_alternate_screen=False)
+        output.write_raw(text)
+        self._live.changed()
+        with set_app(self.app):
+            self.app.renderer.render(self.app, self.app.layout)
+        output.write_raw(END_UPDATE)
+        output.flush()
+
+    def _flush_rest(self) -> None:
+        if self._pending:
+            with suppress(OSError):
+                self.app.output.write_raw("".join(self._pending).replace("\n", "\r\n"))
+                self.app.output.flush()
+            self._pending.clear()
+
+    # Drawing
+
+    def _layout(self) -> AnyContainer:
+        from prompt_toolkit.filters import Condition
+
+        asking = Condition(lambda: self.panel.active)
+        writing = ~asking
+        rule = Window(height=1, char="─" if self._painter.signs["bar"] != "|" else "-", style="class:rule")
+        return HSplit(
+            [
+                Window(
+                    FormattedTextControl(self._live_text),
+                    wrap_lines=False,
+                    dont_extend_height=True,
+                    always_hide_cursor=True,
+                ),
+                self._widget_window("aboveEditor"),
+                ConditionalContainer(self.panel.container(), filter=asking),
+                ConditionalContainer(rule, filter=writing),
+                ConditionalContainer(
+                    Window(
+                        BufferControl(self.buffer),
+                        height=Dimension(min=1, max=INPUT_ROWS),
+                        wrap_lines=True,
+                        dont_extend_height=True,
+                        get_line_prefix=self._prefix,
+                    ),
+                    filter=writing,
+                ),
+                ConditionalContainer(rule, filter=writing),
+                ConditionalContainer(CompletionsMenu(max_height=MENU_ROWS, scroll_offset=1), filter=writing),
+                self._widget_window("belowEditor"),
+                Window(FormattedTextControl(self._footer), height=1, style="class:footer", always_hide_cursor=True),
+            ]
+        )
+
+    def _widget_window(self, placement: str) -> AnyContainer:
+        from prompt_toolkit.filters import Condition
+
+        def lines() -> StyleAndTextTuples:
+            return [("", "\n".join(self._widgets.lines(placement)))]
+
+        control = FormattedTextControl(lines)
+        shown = Condition(lambda: bool(self._widgets.lines(placement)))
+        return ConditionalContainer(Window(control, wrap_lines=True, dont_extend_height=True), filter=shown)
+
+    def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
+        first = line == 0 and wrapped == 0
+        return [("class:prompt", f"{self._painter.signs['user']} " if first else "  ")]
+
+    def _live_text(self) -> StyleAndTextTuples:
+        size = self.app.output.get_size()
+        text = self._live.text(size.columns, max(3, size.rows - 8))
+        return to_formatted_text(ANSI(text))
+
+    def _footer(self) -> StyleAndTextTuples:
+        return [("", footer_text(self._facts, self.width))]
+
+
+def _size() -> Size:
+    """That of the terminal; of one that does not say it, or is gone, the usual one."""
+    with suppress(OSError, ValueError):
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+        if columns and rows:
+            return Size(rows, columns)
+    return Size(24, 80)

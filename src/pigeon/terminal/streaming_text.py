@@ -1,0 +1,81 @@
+"""Markdown that arrives in pieces, cut where nothing that follows can change what stands before.
+
+Lines are looked at once, when they are complete. A cut is made before a line that begins a new block of its own: after
+a blank line, outside a fence, and not indented, because an indented line may belong to the item of a list above it.
+
+    line          in a fence   after a blank line   then
+    ```           no           any                  opens a fence
+    ```           yes          any                  closes it
+    text          no           yes, not indented    everything before it is finished
+    other         any          any                  belongs to the block
+"""
+
+from __future__ import annotations
+
+import re
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])\s")
+
+
+class StreamingText:
+    """The part of an answer that is not finished; `add` gives back what has become so."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._partial: list[str] = []
+        self._fence = ""
+        self._blank = False
+        self._in_list = False
+
+    def add(self, delta: str) -> str:
+        """Take more text; returns the finished blocks, or nothing."""
+        if "\n" not in delta:
+            self._partial.append(delta)
+            return ""
+        head, *rest = delta.split("\n")
+        self._partial.append(head)
+        lines = ["".join(self._partial), *rest[:-1]]
+        self._partial = [rest[-1]]
+        return "".join(finished for line in lines if (finished := self._take(line)))
+
+    @property
+    def tail(self) -> str:
+        """What is not finished."""
+        return "\n".join([*self._lines, "".join(self._partial)])
+
+    def tail_lines(self, most: int) -> tuple[list[str], int]:
+        """The last lines of it, and how many stand before them; costs what is shown, however long it is."""
+        lines = [*self._lines[-most:], "".join(self._partial)][-most:]
+        return lines, len(self._lines) + 1 - len(lines)
+
+    @property
+    def fence(self) -> str:
+        """The opening line of the fence that the tail is in, if it is in one."""
+        return self._lines[0] if self._fence and self._lines else ""
+
+    def end(self) -> str:
+        """Everything that is left."""
+        text = self.tail
+        self.__init__()  # type: ignore[misc]
+        return text
+
+    def _take(self, line: str) -> str:
+        fence = _FENCE.match(line)
+        if self._fence:
+            if fence and fence[1].startswith(self._fence) and not fence[2].strip():
+                self._fence = ""
+            self._lines.append(line)
+            return ""
+        finished = ""
+        begins = self._blank and line.strip() != "" and not line.startswith((" ", "\t"))
+        if begins and not (self._in_list and _ITEM.match(line)):
+            finished = "\n".join(self._lines) + "\n"
+            self._lines = []
+        if line.strip() and not line.startswith((" ", "\t")):
+            self._in_list = bool(_ITEM.match(line))
+        self._blank = not line.strip()
+        if fence:
+            self._fence = fence[1]
+        self._lines.append(line)
+        return finished

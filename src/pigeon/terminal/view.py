@@ -1,0 +1,85 @@
+"""What the chat needs of the place where it is shown: `screen/` draws, `plain.py` writes lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pigeon.terminal.blocks import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the answers to a question: `key` is the letter that gives it at once, if there is one."""
+
+    value: str
+    label: str
+    key: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceQuestion:
+    """Choose one. `diff` or `detail` is shown above the choices; with `search` the list is narrowed by typing."""
+
+    title: str
+    choices: Sequence[Choice]
+    detail: str = ""
+    diff: str = ""
+    search: bool = False
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextQuestion:
+    """Write an answer, of one line or of several."""
+
+    title: str
+    text: str = ""
+    placeholder: str = ""
+    multiline: bool = False
+    seconds: float | None = None
+
+
+Question = ChoiceQuestion | TextQuestion
+
+
+class View(Protocol):
+    """A place to show a chat, and to ask the person."""
+
+    def show(self, block: Block) -> None:
+        """Write a finished block."""
+        ...
+
+    def refresh(self) -> None:
+        """Something that is drawn has changed: live blocks, queue, footer, widgets."""
+        ...
+
+    async def ask(self, question: Question) -> str | None:
+        """The value that was chosen or the text that was written; none if the person declined."""
+        ...
+
+    def set_input(self, text: str) -> None:
+        """Put a text where the person writes."""
+        ...
+
+    def set_title(self, title: str) -> None:
+        """Name the window."""
+        ...
+
+    def control(self, sequence: str) -> None:
+        """Send a sequence to the terminal itself, which shows nothing by it."""
+        ...
+
+    def clear(self) -> None:
+        """Begin with an empty screen."""
+        ...
+
+    async def run(self) -> None:
+        """Be there until `leave`."""
+        ...
+
+    def leave(self) -> None:
+        """End the chat."""
+        ...

@@ -1,0 +1,123 @@
+"""The chat in a real pseudo-terminal, as a person has it before them: keys go in, `pyte` keeps the screen."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pyte
+
+SECONDS = 20.0
+SIGN = "\u276f"
+ENTER, ESC, TAB, UP, DOWN = "\r", "\x1b", "\t", "\x1b[A", "\x1b[B"
+
+
+class PtyChat:
+    """One chat; a context manager that leaves nothing behind."""
+
+    def __init__(
+        self,
+        folder: Path,
+        arguments: Sequence[str] = ("--model", "demo"),
+        columns: int = 80,
+        rows: int = 30,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._screen = pyte.HistoryScreen(columns, rows, history=5000)
+        self._stream = pyte.ByteStream(self._screen)
+        self.raw = b""
+        ours, theirs = os.openpty()
+        self._terminal = ours
+        self._resize(columns, rows)
+        home = folder / "home"
+        home.mkdir(exist_ok=True)
+        variables = {**os.environ, "HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8", **(env or {})}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pigeon", *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=folder,
+            env=variables,
+            start_new_session=True,
+            # Makes the terminal that of the new session, so that its keys and its end are signals.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - there are no threads here
+        )
+        os.close(theirs)
+
+    def __enter__(self) -> PtyChat:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self._terminal)
+
+    def _resize(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Another size, as when a window is pulled."""
+        self._resize(columns, rows)
+        self._screen.resize(rows, columns)
+        os.kill(self.process.pid, signal.SIGWINCH)
+
+    def type(self, *keys: str) -> None:
+        """Press keys."""
+        for key in keys:
+            os.write(self._terminal, key.encode())
+
+    def hang_up(self) -> None:
+        """The terminal goes away."""
+        os.close(self._terminal)
+        self._terminal = os.open(os.devnull, os.O_RDONLY)
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands on the screen."""
+        return [line.rstrip() for line in self._screen.display]
+
+    @property
+    def text(self) -> str:
+        """The screen with all that scrolled away above it."""
+        above = ["".join(row[x].data for x in range(self._screen.columns)).rstrip() for row in self._screen.history.top]
+        return "\n".join([*above, *self.lines]).strip()
+
+    def until(self, found: str | Callable[[str], bool], seconds: float = SECONDS) -> str:
+        """Read until a text is on the screen or above it; fails with the screen when it does not come."""
+        holds = found if callable(found) else lambda text: found in text
+        deadline = time.monotonic() + seconds
+        while not holds(self.text):
+            left = deadline - time.monotonic()
+            assert left > 0, f"{found!r} did not come:\n{self.text}"
+            if not self._read(left):
+                assert holds(self.text), f"{found!r} did not come before the end:\n{self.text}"
+        return self.text
+
+    def ended(self, seconds: float = SECONDS) -> int:
+        """Read until the program has ended; returns its exit code."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self._read(deadline - time.monotonic()):
+            pass
+        return self.process.wait(seconds)
+
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self._terminal], [], [], max(0.0, seconds))[0]:
+            return True
+        try:
+            data = os.read(self._terminal, 65536)
+        except OSError:
+            data = b""
+        self.raw += data
+        self._stream.feed(data)
+        return bool(data)
