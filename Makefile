@@ -2,61 +2,81 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Two steps, each with its mark: what Pigeon needs to run, and then what its tests and checks need.
 READY := $(VENV)/.ready
+DEV := $(VENV)/.ready-dev
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test faults faults-limits interop lint types schema docs sdk house divergences pins clean
+.PHONY: demo demo-raw test faults faults-limits interop lint types schema docs sdk house divergences pins clean
 
+# One conversation, as a person reads it.
 demo: $(READY)
+	@$(BIN)/python examples/demo.py
+	@printf '%s\n' '' \
+	  'That was a whole conversation. Next:' \
+	  '  make demo-raw          the same protocol as the JSON lines that programs see' \
+	  '  $(BIN)/pigeon       a chat with you; it says how to get a key, or takes the demo model' \
+	  '  README.md              what else there is'
+
+# The lines themselves.
+demo-raw: $(READY)
 	@printf '%s\n' \
 	  '{"id":"1","type":"prompt","message":"list the files, please"}' \
 	  | $(BIN)/pigeon --mode rpc --model demo --dialect pi-latest --no-session
 
 # pytest keeps the tests as it has compiled them, which halves the time before the first one, unless told not to.
-test: $(READY)
+test: $(DEV)
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2
 
-faults: $(READY)
+faults: $(DEV)
 	cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes.fault_injection $(or $(N),200) $(or $(SEED),1)
 
-faults-limits: $(READY)
+faults-limits: $(DEV)
 	cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes.limit_faults $(or $(N),500) $(or $(SEED),1)
 
-interop: $(READY)
+interop: $(DEV)
 	PIGEON_INTEROP=1 $(BIN)/python -m pytest -m interop
 
-lint: $(READY)
+lint: $(DEV)
 	$(BIN)/ruff check src tests scripts examples
 	$(BIN)/ruff format --check src tests scripts
 
-types: $(READY)
+types: $(DEV)
 	$(BIN)/mypy
 
-schema: $(READY)
+schema: $(DEV)
 	$(BIN)/pigeon schema > schema/protocol.schema.json
 
-docs: $(READY)
+docs: $(DEV)
 	$(BIN)/python scripts/protocol_tables.py
 	$(BIN)/python scripts/extension_tables.py
 	$(BIN)/python scripts/library_reference.py
 
-sdk: $(READY)
+sdk: $(DEV)
 	$(BIN)/python scripts/sdk_commands.py
 
-house: $(READY)
+house: $(DEV)
 	$(BIN)/python scripts/house.py
 
-divergences: $(READY)
+divergences: $(DEV)
 	cd tests && ../$(BIN)/python -m fakes.contract_manifest
 
-pins: $(READY)
+pins: $(DEV)
 	$(BIN)/python scripts/make_pins.py
 
-$(READY): pyproject.toml requirements.txt requirements-dev.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	$(BIN)/python -m compileall -q src
+$(READY): pyproject.toml requirements.txt
+	@echo 'Installing Pigeon and the packages it needs into $(VENV) (only now; up to a minute) ...'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pigeon needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12 demo")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --require-hashes -r requirements.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q src
 	@touch $(READY)
+
+$(DEV): $(READY) requirements-dev.txt
+	@echo 'Installing what the tests and checks need into $(VENV) (only now; up to a minute) ...'
+	@$(PIP) install --require-hashes -r requirements-dev.txt
+	@touch $(DEV)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

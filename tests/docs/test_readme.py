@@ -45,11 +45,15 @@ def test_the_quick_start_has_exactly_two_commands_and_both_are_targets() -> None
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
-def test_the_demo_is_a_whole_run_with_a_tool(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_demo_is_read_by_a_person_and_its_lines_by_a_program(tmp_path: Path, environment: dict[str, str]) -> None:
     ready = tmp_path / "ready"
     ready.touch()
-    lines = _run(["make", "-s", "demo", f"BIN={BIN}", f"READY={ready}"], ROOT, environment).splitlines()
-    kinds = [json.loads(line)["type"] for line in lines]
+    make = ["make", "-s", f"BIN={BIN}", f"READY={ready}"]
+    told = _run([*make, "demo"], ROOT, environment)
+    for line in ("> list the files", "  * bash ls -A .", '    +2     return f"Hello, {name}!"', "    Hello, world!"):
+        assert line in told.splitlines()
+    assert "\x1b" not in told
+    kinds = [json.loads(line)["type"] for line in _run([*make, "demo-raw"], ROOT, environment).splitlines()]
     assert kinds[:2] == ["response", "agent_start"]
     assert "tool_execution_end" in kinds
     assert kinds[-1] == "agent_settled"
