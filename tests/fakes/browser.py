@@ -80,9 +80,9 @@ class Browser:
                 return result
             self.events.append(answer)
 
-    def wait_for(self, method: str) -> None:
-        """Until an event of this name has come."""
-        while not any(event.get("method") == method for event in self.events):
+    def wait_for(self, method: str, session: str) -> None:
+        """Until an event of this name has come from a page."""
+        while not any((event.get("method"), event.get("sessionId")) == (method, session) for event in self.events):
             self.events.append(self._next())
 
     def _next(self) -> dict[str, Any]:
@@ -108,8 +108,9 @@ class BrowserPage:
         mobile = width < 600
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        browser.events.clear()
         self.call("Page.navigate", url=file.as_uri())
-        browser.wait_for("Page.loadEventFired")
+        browser.wait_for("Page.loadEventFired", self._session)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """One command to this page."""

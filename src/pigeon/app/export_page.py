@@ -46,8 +46,11 @@ class PageWriter:
         lines = [line for line in map(line_from_bytes, every[1:]) if line is not None]
         return self._write(asked, file, every[0], lines, active)
 
-    def export(self, file: str, asked: str = "") -> str:
-        """Write the page of a session file and return its path; the branch of its last entry is the active one."""
+    def export(self, file: str, asked: str = "", by_title: bool = False) -> str:
+        """Write the page of a session file and return its path; the branch of its last entry is the active one.
+
+        With `by_title` a page without a path is named after the title of the session, for people.
+        """
         file = self._environment.absolute(file)
         try:
             loaded = load_session(file)
@@ -55,9 +58,11 @@ class PageWriter:
             raise StartupError(str(error)) from None
         if loaded is None:
             raise StartupError(f"File not found: {file}")
-        return self._write(asked, file, loaded.header_line, loaded.lines, _last_branch(loaded.lines))
+        return self._write(asked, file, loaded.header_line, loaded.lines, _last_branch(loaded.lines), by_title)
 
-    def _write(self, asked: str, file: str, head: bytes, lines: list[EntryLine], active: list[str]) -> str:
+    def _write(
+        self, asked: str, file: str, head: bytes, lines: list[EntryLine], active: list[str], by_title: bool = False
+    ) -> str:
         from pigeon.export.html import SessionPage, write_page
         from pigeon.export.markdown import TextFormatter
 
@@ -65,7 +70,8 @@ class PageWriter:
         lines = list(self._masked(lines))
         stats = stats_of(str(header.get("id", "")), file, lines)
         page = SessionPage(header, lines, active, stats, name_of(lines))
-        path = expand_home(asked, self._environment.home) or _page_name(file)
+        default = page.file_name() if by_title else _page_name(file)
+        path = expand_home(asked, self._environment.home) or default
         blocks = _in_blocks(page.pieces(TextFormatter(self._mask_text)))
         write_page(self._environment.absolute(path), map(self._mask_keys, blocks), protected=file, called=path)
         return path
@@ -97,13 +103,13 @@ class PageWriter:
         return self._mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
-def export_file(environment: Environment, file: str, asked: str = "") -> str:
+def export_file(environment: Environment, file: str, asked: str = "", by_title: bool = False) -> str:
     """Write the page of a session file without an agent; the user's keys are masked all the same."""
     redactor = Redactor()
     folder = environment.agent_dir()
     registry_of(folder, environment.variables, environment.cwd or "/", ProcessOwner(), redactor)
     settings = Layers(folder, lambda problem: None).settings
-    return PageWriter(environment, redactor.mask, settings.export.mask_secrets).export(file, asked)
+    return PageWriter(environment, redactor.mask, settings.export.mask_secrets).export(file, asked, by_title)
 
 
 def _page_name(file: str) -> str:

@@ -136,10 +136,12 @@ def answer_html(
         parts.append(f'<pre class="bad">{escaped(message.error_message)}</pre>')
     if message.stop_reason not in _ORDINARY_ENDS:
         parts.append(f'<p class="note">ended: {escaped(message.stop_reason)}</p>')
+    works = all(isinstance(block, (ThinkingContent, ToolCall)) for block in message.content)
+    kind = "assistant work" if works and message.stop_reason in _ORDINARY_ENDS else "assistant"
     if again:
-        return _article("assistant again", "", "", "", "".join(parts), anchor, label) if any(parts) else ""
+        return _article(kind, "", "", "", "".join(parts), anchor, label) if any(parts) else ""
     about = f"{escaped(message.model)} · {message.usage.output:,} tokens out"
-    return _article("assistant", "Assistant", about, moment_of(message.timestamp), "".join(parts), anchor, label)
+    return _article(kind, "Assistant", about, moment_of(message.timestamp), "".join(parts), anchor, label)
 
 
 def _message(message: Message, formatter: TextFormatter, anchor: str, label: str) -> str:

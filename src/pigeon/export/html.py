@@ -32,11 +32,7 @@ LONGEST_TITLE = 100
 LONGEST_FILE_NAME = 60
 PRIVATE = 0o600
 MONO = ' class="mono"'
-_VIEWS = (
-    ("view-folded", "Folded", " checked"),
-    ("view-open", "Everything open", ""),
-    ("view-talk", "Without tools and thinking", ""),
-)
+_VIEWS = {"view-folded": "Folded", "view-open": "Everything open", "view-talk": "Without tools and thinking"}
 
 
 class SessionPage:
@@ -74,7 +70,7 @@ class SessionPage:
             '<meta name="referrer" content="no-referrer"><meta name="robots" content="noindex">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{title}</title><style>{CSS}</style></head>\n<body>"
-            '<a class="skip" href="#talk">Skip to the conversation</a>\n'
+            f'<a class="skip" href="#talk">Skip to the conversation</a>\n{_switches()}\n'
             f'<header class="top"><h1>{title}</h1><p>{self._in_short()}</p></header>\n'
         )
         yield from self._contents()
@@ -138,18 +134,16 @@ class SessionPage:
         """What the user asked, the bookmarks and the other branches, as links; and what the reader may switch."""
         found, active = self._found, self._branches[0]
         yield (
-            '<nav class="side" aria-label="Contents"><input type="checkbox" class="toggle" id="contents">'
-            '<label class="opens" for="contents">Contents</label><div class="panel">'
+            '<nav class="side" aria-label="Contents"><label class="opens" for="contents">Contents</label>'
+            '<div class="panel">'
         )
         yield from _list("Prompts", (self._prompt(n) for n in active.entries if n in found.prompts), "ol")
         marked = [n for n in active.entries if self._lines[n].id in found.labels and n not in found.prompts]
         yield from _list("Bookmarks", (_link(f"m{n}", "", found.labels[self._lines[n].id]) for n in marked))
         others = (_link(f"b{b.number}", self._branch_title(b), f"{b.number}") for b in self._branches[1:])
         yield from _list("Other branches", others)
-        options = "".join(
-            f'<label><input type="radio" name="view" id="{id}"{checked}> {text}</label>' for id, text, checked in _VIEWS
-        )
-        yield f'<div class="view"><h2>View</h2><fieldset>{options}</fieldset></div></div></nav>\n'
+        options = "".join(f'<label for="{id}">{text}</label>' for id, text in _VIEWS.items())
+        yield f'<div class="view"><h2>View</h2>{options}</div></div></nav>\n'
 
     def _prompt(self, number: int) -> str:
         return _link(f"m{number}", self._found.prompts[number], self._found.labels.get(self._lines[number].id, ""))
@@ -250,6 +244,15 @@ def _one_line(text: str) -> str:
     """The beginning of a text; signs of markdown that mean bold or code are left out."""
     line = " ".join(plain(text[: LONGEST_TITLE * 8]).replace("**", "").replace("`", "").split())
     return line if len(line) <= LONGEST_TITLE else line[:LONGEST_TITLE] + "…"
+
+
+def _switches() -> str:
+    """What the style sheet asks; they stand before all that they decide about, and their labels in the contents."""
+    views = "".join(
+        f'<input type="radio" class="toggle" name="view" id="{id}"{" checked" if id == "view-folded" else ""}>'
+        for id in _VIEWS
+    )
+    return f'<input type="checkbox" class="toggle" id="contents">{views}'
 
 
 def _policy() -> str:

@@ -1,7 +1,8 @@
 """The style sheet of conversations: light and dark, wide and narrow screens, paper.
 
 There is no script, so what a reader can switch is done here: `details` fold, and the radio buttons and the checkbox at
-the top of a page (`view-*`, `contents`) are asked with `:has()`. The page allows the sheet by its hash.
+the top of a page (`view-*`, `contents`) decide about what follows them. (`:has()` could ask them from anywhere, but
+a browser then takes several times as long to open a large page.) The page allows the sheet by its hash.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ h1 { font-size: 1.35rem; line-height: 1.3; margin: 0; overflow-wrap: anywhere; }
 footer { color: var(--dim); font-size: .84rem; padding-top: 2rem; padding-bottom: 3rem; }
 .about .inner { padding: .4rem 0 1rem; }
 .about details > summary { font-size: .88rem; }
+.about :is(th, td) { padding: .1rem .6rem; font-size: .88rem; } .about td { text-align: right; }
 .about > summary { color: var(--link); font-size: .95rem; }
 .about .charts { display: flex; flex-wrap: wrap; gap: 1rem; margin-top: 1rem; }
 figure { margin: 0; flex: 1 1 17rem; max-width: 30rem; }
@@ -61,25 +63,23 @@ _SIDE = """
 .side h2 { font-size: .78rem; text-transform: uppercase; letter-spacing: .05em; color: var(--dim);
   margin: 1.2rem 0 .4rem; }
 .side ol, .side ul { list-style: none; margin: 0; padding: 0; }
-.side li { padding: .28rem .5rem; border-radius: 6px; content-visibility: auto; contain-intrinsic-size: auto 3rem; }
+.side li { padding: .28rem .5rem; border-radius: 6px; }
 .side li a { color: inherit; text-decoration: none; overflow-wrap: anywhere; display: -webkit-box;
   -webkit-box-orient: vertical; -webkit-line-clamp: 2; overflow: hidden; }
 .side li:hover, .side li:focus-within { background: var(--line); }
-.side fieldset { border: 0; margin: 0; padding: 0; }
-.side fieldset label { display: block; padding: .1rem .5rem; }
 .bookmark { background: var(--tag); color: var(--mark); border-radius: 4px; padding: 0 .4em; font-size: .92em; }
-.toggle { position: absolute; opacity: 0; }
+.toggle { position: absolute; opacity: 0; pointer-events: none; }
 .opens { display: inline-block; cursor: pointer; color: var(--link); font-size: .95rem; }
-.opens::before { content: "▸ "; } :checked + .opens::before { content: "▾ "; }
-.toggle:focus-visible + .opens { outline: 2px solid var(--link); }
+.opens::before { content: "▸ "; } #contents:checked ~ .side .opens::before { content: "▾ "; }
+#contents:focus-visible ~ .side .opens { outline: 2px solid var(--link); }
 @media (max-width: 63.99rem) {
   .side { padding: .3rem 1.25rem; margin: .2rem 0; background: none; }
-  .toggle:not(:checked) ~ .panel { display: none; } }
+  #contents:not(:checked) ~ .side .panel { display: none; } }
 @media (min-width: 64rem) {
   body { display: grid; grid-template-columns: 17rem minmax(0, 1fr); grid-template-rows: auto auto 1fr; }
   .side { grid-column: 1; grid-row: 1 / -1; border-right: 1px solid var(--line); }
   .panel { position: sticky; top: 0; max-height: 100vh; overflow-y: auto; padding: .6rem .8rem 2rem; }
-  .toggle, .opens { display: none; }
+  #contents, .opens { display: none; }
   .top, main, footer { grid-column: 2; width: 100%; } }
 """
 
@@ -149,7 +149,7 @@ summary { cursor: pointer; overflow-wrap: anywhere; }
 .plan li { position: relative; }
 .diff { border: 1px solid var(--line); border-radius: 8px; overflow: auto; max-height: 36rem; }
 .diff .gap { background: var(--side); color: var(--dim); padding: 0 .6rem; }
-.diff :is(span, del, ins) { display: block; text-decoration: none; white-space: pre-wrap; overflow-wrap: anywhere;
+.diff :is(span, del, ins) { display: block; text-decoration: none; white-space: pre-wrap; word-break: break-all;
   min-height: 1.5em; padding: 0 .5rem 0 4.1rem; position: relative; tab-size: 4; }
 .diff [data-n]::before { content: attr(data-n); position: absolute; left: 0; width: 2.6rem; text-align: right;
   color: var(--dim); }
@@ -186,16 +186,23 @@ _SWITCHES = """
 .t-under { text-decoration: underline; } .t-struck { text-decoration: line-through; }
 .t-inverse { background: #dfe3e7; color: #1e2227; }
 .view { display: none; }
-@supports selector(:has(a)) and selector(::details-content) { .view { display: block; }
-  :root:has(#view-open:checked) details::details-content { content-visibility: visible; display: block; height: auto; }
-  :root:has(#view-talk:checked) :is(.card, .thinking, .changed, article.tool, article.custom),
-  :root:has(#view-talk:checked) article.assistant:not(:has(> .body > :not(.card, .thinking))) { display: none; } }
+@supports selector(::details-content) { .view { display: block; }
+  #view-open:checked ~ main :is(.branch, article details, details.changed)::details-content {
+    content-visibility: visible; display: block; height: auto; }
+  #view-talk:checked ~ main :is(.card, .thinking, .changed, .work, article.tool, article.custom) { display: none; } }
+.view label { display: block; padding: .1rem .5rem; cursor: pointer; }
+.view label::before { content: "○ "; }
+#view-folded:checked ~ .side [for="view-folded"]::before, #view-open:checked ~ .side [for="view-open"]::before,
+#view-talk:checked ~ .side [for="view-talk"]::before { content: "● "; color: var(--link); }
+#view-folded:focus-visible ~ .side [for="view-folded"], #view-open:focus-visible ~ .side [for="view-open"],
+#view-talk:focus-visible ~ .side [for="view-talk"] { outline: 2px solid var(--link); }
 @media (max-width: 40rem) {
   .top, main, footer { padding-left: .9rem; padding-right: .9rem; }
   .top { padding-top: .8rem; }
   h1 { font-size: 1.1rem; display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 2; overflow: hidden; }
   .side { padding-left: .9rem; padding-right: .9rem; }
   article.user { margin-top: 1rem; padding: .6rem .8rem; }
+  .diff { font-size: .78rem; }
   .diff :is(span, del, ins) { padding-left: 3.2rem; } .diff [data-n]::before { width: 1.9rem; }
   .diff del::after, .diff ins::after { left: 2.3rem; } }
 @media print {
