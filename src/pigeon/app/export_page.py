@@ -103,7 +103,7 @@ class PageWriter:
         return self._mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
-def export_file(environment: Environment, file: str, asked: str = "", by_title: bool = False) -> str:
+def export_file(environment: Environment, file: str, asked: str = "", *, by_title: bool = False) -> str:
     """Write the page of a session file without an agent; the user's keys are masked all the same."""
     redactor = Redactor()
     folder = environment.agent_dir()
