@@ -23,7 +23,8 @@ SMALL_MODULES: dict[str, str] = {}
 REGISTRIES = {
     "pigeon.rpc.handlers.all": "a module per group of commands",
     "pigeon.dialects.choice": "a module per dialect",
-    "pigeon.cli.main": "a module per mode",
+    "pigeon.cli.running": "a module per mode",
+    "pigeon.cli.commands.all": "a module per command",
 }
 
 

@@ -7,23 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.app.options import AgentOptions
-from pigeon.cli.args import MODES, CommandLine, parse, parser
-from pigeon.wire.errors import StartupError
+from pigeon.cli.args import MODES, OUTPUTS, CommandLine, option_rows, parse
+from pigeon.wire.errors import StartupError, UsageError
 from pigeon.wire.steering import Limits
 
 WITH_VALUE = [
     "--provider", "--model", "--models", "--api-key", "--api-key-file", "--thinking", "--dialect", "--session",
     "--session-id",
     "--session-dir", "--fork", "--name", "-n", "--system-prompt", "--cwd", "--record-cap", "--provider-session-id",
-    "--socket",
+    "--socket", "--output-schema", "--trace",
     "--approval-mode", "--permissions", "--tools", "-t", "--exclude-tools", "-xt", "--resume", "-r", "--list-models",
 ]  # fmt: skip
 REPEATABLE = ["--append-system-prompt", "--extension", "-e", "--skill", "--prompt-template", "--theme"]
 SWITCHES = [
     "--continue", "-c", "--no-session", "--no-tools", "-nt", "--no-builtin-tools", "-nbt", "--no-extensions", "-ne",
     "--no-skills", "-ns", "--no-prompt-templates", "-np", "--no-context-files", "-nc", "--approve", "-a",
-    "--no-approve", "-na", "--drain", "--plain", "--offline", "--print", "-p", "--verbose", "--no-themes", "--no-title",
-    "--no-rules", "--no-ui", "--unattended", "--no-lsp", "--no-pty", "--no-mcp", "--help", "-h", "--version", "-v",
+    "--no-approve", "-na", "--drain", "--offline", "--print", "-p", "--verbose", "--no-themes", "--no-title",
+    "--plain", "--no-rules", "--no-ui", "--unattended",
+    "--no-lsp", "--no-pty", "--no-mcp", "--help", "-h", "--version", "-v",
 ]  # fmt: skip
 LONG = {
     "-n": "--name", "-t": "--tools", "-xt": "--exclude-tools", "-r": "--resume", "-e": "--extension",
@@ -35,7 +36,7 @@ LONG = {
 
 # Accepted because hosts pass them; nothing reads them.
 WITHOUT_EFFECT = [
-    "--provider-session-id", "--theme", "--offline", "--print", "-p", "--verbose", "--no-themes",
+    "--provider-session-id", "--theme", "--offline", "--no-themes",
     "--no-title", "--no-lsp", "--no-pty", "--no-mcp",
 ]  # fmt: skip
 RENAMED = {"continue": "continue_newest", "extension": "extensions", "skill": "skills"}
@@ -110,8 +111,8 @@ def test_all_switches_together_are_no_contradiction() -> None:
 
 
 def test_the_lists_above_are_complete() -> None:
-    known = {option for action in parser()._actions for option in action.option_strings}
-    assert known == {*WITH_VALUE, *REPEATABLE, *SWITCHES, *LIMITS, "--mode", "--export"}
+    known = {name for names, _, _ in option_rows() for name in names.split()}
+    assert known == {*WITH_VALUE, *REPEATABLE, *SWITCHES, *LIMITS, "--mode", "--output", "--export"}
 
 
 def test_limits_are_taken_as_numbers() -> None:
@@ -129,6 +130,24 @@ def test_a_limit_that_cannot_be_is_refused_by_the_name_of_its_option(option: str
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_of_the_family_is_taken(mode: str) -> None:
     assert parse(["--mode", mode]).mode == mode
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_every_form_of_output_is_taken(output: str) -> None:
+    assert parse(["-p", "--output", output]).output == output
+    with pytest.raises(UsageError, match=r'Invalid output "xml"\. Valid values: text, json, stream-json'):
+        parse(["--output", "xml"])
+
+
+def test_words_behind_options_of_extensions_are_messages_until_the_options_are_known() -> None:
+    arguments = ["--color", "red", "paint", "--plan", "it"]
+    assert sorted(parse(arguments).messages) == ["it", "paint", "red"]
+    known = parse(arguments, flags={"color": True, "plan": False})
+    assert (known.messages, known.unknown) == (("paint", "it"), ())
+
+
+def test_what_stands_behind_two_dashes_is_text() -> None:
+    assert parse(["@a", "--", "@b"]).literal == ("@b",)
 
 
 def test_a_mode_that_nobody_knows_is_refused_by_name() -> None:

@@ -124,7 +124,7 @@ def test_limits_are_options_and_a_setting(start: Start, server: ModelServer) -> 
 @proves("limits.options")
 def test_a_bad_value_names_its_option(start: Start) -> None:
     agent = start("--max-cost", "lots")
-    assert agent.wait_exit() == 1
+    assert agent.wait_exit() == 2
     assert agent.stderr.startswith('Error: Invalid --max-cost "lots": expected a number greater than 0')
 
 

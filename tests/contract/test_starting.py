@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fakes.agent_folders import AgentFolders, providers
+from fakes.command_line import call
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.model_server import Call, ModelServer, said_in
@@ -95,7 +96,7 @@ def test_called_as_pi_the_version_is_that_of_the_protocol(folders: AgentFolders)
 @proves("dialect.unknown")
 def test_a_dialect_that_nobody_speaks_is_an_error_that_lists_them(start: Start) -> None:
     refused = start(dialect="klingon")
-    assert refused.wait_exit() == 1
+    assert refused.wait_exit() == 2
     assert "klingon" in refused.stderr
     assert "pi-latest, omp, xcsh, companion" in refused.stderr
 
@@ -131,7 +132,7 @@ def test_the_list_of_models_says_what_is_wrong_with_the_file(folders: AgentFolde
 def test_one_prompt_at_the_command_line_says_what_is_wrong_too(folders: AgentFolders) -> None:
     folders.configure()
     (folders.agent / "models.json").write_text("{broken")
-    command = [*called(folders, "pigeon"), "--mode", "json", "--model", "demo", "--no-session", "--frobnicate", "hello"]
+    command = [*called(folders, "pigeon"), "--mode", "json", "--model", "demo", "--no-session", "hello"]
     ran = subprocess.run(
         command,
         env=folders.environment(),
@@ -143,8 +144,24 @@ def test_one_prompt_at_the_command_line_says_what_is_wrong_too(folders: AgentFol
         cwd=folders.work,
     )
     assert "models.json" in ran.stderr
-    assert "--frobnicate" in ran.stderr
     assert "agent_end" in ran.stdout
+
+
+@proves("json.failed_runs", "json.piped_text")
+def test_a_failed_run_of_json_mode_is_a_failure_of_the_process(folders: AgentFolders, server: ModelServer) -> None:
+    folders.configure(providers(server.url), {"retry": {"enabled": False}})
+    ended = call(folders, "--mode", "json", "--no-session", "--model", "fake/fake-1", "why?", given="a diff\n")
+    assert ended.code == 1
+    assert ended.err.startswith("The run ended: error (")
+    assert said_in(server.requests[0])[-1] == ("user", "a diff\n\nwhy?")
+
+
+@proves("json.unknown_option")
+def test_an_unknown_option_of_json_mode_is_an_error(folders: AgentFolders) -> None:
+    folders.configure()
+    ended = call(folders, "--mode", "json", "--model", "demo", "--no-session", "--frobnicate", "hello")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("Error: Unknown option --frobnicate.")
 
 
 @proves("xcsh/start.at_file", "xcsh/start.at_file_control", dialects=("xcsh",))

@@ -72,7 +72,7 @@ def test_tools_are_named_matched_added_and_dropped(
 )
 def test_a_list_without_sense_ends_the_start(start: Start, args: list[str], error: str) -> None:
     agent = start(*args)
-    assert agent.wait_exit() == 1
+    assert agent.wait_exit() == 2
     assert agent.stderr == error
 
 

@@ -157,7 +157,7 @@ async def show(event, ctx):
     said = await stage.runner.hooks.input(PromptInput("", []))
     assert said is not None
     assert said.text == "[True, 'high', False, 'x', True]"
-    assert stage.runner.known_flags() == {"strict", "level", "quiet", "other"}
+    assert stage.runner.known_flags() == {"strict": False, "level": True, "quiet": False, "other": True}
     await stage.runner.close()
 
 

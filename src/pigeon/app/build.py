@@ -9,6 +9,7 @@ ends all of it.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -29,6 +30,7 @@ from pigeon.config.settings import Settings, listed_skills
 from pigeon.guard.secrets import Redactor
 from pigeon.providers.catalog.built_in import current_reference
 from pigeon.providers.gateway import Gateway
+from pigeon.providers.http.client import ExchangeRecorder
 from pigeon.resources.resources import ResourceOptions, Resources
 from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
@@ -59,30 +61,43 @@ PATIENT_GUARD = LoopGuardPolicy(warn=250, stop=300)
 class BuiltAgent(Struct, frozen=True, kw_only=True):
     """An agent that is ready for its host: `problems` are to be shown, `lifecycle` says when to call what.
 
-    `known_flags` are the options that extensions take; the door knows which ones were given.
+    `known_flags` are the options that extensions take, and whether with a value; the door knows which were given.
     """
 
     session: Session
     lifecycle: Lifecycle
     problems: list[str]
-    known_flags: frozenset[str]
+    known_flags: Mapping[str, bool]
     redactor: Redactor
 
 
-async def build(options: AgentOptions, environment: Environment, redactor: Redactor | None = None) -> BuiltAgent:
+async def build(
+    options: AgentOptions,
+    environment: Environment,
+    redactor: Redactor | None = None,
+    recorder: ExchangeRecorder | None = None,
+) -> BuiltAgent:
     """The agent that the options describe; raises `StartupError` where they cannot be followed.
 
-    A door that masks its own output gives the redactor that is to learn the keys of the agent.
+    A door that masks its own output gives the redactor that is to learn the keys of the agent. The recorder is shown
+    what model servers are sent and answer, keys included.
     """
-    return await _Builder(options, environment, redactor or Redactor()).build()
+    return await _Builder(options, environment, redactor or Redactor(), recorder).build()
 
 
 class _Builder:
     """What all parts of one agent share while it is built."""
 
-    def __init__(self, options: AgentOptions, environment: Environment, redactor: Redactor) -> None:
+    def __init__(
+        self,
+        options: AgentOptions,
+        environment: Environment,
+        redactor: Redactor,
+        recorder: ExchangeRecorder | None,
+    ) -> None:
         self._options = options
         self._redactor = redactor
+        self._recorder = recorder
         self._environment = environment
         self._agent_dir = environment.agent_dir(options.agent_dir)
         self._cwd = _working_directory(options, environment)
@@ -160,7 +175,7 @@ class _Builder:
         settings = self._layers.settings
         hooks, runner = self._hooks(), self._extensions.runner
         registry = self._registry
-        gateway = gateway_of(registry, settings, environment, hooks, self._redactor)
+        gateway = gateway_of(registry, settings, environment, hooks, self._redactor, self._recorder)
         providers = ExtensionProviders(registry, gateway)
         for contributed in runner.contributions.providers() if runner else ():
             providers.add(contributed.name, contributed.entry, contributed.provider)
@@ -197,7 +212,7 @@ class _Builder:
             ),
             problems=reports.startup,
             redactor=self._redactor,
-            known_flags=frozenset(runner.known_flags() if runner else ()),
+            known_flags=runner.known_flags() if runner else {},
         )
 
     def _give_name(self, journal: Journal, name: str) -> None:
@@ -332,7 +347,9 @@ def _session_settings(settings: Settings, options: AgentOptions) -> SessionSetti
         keep_unreadable_images=options.keep_unreadable_images,
         full_state=options.full_state,
         unattended=options.unattended,
-        finish_gate=or_else(settings.finish_gate, options.unattended),
+        finish_gate=or_else(
+            settings.finish_gate, options.unattended if options.finish_gate is None else options.finish_gate
+        ),
         auto_retry=settings.retry.enabled,
         retry=RetryPolicy(
             max_retries=settings.retry.max_retries,

@@ -19,7 +19,7 @@ from pigeon.config.settings import ProviderRetrySettings, Settings
 from pigeon.guard.secrets import Redactor, is_secret
 from pigeon.providers.catalog.built_in import BuiltInCatalog, current_name, current_reference
 from pigeon.providers.gateway import Gateway, ProviderFactory
-from pigeon.providers.http.client import HttpClient
+from pigeon.providers.http.client import ExchangeRecorder, HttpClient
 from pigeon.providers.registry import ModelRegistry
 from pigeon.providers.request import RequestPolicy
 from pigeon.session.model_choice import ModelOptions, ScopedModel
@@ -96,7 +96,12 @@ def _address(proxy: str) -> str:
 
 
 def gateway_of(
-    registry: ModelRegistry, settings: Settings, environment: Environment, hooks: ProviderHooks, redactor: Redactor
+    registry: ModelRegistry,
+    settings: Settings,
+    environment: Environment,
+    hooks: ProviderHooks,
+    redactor: Redactor,
+    recorder: ExchangeRecorder | None = None,
 ) -> Gateway:
     """The way to all models, built-in ones included."""
     proxy = or_else(settings.http_proxy, "")
@@ -112,7 +117,7 @@ def gateway_of(
     extra: dict[str, ProviderFactory] = {SCRIPTED: partial(_scripted, environment), DEMO: _demo}
     return Gateway(
         registry,
-        HttpClient(environment.variables, proxy=proxy),
+        HttpClient(environment.variables, proxy=proxy, recorder=recorder),
         hooks,
         extra=extra,
         policy=policy,

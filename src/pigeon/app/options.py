@@ -74,6 +74,9 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     # Whether there is no person to ask: then questions get a no at once, and the model is told so.
     unattended: bool = False
 
+    # Whether the model verifies its work before a run ends; `None` does so for unattended agents. The settings decide.
+    finish_gate: bool | None = None
+
     # Whether a run is finished when the host goes away.
     drain: bool = False
 

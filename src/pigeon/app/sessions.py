@@ -14,7 +14,7 @@ from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import load_session
 from pigeon.session.history.repository import SessionRepository, default_folder
 from pigeon.wire.base import Absent
-from pigeon.wire.errors import Refusal, StartupError
+from pigeon.wire.errors import Refusal, StartupError, UsageError
 
 _SESSION_ID = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 
@@ -75,11 +75,11 @@ def _check(options: AgentOptions) -> None:
     }
     others = [flag for flag, given in beginnings.items() if given]
     if options.fork and others:
-        raise StartupError(f"--fork cannot be combined with {others[0]}")
+        raise UsageError(f"--fork cannot be combined with {others[0]}")
     if options.session_id and set(others) - {"--no-session"}:
-        raise StartupError("--session-id cannot be combined with --session, --continue or --resume")
+        raise UsageError("--session-id cannot be combined with --session, --continue or --resume")
     if options.session_id and not re.fullmatch(_SESSION_ID, options.session_id):
-        raise StartupError(
+        raise UsageError(
             f'Invalid session id "{options.session_id}": use letters, digits, ".", "_" and "-", '
             "with a letter or digit at both ends"
         )

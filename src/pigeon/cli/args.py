@@ -1,13 +1,14 @@
-"""The command line as records: every option that pi's family and its clients use. The only user of `argparse`.
+"""The options of the command line as records: every one that pi's family and its clients use. The only user of
+`argparse`; the help pages and the completions of shells are made from the same table.
 
 Hosts tend to pass the same flags to every agent. So a flag that has no effect here is accepted all the same, and an
-unknown one is kept: it may belong to an extension, and otherwise it is a warning.
+unknown one is kept: it may belong to an extension. What it is where no extension knows it, the mode decides.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, get_args
 
 from msgspec import Struct
@@ -15,79 +16,66 @@ from msgspec import Struct
 from pigeon.app.options import AgentOptions
 from pigeon.config.tool_selection import option_selection
 from pigeon.wire.answers import ApprovalMode
-from pigeon.wire.errors import BadRecord, StartupError
+from pigeon.wire.errors import BadRecord, UsageError
 from pigeon.wire.steering import LIMIT_FIELDS, Limits, checked_limit
 
 HELP_WIDTH = 100
 TOOL_LISTS = ("--tools", "-t", "--exclude-tools", "-xt")
 MODES = ("text", "json", "rpc", "rpc-ui", "acp")
+OUTPUTS = ("text", "json", "stream-json")
 APPROVAL_MODES: tuple[str, ...] = get_args(ApprovalMode)
-USAGE = """
-  pigeon --mode rpc [options]               serve a host program: JSON lines on stdin and stdout
-  pigeon --mode json [options] PROMPT ...   run prompts and print their events as JSON lines
-  pigeon schema                             print the JSON Schema of the protocol"""
 
 # (names, metavar, help). A metavar that ends in "..." may be given several times, one in brackets may be left out, and
 # without one the option is a switch. Help that is empty hides the option.
 Row = tuple[str, str, str]
 GROUPS: dict[str, list[Row]] = {
-    "general options": [
-        ("--mode", "MODE", "rpc or json"),
-        ("--cwd", "DIR", "work in this directory"),
-        ("--dialect", "NAME", "pi, pi-latest, omp, xcsh or companion"),
-        ("--record-cap", "BYTES", "longest line to accept on stdin"),
-        ("--socket", "PATH", "serve the first connection to a unix socket there, instead of stdin and stdout"),
-        ("--drain", "", "when stdin ends, finish the current run before exiting"),
-        ("--no-ui", "", "show nothing at the host and ask nothing there; needs --mode rpc"),
-        (
-            "--unattended",
-            "",
-            "nobody can be asked: questions get a no at once, and the work is verified at the end",
-        ),
+    "What to do": [
+        ("--print -p", "", "print one answer and exit; piped text is part of the prompt"),
+        ("--output", "FORMAT", "with -p: text, json (one object) or stream-json (an event per line)"),
+        ("--output-schema", "FILE|JSON", "with -p: answer with data that fits this JSON Schema"),
+        ("--mode", "MODE", "rpc: serve a host program; json: print the events of prompts; text: the same as -p"),
         ("--plain", "", "chat in plain lines: for screen readers and simple terminals"),
-        ("--list-models", "[SEARCH]", "list the models with credentials and exit"),
-        ("--export", "FILE", "write a session file as an HTML page (to a second FILE if given) and exit"),
-        ("--help -h", "", "show this help and exit"),
-        ("--version -v", "", "show the version and exit"),
+        ("--help -h", "", "show this help"),
+        ("--version -v", "", "show the version"),
     ],
-    "model": [
-        ("--model", "PATTERN", "id, provider/id or part of a name, optionally with :level"),
+    "Model": [
+        ("--model", "PATTERN", "id, provider/id or part of a name, optionally with :level for thinking"),
         ("--provider", "NAME", "provider of the model"),
-        ("--models", "LIST", "models to cycle through: comma-separated patterns, globs allowed"),
+        ("--models", "LIST", "models to switch between: comma-separated patterns, globs allowed"),
         ("--thinking", "LEVEL", "off, minimal, low, medium, high, xhigh or max"),
         ("--api-key", "KEY", "key for the model's provider, for this process only; seen in the list of processes"),
         ("--api-key-file", "FILE", "the same from the first line of a file or pipe; - is the first line of stdin"),
     ],
-    "session": [
-        ("--continue -c", "", "continue the newest session of this directory"),
+    "Session": [
+        ("--continue -c", "", "continue the newest session of this folder"),
         ("--resume -r", "[PATH|ID]", "open a session; without a value, choose one at the terminal"),
         ("--session", "PATH|ID", "open a session"),
         ("--session-id", "ID", "open or create the session with this id"),
         ("--fork", "PATH|ID", "start from a copy of a session"),
-        ("--session-dir", "DIR", "keep sessions in this directory"),
+        ("--session-dir", "DIR", "keep sessions in this folder"),
         ("--name -n", "NAME", "display name of the session"),
         ("--no-session", "", "keep nothing on disk"),
     ],
-    "tools and extensions": [
+    "Tools and permissions": [
+        ("--cwd", "DIR", "work in this folder"),
         ("--tools -t", "LIST", "use only these tools (comma-separated, * for any characters), or +add and -drop some"),
         ("--exclude-tools -xt", "LIST", "leave out these tools, * for any characters"),
         ("--no-tools -nt", "", "use no tools at all"),
         ("--no-builtin-tools -nbt", "", "use only tools of extensions and of the host"),
-        ("--extension -e", "PATH...", "load an extension"),
-        ("--no-extensions -ne", "", "load only extensions named with --extension"),
         ("--permissions", "FILE|JSON", "rules that tighten those of the user, in the form of the setting"),
         ("--approval-mode", "MODE", "ask before tools: always-ask, write (not for files) or yolo (not at all)"),
         ("--approve -a", "", "trust this project's files, for this process only"),
         ("--no-approve -na", "", "do not trust this project's files"),
+        ("--unattended", "", "nobody can be asked: questions get a no at once, and the work is verified at the end"),
     ],
-    "limits of the conversation": [
+    "Limits of the conversation": [
         ("--max-turns", "N", "most requests for an answer, repeated ones included"),
         ("--max-cost", "DOLLARS", "most that all requests may cost together"),
         ("--max-tokens", "N", "most tokens of all requests together"),
         ("--max-seconds", "SECONDS", "longest time of all runs together"),
         ("--max-tool-calls", "N", "most tool calls"),
     ],
-    "prompt": [
+    "What the model is told": [
         ("--system-prompt", "TEXT|FILE", "replace the system prompt"),
         ("--append-system-prompt", "TEXT|FILE...", "add to the system prompt"),
         ("--no-context-files -nc", "", "do not read AGENTS.md and similar files"),
@@ -95,14 +83,27 @@ GROUPS: dict[str, list[Row]] = {
         ("--no-skills -ns", "", "load only skills named with --skill"),
         ("--prompt-template", "PATH...", "load a prompt template"),
         ("--no-prompt-templates -np", "", "load only templates named with --prompt-template"),
+        ("--extension -e", "PATH...", "load an extension"),
+        ("--no-extensions -ne", "", "load only extensions named with --extension"),
         ("--no-rules", "", "do not use stream rules"),
+    ],
+    "Finding out what happens": [
+        ("--verbose", "", "say on stderr which files are read, which model is asked, and how long it takes"),
+        ("--trace", "FILE", "record the protocol, and what model servers are sent and answer; keys are masked"),
+        ("--offline", "", "use the network for requests to the model and for nothing else"),
+        ("--list-models", "[SEARCH]", "list the models that have a key, as pi does; `pigeon models` says more"),
+        ("--export", "FILE", "write a session file as an HTML page (to a second FILE if given)"),
+    ],
+    "For host programs": [
+        ("--dialect", "NAME", "pi, pi-latest, omp, xcsh or companion"),
+        ("--socket", "PATH", "serve the first connection to a unix socket there, instead of stdin and stdout"),
+        ("--drain", "", "when stdin ends, finish the current run before exiting"),
+        ("--no-ui", "", "show nothing at the host and ask nothing there; needs --mode rpc"),
+        ("--record-cap", "BYTES", "longest line to accept on stdin"),
     ],
     "accepted without effect": [
         ("--theme", "PATH...", ""),
         ("--provider-session-id", "ID", ""),
-        ("--offline", "", ""),
-        ("--print -p", "", ""),
-        ("--verbose", "", ""),
         ("--no-themes", "", ""),
         ("--no-title", "", ""),
         ("--no-lsp", "", ""),
@@ -121,18 +122,26 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise StartupError(message[:1].upper() + message[1:])
+        raise UsageError(message[:1].upper() + message[1:])
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser, with all options."""
-    made = _Parser(prog="pigeon", usage=USAGE, add_help=False, allow_abbrev=False, formatter_class=_HelpFormatter)
-    made.add_argument("messages", nargs="*", help=argparse.SUPPRESS)
-    for title, rows in GROUPS.items():
-        group = made.add_argument_group(title)
-        for names, value, text in rows:
-            group.add_argument(*names.split(), help=text or argparse.SUPPRESS, **_kind(names, value))
+def parser(rows: Sequence[Row]) -> argparse.ArgumentParser:
+    """A parser of these options, and of words between them."""
+    made = _Parser(prog="pigeon", add_help=False, allow_abbrev=False, formatter_class=_HelpFormatter)
+    made.add_argument("messages", nargs="*")
+    for names, value, _ in rows:
+        made.add_argument(*names.split(), **_kind(names, value))
     return made
+
+
+def option_rows() -> list[Row]:
+    """All options."""
+    return [row for rows in GROUPS.values() for row in rows]
+
+
+def option_names(rows: Sequence[Row]) -> list[str]:
+    """How these options are written, those that are shown in the help."""
+    return [name for names, _, text in rows if text for name in names.split()]
 
 
 def _kind(names: str, value: str) -> dict[str, Any]:
@@ -148,18 +157,28 @@ def _kind(names: str, value: str) -> dict[str, Any]:
 
 
 class CommandLine(Struct, frozen=True, kw_only=True):
-    """One call of the program: how it was called, what it shall do, and the options of its agent."""
+    """One call of the program: how it was called, what it shall do, and the options of its agent.
+
+    `literal` are those of the messages that stand behind `--`: they are text, whatever they begin with. `unknown` are
+    options that are not in the table.
+    """
 
     program: str
     arguments: tuple[str, ...]
     agent: AgentOptions
     api_key_file: str | None
     mode: str | None
+    print: bool
+    output: str | None
+    output_schema: str | None
     messages: tuple[str, ...]
+    literal: tuple[str, ...]
     dialect: str | None
     socket: str | None
     record_cap: str | None
     no_ui: bool
+    verbose: bool
+    trace: str | None
     plain: bool
     list_models: str | None
     export: tuple[str, ...]
@@ -168,15 +187,17 @@ class CommandLine(Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...]
 
 
-def parse(arguments: Sequence[str], program: str = "pigeon") -> CommandLine:
-    """The options; raises `StartupError` for a value that cannot be used."""
-    known, messages = _without_messages(arguments)
+def parse(arguments: Sequence[str], program: str = "pigeon", flags: Mapping[str, bool] | None = None) -> CommandLine:
+    """The options; raises `UsageError` for a value that cannot be used.
+
+    `flags` are the options of extensions where they are known by now, and whether they take a value.
+    """
+    known, literal = _without_messages(arguments)
     known = _with_tool_lists(known)
-    found, unknown = parser().parse_known_args(known)
-    if found.mode is not None and found.mode not in MODES:
-        raise StartupError(f'Invalid mode "{found.mode}". Valid values: text, json, rpc')
-    if found.approval_mode is not None and found.approval_mode not in APPROVAL_MODES:
-        raise StartupError(f'Invalid approval mode "{found.approval_mode}". Valid values: {", ".join(APPROVAL_MODES)}')
+    own = [(f"--{name}", "VALUE" if takes_value else "", "") for name, takes_value in (flags or {}).items()]
+    table = {name for names, _, _ in option_rows() for name in names.split()}
+    found, unknown = parser([*option_rows(), *(row for row in own if row[0] not in table)]).parse_known_args(known)
+    _check_words(found)
     words = [word for word in unknown if not word.startswith("-")]
     options = [word for word in unknown if word.startswith("-")]
     return CommandLine(
@@ -185,11 +206,17 @@ def parse(arguments: Sequence[str], program: str = "pigeon") -> CommandLine:
         agent=_agent_options(found, _flags(options, known)),
         api_key_file=found.api_key_file,
         mode=found.mode,
-        messages=(*found.messages, *words, *messages),
+        print=found.print,
+        output=found.output,
+        output_schema=found.output_schema,
+        messages=(*found.messages, *words, *literal),
+        literal=tuple(literal),
         dialect=found.dialect,
         socket=found.socket,
         record_cap=found.record_cap,
         no_ui=found.no_ui,
+        verbose=found.verbose,
+        trace=found.trace,
         plain=found.plain,
         list_models=found.list_models,
         export=tuple(found.export or ()),
@@ -199,9 +226,20 @@ def parse(arguments: Sequence[str], program: str = "pigeon") -> CommandLine:
     )
 
 
+def _check_words(found: argparse.Namespace) -> None:
+    """Options whose value is one of a few words."""
+    for option, given, words, shown in (
+        ("mode", found.mode, MODES, MODES[:3]),
+        ("output", found.output, OUTPUTS, OUTPUTS),
+        ("approval mode", found.approval_mode, APPROVAL_MODES, APPROVAL_MODES),
+    ):
+        if given is not None and given not in words:
+            raise UsageError(f'Invalid {option} "{given}". Valid values: {", ".join(shown)}')
+
+
 def agent_arguments(arguments: Sequence[str]) -> list[str]:
     """The options among the arguments, with their values: what another process of the same agent is started with."""
-    takes = {name: value for rows in GROUPS.values() for names, value, _ in rows for name in names.split()}
+    takes = {name: value for names, value, _ in option_rows() for name in names.split()}
     kept: list[str] = []
     words = list(_without_messages(arguments)[0])
     while words:
@@ -210,7 +248,7 @@ def agent_arguments(arguments: Sequence[str]) -> list[str]:
             continue
         kept.append(word)
         value = takes.get(word, "")
-        if words and ((value and not value.startswith("[")) or (value and not words[0].startswith("-"))):
+        if words and value and (not value.startswith("[") or not words[0].startswith("-")):
             kept.append(words.pop(0))
     return kept
 
@@ -290,7 +328,7 @@ def _agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> A
 
 
 def _limits(found: argparse.Namespace) -> Limits:
-    """Those that were given; raises `StartupError` that names the option."""
+    """Those that were given; raises `UsageError` that names the option."""
     limits: dict[str, int | float] = {}
     for name, field in LIMIT_FIELDS.items():
         text = getattr(found, f"max_{field}")
@@ -298,7 +336,7 @@ def _limits(found: argparse.Namespace) -> Limits:
             try:
                 limits[field] = checked_limit(name, _number(text), f'Invalid --max-{field.replace("_", "-")} "{text}"')
             except BadRecord as error:
-                raise StartupError(str(error)) from None
+                raise UsageError(str(error)) from None
     return Limits(**limits)  # type: ignore[arg-type]
 
 

@@ -1,40 +1,41 @@
-"""`--mode json`: the prompts on the command line (and piped text), one after the other; their events on stdout.
+"""`--mode json`: the prompts on the command line, one after the other; their events on stdout.
 
-The first line is the session's header; there are no responses. Exit code 0 when every prompt ran, whatever the model
-said; 1 when one was refused, with the reason on stderr; 3 when a limit ended a run, and then no further prompt is sent.
-That is so, too, when a limit keeps a prompt from starting one. With `--unattended` also 1 when a run ended in an error,
-4 when its last tool calls were denied, and 130 when it was aborted; no further prompt is sent then, either.
+The first line is the session's header; there are no responses. Exit code 0 when every run was done; 1 when a prompt was
+refused or a run ended in an error; 3 when a limit ended a run or kept it from starting; 4 when, with `--unattended`,
+its last tool calls were denied; 130 when it was aborted. The reason is on stderr, and no further prompt is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
-import sys
-from collections.abc import Mapping
+from functools import partial
 
-from pigeon.app.build import BuiltAgent
 from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine
-from pigeon.cli.starting import Descriptors, run_agent, spoken_dialect, with_key
+from pigeon.cli.printing import complain
+from pigeon.cli.prompt_input import CallPrompts, piped_text, prompts_of
+from pigeon.cli.starting import StartedAgent, run_agent, spoken_dialect, with_key
 from pigeon.dialects.base import Dialect
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.shutdown import Shutdown
+from pigeon.sdk.images import image_of
 from pigeon.session.prompting import HostMessage
 from pigeon.session.session import Session
 from pigeon.transport import exit_codes
 from pigeon.transport.writer import Writer
 from pigeon.wire.answers import Accepted
-from pigeon.wire.errors import Refusal
-from pigeon.wire.events import AgentSettled, Outbound
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.errors import Refusal, UsageError
+from pigeon.wire.events import AgentEnd, AgentSettled, Outbound
+from pigeon.wire.messages import AssistantMessage
 
 FLUSH_SECONDS = 10.0
-ENDS = {"limit": exit_codes.LIMIT}
-UNATTENDED_ENDS = {
-    **ENDS,
+ENDS = {
     "error": exit_codes.FAILED,
-    "denied": exit_codes.DENIED,
     "aborted": exit_codes.BY_SIGNAL[signal.SIGINT],
+    "limit": exit_codes.LIMIT,
+    "denied": exit_codes.DENIED,
 }
 
 
@@ -42,32 +43,29 @@ def run_json(line: CommandLine, environment: Environment) -> int:
     """Run the prompts; returns the exit code."""
     dialect = spoken_dialect(line, environment)
     line = with_key(line, environment)
-    prompts, unattended = _prompts(line), line.agent.unattended
+    piped = piped_text()
+    if not prompts_of(line, piped, environment, as_one=False).texts:
+        raise UsageError('There is no prompt. Write one (pigeon --mode json "...") or pipe it in')
 
-    async def play(agent: BuiltAgent, descriptors: Descriptors) -> int:
-        return await _play(agent, dialect, descriptors[1], prompts, UNATTENDED_ENDS if unattended else ENDS)
+    async def play(started: StartedAgent) -> int:
+        return await _play(started, dialect, prompts_of(started.line, piped, environment, as_one=False))
 
-    return run_agent(line, environment, dialect, play)
-
-
-def _prompts(line: CommandLine) -> list[str]:
-    """Those of the command line; piped text goes before the first."""
-    prompts = list(line.messages)
-    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read().strip()
-    return [piped + "".join(prompts[:1]), *prompts[1:]] if piped else prompts
+    return run_agent(line, environment, dialect, play, refuses_unknown=True)
 
 
-async def _play(agent: BuiltAgent, dialect: Dialect, output: int, prompts: list[str], ends: Mapping[str, int]) -> int:
+async def _play(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -> int:
     shutdown = Shutdown()
     shutdown.watch_signals()
-    writer = Writer(output, lambda: shutdown.request(exit_codes.FAILED))
+    agent, show = started.agent, started.show
+    shown = None if show is None else partial(show, "out")
+    writer = Writer(started.descriptors[1], lambda: shutdown.request(exit_codes.FAILED), shown)
     outbox = Outbox(writer, dialect, agent.redactor.mask)
     session = agent.session
     session.bus.announce(outbox.event, outbox.room)
     session.disconnect()
     await agent.lifecycle.started(lambda: shutdown.request(exit_codes.OK))
     writer.put((next(session.journal.every_line()), b"\n"))
-    work = asyncio.ensure_future(_ask(session, prompts, ends))
+    work = asyncio.ensure_future(_ask(session, prompts))
     ended = asyncio.ensure_future(shutdown.reason())
     await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
     code = work.result() if work.done() else ended.result()
@@ -78,27 +76,40 @@ async def _play(agent: BuiltAgent, dialect: Dialect, output: int, prompts: list[
     return code
 
 
-async def _ask(session: Session, prompts: list[str], ends: Mapping[str, int]) -> int:
-    """The exit code; `ends` are those of runs that keep the next prompt from being sent, by the reason of their end."""
-    codes: list[int] = []
-
-    def note(event: Outbound) -> None:
-        if isinstance(event, AgentSettled) and event.reason in ends:
-            print(f"The run ended: {event.reason}", file=sys.stderr)  # noqa: T201
-            codes.append(ends[event.reason])
-
-    session.bus.announce(note)
-    for prompt in prompts:
+async def _ask(session: Session, prompts: CallPrompts) -> int:
+    """The exit code."""
+    watch = _RunEnds()
+    session.bus.announce(watch.hear)
+    for number, text in enumerate(prompts.texts):
+        images = [image_of(data) for data in prompts.images] if number == 0 and prompts.images else ABSENT
         try:
-            waiting = session.prompting.prompt(HostMessage(prompt))
+            waiting = session.prompting.prompt(HostMessage(text, images))
             if not isinstance(waiting, Accepted):
                 await waiting
         except Refusal as refusal:
-            print(refusal, file=sys.stderr)  # noqa: T201
+            complain(str(refusal))
             return exit_codes.LIMIT if refusal.code == "limit" else exit_codes.FAILED
         await session.prompting.commands_done()
         await session.activity.until_idle()
         await session.engine.told_all()
-        if codes:
-            return codes[0]
+        if watch.code:
+            return watch.code
     return exit_codes.OK
+
+
+class _RunEnds:
+    """The exit code that the ends of runs make, with the reason on stderr."""
+
+    def __init__(self) -> None:
+        self.code = exit_codes.OK
+        self._failure = ""
+
+    def hear(self, event: Outbound) -> None:
+        """Look at an event of the session."""
+        if isinstance(event, AgentEnd):
+            last = event.messages[-1] if event.messages else None
+            failure = last.error_message if isinstance(last, AssistantMessage) else ""
+            self._failure = "" if isinstance(failure, Absent) else f" ({failure})"
+        elif isinstance(event, AgentSettled) and event.reason in ENDS:
+            self.code = ENDS[event.reason]
+            complain(f"The run ended: {event.reason}{self._failure if event.reason == 'error' else ''}")

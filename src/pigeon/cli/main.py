@@ -1,4 +1,7 @@
-"""The entry point: decides what to do, and imports only what that needs."""
+"""The entry point: what belongs to the process as a whole, before and after the work that `running.py` decides on.
+
+Nothing is imported here that exists on Linux and macOS alone: on Windows the program must get as far as to say so.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,15 @@ from contextlib import suppress
 from io import TextIOWrapper
 from typing import NoReturn
 
-from pigeon import __version__
-from pigeon.transport import exit_codes
-
 # The versions whose protocol is spoken. Clients look at them and expect the number alone (omp itself says omp/18.3.4).
 SPOKEN_VERSIONS = {"pi": "1.5.0", "omp": "18.3.4"}
 PR_SET_DUMPABLE = 4
-NO_MODE = "Choose a mode: --mode rpc to serve a host program, --mode json to run one prompt (see pigeon --help)"
+FAILED = 1
 
 
 def main() -> NoReturn:
     """Run the program and leave with its exit code."""
+    _refuse_windows()
     # Nothing that a start makes is garbage: looking for some costs time. A mode that serves switches it on again.
     gc.disable()
     _hide_from_other_processes()
@@ -28,10 +29,20 @@ def main() -> NoReturn:
     try:
         code = _run_from(*sys.argv)
     except BrokenPipeError:
-        os._exit(exit_codes.FAILED)
+        os._exit(FAILED)
     except OSError as error:
         code = _failed(": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(error))
+    except KeyboardInterrupt:
+        code = 130
     _leave(code)
+
+
+def _refuse_windows() -> None:
+    from pigeon.system.platforms import why_unsupported
+
+    why = why_unsupported()
+    if why is not None:
+        sys.exit(f"Error: {why}")
 
 
 def _run_from(program: str, *arguments: str) -> int:
@@ -39,26 +50,29 @@ def _run_from(program: str, *arguments: str) -> int:
         raise OSError(errno.EBADF, "it is closed, and what Pigeon has to say would be lost", "stdout")
     if list(arguments) in (["--version"], ["-v"]):
         return _print_version(program)
-    if arguments[:1] == ("schema",):
-        return _print_schema()
     _take_all_signals()
     _import_msgspec()
-    from pigeon.wire.errors import StartupError
+    from pigeon.cli.running import run
+    from pigeon.transport import exit_codes
+    from pigeon.wire.errors import StartupError, UsageError
 
     try:
-        return _run(program, list(arguments))
+        code = run(program, list(arguments))
+        return _print_version(program) if code is None else code
+    except UsageError as error:
+        return _failed(error, exit_codes.USAGE)
     except StartupError as error:
         return _failed(error)
 
 
-def _failed(reason: object) -> int:
+def _failed(reason: object, code: int = FAILED) -> int:
     """Say why on stderr, if there is one."""
     from pigeon.wire.errors import printable
 
     with suppress(OSError):
         if sys.stderr is not None:
             print(f"Error: {printable(reason)}", file=sys.stderr)  # noqa: T201
-    return exit_codes.FAILED
+    return code
 
 
 def _use_utf8() -> None:
@@ -111,64 +125,12 @@ def _import_msgspec() -> None:
         del sys.modules["typing_extensions"]
 
 
-def _run(program: str, arguments: list[str]) -> int:
-    from pigeon.app.environment import process_environment
-    from pigeon.cli.args import parse, parser
-    from pigeon.dialects.choice import family_name
-    from pigeon.wire.errors import StartupError
-
-    line = parse(arguments, program)
-    if line.version:
-        return _print_version(program)
-    if line.help:
-        print(parser().format_help())  # noqa: T201
-        return exit_codes.OK
-    environment = process_environment(family_name(program) or "", _pick)
-    if line.list_models is not None:
-        from pigeon.cli.list_models import run_list_models
-
-        return run_list_models(line.list_models, environment)
-    if line.export:
-        from pigeon.app.export_page import export_file
-
-        print(f"Exported to: {export_file(environment, *line.export[:2])}")  # noqa: T201
-        return exit_codes.OK
-    if line.no_ui and line.mode not in ("rpc", "rpc-ui"):
-        raise StartupError("--no-ui requires --mode rpc")
-    if line.mode == "json":
-        from pigeon.cli.json_mode import run_json
-
-        return run_json(line, environment)
-    if line.mode in ("rpc", "rpc-ui"):
-        from pigeon.cli.rpc_mode import run_rpc
-
-        return run_rpc(line, environment)
-    if line.mode is None and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
-        from pigeon.cli.chat_mode import run_chat
-
-        return run_chat(line, environment)
-    raise StartupError(NO_MODE)
-
-
-def _pick(folder: str) -> str:
-    from pigeon.cli.picker import pick
-
-    return pick(folder)
-
-
 def _print_version(program: str) -> int:
     """Our own, unless the program was called like an agent whose clients check the version of their protocol."""
+    from pigeon import __version__
+
     print(SPOKEN_VERSIONS.get(os.path.basename(program), __version__))  # noqa: T201
-    return exit_codes.OK
-
-
-def _print_schema() -> int:
-    import json
-
-    from pigeon.wire.schema import protocol_schema
-
-    print(json.dumps(protocol_schema(), indent=2))  # noqa: T201
-    return exit_codes.OK
+    return 0
 
 
 def _leave(code: int) -> NoReturn:

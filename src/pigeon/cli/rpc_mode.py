@@ -7,15 +7,14 @@ import os
 import signal
 from contextlib import suppress
 
-from pigeon.app.build import BuiltAgent
 from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine
-from pigeon.cli.starting import Descriptors, run_agent, spoken_dialect, with_key
+from pigeon.cli.starting import Descriptors, StartedAgent, run_agent, spoken_dialect, with_key
 from pigeon.rpc.host import Host
 from pigeon.rpc.shutdown import Shutdown
 from pigeon.transport import exit_codes
 from pigeon.transport.reader import DEFAULT_CAP
-from pigeon.wire.errors import StartupError
+from pigeon.wire.errors import StartupError, UsageError
 
 
 def run_rpc(line: CommandLine, environment: Environment) -> int:
@@ -27,7 +26,8 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
     cap = _record_cap(line.record_cap)
     path = None if line.socket is None else environment.absolute(line.socket)
 
-    async def serve(agent: BuiltAgent, descriptors: Descriptors) -> int:
+    async def serve(started: StartedAgent) -> int:
+        agent, descriptors = started.agent, started.descriptors
         life = agent.lifecycle
         if path is not None:
             connected = await _connected(path)
@@ -36,11 +36,20 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
                 await life.stop()
                 return connected
             descriptors = connected
-        mask = agent.redactor.mask
-        host = Host(agent.session, dialect, descriptors, life.drains, life.warm, cap, mask, not line.no_ui)
+        host = Host(
+            agent.session,
+            dialect,
+            descriptors,
+            life.drains,
+            life.warm,
+            record_cap=cap,
+            mask=agent.redactor.mask,
+            shows_dialogs=not line.no_ui,
+            show=started.show,
+        )
         return await host.serve(life.started, life.leaving, life.stop)
 
-    code = run_agent(line, environment, dialect, serve)
+    code = run_agent(line, environment, dialect, serve, refuses_unknown=False)
     if code == exit_codes.BY_SIGNAL[signal.SIGINT]:
         # A shell only takes the whole script down if its child died of the signal.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -71,5 +80,5 @@ def _record_cap(asked: str | None) -> int:
     if asked is None:
         return DEFAULT_CAP
     if not asked.isdigit() or int(asked) < 1024:
-        raise StartupError(f'--record-cap must be a number of bytes, at least 1024; got "{asked}"')
+        raise UsageError(f'--record-cap must be a number of bytes, at least 1024; got "{asked}"')
     return int(asked)

@@ -1,4 +1,5 @@
-"""What the modes with an agent have in common: the dialect, the descriptors, the agent itself and its warnings."""
+"""What the modes with an agent have in common: the dialect, the descriptors, the agent itself, its warnings, and what
+becomes of options that nothing knows."""
 
 from __future__ import annotations
 
@@ -12,22 +13,38 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TextIO, cast
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from pigeon import __version__
 from pigeon.app.build import BuiltAgent, build
 from pigeon.app.environment import Environment
-from pigeon.cli.args import CommandLine
+from pigeon.cli.args import CommandLine, option_names, option_rows, parse
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.guard.secrets import RedactedText, Redactor
 from pigeon.system.clock import SteadyLoop
 from pigeon.transport import stdio
-from pigeon.wire.errors import StartupError, printable
+from pigeon.wire.errors import StartupError, UsageError, printable
 
 LONGEST_KEY = 64 * 1024
 KEY_SECONDS = 10.0
 Descriptors = tuple[int, int]
+
+
+class StartedAgent(Struct, frozen=True):
+    """An agent with all that its mode needs: stdin and stdout, and the call.
+
+    In the call, words that are values of extensions' options are no messages any more. `show`, if there is one, wants
+    to see each line of the protocol, and `in` or `out`.
+    """
+
+    agent: BuiltAgent
+    descriptors: Descriptors
+    line: CommandLine
+    show: Callable[[str, bytes], None] | None
+
+
+Play = Callable[[StartedAgent], Awaitable[int]]
 
 
 def spoken_dialect(line: CommandLine, environment: Environment) -> Dialect:
@@ -45,7 +62,7 @@ def with_key(line: CommandLine, environment: Environment) -> CommandLine:
     if file is None:
         return line
     if line.agent.api_key:
-        raise StartupError("--api-key-file cannot be combined with --api-key")
+        raise UsageError("--api-key-file cannot be combined with --api-key")
     try:
         text = _first_line(0) if file == "-" else _first_line_of(environment.absolute(file))
     except OSError as error:
@@ -93,15 +110,15 @@ def _first_line(descriptor: int, seconds: float | None = None) -> bytes:
 
 
 def run_agent(
-    line: CommandLine,
-    environment: Environment,
-    dialect: Dialect,
-    play: Callable[[BuiltAgent, Descriptors], Awaitable[int]],
+    line: CommandLine, environment: Environment, dialect: Dialect, play: Play, *, refuses_unknown: bool
 ) -> int:
-    """Claim stdin and stdout, build the agent, print its warnings and `play`; returns the exit code."""
+    """Claim stdin and stdout, build the agent, print its warnings and `play`; returns the exit code.
+
+    `refuses_unknown` says whether an option that neither Pigeon nor an extension knows is an error or a warning.
+    """
     # Before the loop: it opens descriptors, and would get 0 or 1 where the host closed them.
     descriptors = stdio.claim()
-    return SteadyLoop().run_until_complete(_run(line, environment, dialect, descriptors, play))
+    return SteadyLoop().run_until_complete(_run(line, environment, dialect, descriptors, play, refuses_unknown))
 
 
 async def _run(
@@ -109,7 +126,8 @@ async def _run(
     environment: Environment,
     dialect: Dialect,
     descriptors: Descriptors,
-    play: Callable[[BuiltAgent, Descriptors], Awaitable[int]],
+    play: Play,
+    refuses_unknown: bool,
 ) -> int:
     options = structs.replace(
         line.agent,
@@ -124,17 +142,58 @@ async def _run(
         sys.stderr = cast("TextIO", RedactedText(sys.stderr, redactor))
     if sys.stdout is not None:
         sys.stdout = cast("TextIO", RedactedText(sys.stdout, redactor))
-    agent = await build(options, environment, redactor)
-    for warning in (*_unknown_options(line, agent), *agent.problems):
+    observer = None
+    if line.verbose or line.trace is not None:
+        from pigeon.cli.observing import observer_of
+
+        observer = observer_of(line.trace, line.verbose, environment, redactor)
+    began = time.monotonic()
+    agent = await build(options, environment, redactor, observer)
+    if observer is not None:
+        folder = environment.agent_dir(options.agent_dir)
+        observer.built(agent, time.monotonic() - began, folder, not options.no_context_files)
+    unknown = _unknown_options(line, agent)
+    if unknown and refuses_unknown:
+        await _close(agent)
+        raise UsageError(_not_known(unknown[0], agent))
+    for warning in (*(f"unknown option {option} is ignored" for option in unknown), *agent.problems):
         print(f"Warning: {printable(warning)}", file=sys.stderr)  # noqa: T201
     # `main` switched the collector off: nothing that a start makes is garbage.
     gc.freeze()
     gc.enable()
-    return await play(agent, descriptors)
+    if line.unknown:
+        line = structs.replace(line, messages=parse(line.arguments, line.program, agent.known_flags).messages)
+    return await play(StartedAgent(agent, descriptors, line, None if observer is None else observer.show))
+
+
+def refuse_unknown_options(line: CommandLine, environment: Environment) -> None:
+    """Raise `UsageError` for an option that nothing knows; an agent is built to find out, and closed again."""
+
+    async def look() -> None:
+        agent = await build(structs.replace(line.agent, no_session=True, resume=None), environment)
+        await _close(agent)
+        unknown = _unknown_options(line, agent)
+        if unknown:
+            raise UsageError(_not_known(unknown[0], agent))
+
+    SteadyLoop().run_until_complete(look())
+
+
+async def _close(agent: BuiltAgent) -> None:
+    await agent.lifecycle.leaving()
+    await agent.session.close()
+    await agent.lifecycle.stop()
 
 
 def _unknown_options(line: CommandLine, agent: BuiltAgent) -> list[str]:
     names = {option: option.lstrip("-").partition("=")[0] for option in line.unknown}
     # Without a value: it may be a key behind a misspelt name.
-    unknown = [option.partition("=")[0] for option, name in names.items() if name not in agent.known_flags]
-    return [f"unknown option {option} is ignored" for option in unknown]
+    return [option.partition("=")[0] for option, name in names.items() if name not in agent.known_flags]
+
+
+def _not_known(option: str, agent: BuiltAgent) -> str:
+    from pigeon.cli.printing import did_you_mean
+
+    known = [*option_names(option_rows()), *(f"--{name}" for name in agent.known_flags)]
+    text = f"Unknown option {option}.{did_you_mean(option, known)} `pigeon --help` lists the options"
+    return f"{text}; a prompt that begins with a dash goes behind --"

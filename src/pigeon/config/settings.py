@@ -156,7 +156,7 @@ def fitting(
     kept: dict[str, Any] = {}
     for key, item in raw.items():
         name = f"{where}.{key}" if where else key
-        group = _GROUPS.get(name)
+        group = GROUPS.get(name)
         if group is not None and isinstance(item, dict):
             kept[key] = fitting(item, report, group, name)
             continue
@@ -180,7 +180,7 @@ def keys_of(kind: type[Struct]) -> tuple[str, ...]:
     return kind.__struct_encode_fields__
 
 
-_GROUPS: dict[str, type[Group]] = {
+GROUPS: dict[str, type[Group]] = {
     "compaction": CompactionSettings,
     "retry": RetrySettings,
     "retry.provider": ProviderRetrySettings,

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pigeon.wire.errors import StartupError
+from pigeon.wire.errors import UsageError
 
 WILDCARD = "*"
 NO_TOOL = ""  # the name of no tool: a list with it names tools, and none of them exists
@@ -63,13 +63,13 @@ def selection_of(entries: Iterable[str]) -> ToolSelection:
 
 
 def option_selection(entries: Sequence[str], option: str) -> ToolSelection:
-    """A list as an option has it: either names or changes; raises `StartupError` that names the option."""
+    """A list as an option has it: either names or changes; raises `UsageError` that names the option."""
     selection = selection_of(entries)
     if selection.names and selection.changes:
-        raise StartupError(f"{option}: tool names cannot be mixed with +name or -name entries")
+        raise UsageError(f"{option}: tool names cannot be mixed with +name or -name entries")
     pattern = next((entry for entry in entries if is_change(entry) and WILDCARD in entry), None)
     if pattern is not None:
-        raise StartupError(f"{option}: +name and -name entries take exact tool names, not patterns: {pattern}")
+        raise UsageError(f"{option}: +name and -name entries take exact tool names, not patterns: {pattern}")
     return selection
 
 

@@ -11,7 +11,7 @@ from typing import get_args
 
 from pigeon.dialects.base import Dialect
 from pigeon.wire.answers import DialectName
-from pigeon.wire.errors import StartupError
+from pigeon.wire.errors import UsageError
 
 NAMES: tuple[str, ...] = get_args(DialectName)
 _TELLING_FLAGS = {"--no-title": "xcsh", "--no-rules": "xcsh", "--provider-session-id": "xcsh"}
@@ -19,10 +19,10 @@ _TRUE = ("1", "true", "yes", "on")
 
 
 def chosen_name(asked: str | None, program: str, arguments: Sequence[str], variables: Mapping[str, str]) -> str:
-    """The name of the dialect; raises `StartupError` for an unknown name."""
+    """The name of the dialect; raises `UsageError` for an unknown name."""
     name = asked or variables.get("PIGEON_DIALECT") or family_name(program) or _by_flag(arguments) or "pi"
     if name not in NAMES:
-        raise StartupError(f'Unknown dialect "{name}". Use one of: {", ".join(NAMES)}')
+        raise UsageError(f'Unknown dialect "{name}". Use one of: {", ".join(NAMES)}')
     return name
 
 

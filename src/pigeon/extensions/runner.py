@@ -71,9 +71,10 @@ class Runner:
         """The decision about the project, for `ctx.project_trusted`."""
         self._binding.trust(trusted)
 
-    def known_flags(self) -> set[str]:
-        """Names of the options that extensions understand, without dashes."""
-        return {name for loaded in self._dispatcher.extensions for name in loaded.extension.registered.flags}
+    def known_flags(self) -> dict[str, bool]:
+        """Names of the options that extensions understand, without dashes, and whether they take a value."""
+        flags = (flag for loaded in self._dispatcher.extensions for flag in loaded.extension.registered.flags.values())
+        return {flag.name: not isinstance(flag.default, bool) for flag in flags}
 
     def bind(self, port: SessionPort, dialogs: Dialogs) -> None:
         """There is a session: from here on extensions can act."""

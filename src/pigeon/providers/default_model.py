@@ -183,8 +183,8 @@ def model_table(models: Sequence[Model], search: str = "") -> str:
             (
                 model.provider,
                 model.id,
-                _short(model.context_window),
-                _short(model.max_tokens),
+                short_count(model.context_window),
+                short_count(model.max_tokens),
                 "yes" if model.reasoning else "no",
                 "yes" if "image" in model.input else "no",
             )
@@ -194,7 +194,7 @@ def model_table(models: Sequence[Model], search: str = "") -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _short(tokens: int) -> str:
+def short_count(tokens: int) -> str:
     """A round number of thousands or millions as it is, another one with a decimal."""
     for unit, name in ((1_000_000, "M"), (1000, "K")):
         if tokens >= unit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from pigeon.dialects.base import Dialect
 from pigeon.rpc.handlers.all import HANDLERS
@@ -14,7 +15,7 @@ from pigeon.rpc.server import Server
 from pigeon.rpc.shutdown import Shutdown
 from pigeon.session.session import Session
 from pigeon.transport import exit_codes
-from pigeon.transport.reader import DEFAULT_CAP, Framing, Reader
+from pigeon.transport.reader import DEFAULT_CAP, Frame, Framing, Reader
 from pigeon.transport.writer import Writer
 
 STOP_SECONDS = 0.6
@@ -26,7 +27,7 @@ FLUSH_AFTER_SIGNAL = 0.2
 class Host:
     """Serves one session to one host."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what a host is made of comes from as many places
         self,
         session: Session,
         dialect: Dialect,
@@ -36,16 +37,22 @@ class Host:
         record_cap: int = DEFAULT_CAP,
         mask: Callable[[bytes], bytes] = lambda line: line,
         shows_dialogs: bool = True,
+        show: Callable[[str, bytes], None] | None = None,
     ) -> None:
-        """`shows_dialogs` is false for a host without a person: nothing is asked, so what would ask gets no answer."""
+        """`shows_dialogs` is false for a host without a person: nothing is asked, so what would ask gets no answer.
+
+        `show` is called with every line that comes in or goes out, and `in` or `out`.
+        """
         self._session = session
         self._drains = drains
         self._shutdown = Shutdown(self._end_asked)
-        self._writer = Writer(descriptors[1], lambda: self._shutdown.request(exit_codes.FAILED))
+        show_out = None if show is None else partial(show, "out")
+        self._writer = Writer(descriptors[1], lambda: self._shutdown.request(exit_codes.FAILED), show_out)
         self._outbox = Outbox(self._writer, dialect, mask)
         connection = HostConnection(session, self._outbox.form, record_cap)
         self._server = Server({"session": session, "connection": connection}, HANDLERS, self._outbox)
-        self._reader = Reader(descriptors[0], Framing(record_cap), self._server.take, self._input_ended)
+        take = self._server.take if show is None else partial(self._take_shown, show)
+        self._reader = Reader(descriptors[0], Framing(record_cap), take, self._input_ended)
         self._ending: asyncio.Future[None] | None = None
         self._warm = warm
         if not shows_dialogs:
@@ -115,6 +122,11 @@ class Host:
         else:
             self._outbox.leave_out_ends()
         self._session.activity.close()
+
+    def _take_shown(self, show: Callable[[str, bytes], None], frames: list[Frame]) -> Awaitable[None] | None:
+        for frame in frames:
+            show("in", frame if isinstance(frame, bytes) else b"a line that is too long")
+        return self._server.take(frames)
 
     def _input_ended(self) -> None:
         self._session.disconnect()

@@ -44,7 +44,7 @@ class Shutdown:
         self._again = self._loop.create_future()
         return code
 
-    async def within(self, work: asyncio.Future[None], seconds: float) -> None:
+    async def within(self, work: asyncio.Future[Any], seconds: float) -> None:
         """Let closing work go on for at most this long, and only until the end is asked for again."""
         await _first(work, self._again, timeout=seconds)
 

@@ -123,11 +123,22 @@ class Agent(Conversation):
         asked = {"limits": limits, "unattended": unattended}
         self._options = {**given, **{name: value for name, value in asked.items() if value}, **_as_options(choices)}
         self._env = env
+        self._ready: BuiltAgent | None = None
         self._built: BuiltAgent | None = None
         self._host: InProcessHost | None = None
         self._warming: asyncio.Task[None] | None = None
         self._ending: asyncio.Future[None] | None = None
         self._asked: asyncio.Future[None] | None = None
+
+    @classmethod
+    def over(cls, built: BuiltAgent) -> Agent:
+        """The conversation of an agent that was put together already, with `SPOKEN` in mind; for doors of this program.
+
+        What it asks gets a no.
+        """
+        agent = cls()
+        agent._ready = built
+        return agent
 
     @property
     def warnings(self) -> list[str]:
@@ -142,18 +153,9 @@ class Agent(Conversation):
         from pigeon.system.garbage import uncollected
 
         with uncollected():
-            from pigeon.app.build import build
-            from pigeon.app.options import AgentOptions
-            from pigeon.rpc.in_process import SPOKEN, InProcessHost
+            from pigeon.rpc.in_process import InProcessHost
 
-        options = AgentOptions(
-            interrupt_mode=SPOKEN.default_interrupt_mode,
-            keep_unreadable_images=SPOKEN.keeps_unreadable_images,
-            full_state=SPOKEN.full_state,
-            **self._options,
-        )
-        built = await build(options, self._environment())
-        self._built = built
+        built = self._built = self._ready or await self._put_together()
         self._host = InProcessHost(built.session, __version__, self._heard, built.redactor.mask)
         try:
             await self._call(Hello(dialect="pi-latest", features=FEATURES))
@@ -164,6 +166,22 @@ class Agent(Conversation):
             await self.close()
             raise
         self._warming = asyncio.ensure_future(built.lifecycle.warm())
+
+    async def _put_together(self) -> BuiltAgent:
+        from pigeon.system.garbage import uncollected
+
+        with uncollected():
+            from pigeon.app.build import build
+            from pigeon.app.options import AgentOptions
+            from pigeon.rpc.in_process import SPOKEN
+
+        options = AgentOptions(
+            interrupt_mode=SPOKEN.default_interrupt_mode,
+            keep_unreadable_images=SPOKEN.keeps_unreadable_images,
+            full_state=SPOKEN.full_state,
+            **self._options,
+        )
+        return await build(options, self._environment())
 
     def _environment(self) -> Environment:
         from msgspec.structs import replace

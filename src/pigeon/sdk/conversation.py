@@ -24,6 +24,7 @@ from pigeon.sdk.prompt_events import PromptEvents, PromptRuns
 from pigeon.sdk.reader_queue import ReaderQueue
 from pigeon.sdk.records import UnknownEvent
 from pigeon.sdk.results import ConversationEvent, OutputT, RecentRuns, Result, RunRecord
+from pigeon.system.platforms import why_unsupported
 from pigeon.wire.answers import Accepted
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import (
@@ -36,7 +37,7 @@ from pigeon.wire.commands import (
     Steer,
     StreamingBehavior,
 )
-from pigeon.wire.errors import Refusal
+from pigeon.wire.errors import Refusal, StartupError
 from pigeon.wire.events import MessageUpdate, Outbound
 from pigeon.wire.steering import Limits
 
@@ -56,6 +57,9 @@ class Conversation(CommandMethods):
         on_permission: OnPermission | None = None,
         on_dialog: OnDialog | None = None,
     ) -> None:
+        why = why_unsupported()
+        if why is not None:
+            raise StartupError(why)
         self._readers: WeakSet[ReaderQueue] = WeakSet()
         self._host_calls = HostCalls(tools, on_permission, on_dialog, self._tell)
         self._recent = RecentRuns()

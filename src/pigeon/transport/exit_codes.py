@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 
 OK = 0
-FAILED = 1  # a bad start, a refused prompt, or no reader of stdout any more
-LIMIT = 3  # `--mode json`: a run was ended by a limit
-DENIED = 4  # unattended, and none of the last tool calls of a run was allowed
+FAILED = 1  # a bad start, a refused prompt, a run that ended in an error, or no reader of stdout any more
+USAGE = 2  # the command line is wrong
+LIMIT = 3  # `-p` and `--mode json`: a run was ended by a limit
+DENIED = 4  # no person could be asked, and none of the last tool calls of a run was allowed
 BY_SIGNAL = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}

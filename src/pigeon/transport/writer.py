@@ -31,7 +31,11 @@ _HUNG_UP = (errno.EPIPE, errno.ECONNRESET)
 class Writer:
     """Owns the protocol's output descriptor."""
 
-    def __init__(self, descriptor: int, broken: Callable[[], None]) -> None:
+    def __init__(
+        self, descriptor: int, broken: Callable[[], None], show: Callable[[bytes], None] | None = None
+    ) -> None:
+        """`broken` is called when the host has gone; `show` with each line that is sent."""
+        self._show = show
         self._descriptor = descriptor
         self._broken = broken
         self._loop = asyncio.get_running_loop()
@@ -52,6 +56,8 @@ class Writer:
     def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
         """Send one line; `apart` keeps it out of the write call of the line before."""
         size = sum(map(len, buffers))
+        if self._show is not None:
+            self._show(b"".join(buffers))
         with self._changed:
             if self._failure is not None or self._closed:
                 return

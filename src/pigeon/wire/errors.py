@@ -9,6 +9,7 @@ PigeonError
 |   +-- CallDenied     a gate does not let a tool call run
 +-- Aborted            the scope that this work belongs to was cancelled
 +-- StartupError       the process cannot start with these arguments or files
+    +-- UsageError     the command line itself is wrong
 """
 
 from __future__ import annotations
@@ -76,6 +77,10 @@ class Aborted(PigeonError):
 
 class StartupError(PigeonError):
     """The agent cannot start with these options or files, or cannot be reached."""
+
+
+class UsageError(StartupError):
+    """The command line is wrong: an option or a command that does not exist, a value that cannot be; exit code 2."""
 
 
 UNEXPECTED = "Pigeon failed unexpectedly; the details are on its stderr"

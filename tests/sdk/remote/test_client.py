@@ -81,7 +81,7 @@ async def _all(events: Any) -> list[Any]:
 
 async def test_death_at_the_start_tells_the_last_words(own: Conversations) -> None:
     client = own.start(approval_mode="never")
-    with pytest.raises(pigeon.ProcessDied, match=r"exit code 1: Error: Invalid approval mode"):
+    with pytest.raises(pigeon.ProcessDied, match=r"exit code 2: Error: Invalid approval mode"):
         await client.open()
 
 

@@ -12,8 +12,9 @@ that two agents in one process do not share them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -51,12 +52,40 @@ class HttpRequest(Struct, frozen=True):
     url: str
     headers: dict[str, str]
     body: bytes
+    method: str = "POST"
+
+
+class ExchangeRecorder(Protocol):
+    """What is shown every exchange with a server, as it happens; each has a number of its own."""
+
+    def sent(self, request: HttpRequest) -> int:
+        """A request is about to leave; returns the number of the exchange."""
+        ...
+
+    def answered(self, number: int, status: int, headers: Mapping[str, str]) -> None:
+        """The head of the answer has come."""
+        ...
+
+    def received(self, number: int, piece: bytes | None) -> None:
+        """A piece of the body has come; none at its end."""
+        ...
+
+    def failed(self, number: int, error: Exception) -> None:
+        """There is no answer."""
+        ...
 
 
 class HttpResponse:
     """An answer whose body is still arriving."""
 
-    def __init__(self, response: httpcore2.Response, http: HttpClient) -> None:
+    def __init__(
+        self,
+        response: httpcore2.Response,
+        http: HttpClient,
+        show: Callable[[bytes | None], None] | None = None,
+    ) -> None:
+        """`show` is called with each piece of the body."""
+        self._show = show
         self._response = response
         self._http = http
         self._chunks: AsyncIterator[bytes] | None = None
@@ -78,9 +107,12 @@ class HttpResponse:
         if self._chunks is None:
             self._chunks = self._unpacked_body()
         try:
-            return await self._chunks.__anext__()
+            piece: bytes | None = await self._chunks.__anext__()
         except StopAsyncIteration:
-            return None
+            piece = None
+        if self._show is not None:
+            self._show(piece)
+        return piece
 
     def _unpacked_body(self) -> AsyncIterator[bytes]:
         """The body; unpacked, if the server compressed it although it was asked not to."""
@@ -138,7 +170,9 @@ class HttpClient:
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         proxy: str = "",
+        recorder: ExchangeRecorder | None = None,
     ) -> None:
+        self._recorder = recorder
         self._environment = environment
         self._default_headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"}
         # Silence is up to the watchdog of `exchange`: only there can pings be distinguished from content.
@@ -156,7 +190,21 @@ class HttpClient:
         await self._pool(base_url)
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """Post the request and return when the headers of the answer are there."""
+        """Send the request and return when the headers of the answer are there."""
+        recorder = self._recorder
+        if recorder is None:
+            return HttpResponse(await self._sent(request), self)
+        number = recorder.sent(request)
+        try:
+            response = await self._sent(request)
+        except Exception as error:
+            recorder.failed(number, error)
+            raise
+        answer = HttpResponse(response, self, partial(recorder.received, number))
+        recorder.answered(number, answer.status, answer.headers)
+        return answer
+
+    async def _sent(self, request: HttpRequest) -> httpcore2.Response:
         if self._released:
             await self._drained(request.url)
         pool = await self._pool(request.url)
@@ -166,13 +214,13 @@ class HttpClient:
         if address is None:
             address = self._addresses[request.url] = address_of(request.url)
         outgoing = httpcore2.Request(
-            b"POST",
+            request.method.encode(),
             address,
             headers=_header_lines(address, {**self._default_headers, **request.headers}, len(request.body)),
             content=request.body,
             extensions=self._timeouts,
         )
-        return HttpResponse(await _answer(pool, outgoing), self)
+        return await _answer(pool, outgoing)
 
     async def aclose(self) -> None:
         """Close all connections."""

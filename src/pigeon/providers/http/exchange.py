@@ -156,7 +156,7 @@ async def _hooked(hooks: ProviderHooks, request: HttpRequest) -> HttpRequest:
     """The request as extensions leave it."""
     body = await hooks.provider_request(request.body)
     headers = await hooks.provider_headers(dict(request.headers))
-    return HttpRequest(url=request.url, headers=headers, body=body)
+    return msgspec.structs.replace(request, headers=headers, body=body)
 
 
 async def _opened(connection: Connection, request: HttpRequest, watchdog: Watchdog, style: ErrorStyle) -> HttpResponse:

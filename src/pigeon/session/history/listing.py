@@ -143,6 +143,14 @@ def all_folders(everywhere: str) -> list[str]:
     return _folders(everywhere)
 
 
+def row_of(path: str) -> SessionRow | None:
+    """One session as it stands in a list; none if the file is no session."""
+    try:
+        return _row(path, os.stat(path).st_mtime_ns // 1_000_000)
+    except OSError:
+        return None
+
+
 def _row(path: str, changed_ms: int) -> SessionRow | None:
     header = header_of(path)
     if header is None:

@@ -1,0 +1,170 @@
+"""Every command with its declaration; what carries one out is imported when it is called."""
+
+from __future__ import annotations
+
+from pigeon.cli.commands.call import Action, CommandCall, CommandDeclaration
+
+JSON = ("--json", "", "print JSON instead of text")
+
+
+def _sessions(call: CommandCall) -> int:
+    from pigeon.cli.commands.sessions import run_sessions
+
+    return run_sessions(call)
+
+
+def _models(call: CommandCall) -> int:
+    from pigeon.cli.commands.models import run_models
+
+    return run_models(call)
+
+
+def _config(call: CommandCall) -> int:
+    from pigeon.cli.commands.config import run_config
+
+    return run_config(call)
+
+
+def _doctor(call: CommandCall) -> int:
+    from pigeon.cli.commands.doctor import run_doctor
+
+    return run_doctor(call)
+
+
+def _demo(call: CommandCall) -> int:
+    from pigeon.cli.commands.demo import run_demo
+
+    return run_demo(call)
+
+
+def _completions(call: CommandCall) -> int:
+    from pigeon.cli.commands.completions import run_completions
+
+    return run_completions(call)
+
+
+def _schema(call: CommandCall) -> int:
+    from pigeon.cli.commands.schema import run_schema
+
+    return run_schema(call)
+
+
+def _help(call: CommandCall) -> int:
+    from pigeon.cli.help_pages import show_help
+
+    return show_help(call.word(0))
+
+
+SESSIONS = CommandDeclaration(
+    name="sessions",
+    summary="list, search, show, export, rename and delete conversations",
+    run=_sessions,
+    actions=(
+        Action("list", (), "the sessions of this folder, newest first"),
+        Action("search", ("TEXT...",), "sessions in which this text was said"),
+        Action("show", ("ID",), "what was said, as text"),
+        Action("export", ("ID", "[FILE]"), "write an HTML page"),
+        Action("rename", ("ID", "NAME..."), "give a session another name"),
+        Action("delete", ("ID",), "move a session to the trash"),
+        Action("undelete", ("[ID]",), "bring one back from the trash; without an ID, the one deleted last"),
+        Action("trash", (), "the deleted sessions"),
+    ),
+    options=(
+        ("--all -a", "", "sessions of all folders"),
+        ("--limit", "N", "list at most N sessions (50 unless told)"),
+        ("--session-dir", "DIR", "look for sessions in this folder"),
+        JSON,
+    ),
+    examples=(
+        ("pigeon sessions", "list the sessions of this folder"),
+        ("pigeon sessions search --all login", "find where logins were talked about"),
+        ("pigeon sessions show 019a", "read one; the beginning of an ID is enough"),
+        ("pigeon sessions delete 019a", "delete it; `pigeon sessions undelete` brings it back"),
+        ("pigeon --session 019a", "continue it"),
+    ),
+)
+MODELS = CommandDeclaration(
+    name="models",
+    summary="list the models, with context size, price and whether there is a key",
+    run=_models,
+    actions=(Action("", ("[SEARCH...]",), "the models that can be used, or all whose name has these words"),),
+    options=(("--all -a", "", "also models without a key"), JSON),
+    examples=(
+        ("pigeon models", "the models that can be used now"),
+        ("pigeon models sonnet", "all models with this word, with and without a key"),
+        ("pigeon --model anthropic/claude-sonnet-5:high", "use one, with much thinking"),
+    ),
+)
+CONFIG = CommandDeclaration(
+    name="config",
+    summary="show and change settings",
+    run=_config,
+    actions=(
+        Action("list", (), "every setting with its value and where it comes from"),
+        Action("get", ("KEY",), "the value of one setting"),
+        Action("set", ("KEY", "VALUE"), "change a setting; the value is JSON, or a plain word"),
+        Action("unset", ("KEY",), "go back to the default"),
+        Action("path", (), "where the settings are kept"),
+        Action("edit", (), "open the file in your editor ($VISUAL or $EDITOR)"),
+    ),
+    options=(("--project", "", "the settings of this folder's project instead of yours"), JSON),
+    examples=(
+        ("pigeon config set defaultModel claude-sonnet-5", "a plain word needs no quotes"),
+        ("pigeon config set retry.maxRetries 5", "a setting within a group"),
+        ('pigeon config set enabledModels \'["sonnet", "gpt-5"]\'', "a list, as JSON"),
+        ("pigeon config get retry", "a whole group"),
+    ),
+)
+DOCTOR = CommandDeclaration(
+    name="doctor",
+    summary="check keys, models, shell, folders and terminal, and say what to do",
+    run=_doctor,
+    actions=(Action("", (), "check everything"),),
+    options=(
+        ("--offline", "", "do not ask the model servers"),
+        JSON,
+    ),
+    examples=(
+        ("pigeon doctor", "check everything; the exit code is 1 if something is broken"),
+        ("pigeon doctor --offline", "the same without the network"),
+    ),
+    notes="For each provider with a key the list of its models is asked for, which costs nothing.",
+)
+DEMO = CommandDeclaration(
+    name="demo",
+    summary="try Pigeon without a key",
+    run=_demo,
+    actions=(Action("", ("[PROMPT...]",), "chat with the demo model, or let it answer this prompt"),),
+    examples=(
+        ("pigeon demo", "a chat; without a terminal, a short tour"),
+        ('pigeon demo "list the files"', "one prompt"),
+    ),
+    notes="The demo model understands a few plain sentences: list or read files, run a command, write or change a "
+    "file, search. It calls real tools in this folder. The tour works in a folder of its own.",
+)
+COMPLETIONS = CommandDeclaration(
+    name="completions",
+    summary="print what makes a shell complete commands and options",
+    run=_completions,
+    actions=(Action("", ("bash|zsh|fish",), "the script for this shell"),),
+    examples=(
+        ('eval "$(pigeon completions bash)"', "in ~/.bashrc"),
+        ('eval "$(pigeon completions zsh)"', "in ~/.zshrc, behind compinit"),
+        ("pigeon completions fish > ~/.config/fish/completions/pigeon.fish", "once"),
+    ),
+)
+SCHEMA = CommandDeclaration(
+    name="schema",
+    summary="print the JSON Schema of the protocol",
+    run=_schema,
+    actions=(Action("", (), "everything that --mode rpc takes and sends"),),
+    examples=(("pigeon schema > protocol.schema.json", "keep it for a client"),),
+)
+HELP = CommandDeclaration(
+    name="help",
+    summary="explain a command",
+    run=_help,
+    actions=(Action("", ("[COMMAND]",), "this page, or that of a command"),),
+    examples=(("pigeon help sessions", "the page of a command"),),
+)
+COMMANDS = {one.name: one for one in (SESSIONS, MODELS, CONFIG, DOCTOR, DEMO, COMPLETIONS, SCHEMA, HELP)}

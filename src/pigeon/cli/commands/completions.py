@@ -1,0 +1,181 @@
+"""`pigeon completions`: scripts by which shells complete commands, actions and options, made from their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pigeon.cli.args import MODES, OUTPUTS, Row, option_rows
+from pigeon.cli.commands.all import COMMANDS
+from pigeon.cli.commands.call import CommandCall, CommandDeclaration
+from pigeon.cli.printing import say
+from pigeon.transport import exit_codes
+from pigeon.wire.errors import UsageError
+from pigeon.wire.model import LEVELS
+
+# Options whose values are one of a few words.
+WORDS = {
+    "--mode": MODES[:3],
+    "--output": OUTPUTS,
+    "--thinking": LEVELS,
+    "--approval-mode": ("always-ask", "write", "yolo"),
+    "--dialect": ("pi", "pi-latest", "omp", "xcsh", "companion"),
+}
+# Signs in a metavar that say that a file or folder is meant.
+FILES = ("FILE", "DIR", "PATH")
+
+
+def run_completions(call: CommandCall) -> int:
+    """Print the script of a shell; raises `UsageError` for one that is not known."""
+    scripts = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
+    if call.words[0] not in scripts:
+        raise UsageError(f"There are completions for {', '.join(scripts)}, and not for {call.words[0]}")
+    say(scripts[call.words[0]]())
+    return exit_codes.OK
+
+
+def _shown(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row[2]]
+
+
+def _words_of(command: CommandDeclaration) -> list[tuple[str, str]]:
+    """What may stand directly behind the name of a command, with what it does."""
+    if command.name == "help":
+        return [(one.name, one.summary) for one in COMMANDS.values()]
+    choices = [(word, "") for action in command.actions for one in action.arguments[:1] for word in one.split("|")[:9]]
+    named = [(action.name, action.summary) for action in command.actions if action.name]
+    return named or [(word, text) for word, text in choices if word.islower()]
+
+
+def bash_script() -> str:
+    """For bash 3.2, which macOS has, and newer."""
+    cases = []
+    for command in COMMANDS.values():
+        names = " ".join(name for row in _shown(command.rows) for name in row[0].split() if name.startswith("--"))
+        words = " ".join(word for word, _ in _words_of(command))
+        cases.append(f'    {command.name}) options="{names}"; words="{words}" ;;')
+    options = " ".join(name for row in _shown(option_rows()) for name in row[0].split() if name.startswith("--"))
+    values = [
+        f'    {option}) COMPREPLY=($(compgen -W "{" ".join(words)}" -- "$current")); return ;;'
+        for option, words in WORDS.items()
+    ]
+    files = "|".join(sorted(name for row in option_rows() if _takes_file(row) for name in row[0].split()))
+    return "\n".join(
+        [
+            "# bash completion of pigeon; made by `pigeon completions bash`",
+            "_pigeon() {",
+            "  local current previous command options words IFS=$' \\t\\n'",
+            "  COMPREPLY=()",
+            '  current="${COMP_WORDS[COMP_CWORD]}"',
+            '  previous="${COMP_WORDS[COMP_CWORD-1]}"',
+            '  command=""',
+            '  if [ "$COMP_CWORD" -gt 1 ]; then command="${COMP_WORDS[1]}"; fi',
+            '  case "$previous" in',
+            *values,
+            f'    {files}) COMPREPLY=($(compgen -f -- "$current")); return ;;',
+            "  esac",
+            '  case "$command" in',
+            *cases,
+            f'    *) options="{options}"; words="" ;;',
+            "  esac",
+            f'  if [ "$COMP_CWORD" -eq 1 ]; then words="{" ".join(COMMANDS)}"; fi',
+            '  if [ "$COMP_CWORD" -gt 2 ] && [ -n "$words" ]; then words=""; fi',
+            '  case "$current" in',
+            '    -*) COMPREPLY=($(compgen -W "$options" -- "$current")) ;;',
+            '    @*) COMPREPLY=($(compgen -f -P @ -- "${current#@}")) ;;',
+            '    *) if [ -n "$words" ]; then COMPREPLY=($(compgen -W "$words" -- "$current"))',
+            '       else COMPREPLY=($(compgen -f -- "$current")); fi ;;',
+            "  esac",
+            "}",
+            "complete -o filenames -F _pigeon pigeon",
+        ]
+    )
+
+
+def zsh_script() -> str:
+    """For zsh with its completion system."""
+    cases = []
+    for command in COMMANDS.values():
+        actions = " ".join(_zsh_pair(word, text) for word, text in _words_of(command))
+        specs = " ".join(spec for row in _shown(command.rows) for spec in _zsh_specs(row))
+        cases += [f"    {command.name})", f"      actions=({actions})", f"      options=({specs}) ;;"]
+    options = [f"        {spec}" for row in _shown(option_rows()) for spec in _zsh_specs(row)]
+    return "\n".join(
+        [
+            "#compdef pigeon",
+            "# zsh completion of pigeon; made by `pigeon completions zsh`",
+            "_pigeon() {",
+            "  local -a commands actions options",
+            "  commands=(",
+            *(f"    {_zsh_pair(one.name, one.summary)}" for one in COMMANDS.values()),
+            "  )",
+            "  if (( CURRENT == 2 )) && [[ $words[2] != -* ]]; then",
+            "    _describe -t commands 'command' commands",
+            "    return",
+            "  fi",
+            "  case $words[2] in",
+            *cases,
+            "    *)",
+            "      options=(",
+            *options,
+            "      ) ;;",
+            "  esac",
+            "  if (( CURRENT == 3 && $#actions )) && [[ $words[3] != -* ]]; then",
+            "    _describe -t actions 'action' actions",
+            "    return",
+            "  fi",
+            "  _arguments $options '*:file:_files'",
+            "}",
+            'if [[ "$funcstack[1]" == _pigeon ]]; then _pigeon "$@"; else compdef _pigeon pigeon; fi',
+        ]
+    )
+
+
+def fish_script() -> str:
+    """For fish 3 and newer."""
+    names = " ".join(COMMANDS)
+    lines = ["# fish completion of pigeon; made by `pigeon completions fish`"]
+    for command in COMMANDS.values():
+        lines.append(f"complete -c pigeon -n __fish_is_first_arg -a {command.name} -d {_quoted(command.summary)}")
+        inside = _quoted(f"__fish_seen_subcommand_from {command.name}")
+        for word, text in _words_of(command):
+            lines.append(f"complete -c pigeon -f -n {inside} -a {word} -d {_quoted(text)}")
+        lines += [_fish_option(row, inside) for row in _shown(command.rows)]
+    outside = _quoted(f"not __fish_seen_subcommand_from {names}")
+    lines += [_fish_option(row, outside) for row in _shown(option_rows())]
+    return "\n".join(lines)
+
+
+def _takes_file(row: Row) -> bool:
+    return any(sign in row[1] for sign in FILES)
+
+
+def _fish_option(row: Row, condition: str) -> str:
+    names, value, text = row
+    parts = ["complete -c pigeon", f"-n {condition}"]
+    for name in names.split():
+        # Short names of two letters are "old style" options there.
+        parts.append(f"-l {name[2:]}" if name.startswith("--") else f"-{'s' if len(name) == 2 else 'o'} {name[1:]}")
+    words = WORDS.get(names.split()[0])
+    if words:
+        parts.append(f"-x -a {_quoted(' '.join(words))}")
+    elif value and not value.startswith("["):
+        parts.append("-r" if _takes_file(row) else "-x")
+    return " ".join([*parts, f"-d {_quoted(text)}"])
+
+
+def _zsh_specs(row: Row) -> list[str]:
+    names, value, text = row
+    words = WORDS.get(names.split()[0])
+    action = f"({' '.join(words)})" if words else "_files" if _takes_file(row) else ""
+    tail = "" if not value or value.startswith("[") else f":{value.removesuffix('...').lower()}:{action}"
+    about = text.replace("[", "(").replace("]", ")").replace(":", r"\:")
+    return [_quoted(f"{'*' if value.endswith('...') else ''}{name}[{about}]{tail}") for name in names.split()]
+
+
+def _zsh_pair(word: str, text: str) -> str:
+    return _quoted(f"{word}:{text}" if text else word)
+
+
+def _quoted(text: str) -> str:
+    """As a shell takes it literally; the three agree on this form as long as there is no backslash at its end."""
+    return "'" + text.replace("'", "'\\''") + "'"

@@ -1,0 +1,91 @@
+"""`pigeon demo`: Pigeon without a key. A chat with the demo model, one answer of it, or, without a terminal, a tour."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from pigeon.cli.args import parse
+from pigeon.cli.commands.call import CommandCall
+from pigeon.cli.printing import say
+from pigeon.sdk.agent import Agent
+from pigeon.transport import exit_codes
+from pigeon.wire.content import text_of
+from pigeon.wire.events import MessageEnd, ToolExecutionEnd, ToolExecutionStart
+from pigeon.wire.messages import AssistantMessage
+
+MODEL = ("--model", "demo")
+FILES = {
+    "notes.txt": "Pigeons find their way home from places where they have never been.\n",
+    "count.py": "for number in range(3):\n    print(number)\n",
+}
+TOUR = (
+    "list the files",
+    "read notes.txt",
+    "run python3 count.py",
+    "write hello to hello.txt",
+)
+INTRODUCTION = (
+    "Pigeon is a coding agent. This tour asks its demo model, which needs no key and no network, in a folder that is "
+    "removed afterwards. The tools are the real ones."
+)
+CLOSING = (
+    "Talk to the demo yourself:   pigeon demo            (in a terminal)\n"
+    'With a model of a provider:  export ANTHROPIC_API_KEY=…; pigeon "what does this project do?"\n'
+    "What is set up:              pigeon doctor"
+)
+
+
+def run_demo(call: CommandCall) -> int:
+    """Chat, answer, or show the tour."""
+    prompt = [" ".join(call.words)] if call.words else []
+    from pigeon.cli.running import has_terminal, open_chat
+
+    if has_terminal():
+        return open_chat(parse([*MODEL, "--", *prompt] if prompt else list(MODEL)), call.environment)
+    if prompt:
+        from pigeon.cli.one_answer import run_one_answer
+
+        return run_one_answer(parse(["-p", *MODEL, "--no-session", "--", *prompt]), call.environment)
+    return asyncio.run(_tour(call.environment.temporary))
+
+
+async def _tour(temporary: str) -> int:
+    import shutil
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="pigeon-demo-", dir=temporary)
+    try:
+        _write_files(folder)
+        say(INTRODUCTION)
+        async with Agent(
+            model="demo", cwd=folder, no_session=True, no_extensions=True, no_context_files=True, trust_project=False
+        ) as agent:
+            for prompt in TOUR:
+                say(f"\nyou     {prompt}")
+                async for event in agent.prompt(prompt):
+                    _show(event)
+        say(f"\n{CLOSING}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return exit_codes.OK
+
+
+def _write_files(folder: str) -> None:
+    for name, text in FILES.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _show(event: Any) -> None:
+    if isinstance(event, ToolExecutionStart):
+        shown = event.args if isinstance(event.args, dict) else {}
+        say(f"{event.tool_name.ljust(6)}  {' '.join(' '.join(str(value).split()) for value in shown.values())}")
+    elif isinstance(event, ToolExecutionEnd):
+        for line in text_of(event.result.content).strip().splitlines():
+            say(f"        | {line}")
+    elif isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
+        text = text_of(event.message.content).strip()
+        if text:
+            say("pigeon  " + text.replace("\n", "\n        "))

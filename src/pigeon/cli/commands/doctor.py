@@ -1,0 +1,299 @@
+"""`pigeon doctor`: what is set up and what is missing, a line each, with what to do about it.
+
+A line is `ok`, a `note` about something that works as it is, or `broken`; the exit code is 1 if a line is broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from msgspec import Struct
+
+from pigeon import __version__
+from pigeon.app.environment import Environment
+from pigeon.app.models import registry_of
+from pigeon.cli.commands.call import CommandCall
+from pigeon.cli.printing import has_colours, painted, say, say_painted
+from pigeon.config.layers import Layers
+from pigeon.config.settings import Settings
+from pigeon.guard.secrets import Redactor
+from pigeon.providers.catalog.built_in import current_name
+from pigeon.providers.default_model import default_of, first_usable
+from pigeon.providers.errors import from_exception
+from pigeon.providers.http.client import HttpClient, HttpRequest
+from pigeon.providers.registry import ModelRegistry, NoKey
+from pigeon.system.process.start import ProcessOwner
+from pigeon.system.shell.shell import find_shell
+from pigeon.transport import exit_codes
+from pigeon.wire.base import Absent, or_else
+from pigeon.wire.model import Model
+
+REACH_SECONDS = 15.0
+NOT_IMPLEMENTED = 501  # a server that answers prompts and nothing else
+COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
+PACKAGE = "pigeon-agent"
+
+
+class Finding(Struct, frozen=True):
+    """One line: its subject, how it stands, what was found, and what to do about it."""
+
+    subject: str
+    state: str
+    found: str
+    advice: str = ""
+
+
+def run_doctor(call: CommandCall) -> int:
+    """Check everything and print it."""
+    findings = _Checks(call.environment, offline=call.has("offline")).all()
+    if call.has("json"):
+        import json
+
+        say(json.dumps([{name: getattr(one, name) for name in one.__struct_fields__} for one in findings], indent=2))
+    else:
+        for one in findings:
+            _show(one)
+    broken = [one for one in findings if one.state == "broken"]
+    if not call.has("json"):
+        say("\nEverything works." if not broken else f"\n{len(broken)} broken: see what to do above.")
+    return exit_codes.FAILED if broken else exit_codes.OK
+
+
+def _show(one: Finding) -> None:
+    """A line, and below it what to do."""
+    state, subject = painted(one.state.ljust(6), COLOURS[one.state]), painted(one.subject.ljust(10), "bold")
+    say_painted(f"{state}  {subject}  {painted(one.found, 'plain')}")
+    if one.advice:
+        say_painted(f"{' ' * 20}{painted('→ ' + one.advice, 'dim')}")
+
+
+class _Checks:
+    """The checks of one call, in the order in which they are shown."""
+
+    def __init__(self, environment: Environment, offline: bool) -> None:
+        self._environment = environment
+        self._offline = offline
+        self._folder = environment.agent_dir()
+        self._problems: list[str] = []
+        self._layers = Layers(self._folder, self._problems.append)
+        self._redactor = Redactor()
+        self._registry = registry_of(
+            self._folder, environment.variables, environment.cwd or "/", ProcessOwner(), self._redactor
+        )
+
+    def all(self) -> list[Finding]:
+        """Every line."""
+        return [
+            *self._versions(),
+            *self._files(),
+            *self._keys(),
+            *self._reached(),
+            *self._shell(),
+            *self._terminal(),
+        ]
+
+    def _versions(self) -> Iterator[Finding]:
+        yield Finding("pigeon", "ok", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
+        libraries = _libraries()
+        missing = [name for name in libraries if not _version(name)]
+        if missing:
+            yield Finding("libraries", "broken", f"not installed: {', '.join(missing)}", "install Pigeon again")
+        else:
+            yield Finding("libraries", "ok", ", ".join(f"{name} {_version(name)}" for name in libraries))
+
+    def _files(self) -> Iterator[Finding]:
+        yield _folder("folder", self._folder, "set PIGEON_CODING_AGENT_DIR to a folder that you can write")
+        own = self._layers.settings.session_dir
+        if not isinstance(own, Absent):
+            yield _folder("sessions", self._environment.absolute(own), "change it: pigeon config set sessionDir DIR")
+        yield _folder("temporary", self._environment.temporary, "set TMPDIR to a folder that you can write")
+        if self._environment.cwd:
+            yield _folder("work", self._environment.cwd, "Pigeon can read here, and cannot change files")
+        else:
+            yield Finding("work", "broken", "the working directory does not exist any more", "change to another folder")
+        wrong = [*self._layers.doubts, *self._problems]
+        for problem in wrong:
+            yield Finding("settings", "broken", problem, "correct it: pigeon config edit")
+        if not wrong:
+            yield Finding("settings", "ok", os.path.join(self._folder, "settings.json"))
+        for problem in self._registry.problems():
+            yield Finding("models", "broken", problem, "correct the file")
+
+    def _keys(self) -> Iterator[Finding]:
+        having = [provider for provider in self._registry.providers() if self._registry.has_key(provider)]
+        if not having:
+            yield Finding(
+                "keys",
+                "broken",
+                "no provider has a key",
+                "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or describe a server of your own in "
+                f"{self._folder}/models.json; without a key: pigeon demo",
+            )
+            return
+        shown = [f"{one} ({source})" if (source := self._registry.key_source(one)) != one else one for one in having]
+        yield Finding("keys", "ok", ", ".join(shown))
+        yield self._model()
+
+    def _model(self) -> Finding:
+        settings = self._layers.settings
+        model = _default_model(settings, self._registry)
+        if model is None:
+            return Finding("model", "broken", "no model can be used", "choose one of `pigeon models` with --model")
+        named = or_else(settings.default_model, model.id)
+        if named != model.id:
+            return Finding(
+                "model",
+                "note",
+                f"{model.reference}, because there is no key for {named}, which the settings name",
+                "set another: pigeon config set defaultModel ID",
+            )
+        return Finding("model", "ok", f"{model.reference}, unless --model names another")
+
+    def _reached(self) -> list[Finding]:
+        """One line for each provider that has a key."""
+        models = [
+            model
+            for provider in self._registry.providers()
+            if self._registry.has_key(provider) and (model := default_of(provider, self._registry)) is not None
+        ]
+        if self._offline:
+            return [Finding("network", "note", "model servers were not asked", "leave --offline away to ask them")]
+        return asyncio.run(_ask_all(models, self._registry, self._environment, self._layers.settings, self._redactor))
+
+    def _shell(self) -> Iterator[Finding]:
+        settings, variables = self._layers.settings, self._environment.variables
+        configured = or_else(settings.shell_path, None)
+        shell = find_shell(configured, self._environment.home, variables.get("PATH", ""))
+        if os.access(shell.path, os.X_OK) and os.path.isfile(shell.path):
+            yield Finding("shell", "ok", shell.path)
+        else:
+            advice = "change it: pigeon config set shellPath /bin/bash" if configured else "install bash"
+            yield Finding("shell", "broken", f"{shell.path} cannot be run", advice)
+        yield Finding(
+            "sandbox",
+            "note",
+            "none yet: commands of the model run with your rights",
+            "permission rules decide what may run; see docs/permissions.md",
+        )
+
+    def _terminal(self) -> Iterator[Finding]:
+        variables = self._environment.variables
+        if not sys.stdout.isatty():
+            yield Finding("terminal", "note", "stdout is no terminal", "the chat needs one; pigeon -p does not")
+            return
+        columns = f"{os.get_terminal_size().columns or 'unknown'} columns"
+        colours = "colours" if has_colours(sys.stdout) else "no colours"
+        encoding = (sys.stdout.encoding or "").lower()
+        name = variables.get("TERM", "")
+        if not name or name == "dumb":
+            yield Finding("terminal", "note", f"TERM is {name or 'not set'}", "set TERM, for example to xterm-256color")
+        else:
+            yield Finding("terminal", "ok", f"{name}, {columns}, {colours}, {encoding}")
+
+
+def _default_model(settings: Settings, registry: ModelRegistry) -> Model | None:
+    provider, name = settings.default_provider, settings.default_model
+    if not isinstance(provider, Absent) and not isinstance(name, Absent):
+        found = registry.find(current_name(provider), name)
+        if found is not None:
+            return found
+    return first_usable(registry)
+
+
+def _folder(subject: str, path: str, advice: str) -> Finding:
+    """Whether a folder can be written, or made."""
+    above = path
+    while not os.path.lexists(above) and os.path.dirname(above) != above:
+        above = os.path.dirname(above)
+    if not os.path.isdir(above):
+        return Finding(subject, "broken", f"{above} is not a folder", advice)
+    if not os.access(above, os.W_OK | os.X_OK):
+        return Finding(subject, "broken", f"{path} cannot be written", advice)
+    others = os.stat(path).st_mode & 0o022 if above == path and subject == "folder" else 0
+    if others:
+        return Finding(subject, "note", f"{path} can be changed by other users", f"run: chmod go-w {path}")
+    return Finding(subject, "ok", path if above == path else f"{path} (is made when it is needed)")
+
+
+async def _ask_all(
+    models: list[Model], registry: ModelRegistry, environment: Environment, settings: Settings, redactor: Redactor
+) -> list[Finding]:
+    http = HttpClient(environment.variables, proxy=or_else(settings.http_proxy, ""))
+    try:
+        return list(await asyncio.gather(*(_ask(model, registry, http, redactor) for model in models)))
+    finally:
+        await http.aclose()
+
+
+async def _ask(model: Model, registry: ModelRegistry, http: HttpClient, redactor: Redactor) -> Finding:
+    """Ask a server for its list of models: it costs nothing, and shows whether the key is taken."""
+    subject = model.provider
+    try:
+        access = await registry.access(model)
+    except NoKey as error:
+        return Finding(subject, "broken", str(error), "set another key")
+    address = model.base_url.rstrip("/")
+    headers = _headers(model.api, access.key, access.bearer)
+    for name, value in access.headers.items():
+        if value is None:
+            headers.pop(name.lower(), None)
+        else:
+            headers[name.lower()] = value
+    if not address:
+        return Finding(subject, "note", "its address is put together for each request, and was not asked")
+    path = "/v1/models" if model.api == "anthropic-messages" and not address.endswith("/v1") else "/models"
+    try:
+        async with asyncio.timeout(REACH_SECONDS):
+            response = await http.send(HttpRequest(f"{address}{path}", headers, b"", "GET"))
+            status = response.status
+            await response.drop()
+    except TimeoutError:
+        return Finding(subject, "broken", f"{address} did not answer within {REACH_SECONDS:g} s", _NETWORK)
+    except Exception as error:  # the HTTP library has many, and each means that there is no way to the server
+        why = redactor.mask_text(from_exception(error).message)
+        return Finding(subject, "broken", f"{address} cannot be reached: {why}", _NETWORK)
+    if status in (401, 403):
+        return Finding(subject, "broken", f"{address} refuses the key (status {status})", "set a valid key")
+    if status >= 500 and status != NOT_IMPLEMENTED:
+        return Finding(subject, "broken", f"{address} has trouble (status {status})", "try again later")
+    checked = "answers, and takes the key" if status < 300 else f"answers (status {status}; the key was not checked)"
+    return Finding(subject, "ok", f"{address} {checked}")
+
+
+_NETWORK = "check the address, the network and the proxy (HTTPS_PROXY)"
+
+
+def _headers(api: str, key: str, bearer: bool) -> dict[str, str]:
+    """Those that carry the key, as the API wants it."""
+    if not key:
+        return {}
+    own: Mapping[str, str] = {
+        "anthropic-messages": "x-api-key",
+        "google-generative-ai": "x-goog-api-key",
+        "azure-openai-responses": "api-key",
+    }
+    headers = {"anthropic-version": "2023-06-01"} if api == "anthropic-messages" else {}
+    if bearer or api not in own:
+        return {**headers, "authorization": f"Bearer {key}"}
+    return {**headers, own[api]: key}
+
+
+def _libraries() -> list[str]:
+    """What Pigeon needs, as it was installed."""
+    with suppress(PackageNotFoundError):
+        needed = [one for one in requires(PACKAGE) or [] if "extra ==" not in one]
+        return [found[0] for one in needed if (found := re.match(r"[\w.-]+", one))]
+    return []
+
+
+def _version(name: str) -> str:
+    with suppress(PackageNotFoundError):
+        return version(name)
+    return ""

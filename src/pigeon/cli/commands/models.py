@@ -1,0 +1,100 @@
+"""`pigeon models`: which models there are, what they cost, and which of them have a key. `--list-models` is the same in
+the form of pi, which programs read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pigeon.app.environment import Environment
+from pigeon.app.models import registry_of
+from pigeon.cli.commands.call import CommandCall
+from pigeon.cli.printing import complain, say, table
+from pigeon.guard.secrets import Redactor
+from pigeon.providers.default_model import model_table, short_count
+from pigeon.providers.registry import ModelRegistry
+from pigeon.system.process.start import ProcessOwner
+from pigeon.transport import exit_codes
+from pigeon.wire.base import Json
+from pigeon.wire.model import Model, plain_number
+
+COLUMNS = ("provider", "model", "context", "max-out", "thinking", "images", "$ in/out", "key")
+NO_KEY = (
+    "No model can be used: no provider has a key.\n"
+    "  Set one:          export ANTHROPIC_API_KEY=…  (or OPENAI_API_KEY, GEMINI_API_KEY, …)\n"
+    "  Your own server:  describe it in {file}\n"
+    "  All models:       pigeon models --all\n"
+    "  Without a key:    pigeon demo"
+)
+
+
+def run_models(call: CommandCall) -> int:
+    """Print the models; 1 if there is none, with what to do on stderr."""
+    registry = _registry(call.environment)
+    words = [word.lower() for given in call.words for word in given.split()]
+    every = registry.all() if words or call.has("all") else registry.available()
+    shown = sorted(
+        (model for model in every if all(word in f"{model.reference} {model.name}".lower() for word in words)),
+        key=lambda model: (not registry.has_key(model.provider), model.provider, model.id),
+    )
+    if call.has("json"):
+        import json
+
+        say(json.dumps([_object(model, registry) for model in shown], indent=2))
+    elif shown:
+        say(_table(shown, registry))
+    _complain_of(registry)
+    if shown:
+        return exit_codes.OK
+    if not call.has("json"):
+        nothing = f'No model matches "{" ".join(call.words)}". `pigeon models --all` lists all.'
+        complain(nothing if words else NO_KEY.format(file=f"{call.environment.agent_dir()}/models.json"))
+    return exit_codes.FAILED
+
+
+def _table(models: Sequence[Model], registry: ModelRegistry) -> str:
+    rows = [
+        (
+            model.provider,
+            model.id,
+            short_count(model.context_window),
+            short_count(model.max_tokens),
+            "yes" if model.reasoning else "no",
+            "yes" if "image" in model.input else "no",
+            f"{model.cost.input:g}/{model.cost.output:g}",
+            "yes" if registry.has_key(model.provider) else "no key",
+        )
+        for model in models
+    ]
+    return table([COLUMNS, *rows])
+
+
+def _object(model: Model, registry: ModelRegistry) -> dict[str, Json]:
+    return {
+        "provider": model.provider,
+        "id": model.id,
+        "name": model.name,
+        "contextWindow": model.context_window,
+        "maxTokens": model.max_tokens,
+        "reasoning": model.reasoning,
+        "input": list(model.input),
+        "cost": {"input": plain_number(model.cost.input), "output": plain_number(model.cost.output)},
+        "hasKey": registry.has_key(model.provider),
+    }
+
+
+def list_models(search: str, environment: Environment) -> int:
+    """Print the models that can be used as pi does, with what is wrong with the files on stderr."""
+    registry = _registry(environment)
+    say(model_table(registry.available(), search))
+    _complain_of(registry)
+    return exit_codes.OK
+
+
+def _registry(environment: Environment) -> ModelRegistry:
+    folder = environment.agent_dir()
+    return registry_of(folder, environment.variables, environment.cwd or "/", ProcessOwner(), Redactor())
+
+
+def _complain_of(registry: ModelRegistry) -> None:
+    for problem in registry.problems():
+        complain(f"pigeon: {problem}")

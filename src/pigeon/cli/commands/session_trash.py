@@ -1,0 +1,112 @@
+"""The trash: where deleted sessions are until they are brought back or removed by hand.
+
+A deleted session is a folder of the trash with its file, the folder of its tools' outputs if there is one, and a note
+that says where they were. A session that a process writes cannot be deleted.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from pigeon.session.history import listing
+from pigeon.session.history.repository import artifact_folder
+from pigeon.system import clock
+from pigeon.system.append_file import AppendFile, FileInUse, make_private_folder
+from pigeon.system.files import swap_file
+from pigeon.wire import codec
+from pigeon.wire.answers import SessionRow
+from pigeon.wire.errors import BadRecord, StartupError
+
+NOTE = "deleted.json"
+
+
+class TrashedSession(Struct, frozen=True):
+    """A session in the trash: its folder there, where its file was, when it was deleted, and what it was."""
+
+    folder: str
+    path: str
+    deleted: str
+    row: SessionRow
+
+
+class SessionTrash:
+    """The trash of one agent folder."""
+
+    def __init__(self, agent_dir: str, now: Callable[[], int]) -> None:
+        self.folder = os.path.join(agent_dir, "trash")
+        self._now = now
+
+    def put(self, path: str) -> TrashedSession:
+        """Delete a session; raises `StartupError` where that cannot be."""
+        row = _row(path)
+        deleted = clock.iso(self._now())
+        place = os.path.join(self.folder, f"{deleted.replace(':', '-').replace('.', '-')}_{row.id}")
+        try:
+            # Held until the file has moved: a process that wants to write it meanwhile finds the lock.
+            file = AppendFile(path, False)
+        except FileInUse:
+            raise StartupError(f"A process writes this session: {path}. End it first") from None
+        except OSError as error:
+            raise StartupError(f"{path} cannot be deleted: {error.strerror}") from None
+        try:
+            make_private_folder(place)
+            note = {"path": path, "deleted": deleted}
+            swap_file(os.path.join(place, NOTE), codec.encode(note) + b"\n", 0o600)
+            for one in (path, artifact_folder(path)):
+                if os.path.lexists(one):
+                    shutil.move(one, os.path.join(place, os.path.basename(one)))
+        except OSError as error:
+            raise StartupError(f"{path} cannot be moved to {place}: {error.strerror}") from None
+        finally:
+            file.close()
+        return TrashedSession(place, path, deleted, row)
+
+    def all(self) -> list[TrashedSession]:
+        """What is in the trash, the one deleted last first."""
+        try:
+            names = sorted(os.listdir(self.folder), reverse=True)
+        except OSError:
+            return []
+        found = (self._read(os.path.join(self.folder, name)) for name in names)
+        return [one for one in found if one is not None]
+
+    def take_back(self, reference: str) -> TrashedSession:
+        """Bring a session back to where it was, the one deleted last for an empty reference; raises `StartupError`."""
+        found = [one for one in self.all() if one.row.id.startswith(reference)]
+        if not found:
+            raise StartupError(f"There is no {reference} in the trash" if reference else "The trash is empty")
+        if reference and len({one.row.id for one in found}) > 1:
+            raise StartupError(f"{reference} is the beginning of several ids; `pigeon sessions trash` lists them")
+        one = found[0]
+        if os.path.lexists(one.path):
+            raise StartupError(f"There is a session at {one.path} again; move it away first")
+        try:
+            make_private_folder(os.path.dirname(one.path))
+            for target in (artifact_folder(one.path), one.path):
+                source = os.path.join(one.folder, os.path.basename(target))
+                if os.path.lexists(source):
+                    shutil.move(source, target)
+            shutil.rmtree(one.folder)
+        except OSError as error:
+            raise StartupError(f"{one.path} cannot be brought back: {error.strerror}") from None
+        return one
+
+    def _read(self, folder: str) -> TrashedSession | None:
+        try:
+            with open(os.path.join(folder, NOTE), "rb") as file:
+                note = codec.decode(file.read(64 * 1024))
+            path, deleted = str(note["path"]), str(note["deleted"])
+            return TrashedSession(folder, path, deleted, _row(os.path.join(folder, os.path.basename(path))))
+        except (OSError, BadRecord, KeyError, TypeError, StartupError):
+            return None
+
+
+def _row(path: str) -> SessionRow:
+    row = listing.row_of(path)
+    if row is None:
+        raise StartupError(f"There is no session in {path}")
+    return row

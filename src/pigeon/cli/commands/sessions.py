@@ -1,0 +1,254 @@
+"""`pigeon sessions`: the conversations on disk, as a person looks after them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+
+from pigeon.app.environment import Environment
+from pigeon.app.export_page import export_file
+from pigeon.app.options import AgentOptions
+from pigeon.app.sessions import repository_of
+from pigeon.cli.commands.call import CommandCall
+from pigeon.cli.commands.session_trash import SessionTrash, TrashedSession
+from pigeon.cli.printing import complain, say, table
+from pigeon.config.layers import Layers
+from pigeon.guard.secrets import Redactor
+from pigeon.session.history import listing
+from pigeon.session.history.reading import LoadedSession, load_session
+from pigeon.session.history.repository import SessionRepository
+from pigeon.session.history.views import clean_name, name_of, stats_of
+from pigeon.transport import exit_codes
+from pigeon.wire import codec
+from pigeon.wire.answers import SessionRow
+from pigeon.wire.base import or_else
+from pigeon.wire.content import TextContent, ToolCall, text_of
+from pigeon.wire.entries import CompactionEntry, MessageEntry, SessionInfo
+from pigeon.wire.errors import Refusal, StartupError, UsageError
+from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
+
+MOST_LISTED = 50
+LONGEST_TITLE = 60
+LONGEST_RESULT = 400
+ID_SHOWN = 8
+
+
+def run_sessions(call: CommandCall) -> int:
+    """Do one of the actions; raises `StartupError` for a session that is not there."""
+    sessions = _Sessions(call)
+    actions: dict[str, Callable[[], int]] = {
+        "list": sessions.list_newest,
+        "search": sessions.search,
+        "show": sessions.show,
+        "export": sessions.export,
+        "rename": sessions.rename,
+        "delete": sessions.delete,
+        "undelete": sessions.undelete,
+        "trash": sessions.list_trash,
+    }
+    try:
+        return actions[call.action]()
+    except Refusal as refusal:
+        raise StartupError(str(refusal)) from None
+
+
+class _Sessions:
+    """The actions of one call."""
+
+    def __init__(self, call: CommandCall) -> None:
+        self._call = call
+        self._environment = call.environment
+        agent_dir = call.environment.agent_dir()
+        self._repository = _repository(call.environment, agent_dir, call.options.get("session_dir"))
+        self._trash = SessionTrash(agent_dir, call.environment.now)
+
+    def list_newest(self) -> int:
+        rows = self._rows(_most(self._call.options.get("limit")))
+        if not rows and not self._call.has("json"):
+            elsewhere = "" if self._call.has("all") else " `pigeon sessions --all` lists those of other folders."
+            complain(f"There are no sessions {'yet' if self._call.has('all') else 'of this folder'}.{elsewhere}")
+            return exit_codes.OK
+        self._print(rows)
+        return exit_codes.OK
+
+    def search(self) -> int:
+        wanted = " ".join(self._call.words).casefold()
+        found = [row for row in self._rows(sys.maxsize) if wanted in _said(row.path).casefold()]
+        if not found and not self._call.has("json"):
+            elsewhere = "" if self._call.has("all") else " Look in all folders with --all."
+            complain(f'No session has "{" ".join(self._call.words)}".{elsewhere}')
+            return exit_codes.FAILED
+        self._print(found[: _most(self._call.options.get("limit"))])
+        return exit_codes.OK
+
+    def show(self) -> int:
+        path = self._found(self._call.words[0])
+        loaded = _loaded(path)
+        if self._call.has("json"):
+            say(json.dumps([loaded.header, *(line.plain() for line in loaded.lines)], indent=2))
+            return exit_codes.OK
+        stats = stats_of(str(loaded.header.get("id", "")), path, loaded.lines)
+        name = name_of(loaded.lines)
+        if name:
+            say(name)
+        say(f"{loaded.header.get('id')}  {str(loaded.header.get('timestamp', ''))[:16].replace('T', ' ')}")
+        say(f"{loaded.header.get('cwd', '')}  {stats.total_messages} messages, ${stats.cost:.4f}")
+        for line in loaded.lines:
+            entry = line.entry
+            if isinstance(entry, MessageEntry):
+                _show_message(entry.message)
+            elif isinstance(entry, CompactionEntry):
+                say(f"\n[older messages were summarized]\n{entry.summary.strip()}")
+        return exit_codes.OK
+
+    def export(self) -> int:
+        path = self._found(self._call.words[0])
+        say(f"Exported to: {export_file(self._environment, path, self._call.word(1))}")
+        return exit_codes.OK
+
+    def rename(self) -> int:
+        name = clean_name(" ".join(self._call.words[1:]))
+        path = self._found(self._call.words[0])
+        journal = self._repository.open(path, self._environment.cwd)
+        try:
+            if journal.reading:
+                raise StartupError(f"Another process writes this session: {path}. End it first, or rename it there")
+            journal.append(SessionInfo, name=name)
+            journal.sync()
+        finally:
+            journal.close()
+        say(f"{_short_id(path)} is called {name} now")
+        return exit_codes.OK
+
+    def delete(self) -> int:
+        path = self._found(self._call.words[0])
+        gone = self._trash.put(path)
+        say(f"Deleted {_title(gone.row)} ({gone.row.id})")
+        say(f"Undo: pigeon sessions undelete {gone.row.id[:ID_SHOWN]}")
+        return exit_codes.OK
+
+    def undelete(self) -> int:
+        back = self._trash.take_back(self._call.word(0))
+        say(f"Brought back {_title(back.row)} ({back.row.id})")
+        return exit_codes.OK
+
+    def list_trash(self) -> int:
+        gone = self._trash.all()
+        if self._call.has("json"):
+            say(json.dumps([_trashed_object(one) for one in gone], indent=2))
+        elif gone:
+            rows = [(one.row.id[:ID_SHOWN], one.deleted[:16].replace("T", " "), _title(one.row)) for one in gone]
+            say(table([("id", "deleted", "session"), *rows]))
+            say(f"\nThey are in {self._trash.folder}, and stay there until you remove them.")
+        else:
+            complain("The trash is empty.")
+        return exit_codes.OK
+
+    def _rows(self, most: int) -> list[SessionRow]:
+        folders = self._repository.folders() if self._call.has("all") else [self._repository.folder]
+        return listing.listed(folders, None, most)[0]
+
+    def _print(self, rows: list[SessionRow]) -> None:
+        if self._call.has("json"):
+            say(json.dumps([codec.to_plain(row) for row in rows], indent=2))
+            return
+        lines = []
+        for row in rows:
+            folder = (_shown_folder(row.cwd, self._environment.home),) if self._call.has("all") else ()
+            lines.append((row.id[:ID_SHOWN], row.modified[:16].replace("T", " "), *folder, _title(row)))
+        heads = ("id", "changed (UTC)", *(("folder",) if self._call.has("all") else ()), "session")
+        say(table([heads, *_distinct(lines, rows)]))
+
+    def _found(self, reference: str) -> str:
+        """The file of a session: a path, an id or its beginning, of any folder."""
+        if "/" in reference or reference.endswith(".jsonl"):
+            path = self._environment.absolute(reference)
+            if listing.header_of(path) is None:
+                raise StartupError(f"There is no session in {path}")
+            return path
+        found = listing.resolve(reference, self._repository.folder, self._repository.everywhere)
+        if found is None:
+            raise StartupError(f"There is no session {reference}. `pigeon sessions --all` lists them")
+        return found[0]
+
+
+def _repository(environment: Environment, agent_dir: str, session_dir: str | None) -> SessionRepository:
+    layers = Layers(agent_dir, lambda problem: complain(f"Warning: {problem}"))
+    options = AgentOptions(session_dir=session_dir)
+    return repository_of(
+        options, environment, layers.settings, agent_dir, environment.cwd or "/", complain, Redactor().mask
+    )
+
+
+def _most(asked: str | None) -> int:
+    if asked is None:
+        return MOST_LISTED
+    if not asked.isdigit() or int(asked) < 1:
+        raise UsageError(f'--limit must be a number from 1 on; got "{asked}"')
+    return int(asked)
+
+
+def _loaded(path: str) -> LoadedSession:
+    loaded = load_session(path)
+    if loaded is None:
+        raise StartupError(f"There is nothing in {path} yet")
+    return loaded
+
+
+def _distinct(lines: list[tuple[str, ...]], rows: list[SessionRow]) -> list[tuple[str, ...]]:
+    """The lines with whole ids where the short ones would not tell the sessions apart."""
+    short = [row.id[:ID_SHOWN] for row in rows]
+    return [
+        line if short.count(row.id[:ID_SHOWN]) == 1 else (row.id, *line[1:])
+        for line, row in zip(lines, rows, strict=True)
+    ]
+
+
+def _said(path: str) -> str:
+    """Everything that was said in a session, and its name; nothing where the file cannot be read."""
+    try:
+        loaded = load_session(path)
+    except Refusal:
+        return ""
+    if loaded is None:
+        return ""
+    texts = [name_of(loaded.lines) or ""]
+    for line in loaded.lines:
+        entry = line.entry
+        if isinstance(entry, MessageEntry) and isinstance(entry.message, UserMessage | AssistantMessage):
+            texts.append(text_of(entry.message.content))
+    return "\n".join(texts)
+
+
+def _show_message(message: Message) -> None:
+    if isinstance(message, UserMessage):
+        say("\n" + "\n".join(f"> {line}" for line in text_of(message.content).strip().splitlines()))
+    elif isinstance(message, AssistantMessage):
+        for block in message.content:
+            if isinstance(block, TextContent) and block.text.strip():
+                say(f"\n{block.text.strip()}")
+            elif isinstance(block, ToolCall):
+                say(f"\n[{block.name}] {json.dumps(block.arguments, ensure_ascii=False)}")
+    elif isinstance(message, ToolResultMessage):
+        text = text_of(message.content).strip()
+        say(f"{text[:LONGEST_RESULT]}{' …' if len(text) > LONGEST_RESULT else ''}")
+
+
+def _title(row: SessionRow) -> str:
+    text = or_else(row.name, "") or or_else(row.first_message, "") or "(nothing said)"
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_TITLE else line[: LONGEST_TITLE - 1] + "…"
+
+
+def _short_id(path: str) -> str:
+    header = listing.header_of(path)
+    return str(header["id"])[:ID_SHOWN] if header else path
+
+
+def _shown_folder(path: str, home: str) -> str:
+    return f"~{path[len(home) :]}" if path == home or path.startswith(f"{home}/") else path
+
+
+def _trashed_object(one: TrashedSession) -> dict[str, object]:
+    return {"deleted": one.deleted, "from": one.path, **codec.to_plain(one.row)}

@@ -1,0 +1,226 @@
+"""`-p`: one prompt, one answer, and an exit code that says how it went. Written against `Conversation` alone.
+
+| ended | exit code |
+|---|---|
+| done | 0 |
+| error, or the prompt was refused | 1, with the reason on stderr |
+| limit | 3 |
+| denied | 4 |
+| by a signal | 130 and the like; what was said so far is printed |
+
+There is no person to ask: a question gets a no at once, and the model is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from msgspec import structs
+
+from pigeon import __version__
+from pigeon.app.environment import Environment
+from pigeon.cli.answer_output import (
+    AnswerOutput,
+    JsonOutput,
+    ProgressLines,
+    StreamOutput,
+    TerminalOutput,
+    TextOutput,
+    TracedOutput,
+)
+from pigeon.cli.args import CommandLine
+from pigeon.cli.printing import complain
+from pigeon.cli.prompt_input import CallPrompts, piped_text, prompts_of
+from pigeon.cli.starting import StartedAgent, run_agent, with_key
+from pigeon.dialects.choice import dialect_named
+from pigeon.rpc.shutdown import Shutdown
+from pigeon.sdk.agent import Agent
+from pigeon.sdk.conversation import DIALECT, Conversation
+from pigeon.sdk.output import OutputType
+from pigeon.sdk.results import ConversationEvent, RunRecord
+from pigeon.transport import exit_codes
+from pigeon.transport.writer import Writer
+from pigeon.wire.dialogs import NotifyRequest
+from pigeon.wire.errors import PigeonError, UsageError
+
+NOTHING_TO_ANSWER = 'There is no prompt. Write one (pigeon -p "...") or pipe it in (git diff | pigeon -p "review this")'
+NO_MODEL = (
+    "There is no model to ask, because no provider has a key.\n"
+    "  Set one:          export ANTHROPIC_API_KEY=…  (or OPENAI_API_KEY, GEMINI_API_KEY, …)\n"
+    "  Your own server:  describe it in models.json; see docs/models.md\n"
+    "  Without a key:    pigeon demo, or add --model demo\n"
+    "`pigeon doctor` says what is set up."
+)
+ENDS = {
+    "done": exit_codes.OK,
+    "limit": exit_codes.LIMIT,
+    "denied": exit_codes.DENIED,
+    "aborted": exit_codes.BY_SIGNAL[signal.SIGINT],
+}
+REASONS = {
+    "denied": "Not allowed: the run needed tools that the permission rules do not allow where nobody can be asked",
+    "aborted": "The run was aborted",
+}
+# How long an aborted run may take to end.
+ABORT_SECONDS = 5.0
+FLUSH_SECONDS = 1.0
+PATIENCE = 7 * 24 * 3600.0
+
+
+def run_one_answer(line: CommandLine, environment: Environment, nothing: str = NOTHING_TO_ANSWER) -> int:
+    """Ask and print; returns the exit code. `nothing` is the error where there is no prompt."""
+    line = with_key(line, environment)
+    wanted = None if line.output_schema is None else _schema(line.output_schema, environment)
+    piped = piped_text()
+    if not prompts_of(line, piped, environment, as_one=True).texts:
+        raise UsageError(nothing)
+    agent = structs.replace(line.agent, unattended=True, finish_gate=line.agent.unattended)
+    line = structs.replace(line, agent=agent)
+
+    async def play(started: StartedAgent) -> int:
+        prompt = prompts_of(started.line, piped, environment, as_one=True)
+        if not prompt.texts:
+            raise UsageError(nothing)
+        return await _answer(started, prompt, wanted)
+
+    dialect = dialect_named(DIALECT, __version__, environment.variables)
+    return run_agent(line, environment, dialect, play, refuses_unknown=True)
+
+
+def _schema(given: str, environment: Environment) -> OutputType:
+    """The JSON Schema that an option has, or that a file has which it names."""
+    from pigeon.config.json_file import decode_with_comments, read_json
+
+    try:
+        is_json = given.lstrip().startswith("{")
+        schema = decode_with_comments(given.encode()) if is_json else read_json(environment.absolute(given))
+    except OSError as error:
+        raise UsageError(f"--output-schema {given}: {error.strerror or error}") from None
+    except PigeonError as error:
+        raise UsageError(f"--output-schema: {error}") from None
+    if not isinstance(schema, dict):
+        raise UsageError("--output-schema: a JSON Schema is an object")
+    return OutputType(schema)
+
+
+async def _answer(started: StartedAgent, prompt: CallPrompts, wanted: OutputType | None) -> int:
+    shutdown = Shutdown()
+    shutdown.watch_signals()
+    writer, output = _output(started, shutdown)
+    signalled = asyncio.ensure_future(shutdown.reason())
+    conversation = Agent.over(started.agent)
+    notices = asyncio.ensure_future(_show_notices(conversation.events()))
+    async with conversation:
+        code = await _played(conversation, prompt, wanted, output, writer, shutdown, signalled)
+    await notices
+    return code if writer is None else await _flushed(writer, code, shutdown, signalled)
+
+
+async def _flushed(writer: Writer, code: int, shutdown: Shutdown, signalled: asyncio.Future[int]) -> int:
+    """Wait until everything is written. A person may read a long answer page by page: only a signal makes haste."""
+    closing = asyncio.ensure_future(asyncio.to_thread(writer.close, PATIENCE))
+    if signalled.done():
+        await shutdown.within(closing, FLUSH_SECONDS)
+        return code or signalled.result()
+    both: set[asyncio.Future[Any]] = {closing, signalled}
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    if not closing.done():
+        return signalled.result()
+    return code or (exit_codes.OK if closing.result() else exit_codes.FAILED)
+
+
+def _output(started: StartedAgent, shutdown: Shutdown) -> tuple[Writer | None, AnswerOutput]:
+    """The form that was asked for; what it prints leaves by the writer, or by itself at a terminal."""
+    descriptor, asked = started.descriptors[1], started.line.output
+    progress = ProgressLines(sys.stderr)
+    output: AnswerOutput
+    if os.isatty(descriptor) and asked in (None, "text"):
+        writer, output = None, TerminalOutput(partial(_write, descriptor), progress)
+    else:
+        writer = Writer(descriptor, lambda: shutdown.request(exit_codes.FAILED))
+        kinds: dict[str | None, type[JsonOutput | StreamOutput | TextOutput]]
+        kinds = {"json": JsonOutput, "stream-json": StreamOutput}
+        output = kinds.get(asked, TextOutput)(partial(_put, writer), progress)
+    return writer, output if started.show is None else TracedOutput(output, started.show)
+
+
+def _put(writer: Writer, data: bytes) -> None:
+    writer.put((data,))
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """To a terminal, which may be gone."""
+    with suppress(OSError):
+        while data:
+            data = data[os.write(descriptor, data) :]
+
+
+async def _played(
+    conversation: Conversation,
+    prompt: CallPrompts,
+    wanted: OutputType | None,
+    output: AnswerOutput,
+    writer: Writer | None,
+    shutdown: Shutdown,
+    signalled: asyncio.Future[int],
+) -> int:
+    """Ask, and print how it went; returns the exit code. A signal aborts the run and decides the code."""
+    state = await conversation.get_state()
+    if not state.model:
+        output.failed(NO_MODEL)
+        return exit_codes.FAILED
+    record = RunRecord(wanted)
+    work = asyncio.ensure_future(_run(conversation, prompt, wanted, record, output, writer))
+    both: set[asyncio.Future[Any]] = {work, signalled}
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    code: int | None = None
+    if not work.done():
+        code = signalled.result()
+        with suppress(PigeonError, TimeoutError):
+            await asyncio.wait_for(conversation.abort(), ABORT_SECONDS)
+        await shutdown.within(work, ABORT_SECONDS)
+    try:
+        if work.done():
+            work.result()
+        result = record.result(await conversation.get_state())
+    except PigeonError as error:
+        output.failed(str(error))
+        refused = exit_codes.LIMIT if getattr(error, "code", None) == "limit" else exit_codes.FAILED
+        return refused if code is None else code
+    output.finish(result)
+    if code is not None:
+        return code
+    if result.ended != "done":
+        complain(f"Error: {result.error or REASONS.get(result.ended, 'The run ended in an error')}")
+    return ENDS.get(result.ended, exit_codes.FAILED)
+
+
+async def _run(
+    conversation: Conversation,
+    prompt: CallPrompts,
+    wanted: OutputType | None,
+    record: RunRecord,
+    output: AnswerOutput,
+    writer: Writer | None,
+) -> None:
+    schema: Any = None if wanted is None else wanted.schema
+    async with conversation.prompt(prompt.texts[0], images=prompt.images, output=schema) as events:
+        async for event in events:
+            record.take(event)
+            output.event(event)
+            if writer is not None and writer.full:
+                await writer.room()
+
+
+async def _show_notices(events: AsyncIterator[ConversationEvent]) -> None:
+    """What the agent and its extensions want a person to know goes to stderr."""
+    async for event in events:
+        if isinstance(event, NotifyRequest):
+            complain(f"{'Note' if event.notify_type == 'info' else 'Warning'}: {event.message}")

@@ -1,0 +1,76 @@
+"""What the prompts of a call are made of: the words of the command line, files and images named with `@`, and text that
+is piped in. `-p` and `--mode json` share it."""
+
+from __future__ import annotations
+
+import sys
+
+from msgspec import Struct
+
+from pigeon.app.environment import Environment
+from pigeon.cli.args import CommandLine
+from pigeon.system.files import read_whole
+from pigeon.wire.errors import UsageError
+
+LARGEST_FILE = 20 * 1024 * 1024
+
+
+class CallPrompts(Struct, frozen=True):
+    """The texts to be asked, in their order, and the images that go with the first."""
+
+    texts: tuple[str, ...]
+    images: tuple[bytes, ...]
+
+
+def piped_text() -> str:
+    """What is piped in; empty at a terminal."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    return sys.stdin.read().strip()
+
+
+def prompts_of(line: CommandLine, piped: str, environment: Environment, *, as_one: bool) -> CallPrompts:
+    """The prompts of a call; `as_one` puts all its words together, as a person writes them without quotes.
+
+    Piped text and files go before the first, with blank lines between. Raises `UsageError` for a file that cannot be
+    read.
+    """
+    words = list(line.messages)
+    spoken = words[: len(words) - len(line.literal)] if line.literal else words
+    named = [word[1:] for word in spoken if word.startswith("@") and len(word) > 1]
+    texts = [word for word in spoken if not (word.startswith("@") and len(word) > 1)] + list(line.literal)
+    if as_one:
+        texts = [" ".join(texts)] if texts else []
+    files, images = _read(named, environment)
+    first = "\n\n".join(part for part in (piped, *files, *texts[:1]) if part.strip())
+    return CallPrompts(tuple([first, *texts[1:]] if first or images else texts[1:]), tuple(images))
+
+
+def _read(names: list[str], environment: Environment) -> tuple[list[str], list[bytes]]:
+    """The named files: as texts with their names, and as images."""
+    texts: list[str] = []
+    images: list[bytes] = []
+    for name in names:
+        path = environment.absolute(name)
+        try:
+            data = read_whole(path, LARGEST_FILE)
+        except OSError as error:
+            raise UsageError(
+                f"@{name}: {(error.strerror or str(error)).lower()}. Words that begin with @ name files; a prompt that "
+                "begins with @ goes behind --"
+            ) from None
+        if _is_image(data):
+            images.append(data)
+            texts.append(f'<file name="{path}"></file>')
+        elif b"\0" in data:
+            raise UsageError(f"@{name} is neither text nor an image (PNG, JPEG, GIF or WebP)")
+        else:
+            text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+            texts.append(f'<file name="{path}">\n{text.rstrip()}\n</file>')
+    return texts, images
+
+
+def _is_image(data: bytes) -> bool:
+    from pigeon.tools.images.header import header_of
+
+    return header_of(data) is not None

@@ -1,0 +1,132 @@
+"""What one call of the program means: a command, a mode, a chat or one answer. Imports only what that needs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from pigeon.app.environment import Environment, process_environment
+from pigeon.cli.args import CommandLine, parse
+from pigeon.transport import exit_codes
+from pigeon.wire.errors import UsageError
+
+NOTHING_TO_DO = (
+    'There is no terminal to chat in, and no prompt. Print one answer with: pigeon -p "..." (or pipe the prompt in); '
+    "serve a host program with: pigeon --mode rpc. See: pigeon --help"
+)
+
+
+def run(program: str, arguments: list[str]) -> int | None:
+    """Do what the arguments ask for; returns the exit code, or none where the version was asked for.
+
+    Raises `UsageError` and `StartupError` with what to say.
+    """
+    from pigeon.dialects.choice import family_name
+
+    environment = process_environment(family_name(program) or "", _pick)
+    if arguments and not arguments[0].startswith("-"):
+        from pigeon.cli.commands.all import COMMANDS
+
+        if arguments[0] in COMMANDS:
+            return _run_command(arguments[0], arguments[1:], environment)
+    line = parse(arguments, program)
+    if line.version:
+        return None
+    if line.help:
+        return _help(line)
+    if line.list_models is not None:
+        from pigeon.cli.commands.models import list_models
+
+        return list_models(line.list_models, environment)
+    if line.export:
+        from pigeon.app.export_page import export_file
+
+        print(f"Exported to: {export_file(environment, *line.export[:2])}")  # noqa: T201
+        return exit_codes.OK
+    return _run_mode(line, environment)
+
+
+def _run_command(name: str, arguments: Sequence[str], environment: Environment) -> int:
+    from pigeon.cli.commands.all import COMMANDS
+    from pigeon.cli.commands.call import call_of
+    from pigeon.cli.help_pages import show_help
+
+    command = COMMANDS[name]
+    before_dashes = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--help" in before_dashes or "-h" in before_dashes:
+        return show_help(name)
+    return command.run(call_of(command, arguments, environment))
+
+
+def _help(line: CommandLine) -> int:
+    from pigeon.cli.commands.all import COMMANDS
+    from pigeon.cli.help_pages import show_help
+
+    return show_help(next((word for word in line.messages if word in COMMANDS), ""))
+
+
+def _run_mode(line: CommandLine, environment: Environment) -> int:
+    if line.no_ui and line.mode not in ("rpc", "rpc-ui"):
+        raise UsageError("--no-ui requires --mode rpc")
+    if line.mode in ("rpc", "rpc-ui"):
+        from pigeon.cli.rpc_mode import run_rpc
+
+        return run_rpc(line, environment)
+    if line.mode == "json":
+        from pigeon.cli.json_mode import run_json
+
+        return run_json(line, environment)
+    if line.mode == "acp":
+        raise UsageError("There is no --mode acp; host programs are served with --mode rpc")
+    if line.mode == "text" or line.print or line.output or line.output_schema:
+        from pigeon.cli.one_answer import run_one_answer
+
+        return run_one_answer(line, environment)
+    if not line.unknown:
+        # Behind a misspelt option stands its value, and it is the option that is told.
+        _refuse_misspelt_command(line)
+    if has_terminal():
+        return open_chat(line, environment)
+    from pigeon.cli.one_answer import run_one_answer
+
+    return run_one_answer(line, environment, NOTHING_TO_DO)
+
+
+def has_terminal() -> bool:
+    """Whether there is a terminal to chat in."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def open_chat(line: CommandLine, environment: Environment) -> int:
+    """Chat until the person leaves; raises `UsageError` for an option that neither Pigeon nor an extension knows."""
+    if line.unknown:
+        from pigeon.cli.starting import refuse_unknown_options
+
+        refuse_unknown_options(line, environment)
+    from pigeon.cli.chat_mode import run_chat
+
+    return run_chat(line, environment)
+
+
+def _refuse_misspelt_command(line: CommandLine) -> None:
+    """A single word that is nearly a command is not a prompt, and neither is a command behind options."""
+    word = line.messages[0] if line.messages else ""
+    if not word or word in line.literal or any(char.isspace() for char in word):
+        return
+    from pigeon.cli.commands.all import COMMANDS
+    from pigeon.cli.printing import nearest
+
+    meant = nearest(word.lower(), COMMANDS)
+    if meant is None:
+        return
+    prompt = " ".join(line.messages)
+    advice = f'To send it as a prompt: pigeon -p "{prompt}", or pigeon -- "{prompt}"'
+    if word in COMMANDS:
+        raise UsageError(f"{word} is a command, and a command comes first: pigeon {word}. {advice}")
+    raise UsageError(f'There is no command "{word}". Did you mean: pigeon {meant}? {advice}')
+
+
+def _pick(folder: str) -> str:
+    from pigeon.cli.picker import pick
+
+    return pick(folder)

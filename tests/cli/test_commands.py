@@ -1,0 +1,308 @@
+"""The commands for people: sessions, models, settings, the doctor, the demo, and what is said about wrong calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.agent_folders import AgentFolders, providers
+from fakes.model_server import ModelServer
+from fakes.rpc_process import RpcProcess
+from pigeon.cli.commands.all import COMMANDS
+from pigeon.cli.running import run
+from pigeon.wire.errors import StartupError, UsageError
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> AgentFolders:
+    made = AgentFolders(tmp_path)
+    made.configure()
+    return made
+
+
+@pytest.fixture
+def pigeon(folders: AgentFolders, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Calls a command in this process, and gives what it printed; `code` is the exit code that it must have."""
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    for name, value in folders.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(folders.work)
+
+    def called(*arguments: str, code: int = 0) -> str:
+        capsys.readouterr()
+        assert run("pigeon", list(arguments)) == code
+        printed = capsys.readouterr()
+        return printed.out + printed.err
+
+    return called
+
+
+@pytest.fixture
+def talks(folders: AgentFolders) -> list[str]:
+    """The ids of two sessions, the older one first."""
+    ids = []
+    with RpcProcess(folders, "--model", "demo") as agent:
+        for text in ("list the files", "read the Müller report"):
+            agent.run(text)
+            ids.append(str(agent.ask("get_state")["sessionId"]))
+            agent.ask("new_session")
+    return ids
+
+
+def test_sessions_are_listed_searched_and_shown(pigeon: Run, talks: list[str]) -> None:
+    listed = pigeon("sessions")
+    assert listed.index("Müller") < listed.index("list the files")
+    assert [row["id"] for row in json.loads(pigeon("sessions", "--json"))] == talks[::-1]
+    found = json.loads(pigeon("sessions", "search", "müller", "REPORT", "--json"))
+    assert [row["id"] for row in found] == [talks[1]]
+    assert "No session has" in pigeon("sessions", "search", "nothing of the kind", code=1)
+    shown = pigeon("sessions", "show", talks[0])
+    assert "> list the files" in shown
+    assert "[bash]" in shown
+    assert json.loads(pigeon("sessions", "show", talks[0], "--json"))[0]["id"] == talks[0]
+
+
+def test_sessions_of_other_folders_are_listed_with_all(
+    pigeon: Run, talks: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert "There are no sessions of this folder" in pigeon("sessions")
+    assert len(json.loads(pigeon("sessions", "list", "--all", "--json"))) == 2
+    assert len(json.loads(pigeon("sessions", "--all", "--json", "--limit", "1"))) == 1
+    assert "> list the files" in pigeon("sessions", "show", talks[0])
+
+
+def test_a_session_is_renamed_and_exported(pigeon: Run, talks: list[str], folders: AgentFolders) -> None:
+    pigeon("sessions", "rename", talks[0], "The", "first", "one")
+    assert "The first one" in pigeon("sessions")
+    assert "Exported to: " in pigeon("sessions", "export", talks[0], "page.html")
+    assert "The first one" in (folders.work / "page.html").read_text("utf-8")
+
+
+def test_a_deleted_session_comes_back_with_undelete(pigeon: Run, talks: list[str]) -> None:
+    before = pigeon("sessions", "--json")
+    path = Path(json.loads(before)[1]["path"])
+    content = path.read_bytes()
+    (path.parent / path.stem).mkdir(exist_ok=True)
+    (path.parent / path.stem / "output.txt").write_text("kept")
+    assert f"Undo: pigeon sessions undelete {talks[0][:8]}" in pigeon("sessions", "delete", talks[0])
+    assert not path.exists()
+    assert talks[0] not in pigeon("sessions", "--json")
+    assert [row["id"] for row in json.loads(pigeon("sessions", "trash", "--json"))] == [talks[0]]
+    pigeon("sessions", "undelete")
+    assert path.read_bytes() == content
+    assert (path.parent / path.stem / "output.txt").read_text() == "kept"
+    assert "The trash is empty" in pigeon("sessions", "trash")
+    assert {row["id"] for row in json.loads(pigeon("sessions", "--json"))} == set(talks)
+
+
+def test_a_session_that_is_being_written_cannot_be_deleted_or_renamed(pigeon: Run, folders: AgentFolders) -> None:
+    with RpcProcess(folders, "--model", "demo") as agent:
+        agent.run("list the files")
+        session = str(agent.ask("get_state")["sessionId"])
+        for action in (("delete", session), ("rename", session, "x")):
+            with pytest.raises(StartupError, match="process writes this session"):
+                pigeon("sessions", *action)
+        assert agent.run("again")
+
+
+@pytest.mark.parametrize("action", ["show", "export", "delete"])
+def test_a_session_that_is_not_there_is_told(pigeon: Run, action: str) -> None:
+    with pytest.raises(StartupError, match="There is no session 0815"):
+        pigeon("sessions", action, "0815")
+
+
+def test_models_are_listed_with_price_and_key(pigeon: Run, folders: AgentFolders) -> None:
+    folders.configure(providers("http://localhost:1"))
+    mine = pigeon("models").splitlines()
+    assert mine[0].split() == ["provider", "model", "context", "max-out", "thinking", "images", "$", "in/out", "key"]
+    assert [line.split()[:2] for line in mine[1:]] == [["fake", "fake-1"], ["fake", "fake-2"]]
+    assert mine[1].split()[-2:] == ["1/2", "yes"]
+    found = json.loads(pigeon("models", "claude", "sonnet", "--json"))
+    assert found
+    assert not [row for row in found if row["hasKey"]]
+    assert "No model matches" in pigeon("models", "nothing of the kind", code=1)
+
+
+def test_without_a_key_models_says_how_to_get_one(pigeon: Run) -> None:
+    assert "export ANTHROPIC_API_KEY" in pigeon("models", code=1)
+    assert pigeon("models", "--json", code=1) == "[]\n"
+
+
+def test_settings_are_set_read_and_unset_and_the_rest_of_the_file_stays(pigeon: Run, folders: AgentFolders) -> None:
+    path = folders.agent / "settings.json"
+    path.write_text('{\n    "quietStartup": true,\n    "retry": {"maxRetries": 2}\n}\n')
+    pigeon("config", "set", "retry.maxRetries", "5")
+    pigeon("config", "set", "defaultModel", "claude-sonnet-5")
+    pigeon("config", "set", "enabledModels", '["a", "b"]')
+    assert (
+        path.read_text()
+        == json.dumps(
+            {
+                "quietStartup": True,
+                "retry": {"maxRetries": 5},
+                "defaultModel": "claude-sonnet-5",
+                "enabledModels": ["a", "b"],
+            },
+            indent=4,
+        )
+        + "\n"
+    )
+    assert pigeon("config", "get", "retry.maxRetries") == "5\n"
+    assert pigeon("config", "get", "defaultModel") == "claude-sonnet-5\n"
+    assert pigeon("config", "get", "retry.baseDelayMs") == "2000\n"
+    pigeon("config", "unset", "retry.maxRetries")
+    assert "retry" not in json.loads(path.read_text())
+    assert pigeon("config", "path") == f"{path}\n"
+    rows = [line.split() for line in pigeon("config").splitlines()]
+    assert ["defaultModel", "claude-sonnet-5", "file"] in rows
+    assert ["steeringMode", "one-at-a-time", "default"] in rows
+    assert json.loads(pigeon("config", "--json"))["steeringMode"] == "one-at-a-time"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["set", "defaultModle", "x"], "There is no setting defaultModle. Did you mean defaultModel?"),
+        (["set", "retry.maxRetrys", "1"], "There is no setting retry.maxRetrys. Did you mean retry.maxRetries?"),
+        (
+            ["set", "retry.maxRetries", "many"],
+            "retry.maxRetries: expected an integer, got a string. Nothing was changed",
+        ),
+        (["set", "steeringMode", "sideways"], "steeringMode"),
+        (["set", "limits.turns", "-1"], "turns"),
+        (["get", "nothing"], "There is no setting nothing."),
+        (["set", "--project", "permissions", "{}"], "permissions is yours alone"),
+        (["set", "retry"], "pigeon config set needs VALUE"),
+        (["sett", "retry", "1"], 'pigeon config cannot "sett". Did you mean set?'),
+    ],
+)
+def test_a_setting_that_cannot_be_changes_nothing(
+    pigeon: Run, folders: AgentFolders, arguments: list[str], error: str
+) -> None:
+    before = (folders.agent / "settings.json").read_bytes()
+    with pytest.raises(UsageError) as refused:
+        pigeon("config", *arguments)
+    assert error.lower() in str(refused.value).lower()
+    assert (folders.agent / "settings.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "error"), [('{"a": 1} // mine', "has comments"), ("{broken", "Correct the file first")]
+)
+def test_a_file_that_would_lose_something_is_not_written(
+    pigeon: Run, folders: AgentFolders, content: str, error: str
+) -> None:
+    (folders.agent / "settings.json").write_text(content)
+    with pytest.raises(StartupError, match=error):
+        pigeon("config", "set", "defaultModel", "x")
+    assert (folders.agent / "settings.json").read_text() == content
+
+
+def test_an_editor_opens_the_settings_and_what_is_wrong_is_told(
+    pigeon: Run, folders: AgentFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folders.agent / "settings.json").unlink()
+    program = "import sys; open(sys.argv[1], 'w').write('{x')"
+    monkeypatch.setenv("VISUAL", f'{sys.executable} -c "{program}"')
+    assert "settings.json" in pigeon("config", "edit", code=1)
+    monkeypatch.setenv("VISUAL", "/nowhere/editor")
+    with pytest.raises(StartupError, match="cannot be started"):
+        pigeon("config", "edit")
+
+
+def by_subject(printed: str) -> dict[str, dict[str, Any]]:
+    return {row["subject"]: row for row in json.loads(printed)}
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as running:
+        yield running
+
+
+def test_the_doctor_says_what_is_missing_and_what_to_do(pigeon: Run) -> None:
+    found = by_subject(pigeon("doctor", "--json", code=1))
+    assert found["keys"]["state"] == "broken"
+    assert "ANTHROPIC_API_KEY" in found["keys"]["advice"]
+    assert {found[name]["state"] for name in ("pigeon", "libraries", "folder", "shell", "settings")} == {"ok"}
+    assert found["sandbox"]["found"].startswith("none yet")
+    printed = pigeon("doctor", code=1)
+    assert "broken  keys" in printed
+    assert "1 broken" in printed
+
+
+def test_the_doctor_asks_each_server_and_sees_wrong_files_and_keys(
+    pigeon: Run, folders: AgentFolders, server: ModelServer
+) -> None:
+    described = providers(server.url)
+    described["providers"]["gone"] = {**described["providers"]["fake"], "baseUrl": "http://127.0.0.1:9"}
+    folders.configure(described, {"shellPath": "/nowhere/bash", "steeringMode": "sideways"})
+    found = by_subject(pigeon("doctor", "--json", code=1))
+    assert "cannot be reached" in found["gone"]["found"]
+    assert found["fake"]["state"] == "ok"
+    assert found["shell"]["state"] == found["settings"]["state"] == "broken"
+    folders.configure(providers("http://127.0.0.1:9"))
+    assert "Everything works" in pigeon("doctor", "--offline")
+
+
+def test_the_demo_shows_a_tour_without_a_terminal(pigeon: Run, folders: AgentFolders) -> None:
+    printed = pigeon("demo")
+    assert "you     list the files" in printed
+    assert "notes.txt" in printed
+    assert list(folders.work.iterdir()) == list(folders.temp.glob("pigeon-demo-*")) == []
+
+
+def test_help_has_commands_and_options_in_groups(pigeon: Run) -> None:
+    page = pigeon("--help")
+    assert page == pigeon("help") == pigeon("help", "help")
+    for name in COMMANDS:
+        assert f"\n  {name} " in page
+        if name != "help":
+            own = pigeon("help", name)
+            assert own == pigeon(name, "--help") == pigeon("--help", name)
+            assert own.startswith(f"pigeon {name}: ")
+    assert max(map(len, page.splitlines())) <= 105
+    assert "--no-lsp" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["sesions"], 'There is no command "sesions". Did you mean: pigeon sessions?'),
+        (["Sessions"], 'There is no command "Sessions". Did you mean: pigeon sessions?'),
+        (["modles", "sonnet"], "Did you mean: pigeon models?"),
+        (["--model", "demo", "sessions"], "sessions is a command, and a command comes first"),
+        (["help", "sesions"], 'There is no command "sesions". Did you mean sessions?'),
+        (["help", "me"], "To ask the model, put the prompt in quotes"),
+        (["sessions", "lst"], 'pigeon sessions cannot "lst". Did you mean list?'),
+        (["sessions", "--alll"], "pigeon sessions has no option --alll. Did you mean --all?"),
+        (["sessions", "show"], "pigeon sessions show needs ID"),
+        (["sessions", "show", "a", "b"], 'pigeon sessions show does not know what to do with "b"'),
+        (["sessions", "--limit", "none"], "--limit must be a number"),
+        (["doctor", "now"], 'pigeon doctor does not know what to do with "now"'),
+        (["completions"], "pigeon completions needs bash|zsh|fish"),
+        (["completions", "tcsh"], "There are completions for bash, zsh, fish"),
+        (["--no-ui"], "--no-ui requires --mode rpc"),
+    ],
+)
+def test_a_wrong_call_is_an_error_that_says_what_was_meant(pigeon: Run, arguments: list[str], error: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        pigeon(*arguments)
+    assert error in str(refused.value)
+
+
+def test_the_trash_is_private(pigeon: Run, talks: list[str], folders: AgentFolders) -> None:
+    pigeon("sessions", "delete", talks[0])
+    assert stat.S_IMODE((folders.agent / "trash").stat().st_mode) == 0o700

@@ -1,0 +1,78 @@
+"""Completions of shells: made from the tables, taken by the shells that are installed, and completing what there is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pigeon.cli.args import option_names, option_rows
+from pigeon.cli.commands.all import COMMANDS
+from pigeon.cli.commands.completions import bash_script, fish_script, zsh_script
+
+SCRIPTS = {"bash": bash_script(), "zsh": zsh_script(), "fish": fish_script()}
+COMPLETE = """
+. "$1"; shift
+COMP_WORDS=("$@")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_pigeon
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_every_command_action_and_option_is_in_the_script(shell: str) -> None:
+    script = SCRIPTS[shell]
+    words = set(re.findall(r"[\w-]+", script))
+    assert set(COMMANDS) <= words
+    assert {action.name for command in COMMANDS.values() for action in command.actions if action.name} <= words
+    own = [name for command in COMMANDS.values() for name in option_names(command.rows)]
+    for name in (*option_names(option_rows()), *own):
+        if name.startswith("--"):
+            assert (name if shell != "fish" else f"-l {name[2:]} ") in script
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_the_shell_can_read_the_script(shell: str) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    subprocess.run([program, "-n"], input=SCRIPTS[shell], text=True, check=True, timeout=20)
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_every_quote_is_closed(shell: str) -> None:
+    assert [line for line in SCRIPTS[shell].splitlines() if line.replace("'\\''", "").count("'") % 2] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["pigeon", "s"], ["sessions", "schema"]),
+        (["pigeon", "--mo"], ["--mode", "--model", "--models"]),
+        (["pigeon", "--output", "s"], ["stream-json"]),
+        (["pigeon", "sessions", "un"], ["undelete"]),
+        (["pigeon", "sessions", "--a"], ["--all"]),
+        (["pigeon", "sessions", "show", "--j"], ["--json"]),
+        (["pigeon", "completions", ""], ["bash", "zsh", "fish"]),
+        (["pigeon", "help", "d"], ["doctor", "demo"]),
+        (["pigeon", "-p", "@no"], ["@notes.txt"]),
+        (["pigeon", "--trace", "no"], ["notes.txt"]),
+    ],
+)
+def test_bash_completes(tmp_path: Path, words: list[str], completed: list[str]) -> None:
+    (tmp_path / "notes.txt").touch()
+    script = tmp_path / "completions.bash"
+    script.write_text(SCRIPTS["bash"])
+    ran = subprocess.run(
+        ["bash", "-c", COMPLETE, "bash", str(script), *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=20,
+    )
+    assert (ran.stdout.split(), ran.stderr) == (completed, "")
