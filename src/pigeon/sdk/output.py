@@ -8,6 +8,7 @@ imported here.
 from __future__ import annotations
 
 import sys
+from types import FunctionType, MethodType
 from typing import Any
 
 from pigeon.wire import codec
@@ -41,7 +42,8 @@ class OutputType:
             return schema
         import msgspec
 
-        if given is None or isinstance(given, str | bytes | int | float | list | tuple):
+        # pydantic would take a function for the type of its result.
+        if given is None or isinstance(given, str | bytes | int | float | list | tuple | FunctionType | MethodType):
             raise TypeError(f"output must be a type or a JSON Schema, not {given!r:.100}")
         try:
             return msgspec.json.schema(given)
