@@ -35,7 +35,8 @@ def show(text: str, style: str = "", indent: str = "") -> None:
 def permit(request: pigeon.PermissionRequest) -> bool:
     """Asked before a file is changed; a real program would ask its user."""
     show(f"? May it {request.tool_name} {request.arguments['path']}?", "33", "  ")
-    show(request.diff or "", "", "    ")
+    for line in (request.diff or "").splitlines():
+        show(line, {"+": "32", "-": "31"}.get(line[:1], ""), "    ")
     show("Yes. (This program says yes; yours would ask its user.)", "33", "  ")
     return True
 
@@ -76,4 +77,9 @@ async def main() -> None:
                 await talk(client, prompt)
 
 
-asyncio.run(main())
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    sys.exit(130)
+except BrokenPipeError:  # nobody reads any more, as with `| head`
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""What the README shows works as it stands there: every command, every example."""
+"""What the README and the page of clients show works as it stands there: every command, every example."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fakes.source_tree import ROOT
 from pigeon.config.models_file import parse_models_file
 
 README = (ROOT / "README.md").read_text("utf-8")
+CLIENTS = (ROOT / "docs" / "clients.md").read_text("utf-8")
 BIN = Path(sys.executable).parent
 SECONDS = 30
 
@@ -60,7 +61,7 @@ def test_the_demo_is_read_by_a_person_and_its_lines_by_a_program(tmp_path: Path,
 
 
 def test_the_first_conversation_goes_as_it_is_shown(folder: Path, environment: dict[str, str]) -> None:
-    section = README.split("## A first conversation")[1].split("\n## ")[0]
+    section = README.split("## The protocol")[1].split("\n## ")[0]
     command, *shown = re.findall(r"^ {4}(.+)$", section, re.MULTILINE)
     told = iter(_run(["sh", "-c", command], folder, environment).splitlines())
     for line in shown:
@@ -68,22 +69,28 @@ def test_the_first_conversation_goes_as_it_is_shown(folder: Path, environment: d
         assert line == "…" or any(pattern.fullmatch(real) for real in told), f"not seen, or not in this order: {line}"
 
 
-def test_the_client_in_python_works(folder: Path, environment: dict[str, str]) -> None:
-    program = folder.parent / "client.py"
-    program.write_text(_block("python", "## Clients"))
-    _has_listed(_run([sys.executable, str(program)], folder, environment))
+def test_a_stranger_reads_it_in_one_go() -> None:
+    assert len(README.splitlines()) <= 150
+    assert len([line for line in _block("python", README).splitlines() if line]) <= 11
 
 
 def test_the_agent_from_python_works(folder: Path, environment: dict[str, str]) -> None:
     program = folder.parent / "agent.py"
-    program.write_text(_block("python", "## From Python"))
-    assert _run([sys.executable, str(program)], folder, environment).rstrip().endswith("- notes.txt")
+    program.write_text(_block("python", README))
+    told = _run([sys.executable, str(program)], folder, environment)
+    assert told.endswith("- notes.txt\n['notes.txt'] done 0\n")
+
+
+def test_the_client_in_python_works(folder: Path, environment: dict[str, str]) -> None:
+    program = folder.parent / "client.py"
+    program.write_text(_block("python", CLIENTS))
+    _has_listed(_run([sys.executable, str(program)], folder, environment))
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node")
 def test_the_client_in_javascript_works(folder: Path, environment: dict[str, str]) -> None:
     program = folder.parent / "client.mjs"
-    program.write_text(_block("js"))
+    program.write_text(_block("js", CLIENTS))
     _has_listed(_run(["node", str(program)], folder, environment))
 
 
@@ -93,7 +100,8 @@ def test_a_key_and_a_name_are_enough_for_a_model(folder: Path, environment: dict
     table = _run(["sh", "-c", listing], folder, environment)
     model, _, level = serving.split("--model ")[1].partition(":")
     assert model.split("/")[1] in table
-    state = json.loads(_run(["sh", "-c", f'echo \'{{"type":"get_state"}}\' | {serving}'], folder, environment))
+    asked = f'echo \'{{"type":"get_state"}}\' | {serving} --mode rpc'
+    state = json.loads(_run(["sh", "-c", asked], folder, environment))
     assert f"{state['data']['model']['provider']}/{state['data']['model']['id']}" == model
     assert state["data"]["thinkingLevel"] == level
 
@@ -114,8 +122,8 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     return ended.stdout
 
 
-def _block(language: str, section: str = "") -> str:
-    found = re.search(rf"^```{language}\n(.+?)^```$", README[README.index(section) :], re.MULTILINE | re.DOTALL)
+def _block(language: str, page: str) -> str:
+    found = re.search(rf"^```{language}\n(.+?)^```$", page, re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]
 
