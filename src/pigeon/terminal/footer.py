@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from pigeon.terminal.painting import cleaned
+from pigeon.terminal.content.cleaning import cleaned
 from pigeon.wire.answers import SessionStats, State
 from pigeon.wire.base import or_else
 from pigeon.wire.dialogs import SetStatusRequest
@@ -50,33 +50,55 @@ class FooterFacts:
 
 
 def footer_text(facts: FooterFacts, width: int) -> str:
-    """The line, at most so wide; what matters least is left out first."""
+    """The line, at most so wide: what matters least is shortened first, then left out."""
     from prompt_toolkit.utils import get_cwidth
 
-    parts = [(rank, text) for rank, text in _parts(facts) if text]
-    while parts and get_cwidth(SEPARATOR.join(text for _, text in parts)) > width:
-        parts.remove(max(parts, key=lambda part: part[0]))
-    return SEPARATOR.join(text for _, text in parts)
+    parts = [part for part in _parts(facts) if part.text]
+    while get_cwidth(line := SEPARATOR.join(part.text for part in parts)) > width:
+        last = max(parts, key=lambda part: part.rank)
+        if last.short and last.short != last.text:
+            parts[parts.index(last)] = replace(last, text=last.short)
+        elif len(parts) > 1:
+            parts.remove(last)
+        else:
+            # Only the model is left: its beginning.
+            while line and get_cwidth(line) > width:
+                line = line[:-1]
+            return line
+    return line
 
 
-def _parts(facts: FooterFacts) -> list[tuple[int, str]]:
-    """In the order of the line, each with its rank: the lowest stays longest."""
-    level = "" if facts.thinking in ("", "off") else f":{facts.thinking}"
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of the line: the one of the lowest rank stays longest; `short` is what may stand for it."""
+
+    rank: int
+    text: str
+    short: str = ""
+
+
+def _parts(facts: FooterFacts) -> list[_Part]:
+    """In the order of the line."""
+    model = _one_line(facts.model or "no model")
+    level = "" if facts.thinking in ("", "off") else f" {_one_line(facts.thinking)}"
     where = facts.cwd
     if facts.home and (where == facts.home or where.startswith(facts.home + os.sep)):
         where = "~" + where[len(facts.home) :]
-    context = ""
-    if facts.context_percent is not None:
-        context = f"{facts.context_percent:.0f}% of {_thousands(facts.context_window)}"
+    percent = "" if facts.context_percent is None else f"{facts.context_percent:.0f}%"
+    branch = _one_line(facts.branch)
     return [
-        (0, cleaned(facts.model or "no model") + level),
-        (1, context),
-        (2, f"${facts.cost:.3f}" if facts.cost else ""),
-        (3, cleaned(where)),
-        (4, f"({cleaned(facts.branch)})" if facts.branch else ""),
-        (5, cleaned(facts.session)),
-        *((6, cleaned(text)) for text in facts.statuses.values()),
+        _Part(0, model + level, model.rpartition("/")[2]),
+        _Part(1, f"context {percent} of {_thousands(facts.context_window)}" if percent else "", percent),
+        _Part(2, f"${facts.cost:.3f}" if facts.cost else ""),
+        _Part(3, _one_line(where), _one_line(os.path.basename(where))),
+        _Part(4, f"({branch})" if branch else ""),
+        _Part(5, _one_line(facts.session)),
+        *(_Part(6, _one_line(text)) for text in facts.statuses.values()),
     ]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(cleaned(text).split())
 
 
 def _thousands(count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pigeon.sdk.host_calls import PermissionAnswer, PermissionRequest, Question
-from pigeon.terminal.painting import main_argument
+from pigeon.terminal.content.tool_details import main_argument
 from pigeon.terminal.view import Choice, ChoiceQuestion, TextQuestion, View
 from pigeon.wire.base import or_else
 from pigeon.wire.dialogs import ConfirmRequest, EditorRequest, InputRequest, SelectRequest

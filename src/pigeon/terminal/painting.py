@@ -1,41 +1,46 @@
 """Blocks as text for a terminal of a certain width, with colours or without.
 
-`rich` does markdown, highlighting and wrapping; it is imported when the first block is painted. Every text is cleaned
-first: control characters of models, tools and files never reach the terminal.
+A block is its lines and one blank line after them. `rich` keeps the styles; it is imported when the first block is
+painted. Every text is cleaned first: control characters of models, tools and files never reach the terminal. Only the
+terminal's own colours are used, and what matters less is dim, so that light and dark backgrounds both work.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import singledispatchmethod
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from pigeon.terminal.blocks import AnswerText, Block, ChatHead, Notice, ShellCard, ThinkingText, ToolCard, UserText
-from pigeon.wire.base import Json
-from pigeon.wire.errors import printable
+from pigeon.terminal.content.cleaning import cleaned
+from pigeon.terminal.content.tool_details import (
+    LONGEST_LINE,
+    ToolDetails,
+    condensed,
+    counted,
+    details_of,
+    first_line,
+    main_argument,
+    tail,
+)
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.text import Text
 
-RESULT_LINES = 6
+    from pigeon.terminal.content.markdown import MarkdownLines
+
 SHELL_LINES = 40
-DIFF_LINES = 40
 LIVE_LINES = 4
-LONGEST_LINE = 2000
 NARROWEST = 20
-# Sequences that move, colour or name things in terminals; what is left of them is made visible by `printable`.
-_SEQUENCE = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
-)
-_FILLING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
-_MAIN_ARGUMENT = ("command", "path", "file_path", "pattern", "query", "url", "name")
-SIGN_NAMES = ("user", "done", "failed", "running", "thought", "bar", "cut", "dot")
+LEAST_TIME = 0.1
+LONGEST_REASON = 400
+SIGN_NAMES = ("user", "done", "failed", "running", "thought", "bar", "cut", "dot", "item", "rule")
 STYLES = {
     "user": "bold cyan",
-    "faint": "bright_black",
+    "said": "bold",
+    "faint": "dim",
     "good": "green",
     "bad": "red",
     "warn": "yellow",
@@ -43,28 +48,11 @@ STYLES = {
     "added": "green",
     "removed": "red",
     "accent": "cyan",
+    "code": "cyan",
 }
-SIGNS = dict(zip(SIGN_NAMES, "❯●✗◌✻│…·", strict=True))  # noqa: RUF001 - not read as other letters
-ASCII_SIGNS = dict(zip(SIGN_NAMES, (">", "*", "x", "o", "*", "|", "...", "-"), strict=True))
-
-
-def cleaned(text: str) -> str:
-    """A text without anything that a terminal would act upon; tabs are spaces."""
-    if text.isprintable():
-        return text
-    text = _SEQUENCE.sub("", text.replace("\r\n", "\n"))
-    # A carriage return writes over the line, as progress bars do: the last state is what counts.
-    text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
-    return printable(text.expandtabs(4))
-
-
-def main_argument(args: Mapping[str, Json]) -> str:
-    """What a call is about, in one line."""
-    for name in _MAIN_ARGUMENT:
-        value = args.get(name)
-        if isinstance(value, str) and value.strip():
-            return " ".join(cleaned(value[:LONGEST_LINE]).split())
-    return " ".join(f"{cleaned(name)}={cleaned(str(value)[:80])}" for name, value in list(args.items())[:4])
+SIGNS = dict(zip(SIGN_NAMES, "❯●✗◌✻│…·•─", strict=True))  # noqa: RUF001 - not read as other letters
+ASCII_SIGNS = dict(zip(SIGN_NAMES, (">", "*", "x", "o", "*", "|", "...", "-", "-", "-"), strict=True))
+NOTICE_SIGNS = {"info": ("dot", "accent"), "warning": ("dot", "warn"), "error": ("failed", "bad"), "faint": ("dot", "")}
 
 
 def duration(seconds: float) -> str:
@@ -84,6 +72,7 @@ class Painter:
         self._colours = colours
         self._ascii = ascii_only
         self._console: Console | None = None
+        self._markdown: MarkdownLines | None = None
         self._show_thinking = show_thinking
         self.signs = ASCII_SIGNS if ascii_only else SIGNS
 
@@ -97,45 +86,66 @@ class Painter:
         self._show_thinking = not self._show_thinking
 
     def paint(self, block: Block, width: int) -> str:
-        """The lines of a finished block, each ended; with escape sequences if there are colours."""
-        return self.rendered(list(self._parts(block, max(width, NARROWEST))), width)
+        """The lines of a finished block, each ended, and a blank one; with escape sequences if there are colours."""
+        lines = self._lines(block, max(width, NARROWEST))
+        filled = [number for number, line in enumerate(lines) if line.plain.strip()]
+        return self.rendered(lines[filled[0] : filled[-1] + 1]) + "\n" if filled else ""
 
     def live_markdown(self, text: str, width: int) -> str:
         """A part of an answer that may still change."""
-        return self.rendered([self._markdown(text)], width)
+        return self.rendered(self._prose(text, max(width, NARROWEST)))
 
     def live_card(self, card: ToolCard, now: float, width: int) -> str:
         """A call that runs, with the last lines of its output."""
-        lines = cleaned(card.output[-LIVE_LINES * LONGEST_LINE :]).rstrip().split("\n") if card.output else []
-        parts: list[RenderableType] = [self._title(card, now - card.started, width)]
-        parts += [self._output_line(line, width) for line in lines[-LIVE_LINES:]]
-        return self.rendered(parts, width)
+        about = first_line(command, self._cut) if isinstance(command := card.args.get("command"), str) else ""
+        details = ToolDetails(about or main_argument(card.args))
+        details.lines = tail(card.output, LIVE_LINES)[0]
+        width = max(width, NARROWEST)
+        lines = [self._title(card, details, now - card.started, width), *self._body(details, width)]
+        return self.rendered(lines)
 
     def faint(self, text: str, width: int) -> str:
-        """A line of less importance."""
-        return self.rendered([self._text(text, "faint")], width)
+        """A text of less importance."""
+        from pigeon.terminal.content.wrapping import wrapped
 
-    def rendered(self, parts: Iterable[RenderableType], width: int) -> str:
-        """Renderables of rich as text."""
-        console = self._console_of(max(width, NARROWEST))
-        for part in parts:
-            console.print(part)
+        return self.rendered(wrapped(self._text(cleaned(text), "faint"), max(width, NARROWEST)))
+
+    def faint_line(self, text: str, width: int) -> str:
+        """The beginning of such a text, in one line that is not ended."""
+        from pigeon.terminal.content.wrapping import shortened
+
+        return self.rendered([shortened(self._text(cleaned(text), "faint"), width, self._cut)]).removesuffix("\n")
+
+    def rendered(self, lines: Iterable[Text]) -> str:
+        """Lines as text, each ended."""
+        console = self._console_of()
+        for line in lines:
+            line.rstrip()
+            console.print(line, soft_wrap=True)
         file: Any = console.file
         text: str = file.getvalue()
         file.seek(0)
         file.truncate()
-        # rich fills lines up to the width; a terminal that becomes narrower would wrap the filling.
-        return _FILLING.sub(r"\1", text)
+        return text
 
-    def _console_of(self, width: int) -> Console:
+    def diff_lines(self, diff: str, width: int, most: int) -> list[Text]:
+        """The lines of a change, coloured; only the first ones of a long one."""
+        lines = condensed(diff, self._cut)
+        shown = [self._diff_line(line, width) for line in lines[:most]]
+        return [*shown, self._left_out(len(lines) - most, "more", width)] if len(lines) > most else shown
+
+    @property
+    def _cut(self) -> str:
+        return self.signs["cut"]
+
+    def _console_of(self) -> Console:
         from rich.console import Console
         from rich.theme import Theme
 
-        if self._console is None or self._console.width != width:
-            theme = Theme({name: style if self._colours else "" for name, style in STYLES.items()})
+        if self._console is None:
             self._console = Console(
                 file=StringIO(),
-                width=width,
+                width=NARROWEST,
                 force_terminal=self._colours is not None,
                 color_system=self._colours,  # type: ignore[arg-type]
                 no_color=self._colours is None,
@@ -143,144 +153,136 @@ class Painter:
                 highlight=False,
                 markup=False,
                 emoji=False,
-                safe_box=self._ascii,
-                theme=theme,
+                theme=Theme(STYLES),
             )
         return self._console
 
     def _text(self, text: str, style: str = "") -> Text:
         from rich.text import Text
 
-        return Text().append(text, style=style)
+        return Text(text, style)
 
-    def _line(self, text: str, style: str) -> Text:
-        """The beginning of a line that is never wrapped."""
-        from rich.text import Text
+    def _prose(self, text: str, width: int) -> list[Text]:
+        from pigeon.terminal.content.markdown import MarkdownLines
 
-        return Text(no_wrap=True).append(text, style=style)
-
-    def _markdown(self, text: str) -> RenderableType:
-        from rich.markdown import Markdown
-
-        theme = "ansi_dark" if self._colours else "bw"
-        return Markdown(cleaned(text), code_theme=theme, hyperlinks=False)
+        if self._markdown is None:
+            self._markdown = MarkdownLines(self.signs, self._colours is not None)
+        return self._markdown.lines(cleaned(text), width)
 
     @singledispatchmethod
-    def _parts(self, block: Block, width: int) -> Iterable[RenderableType]:
+    def _lines(self, block: Block, width: int) -> list[Text]:
         raise TypeError(f"no way to paint {block!r}")
 
-    @_parts.register(UserText)
-    def _user(self, block: UserText, width: int) -> Iterable[RenderableType]:
-        yield self._text("")
-        line = self._indented(cleaned(block.text).strip(), f"{self.signs['user']} ", "user")
-        yield line
+    @_lines.register(UserText)
+    def _user(self, block: UserText, width: int) -> list[Text]:
+        lines = self._marked(self.signs["user"], "user", block.text, "said", width)
         if block.images:
-            yield self._text(f"  [{block.images} image{'s' if block.images > 1 else ''}]", "faint")
-        yield self._text("")
+            lines.append(self._text(f"  [{counted(block.images, 'image')}]", "faint"))
+        return lines
 
-    @_parts.register(AnswerText)
-    def _answer(self, block: AnswerText, width: int) -> Iterable[RenderableType]:
-        yield self._markdown(block.text)
-        yield self._text("")
+    @_lines.register(AnswerText)
+    def _answer(self, block: AnswerText, width: int) -> list[Text]:
+        return self._prose(block.text, width)
 
-    @_parts.register(ThinkingText)
-    def _thought(self, block: ThinkingText, width: int) -> Iterable[RenderableType]:
-        sign = self.signs["thought"]
-        if not self._show_thinking:
-            time = "" if block.seconds is None or block.seconds < 1 else f" for {duration(block.seconds)}"
-            yield self._text(f"{sign} Thought{time}", "faint")
-        else:
-            yield self._text(f"{sign} Thinking", "faint")
-            yield self._indented(cleaned(block.text).strip(), "  ", "faint italic")
-        yield self._text("")
+    @_lines.register(ThinkingText)
+    def _thought(self, block: ThinkingText, width: int) -> list[Text]:
+        from pigeon.terminal.content.wrapping import shortened
 
-    @_parts.register(ToolCard)
-    def _call(self, block: ToolCard, width: int) -> Iterable[RenderableType]:
-        yield self._title(block, block.seconds or 0.0, width)
-        if block.diff and not block.failed:
-            yield from self.diff_lines(block.diff, width, DIFF_LINES)
-        else:
-            yield from self._cut_lines(block.output, width, RESULT_LINES)
-        yield self._text("")
+        time = "" if block.seconds is None or block.seconds < 1 else f" for {duration(block.seconds)}"
+        title = f"{self.signs['thought']} Thought{time}"
+        if self._show_thinking:
+            return [self._text(title, "faint"), *self._marked(" ", "", block.text, "faint", width)]
+        words = " ".join(cleaned(block.text[:LONGEST_LINE]).split())
+        return [shortened(self._text(f"{title}: {words}" if words else title, "faint"), width, self._cut)]
 
-    @_parts.register(ShellCard)
-    def _shell(self, block: ShellCard, width: int) -> Iterable[RenderableType]:
-        title = self._text("! ", "accent")
-        title.append(" ".join(cleaned(block.command).split()), style="tool")
+    @_lines.register(ToolCard)
+    def _call(self, block: ToolCard, width: int) -> list[Text]:
+        details = details_of(block, self._cut)
+        return [self._title(block, details, block.seconds or 0.0, width), *self._body(details, width)]
+
+    @_lines.register(ShellCard)
+    def _shell(self, block: ShellCard, width: int) -> list[Text]:
+        from pigeon.terminal.content.wrapping import joined, shortened
+
+        facts = self._text("")
         if block.exit_code:
-            title.append(f"  exit code {block.exit_code}", style="bad")
+            facts.append(f"  exit code {block.exit_code}", "bad")
         if not block.for_model:
-            title.append("  (not shown to the model)", style="faint")
-        yield title
-        yield from self._cut_lines(block.output, width, SHELL_LINES)
-        yield self._text("")
+            facts.append("  only for you", "faint")
+        about = self._text(first_line(block.command, self._cut), "tool")
+        title = joined(
+            self._text("! ", "accent"), shortened(about, max(8, width - 2 - facts.cell_len), self._cut), facts
+        )
+        lines, before = tail(block.output, SHELL_LINES)
+        return [shortened(title, width, self._cut), *self._body(ToolDetails("", lines=lines, before=before), width)]
 
-    @_parts.register(Notice)
-    def _notice(self, block: Notice, width: int) -> Iterable[RenderableType]:
-        style = {"info": "accent", "warning": "warn", "error": "bad", "faint": "faint"}[block.kind]
-        yield self._indented(cleaned(block.text).strip(), f"{self.signs['dot']} ", style)
+    @_lines.register(Notice)
+    def _notice(self, block: Notice, width: int) -> list[Text]:
+        sign, style = NOTICE_SIGNS[block.kind]
+        # A yellow text cannot be read on a light background; a sign can.
+        text_style = {"error": "bad", "faint": "faint"}.get(block.kind, "")
+        return self._marked(self.signs[sign], style or "faint", block.text, text_style, width)
 
-    @_parts.register(ChatHead)
-    def _greeting(self, block: ChatHead, width: int) -> Iterable[RenderableType]:
-        title = self._text("Pigeon ", "user")
-        title.append(block.version, style="faint")
-        yield title
-        where = f"{block.model or 'no model'} {self.signs['dot']} {cleaned(block.cwd)}"
-        yield self._text(where, "faint")
-        for hint in block.hints:
-            yield self._text(hint, "faint")
-        yield self._text("")
+    @_lines.register(ChatHead)
+    def _head(self, block: ChatHead, width: int) -> list[Text]:
+        from pigeon.terminal.content.wrapping import joined, shortened, wrapped
 
-    def _title(self, card: ToolCard, seconds: float, width: int) -> Text:
-        state = "running" if card.running else "failed" if card.failed else "done"
-        style = {"running": "warn", "failed": "bad", "done": "good"}[state]
-        time = duration(seconds) if seconds >= 0.1 or card.running else ""
-        title = self._line(f"{self.signs[state]} ", style)
-        title.append(cleaned(card.name), style="tool")
-        gist = main_argument(card.args)
-        room = width - title.cell_len - len(time) - 4
-        if gist:
-            short = self._text(gist)
-            short.truncate(max(room, 8), overflow="ellipsis")
-            title.append(" ")
-            title.append(short)
-        if time:
-            title.append(f"  {time}", style="faint")
-        return title
+        dot = f" {self.signs['dot']} "
+        where = self._text(
+            f" {block.version}{dot}{cleaned(block.model or 'no model')}{dot}{cleaned(block.cwd)}", "faint"
+        )
+        hints = [line for hint in block.hints for line in wrapped(self._text(cleaned(hint), "faint"), width)]
+        return [shortened(joined(self._text("Pigeon", "user"), where), width, self._cut), *hints]
 
-    def diff_lines(self, diff: str, width: int, most: int) -> Iterable[Text]:
-        """The lines of a change, coloured; only the first ones of a long one."""
-        lines = cleaned(diff).rstrip().split("\n")
-        for line in lines[:most]:
-            style = {"+": "added", "-": "removed"}.get(line[:1], "faint")
-            yield self._output_line(line, width, style)
-        if len(lines) > most:
-            yield self._more(len(lines) - most)
+    def _title(self, card: ToolCard, details: ToolDetails, seconds: float, width: int) -> Text:
+        from pigeon.terminal.content.wrapping import joined, shortened
 
-    def _cut_lines(self, output: str, width: int, most: int) -> Iterable[Text]:
-        lines = cleaned(output[: most * LONGEST_LINE]).rstrip().split("\n") if output.strip() else []
-        yield from (self._output_line(line, width) for line in lines[:most])
-        hidden = output.rstrip().count("\n") + 1 - most
-        if hidden > 0:
-            yield self._more(hidden)
+        state, style = ("running", "warn") if card.running else ("failed", "bad") if card.failed else ("done", "good")
+        facts = self._text("")
+        if details.added or details.removed:
+            facts.append(f"  +{details.added}", "added").append(f" -{details.removed}", "removed")
+        if details.reason:
+            facts.append(f"  {details.reason}", "bad")
+        if details.note:
+            facts.append(f"  {details.note}", "faint")
+        if seconds >= LEAST_TIME or card.running:
+            facts.append(f"  {duration(seconds)}", "faint")
+        name = joined(self._text(f"{self.signs[state]} ", style), self._text(cleaned(card.name), "tool"))
+        if details.about:
+            room = max(8, width - name.cell_len - facts.cell_len - 1)
+            name = joined(name, self._text(" "), shortened(self._text(details.about), room, self._cut))
+        return shortened(joined(name, facts), width, self._cut)
 
-    def _more(self, count: int) -> Text:
-        lines = "line" if count == 1 else "lines"
-        return self._text(f"  {self.signs['bar']} {self.signs['cut']} {count:,} more {lines}", "faint")
+    def _body(self, details: ToolDetails, width: int) -> list[Text]:
+        lines = [self._left_out(details.before, "earlier", width)] if details.before else []
+        lines += [self._diff_line(line, width) for line in details.diff]
+        digits = len(str((details.first_number or 0) + len(details.lines)))
+        for number, line in enumerate(details.lines, details.first_number or 0):
+            before = "" if details.first_number is None else f"{number:>{digits}} "
+            lines += self._reason(line, width) if details.failed else [self._output_line(line, width, before=before)]
+        return [*lines, self._left_out(details.after, "more", width)] if details.after else lines
 
-    def _output_line(self, line: str, width: int, style: str = "") -> Text:
-        text = self._line(f"  {self.signs['bar']} ", "faint")
-        shown = self._text(line[:LONGEST_LINE], style)
-        shown.truncate(max(width - 4, 8), overflow="ellipsis")
-        text.append(shown)
-        return text
+    def _reason(self, line: str, width: int) -> list[Text]:
+        from pigeon.terminal.content.wrapping import indented, wrapped
 
-    def _indented(self, text: str, prefix: str, style: str) -> RenderableType:
-        """Wrapped behind a prefix, which stands before the first line only."""
-        from rich.table import Table
+        bar = self._text(f"  {self.signs['bar']} ", "faint")
+        return indented(wrapped(self._text(line[:LONGEST_REASON]), width - bar.cell_len), bar, bar)
 
-        grid = Table.grid(padding=0)
-        grid.add_column(no_wrap=True)
-        grid.add_column(ratio=1, overflow="fold")
-        grid.add_row(self._text(prefix, style), self._text(text, style))
-        return grid
+    def _diff_line(self, line: str, width: int) -> Text:
+        return self._output_line(line, width, {"+": "added", "-": "removed"}.get(line[:1], "faint"))
+
+    def _left_out(self, count: int, which: str, width: int) -> Text:
+        return self._output_line(f"{self._cut} {count:,} {which} line{'' if count == 1 else 's'}", width, "faint")
+
+    def _output_line(self, line: str, width: int, style: str = "", before: str = "") -> Text:
+        from pigeon.terminal.content.wrapping import joined, shortened
+
+        start = self._text(f"  {self.signs['bar']} {before}", "faint")
+        return joined(start, shortened(self._text(line[:LONGEST_LINE], style), width - start.cell_len, self._cut))
+
+    def _marked(self, sign: str, sign_style: str, text: str, style: str, width: int) -> list[Text]:
+        """Wrapped behind a sign, which stands before the first line only."""
+        from pigeon.terminal.content.wrapping import indented, wrapped
+
+        lines = wrapped(self._text(cleaned(text).strip(), style), width - 2)
+        return indented(lines, self._text(f"{sign} ", sign_style))

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import TextIO
 
 from pigeon.terminal.blocks import Block, ToolCard, UserText
+from pigeon.terminal.content.cleaning import cleaned
+from pigeon.terminal.content.tool_details import main_argument
 from pigeon.terminal.inputs import Input, Inputs
-from pigeon.terminal.painting import Painter, cleaned, main_argument
+from pigeon.terminal.painting import Painter
 from pigeon.terminal.transcript import ChatTranscript
 from pigeon.terminal.view import ChoiceQuestion, Question, TextQuestion
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pigeon.terminal.painting import cleaned
+from pigeon.terminal.content.cleaning import cleaned
 from pigeon.wire.base import or_else
 from pigeon.wire.dialogs import SetWidgetRequest
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pigeon.terminal.painting import Painter, cleaned, duration
+from pigeon.terminal.content.cleaning import cleaned
+from pigeon.terminal.content.tool_details import LONGEST_LINE
+from pigeon.terminal.painting import Painter, duration
 from pigeon.terminal.transcript import ChatTranscript
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -34,19 +36,19 @@ class LiveView:
         return self._made[2]
 
     def _draw(self, width: int, rows: int) -> str:
-        lines: list[str] = []
-        lines += self._thought(width)
-        lines += self._answer(width, rows)
-        for card in self._transcript.cards:
-            lines += self._painter.live_card(card, self._now(), width).splitlines()
-        lines += self._queue(width)
+        """What grows, what runs and what waits, with a blank line between them, as between finished blocks."""
+        now = self._now()
+        cards = [self._painter.live_card(card, now, width).splitlines() for card in self._transcript.cards]
+        parts = [self._thought(width), self._answer(width, rows), *cards, self._queue(width)]
         if activity := self._transcript.activity:
-            lines.append(self._status(activity, width))
-        return "\n".join(lines[-rows:])
+            parts.append([self._status(activity, width)])
+        lines = [line for part in parts if part for line in (*part, "")]
+        # The status stands on the rule of the input; what grows ends with its own last line.
+        return "\n".join(lines[:-1][-rows:])
 
     def _thought(self, width: int) -> list[str]:
         text = self._transcript.thinking_tail(THOUGHT_CHARACTERS) if self._painter.shows_thinking else ""
-        return self._painter.faint(cleaned(text), width).splitlines()[-3:] if text.strip() else []
+        return self._painter.faint(text, width).splitlines()[-3:] if text.strip() else []
 
     def _answer(self, width: int, rows: int) -> list[str]:
         """The unfinished block; of a very long one the last lines, as a block of code if it is one."""
@@ -61,14 +63,15 @@ class LiveView:
 
     def _queue(self, width: int) -> list[str]:
         queued = self._transcript.queued
-        rows = [f"  waiting: {' '.join(cleaned(text[:200]).split())}"[:width] for text in queued[:QUEUE_ROWS]]
+        rows = [f"Next: {' '.join(cleaned(text[:LONGEST_LINE]).split())}" for text in queued[:QUEUE_ROWS]]
         if len(queued) > QUEUE_ROWS:
-            rows.append(f"  and {len(queued) - QUEUE_ROWS} more")
-        return [line for row in rows for line in self._painter.faint(row, width).splitlines()]
+            rows.append(f"and {len(queued) - QUEUE_ROWS} more")
+        return [self._painter.faint_line(row, width) for row in rows]
 
     def _status(self, activity: str, width: int) -> str:
         spinner = ASCII_SPINNER if self._painter.signs["bar"] == "|" else SPINNER
         turn = spinner[int(self._now() * TURNS_A_SECOND) % len(spinner)]
-        text = f"{turn} {activity} {self._painter.signs['dot']} {duration(self._transcript.seconds)}"
-        hint = f" {self._painter.signs['dot']} Esc stops it"
-        return self._painter.faint(text + (hint if len(text) + len(hint) <= width else ""), width).rstrip("\n")
+        dot = f" {self._painter.signs['dot']} "
+        text = dot.join((f"{turn} {activity}", duration(self._transcript.seconds)))
+        hint = f"{dot}Esc stops it"
+        return self._painter.faint_line(text + (hint if len(text) + len(hint) <= width else ""), width)

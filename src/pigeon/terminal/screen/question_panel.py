@@ -16,7 +16,8 @@ from prompt_toolkit.layout import ConditionalContainer, HSplit, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 
-from pigeon.terminal.painting import Painter, cleaned
+from pigeon.terminal.content.cleaning import cleaned
+from pigeon.terminal.painting import Painter
 from pigeon.terminal.view import Choice, ChoiceQuestion, Question, TextQuestion
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class QuestionPanel:
         if isinstance(question, ChoiceQuestion):
             if question.diff:
                 lines = self._painter.diff_lines(question.diff, self._columns, DETAIL_ROWS)
-                text += to_formatted_text(ANSI(self._painter.rendered(list(lines), self._columns)))
+                text += to_formatted_text(ANSI(self._painter.rendered(lines)))
             elif question.detail:
                 shown = cleaned(question.detail).rstrip().split("\n")[:DETAIL_ROWS]
                 text.append(("", "".join(f"{line}\n" for line in shown)))

@@ -310,11 +310,15 @@ class Screen:
         rule = Window(height=1, char="─" if self._painter.signs["bar"] != "|" else "-", style="class:rule")
         return HSplit(
             [
-                Window(
-                    FormattedTextControl(self._live_text),
-                    wrap_lines=False,
-                    dont_extend_height=True,
-                    always_hide_cursor=True,
+                # Without a live part there is no row for it: a block has its blank line already.
+                ConditionalContainer(
+                    Window(
+                        FormattedTextControl(self._live_text),
+                        wrap_lines=False,
+                        dont_extend_height=True,
+                        always_hide_cursor=True,
+                    ),
+                    filter=Condition(lambda: bool(self._live_text())),
                 ),
                 self._widget_window("aboveEditor"),
                 ConditionalContainer(self.panel.container(), filter=asking),

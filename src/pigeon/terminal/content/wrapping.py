@@ -1,0 +1,100 @@
+"""Styled text cut into lines that fit: between words, or anywhere where a line must stay as it was written.
+
+Widths are counted character by character, which is at least what any terminal takes for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+# Below so many columns nothing is indented any more.
+NARROWEST_TEXT = 8
+
+
+def wrapped(text: Text, width: int) -> list[Text]:
+    """Lines cut between words; a word that is wider than a line is cut too."""
+    return [line for part in text.split("\n", allow_blank=True) for line in _cut(part, width, words=True)]
+
+
+def folded(text: Text, width: int) -> list[Text]:
+    """Lines cut where they are full, as code must be: nothing is left out."""
+    return [line for part in text.split("\n", allow_blank=True) for line in _cut(part, width, words=False)]
+
+
+def shortened(text: Text, width: int, cut: str) -> Text:
+    """The beginning of a text in one line; `cut` stands for what is left out."""
+    line = text.split("\n", allow_blank=True)[0] if "\n" in text.plain else text.copy()
+    if "\n" not in text.plain and _cells(line.plain) <= width:
+        return line
+    kept = 0
+    room = width - len(cut)
+    for kept, character in enumerate(line.plain):  # noqa: B007 - how far it came is what is wanted
+        room -= _cells(character)
+        if room < 0:
+            break
+    else:
+        kept = len(line)
+    short = line[:kept]
+    short.rstrip()
+    return short.append(cut[: max(width, 0)])
+
+
+def indented(lines: Sequence[Text], first: Text, rest: Text | None = None) -> list[Text]:
+    """Lines behind a prefix, those after the first behind `rest`, or as many spaces."""
+    from rich.text import Text
+
+    others = Text(" " * first.cell_len) if rest is None else rest
+    return [joined(others if index else first, line) for index, line in enumerate(lines)]
+
+
+def joined(*parts: Text) -> Text:
+    """Texts in one line."""
+    from rich.text import Text
+
+    line = Text()
+    for part in parts:
+        line.append_text(part)
+    return line
+
+
+def _cells(text: str) -> int:
+    from rich.cells import cell_len
+
+    return len(text) if text.isascii() else sum(cell_len(character) for character in text)
+
+
+def _cut(line: Text, width: int, words: bool) -> list[Text]:
+    """One line cut into several, at the last space that fits or, without one, where it is full."""
+    plain = line.plain
+    width = max(width, 2)
+    if _cells(plain) <= width:
+        made = line.copy()
+        made.rstrip()
+        return [made]
+    lines: list[Text] = []
+    start = at = used = 0
+    space = -1
+    while at < len(plain):
+        size = _cells(plain[at])
+        if words and plain[at] == " ":
+            space = at
+        if used + size > width and at > start:
+            end = space if space > start else at
+            lines.append(line[start:end])
+            start = end
+            while words and start < len(plain) and plain[start] == " ":
+                start += 1
+            at = max(start, end)
+            used, space = 0, -1
+            continue
+        used += size
+        at += 1
+    if start < len(plain):
+        lines.append(line[start:])
+    for one in lines:
+        one.rstrip()
+    return lines
