@@ -122,8 +122,7 @@ class _ChatProgram:
         colours = _colours(variables)
         unicode = (sys.stdout.encoding or "").lower().startswith("utf")
         if self._line.plain or variables.get("TERM", "") in ("", "dumb"):
-            painter = Painter(None, ascii_only=True)
-            return PlainView(self._transcript, painter, self._inputs, sys.stdin, sys.stdout, _width)
+            return PlainView(self._transcript, self._inputs, sys.stdin, sys.stdout)
         from pigeon.terminal.screen.completion import ChatCompleter, ProjectFiles
         from pigeon.terminal.screen.screen import Screen
 
@@ -147,10 +146,6 @@ class _ChatProgram:
             loop.add_signal_handler(number, view.leave)
         if isinstance(view, PlainView):
             loop.add_signal_handler(signal.SIGINT, view.stop)
-
-
-def _width() -> int:
-    return os.get_terminal_size().columns
 
 
 def _colours(variables: Mapping[str, str]) -> str | None:
