@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fakes.browser import Browser, BrowserPage, chromium_path
-from fakes.rich_session import FIRST_PROMPT, OTHER_PROMPT, rich_session
+from fakes.page_attacks import ATTACKS
+from fakes.rich_session import FIRST_PROMPT, OTHER_PROMPT, SessionLines, rich_session
 from pigeon.app.environment import Environment
 from pigeon.app.export_page import export_file
 
@@ -20,8 +21,11 @@ DESK, PHONE = (1280, 900), (390, 844)
 
 @pytest.fixture(scope="module")
 def rich_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("exported")
-    (folder / "session.jsonl").write_text(rich_session())
+    return exported(tmp_path_factory.mktemp("exported"), rich_session())
+
+
+def exported(folder: Path, session: str) -> Path:
+    (folder / "session.jsonl").write_text(session)
     environment = Environment(variables={}, home=str(folder), cwd=str(folder))
     return folder / export_file(environment, "session.jsonl", "page.html")
 
@@ -68,6 +72,22 @@ CONTRASTS = """() => {
     const [a, b] = [light(figures(getComputedStyle(one).color)), light(behind(one))].sort((x, y) => y - x);
     return [kind, (a + .05) / (b + .05)]; });
 }"""
+
+
+def test_attacks_of_every_kind_run_nothing_load_nothing_and_change_no_shape(browser: Browser, tmp_path: Path) -> None:
+    lines = SessionLines()
+    for attack in (text.replace("\ud800", "?") for text in ATTACKS):
+        lines.user(attack)
+        lines.tool("bash", {"command": attack}, attack, details={"diff": f"+{attack}"})
+        lines.tool("write", {"path": f"{attack}.html", "content": attack}, attack)
+        lines.answer(attack, f"```html\n{attack}\n```")
+    page = opened(browser, exported(tmp_path, lines.text()), DESK)
+    assert (page.complaints(), page.requests()) == ([], [])
+    assert page.ask("document.querySelectorAll('script, iframe, object, embed, form, base, link, video').length") == 0
+    assert page.ask("document.querySelectorAll('article.user').length") == len(ATTACKS)
+    assert page.ask("document.querySelectorAll('main > article').length") == 4 * len(ATTACKS)
+    named = "[...document.querySelectorAll('*')].flatMap(one => one.getAttributeNames())"
+    assert page.ask(f"{named}.filter(name => name.startsWith('on') || name === 'style')") == []
 
 
 def test_the_first_screen_of_a_phone_shows_the_first_prompt(browser: Browser, rich_page: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.page_attacks import ATTACKS
 from fakes.page_reader import PageReader
 from fakes.session_entries import AT, HEADER, answered, entry, page, resulted, said, stats
 from pigeon.export.escaping import escaped, plain
@@ -17,101 +18,11 @@ from pigeon.wire.entries import (
     BranchSummaryEntry,
     CompactionEntry,
     CustomMessageEntry,
+    LabelEntry,
     ModelChange,
     ThinkingLevelChange,
 )
 from pigeon.wire.messages import BashExecutionMessage, CustomMessage, UserMessage
-
-ATTACKS = [
-    "<script>alert(1)</script>",
-    "</script><script>alert(1)</script>",
-    "<ScRiPt\n>alert(1)</sCrIpT >",
-    "<script/src=//evil.example/x.js></script>",
-    "<<script>alert(1)//<</script>",
-    "</style><script>alert(1)</script>",
-    "</title><script>alert(1)</script>",
-    "</pre></details></article><script>alert(1)</script>",
-    "]]><script>alert(1)</script><![CDATA[",
-    "--><script>alert(1)</script><!--",
-    "<!--><img src=x onerror=alert(1)>-->",
-    "<img src=x onerror=alert(1)>",
-    '<img src="x" onerror="alert(1)">',
-    "<img/src='x'/onerror='alert(1)'>",
-    "<img src=x:x onerror\n=\nalert(1)>",
-    '" onmouseover="alert(1)',
-    "' onmouseover='alert(1)",
-    '"><img src=x onerror=alert(1)>',
-    "`onmouseover=alert(1)",
-    "<svg onload=alert(1)>",
-    "<svg><script>alert(1)</script></svg>",
-    "<svg><a xlink:href='javascript:alert(1)'><text y=20>x</text></a></svg>",
-    "<svg><animate onbegin=alert(1) attributeName=x dur=1s>",
-    "<math><mi xlink:href='javascript:alert(1)'>x</mi></math>",
-    "<math><mtext><table><mglyph><style><img src=x onerror=alert(1)>",
-    "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
-    "<form><button formaction=javascript:alert(1)>x</button></form>",
-    "<iframe src=javascript:alert(1)></iframe>",
-    "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
-    "<object data=javascript:alert(1)></object>",
-    "<embed src=javascript:alert(1)>",
-    "<base href=//evil.example/>",
-    "<link rel=stylesheet href=//evil.example/x.css>",
-    "<meta http-equiv=refresh content='0;url=javascript:alert(1)'>",
-    "<style>@import '//evil.example/x.css';</style>",
-    "<div style='background:url(javascript:alert(1))'>x</div>",
-    "<p style=animation-name:x onanimationstart=alert(1)>",
-    "<details open ontoggle=alert(1)><summary>x</summary></details>",
-    "<body onload=alert(1)>",
-    "<video><source onerror=alert(1)></video>",
-    "<audio src onloadstart=alert(1)>",
-    "<input autofocus onfocus=alert(1)>",
-    "<marquee onstart=alert(1)>x</marquee>",
-    "<template><script>alert(1)</script></template>",
-    "<a href=javascript:alert(1)>x</a>",
-    "<a href=' javascript:alert(1)'>x</a>",
-    "<a href='java&#x09;script:alert(1)'>x</a>",
-    "<a href='&#106;avascript:alert(1)'>x</a>",
-    "[x](javascript:alert(1))",
-    "[x](JaVaScRiPt:alert(1))",
-    "[x](<javascript:alert(1)>)",
-    "[x](java\tscript:alert(1))",
-    "[x](&#106;avascript:alert(1))",
-    "[x](&#x6A&#x61&#x76&#x61script:alert(1))",
-    "[x](javascript&colon;alert(1))",
-    "[x](\x01javascript:alert(1))",
-    "[x](%6Aavascript:alert(1))",
-    "[x](vbscript:msgbox(1))",
-    "[x](data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==)",
-    "[x](data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9YWxlcnQoMSk+)",
-    "[x](file:///etc/passwd)",
-    "[x](blob:https://evil.example/1)",
-    "[x]: javascript:alert(1)\n\n[x]",
-    "<javascript:alert(1)>",
-    "![x](javascript:alert(1))",
-    "![x](https://evil.example/pixel.png)",
-    '![x](x "onerror=alert(1)")',
-    '![" onerror="alert(1)](x)',
-    '[x](https://a.example "\\" onmouseover=\\"alert(1)")',
-    "[<img src=x onerror=alert(1)>](https://a.example)",
-    "`<script>alert(1)</script>`",
-    "```<script>\n<script>alert(1)</script>\n```",
-    '```" onload="alert(1)\nx\n```',
-    "    <script>alert(1)</script>",
-    "| <script>alert(1)</script> |\n|---|\n| <img src=x onerror=alert(1)> |",
-    "> <script>alert(1)</script>",
-    "# <script>alert(1)</script>",
-    "- <script>alert(1)</script>",
-    "&lt;script&gt;alert(1)&lt;/script&gt;",
-    "\\<script>alert(1)\\</script>",
-    "<script>alert(1)</script>\x00",
-    "<scr\x00ipt>alert(1)</scr\x00ipt>",
-    "\ufeff<script>alert(1)</script>",
-    "+ADw-script+AD4-alert(1)+ADw-/script+AD4-",
-    "\u2028<script>alert(1)</script>",
-    "\ud800<script>alert(1)</script>",
-    "{{constructor.constructor('alert(1)')()}}",
-    "${alert(1)}",
-]
 
 
 def everywhere(text: str) -> list[object]:
@@ -136,8 +47,28 @@ def everywhere(text: str) -> list[object]:
         BranchSummaryEntry(**base, summary=text, from_id=text),
         ModelChange(**base, provider=text, model_id=text),
         ThinkingLevelChange(**base, thinking_level=text),
+        LabelEntry(**base, target_id="0000aaaa", label=text),
         {"type": text, "timestamp": text, text: {text: text}},
+        *in_every_tool(text),
     ]
+
+
+def in_every_tool(text: str) -> list[object]:
+    """Calls of the tools that have cards of their own, with the text wherever they take one."""
+    given = {
+        "read": {"path": f"{text}.py"},
+        "write": {"path": f"{text}.html", "content": text},
+        "edit": {"path": text, "edits": [{"oldText": text, "newText": f"x{text}"}]},
+        "bash": {"command": f"{text}\n{text}"},
+        "grep": {"pattern": text, "path": text, text: text},
+        "todo": {"todos": [{"content": text, "status": text}]},
+    }
+    details = {"patch": f"@@ -1,2 +1,2 @@\n {text}\n-{text}\n+a {text}\n", "diff": f"-1 {text}\n+1 {text}\n {text}"}
+    items: list[object] = []
+    for name, arguments in given.items():
+        items.append(answered(ToolCall(id=name, name=name, arguments=arguments), f"```{text}\n{text}\n```"))
+        items.append(resulted(name, f"{text}\n[x] {text}\n\n[7 more lines {text}]", details=details))
+    return items
 
 
 def hostile_page(text: str) -> str:
