@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo demo-raw test faults faults-limits interop lint types schema docs sdk house divergences pins clean
+.PHONY: demo demo-raw test faults faults-limits interop lint types schema docs sdk house divergences pins picture clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -54,6 +54,10 @@ docs: $(DEV)
 
 sdk: $(DEV)
 	$(BIN)/python scripts/sdk_commands.py
+
+# The picture of README: a real chat with a scripted model, recorded and drawn.
+picture: $(DEV)
+	PYTHONPATH=tests $(BIN)/python scripts/terminal_picture.py
 
 house: $(DEV)
 	$(BIN)/python scripts/house.py

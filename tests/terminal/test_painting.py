@@ -133,7 +133,7 @@ def test_why_a_tool_failed_is_never_cut_short() -> None:
 
 
 def test_an_edit_shows_what_changed_with_numbers_and_counts() -> None:
-    diff = "   ...\n 1 a\n 2 b\n 3 c\n-4 d\n+4 D\n+5 E\n 5 f\n 6 g\n 7 h\n   ..."
+    diff = "   ...\n 1 a\n 2 b\n 3 c\n-4 d\n+4 D\n+5 E\n 5 f\n 6 \n 7 h\n   ..."
     assert painted(ended("edit", {"path": "x.py"}, "Successfully …", diff=diff)) == [
         "● edit x.py  +2 -1",
         "  │  2 b",
@@ -142,7 +142,6 @@ def test_an_edit_shows_what_changed_with_numbers_and_counts() -> None:
         "  │ +4 D",
         "  │ +5 E",
         "  │  5 f",
-        "  │  6 g",
     ]
 
 

@@ -144,7 +144,7 @@ async def test_a_change_that_was_asked_about_is_not_told_again() -> None:
     before = said.lines()
     assert "Added line 1: a" in before
     after = said.after(card("edit", {"path": "x"}, "", diff="+1 a"))
-    assert after[len(before) :] == ["Tool edit: x, done after 2.0 s, 1 line added, 0 lines removed."]
+    assert after[len(before) :] == ["Tool edit: x, done after 2.0 s, 1 line added."]
 
 
 async def test_what_was_typed_just_now_is_not_repeated() -> None:

@@ -225,14 +225,11 @@ class Painter:
 
     @_lines.register(ChatHead)
     def _head(self, block: ChatHead, width: int) -> list[Text]:
-        from pigeon.terminal.content.wrapping import joined, shortened, wrapped
+        from pigeon.terminal.content.wrapping import joined, wrapped
 
-        dot = f" {self.signs['dot']} "
-        where = self._text(
-            f" {block.version}{dot}{cleaned(block.model or 'no model')}{dot}{cleaned(block.cwd)}", "faint"
-        )
+        # Model and folder stand in the footer.
         hints = [line for hint in block.hints for line in wrapped(self._text(cleaned(hint), "faint"), width)]
-        return [shortened(joined(self._text("Pigeon", "user"), where), width, self._cut), *hints]
+        return [joined(self._text("Pigeon", "user"), self._text(f" {block.version}", "faint")), *hints]
 
     def _title(self, card: ToolCard, details: ToolDetails, seconds: float, width: int) -> Text:
         from pigeon.terminal.content.wrapping import joined, shortened

@@ -88,8 +88,8 @@ class PlainView:
         if block.seconds is not None and block.seconds >= 1:
             how += f" after {duration(block.seconds)}"
         facts = [fact for fact in (details.reason, details.note) if fact]
-        if details.added or details.removed:
-            facts.append(f"{counted(details.added, 'line')} added, {counted(details.removed, 'line')} removed")
+        changed = {"added": details.added, "removed": details.removed}
+        facts += [f"{counted(number, 'line')} {verb}" for verb, number in changed.items() if number]
         # What was said when it began to take long is not said again.
         about = "" if block.call_id in self._running else details.about
         called = f"Tool {cleaned(block.name)}{': ' if about else ''}{about}"

@@ -24,6 +24,8 @@ LONGEST_LINE = 2000
 _MAIN_ARGUMENT = ("command", "pattern", "query", "path", "file_path", "url", "name")
 _ENDING = re.compile(r"\s*\bCommand (exited with code (\d+)|aborted|timed out after [^\n]*)\s*\Z")
 _REST = re.compile(r"\n\n\[(?:\d+ more lines in file|Showing lines )[^\n]*\]\s*\Z")
+# A line that stands around a change and has nothing in it but its number.
+_BLANK = re.compile(r" +\d+ *")
 _IMAGE = re.compile(r"Read image file \[([^\]]*)\]")
 
 
@@ -104,6 +106,8 @@ def condensed(diff: str, cut: str) -> list[str]:
             shown.append(f" {cut}")
         shown.append(line)
         last = number
+    while _BLANK.fullmatch(shown[-1]):
+        shown.pop()
     return shown
 
 

@@ -23,28 +23,29 @@ class LiveView:
         self._transcript = transcript
         self._painter = painter
         self._now = now
-        self._made: tuple[int, int, str] | None = None
+        self._made: tuple[int, int, bool, str] | None = None
 
     def changed(self) -> None:
         """What was drawn is out of date."""
         self._made = None
 
-    def text(self, width: int, rows: int) -> str:
-        """At most so many rows, the newest of them."""
-        if self._made is None or self._made[:2] != (width, rows):
-            self._made = (width, rows, self._draw(width, rows))
-        return self._made[2]
+    def text(self, width: int, rows: int, asking: bool = False) -> str:
+        """At most so many rows, the newest of them; while the person is asked, nothing is said to be going on."""
+        if self._made is None or self._made[:3] != (width, rows, asking):
+            self._made = (width, rows, asking, self._draw(width, rows, asking))
+        return self._made[3]
 
-    def _draw(self, width: int, rows: int) -> str:
+    def _draw(self, width: int, rows: int, asking: bool) -> str:
         """What grows, what runs and what waits, with a blank line between them, as between finished blocks."""
         now = self._now()
         cards = [self._painter.live_card(card, now, width).splitlines() for card in self._transcript.cards]
-        parts = [self._thought(width), self._answer(width, rows), *cards, self._queue(width)]
-        if activity := self._transcript.activity:
+        parts = [self._thought(width), self._answer(width, rows), *([] if asking else cards), self._queue(width)]
+        activity = self._transcript.activity
+        if activity and not asking:
             parts.append([self._status(activity, width)])
         lines = [line for part in parts if part for line in (*part, "")]
-        # The status stands on the rule of the input; what grows ends with its own last line.
-        return "\n".join(lines[:-1][-rows:])
+        # The last line stands on the rule of the input; before a question it is blank.
+        return "\n".join(lines[-rows:] if asking else lines[:-1][-rows:])
 
     def _thought(self, width: int) -> list[str]:
         text = self._transcript.thinking_tail(THOUGHT_CHARACTERS) if self._painter.shows_thinking else ""

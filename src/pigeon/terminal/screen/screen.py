@@ -356,7 +356,7 @@ class Screen:
 
     def _live_text(self) -> StyleAndTextTuples:
         size = self.app.output.get_size()
-        text = self._live.text(size.columns, max(3, size.rows - 8))
+        text = self._live.text(size.columns, max(3, size.rows - 8), self.panel.active)
         return to_formatted_text(ANSI(text))
 
     def _footer(self) -> StyleAndTextTuples:
