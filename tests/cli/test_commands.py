@@ -87,6 +87,7 @@ def test_a_session_is_renamed_and_exported(pigeon: Run, talks: list[str], folder
     pigeon("sessions", "rename", talks[0], "The", "first", "one")
     assert "The first one" in pigeon("sessions")
     assert "Exported to: " in pigeon("sessions", "export", talks[0], "page.html")
+    assert "Exported to: pigeon-the-first-one-" in pigeon("sessions", "export", talks[0])
     assert "The first one" in (folders.work / "page.html").read_text("utf-8")
 
 

@@ -104,7 +104,7 @@ class _Sessions:
 
     def export(self) -> int:
         path = self._found(self._call.words[0])
-        say(f"Exported to: {export_file(self._environment, path, self._call.word(1))}")
+        say(f"Exported to: {export_file(self._environment, path, self._call.word(1), by_title=True)}")
         return exit_codes.OK
 
     def rename(self) -> int:
