@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -79,19 +80,53 @@ def test_every_call_that_a_page_shows_can_be_typed(page: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_the_program_takes_the_place_of_pi_by_the_commands_of_the_page(tmp_path: Path) -> None:
+def test_a_user_of_pi_finds_everything_again_by_the_commands_of_the_page(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    work.mkdir()
+    _files_of_pi(home / ".pi" / "agent", work)
+    before = (home / ".pi" / "agent" / "settings.json").read_bytes()
     section = FROM_PI.split("To replace pi behind")[1].split("\n## ")[0]
     commands = "\n".join(re.findall(r"^ {4}(.+)$", section, re.MULTILINE))
-    home = tmp_path / "home"
-    home.mkdir()
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    asked = "\n".join(f'{{"id":"{name}","type":"{name}"}}' for name in ("get_state", "get_commands", "get_messages"))
     done = subprocess.run(
-        ["bash", "-ec", commands],
-        env={"HOME": str(home), "PATH": path},
-        cwd=tmp_path,
+        ["bash", "-ec", f"{commands}\nexec pi --mode rpc --continue"],
+        env={"HOME": str(home), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+        cwd=work,
+        input=f"{asked}\n",
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
     )
-    assert (done.stdout, done.stderr) == ("1.5.0\n", "")
+    version, *lines = done.stdout.splitlines()
+    assert (version, done.stderr) == ("1.5.0", "")
+    told = {line.get("id"): line.get("data") for line in map(json.loads, lines) if line["type"] == "response"}
+    assert told["get_state"]["model"]["id"] == "tiny"
+    assert {one["name"] for one in told["get_commands"]["commands"]} == {"review", "skill:hello"}
+    assert told["get_messages"]["messages"][0]["content"][0]["text"] == "hello pi"
+    [notice] = [line for line in map(json.loads, lines) if line.get("method") == "notify"]
+    assert "x.ts, npm:something" in notice["message"]
+    assert (home / ".pi" / "agent" / "settings.json").read_bytes() == before
+
+
+def _files_of_pi(folder: Path, work: Path) -> None:
+    """The folder of somebody who has used pi in `work`."""
+    name = f"--{str(work).strip('/').replace('/', '-')}--/2026-01-31T09-30-00-000Z_0190aaaa-0000-7000-8000-000000000001"
+    header = {"type": "session", "version": 3, "id": "0190aaaa-0000-7000-8000-000000000001", "cwd": str(work)}
+    said = {"role": "user", "content": [{"type": "text", "text": "hello pi"}], "timestamp": 1769851801000}
+    entry = {"type": "message", "id": "e4970873", "parentId": None, "message": said}
+    stamp = {"timestamp": "2026-01-31T09:30:00.000Z"}
+    local = {"baseUrl": "http://localhost:9/v1", "api": "openai-completions", "apiKey": "none"}
+    settings = {"defaultProvider": "local", "defaultModel": "tiny", "theme": "dark", "packages": ["npm:something"]}
+    files = {
+        "settings.json": json.dumps(settings),
+        "models.json": json.dumps({"providers": {"local": {**local, "models": [{"id": "tiny"}]}}}),
+        "auth.json": json.dumps({"anthropic": {"type": "api_key", "key": "sk-ant-for-a-test"}}),
+        "skills/hello/SKILL.md": "---\nname: hello\ndescription: Says hello\n---\nSay hello.\n",
+        "prompts/review.md": "Review $1\n",
+        "extensions/x.ts": "export default function (pi) {}\n",
+        f"sessions/{name}.jsonl": "".join(f"{json.dumps({**line, **stamp})}\n" for line in (header, entry)),
+    }
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
