@@ -110,10 +110,11 @@ async def asked(question: Question, *typed: str) -> tuple[str | None, list[str]]
 
 
 async def test_a_question_says_how_to_answer_it() -> None:
-    answer, lines = await asked(ChoiceQuestion("Allow bash ls?", YES_NO, detail="Allow bash: ls"), "y")
+    answer, lines = await asked(ChoiceQuestion("Allow bash?", YES_NO, detail="ls"), "y")
     assert answer == "yes"
     assert lines == [
-        "Question: Allow bash: ls",
+        "Question: Allow bash?",
+        "ls",
         "y: Yes",
         "n: No",
         "Type a letter and press Enter. An empty line means no.",

@@ -30,13 +30,11 @@ class HostQuestions:
 
     async def permission(self, request: PermissionRequest) -> PermissionAnswer:
         """May this call run? No answer is a no."""
-        about = main_argument(request.arguments)
-        question = ChoiceQuestion(
-            f"Allow {request.tool_name}{' ' + about if about else ''}?",
-            PERMISSION_CHOICES,
-            detail=request.text,
-            diff=request.diff or "",
-        )
+        # A change is named after its file; of everything else the whole call stands above the question.
+        about = f" {main_argument(request.arguments)}" if request.diff else ""
+        title = f"Allow {request.tool_name}{about}?"
+        detail = "" if request.text == title else request.text.removeprefix(f"Allow {request.tool_name}: ")
+        question = ChoiceQuestion(title, PERMISSION_CHOICES, detail=detail, diff=request.diff or "")
         answer = await self._ask(question)
         return "allow" if answer == "allow" else "always" if answer == "always" else "deny"
 

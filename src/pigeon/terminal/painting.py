@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import singledispatchmethod
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pigeon.terminal.blocks import AnswerText, Block, ChatHead, Notice, ShellCard, ThinkingText, ToolCard, UserText
 from pigeon.terminal.content.cleaning import cleaned
@@ -73,6 +73,7 @@ class Painter:
         self._ascii = ascii_only
         self._console: Console | None = None
         self._markdown: MarkdownLines | None = None
+        self._live: tuple[str, int, str] | None = None
         self._show_thinking = show_thinking
         self.signs = ASCII_SIGNS if ascii_only else SIGNS
 
@@ -92,8 +93,10 @@ class Painter:
         return self.rendered(lines[filled[0] : filled[-1] + 1]) + "\n" if filled else ""
 
     def live_markdown(self, text: str, width: int) -> str:
-        """A part of an answer that may still change."""
-        return self.rendered(self._prose(text, max(width, NARROWEST)))
+        """A part of an answer that may still change; drawn again as it was where it has not."""
+        if self._live is None or self._live[:2] != (text, width):
+            self._live = (text, width, self.rendered(self._prose(text, max(width, NARROWEST))))
+        return self._live[2]
 
     def live_card(self, card: ToolCard, now: float, width: int) -> str:
         """A call that runs, with the last lines of its output."""
@@ -118,15 +121,26 @@ class Painter:
 
     def rendered(self, lines: Iterable[Text]) -> str:
         """Lines as text, each ended."""
-        console = self._console_of()
+        made: list[str] = []
         for line in lines:
             line.rstrip()
-            console.print(line, soft_wrap=True)
-        file: Any = console.file
-        text: str = file.getvalue()
-        file.seek(0)
-        file.truncate()
-        return text
+            if self._colours is None:
+                made += (line.plain, "\n")
+            else:
+                made.append(self._coloured(line))
+        return "".join(made)
+
+    def _coloured(self, line: Text) -> str:
+        """A line with its escape sequences: rich's console does the same and takes five times as long for it."""
+        from rich.color import ColorSystem
+
+        system = {"256": ColorSystem.EIGHT_BIT, "truecolor": ColorSystem.TRUECOLOR}.get(
+            self._colours or "", ColorSystem.STANDARD
+        )
+        return "".join(
+            part.style.render(part.text, color_system=system) if part.style else part.text
+            for part in line.render(self._console_of(), "\n")
+        )
 
     def diff_lines(self, diff: str, width: int, most: int) -> list[Text]:
         """The lines of a change, coloured; only the first ones of a long one."""
@@ -143,18 +157,8 @@ class Painter:
         from rich.theme import Theme
 
         if self._console is None:
-            self._console = Console(
-                file=StringIO(),
-                width=NARROWEST,
-                force_terminal=self._colours is not None,
-                color_system=self._colours,  # type: ignore[arg-type]
-                no_color=self._colours is None,
-                legacy_windows=False,
-                highlight=False,
-                markup=False,
-                emoji=False,
-                theme=Theme(STYLES),
-            )
+            # Only the styles are looked up here; nothing is written to it.
+            self._console = Console(file=StringIO(), width=NARROWEST, theme=Theme(STYLES))
         return self._console
 
     def _text(self, text: str, style: str = "") -> Text:

@@ -178,8 +178,6 @@ class PlainView:
             # What would change is not said again when it has been done.
             self._asked = title
             detail = "\n".join(spoken_diff(question.diff)) or cleaned(question.diff).rstrip()
-        elif _letters(detail) == _letters(title):
-            title, detail = detail, ""
         self._line(f"Question: {title}")
         if detail:
             self._line(detail)
@@ -278,10 +276,6 @@ def _listed(what: str, details: ToolDetails) -> list[str]:
     title = f"{what}, the last {counted(len(details.lines), 'line')} of {total:,}:" if details.before else f"{what}:"
     rest = [f"And {counted(details.after, 'more line')}."] if details.after else []
     return [title, *lines, *rest, f"End of {what.lower()}."]
-
-
-def _letters(text: str) -> str:
-    return "".join(char for char in text.lower() if char.isalnum())
 
 
 def _chosen(choices: Sequence[Choice], word: str) -> list[Choice]:

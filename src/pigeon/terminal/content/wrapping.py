@@ -6,6 +6,7 @@ Widths are counted character by character, which is at least what any terminal t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -61,40 +62,43 @@ def joined(*parts: Text) -> Text:
     return line
 
 
-def _cells(text: str) -> int:
+@lru_cache(4096)
+def _cell(character: str) -> int:
     from rich.cells import cell_len
 
-    return len(text) if text.isascii() else sum(cell_len(character) for character in text)
+    return cell_len(character)
+
+
+def _cells(text: str) -> int:
+    return len(text) if text.isascii() else sum(map(_cell, text))
 
 
 def _cut(line: Text, width: int, words: bool) -> list[Text]:
     """One line cut into several, at the last space that fits or, without one, where it is full."""
-    plain = line.plain
-    width = max(width, 2)
-    if _cells(plain) <= width:
-        made = line.copy()
-        made.rstrip()
-        return [made]
-    lines: list[Text] = []
-    start = at = used = 0
-    space = -1
-    while at < len(plain):
-        size = _cells(plain[at])
-        if words and plain[at] == " ":
-            space = at
-        if used + size > width and at > start:
-            end = space if space > start else at
-            lines.append(line[start:end])
-            start = end
-            while words and start < len(plain) and plain[start] == " ":
-                start += 1
-            at = max(start, end)
-            used, space = 0, -1
-            continue
-        used += size
-        at += 1
-    if start < len(plain):
-        lines.append(line[start:])
-    for one in lines:
+    if _cells(line.plain) <= width:
+        return [line]
+    lines = list(line.divide(_breaks(line.plain, max(width, 2), words)))
+    for one in lines if words else ():
+        # The space at which a line was cut stands at its end.
         one.rstrip()
     return lines
+
+
+def _breaks(plain: str, width: int, words: bool) -> list[int]:
+    """Where the lines after the first begin; spaces at a cut belong to the line before it."""
+    breaks: list[int] = []
+    start = used = 0
+    after_space = -1
+    at = 0
+    while at < len(plain):
+        size = _cell(plain[at])
+        if used + size > width and at > start and not (words and plain[at] == " "):
+            start = after_space if after_space > start else at
+            breaks.append(start)
+            used = _cells(plain[start:at])
+            after_space = -1
+        used += size
+        at += 1
+        if words and plain[at - 1] == " ":
+            after_space = at
+    return breaks
