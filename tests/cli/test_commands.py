@@ -307,3 +307,34 @@ def test_a_wrong_call_is_an_error_that_says_what_was_meant(pigeon: Run, argument
 def test_the_trash_is_private(pigeon: Run, talks: list[str], folders: AgentFolders) -> None:
     pigeon("sessions", "delete", talks[0])
     assert stat.S_IMODE((folders.agent / "trash").stat().st_mode) == 0o700
+
+
+def test_an_empty_id_names_no_session(pigeon: Run, folders: AgentFolders) -> None:
+    with RpcProcess(folders, "--model", "demo") as agent:
+        agent.run("the only one")
+    with pytest.raises(UsageError, match="empty"):
+        pigeon("sessions", "delete", "")
+    assert "the only one" in pigeon("sessions")
+
+
+def test_the_undo_of_a_deletion_names_one_session_of_several_from_the_same_minute(
+    pigeon: Run, talks: list[str]
+) -> None:
+    hints = [pigeon("sessions", "delete", one).split("Undo: pigeon ")[1].split() for one in talks]
+    assert all(one in pigeon("sessions", "trash") for one in talks)
+    for hint in hints:
+        assert "Brought back" in pigeon(*hint)
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "\u00b2", "\u0663", "9" * 5000])
+def test_a_number_of_sessions_that_cannot_be_is_told(pigeon: Run, number: str) -> None:
+    with pytest.raises(UsageError, match="--limit must be a number from 1 on"):
+        pigeon("sessions", f"--limit={number}")
+
+
+def test_a_group_of_settings_is_shown_with_the_defaults_of_what_is_not_set(pigeon: Run) -> None:
+    default = json.loads(pigeon("config", "get", "retry"))
+    pigeon("config", "set", "retry.maxRetries", "5")
+    assert json.loads(pigeon("config", "get", "retry")) == {**default, "maxRetries": 5}
+    assert isinstance(default["provider"]["maxRetries"], int)
+    assert pigeon("config", "get", "retry.provider.timeoutMs") == "null\n"

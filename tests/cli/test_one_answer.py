@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from fakes.agent_folders import AgentFolders, providers
 from fakes.command_line import Calling, Ended, call
 from fakes.model_server import Call, Gate, ModelServer, said_in
+from fakes.rpc_process import command_line
 
 MODEL = ("--no-session", "--model", "fake/fake-1")
 PIXEL = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
@@ -226,3 +229,51 @@ def test_options_of_extensions_take_their_values_and_the_rest_is_the_prompt(
     ended = call(folders, "-p", *MODEL, "-e", str(extension), "--colour", "red", "paint", "--loud", "it")
     assert ended == Ended(0, "ok\n", "")
     assert asked(server) == "paint it"
+
+
+@pytest.mark.parametrize("output", ["json", "stream-json"])
+@pytest.mark.parametrize(
+    "words", [("--model", "nobody/nothing"), ("--session", "nowhere"), ("--trace", "/nowhere/trace")]
+)
+def test_there_is_an_object_also_where_no_agent_can_be_started(
+    folders: AgentFolders, output: str, words: tuple[str, ...]
+) -> None:
+    ended = call(folders, "-p", "--output", output, *words, "hello")
+    told = json.loads(ended.out)
+    assert (ended.code, told["ended"], ended.err) == (1, "error", f"Error: {told['error']}\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [(b"a\0b", "no text"), (PIXEL, "no text"), (b"y\n" * 11_000_000, "larger than 20 MB")],
+    ids=["binary", "image", "endless"],
+)
+def test_what_is_piped_in_must_be_text_of_a_usable_size(folders: AgentFolders, given: bytes, error: str) -> None:
+    calling = Calling(folders, ("-p", *MODEL, "hello"))
+    with suppress(BrokenPipeError):
+        calling.process.stdin.write(given)
+    ended = calling.ended()
+    assert (ended.code, ended.out) == (2, "")
+    assert f"Error: What is piped in is {error}" in ended.err
+
+
+def test_half_of_a_surrogate_pair_in_an_answer_is_replaced(folders: AgentFolders, server: ModelServer) -> None:
+    server.answers("a\ud800b")
+    assert call(folders, "-p", *MODEL, "hello") == Ended(0, "a?b\n", "")
+
+
+@pytest.mark.parametrize("mode", ["text", "json"])
+def test_a_misspelt_option_is_told_also_where_there_is_no_prompt(folders: AgentFolders, mode: str) -> None:
+    ended = call(folders, "--mode", mode, *MODEL, "--verbsoe")
+    assert (ended.code, ended.err.startswith("Error: Unknown option --verbsoe. Did you mean --verbose?")) == (2, True)
+
+
+def test_a_full_disk_behind_stdout_is_told_in_a_line(folders: AgentFolders, server: ModelServer) -> None:
+    server.answers("hi")
+    command = [*command_line(), "-p", *MODEL, "hello"]
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, cwd=folders.work,
+            env=folders.environment(), check=False,
+        )  # fmt: skip
+    assert (ended.returncode, ended.stderr.decode()) == (1, "Error: stdout: No space left on device\n")

@@ -88,7 +88,7 @@ class TextOutput:
         """Print the answer; of a run that was cut short, what was said last."""
         text = (result.text.strip() or self._said) if result.output is None else _pretty(result.output)
         if text.strip():
-            self._put(f"{text.rstrip()}\n".encode("utf-8", "surrogateescape"))
+            self._put(f"{text.rstrip()}\n".encode("utf-8", "replace"))
 
     def failed(self, reason: str) -> None:
         """Nothing is printed but the reason, on stderr."""

@@ -15,7 +15,7 @@ from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine
 from pigeon.cli.printing import complain
 from pigeon.cli.prompt_input import CallPrompts, piped_text, prompts_of
-from pigeon.cli.starting import StartedAgent, run_agent, spoken_dialect, with_key
+from pigeon.cli.starting import StartedAgent, refuse_unknown_options, run_agent, spoken_dialect, with_key
 from pigeon.dialects.base import Dialect
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.shutdown import Shutdown
@@ -45,6 +45,8 @@ def run_json(line: CommandLine, environment: Environment) -> int:
     line = with_key(line, environment)
     piped = piped_text()
     if not prompts_of(line, piped, environment, as_one=False).texts:
+        if line.unknown:
+            refuse_unknown_options(line, environment)
         raise UsageError('There is no prompt. Write one (pigeon --mode json "...") or pipe it in')
 
     async def play(started: StartedAgent) -> int:

@@ -38,7 +38,7 @@ from pigeon.cli.answer_output import (
 from pigeon.cli.args import CommandLine
 from pigeon.cli.printing import complain
 from pigeon.cli.prompt_input import CallPrompts, piped_text, prompts_of
-from pigeon.cli.starting import StartedAgent, run_agent, with_key
+from pigeon.cli.starting import StartedAgent, refuse_unknown_options, run_agent, with_key
 from pigeon.dialects.choice import dialect_named
 from pigeon.rpc.shutdown import Shutdown
 from pigeon.sdk.agent import Agent
@@ -48,7 +48,7 @@ from pigeon.sdk.results import ConversationEvent, RunRecord
 from pigeon.transport import exit_codes
 from pigeon.transport.writer import Writer
 from pigeon.wire.dialogs import NotifyRequest
-from pigeon.wire.errors import PigeonError, UsageError
+from pigeon.wire.errors import PigeonError, StartupError, UsageError
 
 NOTHING_TO_ANSWER = 'There is no prompt. Write one (pigeon -p "...") or pipe it in (git diff | pigeon -p "review this")'
 NO_MODEL = (
@@ -64,6 +64,11 @@ ENDS = {
     "denied": exit_codes.DENIED,
     "aborted": exit_codes.BY_SIGNAL[signal.SIGINT],
 }
+# The forms that say how it went also where there was no run.
+FORMS: dict[str | None, type[JsonOutput | StreamOutput | TextOutput]] = {
+    "json": JsonOutput,
+    "stream-json": StreamOutput,
+}
 REASONS = {
     "denied": "Not allowed: the run needed tools that the permission rules do not allow where nobody can be asked",
     "aborted": "The run was aborted",
@@ -76,10 +81,27 @@ PATIENCE = 7 * 24 * 3600.0
 
 def run_one_answer(line: CommandLine, environment: Environment, nothing: str = NOTHING_TO_ANSWER) -> int:
     """Ask and print; returns the exit code. `nothing` is the error where there is no prompt."""
+    stdout = os.dup(1)  # once there is an agent, descriptor 1 is stderr
+    try:
+        return _ask(line, environment, nothing)
+    except UsageError:
+        raise
+    except StartupError as error:
+        if line.output not in FORMS:
+            raise
+        FORMS[line.output](partial(_write, stdout), ProgressLines(None)).failed(str(error))
+        return exit_codes.FAILED
+    finally:
+        os.close(stdout)
+
+
+def _ask(line: CommandLine, environment: Environment, nothing: str) -> int:
     line = with_key(line, environment)
     wanted = None if line.output_schema is None else _schema(line.output_schema, environment)
     piped = piped_text()
     if not prompts_of(line, piped, environment, as_one=True).texts:
+        if line.unknown:
+            refuse_unknown_options(line, environment)
         raise UsageError(nothing)
     agent = structs.replace(line.agent, unattended=True, finish_gate=line.agent.unattended)
     line = structs.replace(line, agent=agent)
@@ -128,6 +150,8 @@ async def _flushed(writer: Writer, code: int, shutdown: Shutdown, signalled: asy
     closing = asyncio.ensure_future(asyncio.to_thread(writer.close, PATIENCE))
     if signalled.done():
         await shutdown.within(closing, FLUSH_SECONDS)
+        if closing.done():
+            closing.result()
         return code or signalled.result()
     both: set[asyncio.Future[Any]] = {closing, signalled}
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -145,9 +169,7 @@ def _output(started: StartedAgent, shutdown: Shutdown) -> tuple[Writer | None, A
         writer, output = None, TerminalOutput(partial(_write, descriptor), progress)
     else:
         writer = Writer(descriptor, lambda: shutdown.request(exit_codes.FAILED))
-        kinds: dict[str | None, type[JsonOutput | StreamOutput | TextOutput]]
-        kinds = {"json": JsonOutput, "stream-json": StreamOutput}
-        output = kinds.get(asked, TextOutput)(partial(_put, writer), progress)
+        output = FORMS.get(asked, TextOutput)(partial(_put, writer), progress)
     return writer, output if started.show is None else TracedOutput(output, started.show)
 
 

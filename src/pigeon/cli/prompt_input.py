@@ -3,6 +3,9 @@ is piped in. `-p` and `--mode json` share it."""
 
 from __future__ import annotations
 
+import errno
+import os
+import select
 import sys
 
 from msgspec import Struct
@@ -10,9 +13,11 @@ from msgspec import Struct
 from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine
 from pigeon.system.files import read_whole
-from pigeon.wire.errors import UsageError
+from pigeon.wire.errors import StartupError, UsageError
 
 LARGEST_FILE = 20 * 1024 * 1024
+TOO_LARGE = f"larger than {LARGEST_FILE // 1024**2} MB"
+CHUNK = 1024 * 1024
 
 
 class CallPrompts(Struct, frozen=True):
@@ -23,10 +28,35 @@ class CallPrompts(Struct, frozen=True):
 
 
 def piped_text() -> str:
-    """What is piped in; empty at a terminal."""
+    """What is piped in; empty at a terminal. Raises `UsageError` for what is no text or too much of it."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
-    return sys.stdin.read().strip()
+    try:
+        data = _read_stdin()
+    except OSError as error:
+        raise StartupError(f"stdin cannot be read: {error.strerror or error}") from None
+    if len(data) > LARGEST_FILE:
+        raise UsageError(f"What is piped in is {TOO_LARGE}. Put it into a file, and say in the prompt where it is")
+    if b"\0" in data or _is_image(data):
+        raise UsageError("What is piped in is no text. An image is named with @: pigeon -p @screen.png")
+    return _text(data).strip()
+
+
+def _read_stdin() -> bytes:
+    """Until its end, or until it is too much. A pipe that the caller made non-blocking is waited for."""
+    data = bytearray()
+    while len(data) <= LARGEST_FILE:
+        try:
+            chunk = os.read(0, CHUNK)
+        except BlockingIOError:
+            poller = select.poll()
+            poller.register(0, select.POLLIN)
+            poller.poll()
+            continue
+        if not chunk:
+            break
+        data += chunk
+    return bytes(data)
 
 
 def prompts_of(line: CommandLine, piped: str, environment: Environment, *, as_one: bool) -> CallPrompts:
@@ -56,7 +86,7 @@ def _read(names: list[str], environment: Environment) -> tuple[list[str], list[b
             data = read_whole(path, LARGEST_FILE)
         except OSError as error:
             raise UsageError(
-                f"@{name}: {(error.strerror or str(error)).lower()}. Words that begin with @ name files; a prompt that "
+                f"@{name}: {_why(error)}. Words that begin with @ name files; a prompt that "
                 "begins with @ goes behind --"
             ) from None
         if _is_image(data):
@@ -65,9 +95,17 @@ def _read(names: list[str], environment: Environment) -> tuple[list[str], list[b
         elif b"\0" in data:
             raise UsageError(f"@{name} is neither text nor an image (PNG, JPEG, GIF or WebP)")
         else:
-            text = data.decode("utf-8", "replace").removeprefix("\ufeff")
-            texts.append(f'<file name="{path}">\n{text.rstrip()}\n</file>')
+            texts.append(f'<file name="{path}">\n{_text(data).rstrip()}\n</file>')
     return texts, images
+
+
+def _why(error: OSError) -> str:
+    known = {errno.EFBIG: TOO_LARGE, errno.EISDIR: "it is a folder"}
+    return known.get(error.errno or 0) or (error.strerror or str(error)).lower()
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
 def _is_image(data: bytes) -> bool:

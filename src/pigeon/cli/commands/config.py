@@ -74,12 +74,11 @@ class _Config:
         say(f"\nThe file: {self.path}")
 
     def show_one(self, key: str) -> None:
-        """One value, as text or JSON."""
-        raw = self._read()
-        given = _at(raw, key)
+        """One value, as text or JSON; a group with the defaults of what the file does not say."""
+        given = _at(_effective(self._read()), key)
         if given is _NONE:
             _check_known(key)
-            given = _default(key)
+            given = _default(key) or None
         plain = isinstance(given, str) and not self._call.has("json")
         say(str(given) if plain else json.dumps(given, indent=INDENT, ensure_ascii=False))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pigeon.app.environment import Environment
 from pigeon.app.export_page import export_file
@@ -125,7 +126,7 @@ class _Sessions:
         path = self._found(self._call.words[0])
         gone = self._trash.put(path)
         say(f"Deleted {_title(gone.row)} ({gone.row.id})")
-        say(f"Undo: pigeon sessions undelete {gone.row.id[:ID_SHOWN]}")
+        say(f"Undo: pigeon sessions undelete {gone.row.id}")
         return exit_codes.OK
 
     def undelete(self) -> int:
@@ -139,7 +140,7 @@ class _Sessions:
             say(json.dumps([_trashed_object(one) for one in gone], indent=2))
         elif gone:
             rows = [(one.row.id[:ID_SHOWN], one.deleted[:16].replace("T", " "), _title(one.row)) for one in gone]
-            say(table([("id", "deleted", "session"), *rows]))
+            say(table([("id", "deleted", "session"), *_distinct(rows, [one.row for one in gone])]))
             say(f"\nThey are in {self._trash.folder}, and stay there until you remove them.")
         else:
             complain("The trash is empty.")
@@ -162,6 +163,8 @@ class _Sessions:
 
     def _found(self, reference: str) -> str:
         """The file of a session: a path, an id or its beginning, of any folder."""
+        if not reference.strip():
+            raise UsageError("The ID of the session is empty. `pigeon sessions` lists the ids")
         if "/" in reference or reference.endswith(".jsonl"):
             path = self._environment.absolute(reference)
             if listing.header_of(path) is None:
@@ -184,7 +187,7 @@ def _repository(environment: Environment, agent_dir: str, session_dir: str | Non
 def _most(asked: str | None) -> int:
     if asked is None:
         return MOST_LISTED
-    if not asked.isdigit() or int(asked) < 1:
+    if not re.fullmatch("0*[1-9][0-9]{0,17}", asked):
         raise UsageError(f'--limit must be a number from 1 on; got "{asked}"')
     return int(asked)
 
@@ -196,7 +199,7 @@ def _loaded(path: str) -> LoadedSession:
     return loaded
 
 
-def _distinct(lines: list[tuple[str, ...]], rows: list[SessionRow]) -> list[tuple[str, ...]]:
+def _distinct(lines: Sequence[tuple[str, ...]], rows: list[SessionRow]) -> list[tuple[str, ...]]:
     """The lines with whole ids where the short ones would not tell the sessions apart."""
     short = [row.id[:ID_SHOWN] for row in rows]
     return [
