@@ -133,3 +133,14 @@ def test_a_planted_link_is_not_followed_by_an_export(start: Start, server: Model
     default.hardlink_to(session)
     assert "session itself" in agent.refused("export_html")
     assert (precious.read_text(), session.read_bytes()) == ("mine", before)
+
+
+@proves("secrets.export_shapes")
+def test_what_looks_like_a_secret_is_in_the_session_and_not_on_its_page(start: Start, server: ModelServer) -> None:
+    secret = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+    agent = start(keeps=True)
+    server.answers(f"```bash\nexport GITHUB_TOKEN={secret}\n```")
+    agent.run("hi")
+    assert secret in Path(agent.ask("get_state")["sessionFile"]).read_text()
+    page = (agent.folders.work / agent.ask("export_html")["path"]).read_text()
+    assert (secret in page, "ghp_***" in page) == (False, True)

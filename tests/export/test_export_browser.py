@@ -135,11 +135,14 @@ def test_a_reader_opens_everything_or_sees_the_talk_alone(browser: Browser, rich
     assert visible(page, "article.user")
 
 
-def test_a_link_to_another_branch_leads_to_it(browser: Browser, rich_page: Path) -> None:
+def test_a_link_to_another_branch_opens_it(browser: Browser, rich_page: Path) -> None:
     page = opened(browser, rich_page, DESK)
     link = "[...document.querySelectorAll('.forks a')].find(one => one.innerText.startsWith('Rather'))"
+    assert not visible(page, ".branch article")
     page.ask(f"{link}.click()")
-    assert page.ask("document.querySelector(':target > summary').innerText").endswith(OTHER_PROMPT)
+    page.ask("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.ask("document.querySelector('.branch[open]:has(:target) > summary').innerText").endswith(OTHER_PROMPT)
+    assert visible(page, ".branch article")
 
 
 def test_on_paper_everything_is_open_and_nothing_is_cut(browser: Browser, rich_page: Path) -> None:

@@ -118,7 +118,7 @@ class BrowserPage:
 
     def ask(self, expression: str) -> Any:
         """The value of a JavaScript expression; the page itself may run none."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 

@@ -17,8 +17,8 @@ ATTRIBUTES = {
     "header": {"class"}, "html": {"lang"}, "img": {"alt", "src"}, "input": {"type", "class", "id", "name", "checked"},
     "ins": {"data-n"}, "label": {"class", "for"}, "li": {"class"}, "line": {"x1", "x2", "y1", "y2"}, "main": {"id"},
     "meta": {"charset", "http-equiv", "content", "name"}, "nav": {"class", "aria-label"}, "ol": {"start"},
-    "p": {"class"}, "path": {"class", "d"}, "pre": {"class", "aria-hidden"},
-    "rect": {"class", "x", "y", "width", "height"}, "span": {"class", "data-n", "aria-hidden"},
+    "p": {"class", "id"}, "path": {"class", "d"}, "pre": {"class", "aria-hidden"},
+    "rect": {"class", "x", "y", "width", "height"}, "span": {"class", "data-n", "data-new", "aria-hidden"},
     "svg": {"role", "viewbox", "aria-label"}, "text": {"x", "y", "class", "text-anchor"},
     "time": {"datetime", "title"}, "ul": {"class"},
 }  # fmt: skip

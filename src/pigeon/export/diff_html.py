@@ -119,7 +119,7 @@ def _stretches(lines: list[DiffLine], may_spend: Callable[[int], bool]) -> Itera
 def _unchanged(line: DiffLine) -> str:
     text = escaped(line.text)
     return (
-        f'<span class="l" data-n="{escaped(line.old)}">{text}</span>'
+        f'<span class="l" data-n="{escaped(line.old)}" data-new="{escaped(line.new)}">{text}</span>'
         f'<span class="r" data-n="{escaped(line.new)}" aria-hidden="true">{text}</span>'
     )
 

@@ -167,9 +167,10 @@ class SessionPage:
                 if branch.leaves is None
                 else f'It leaves the conversation <a href="#m{branch.leaves}">here</a>.'
             )
+            title = escaped(self._branch_title(branch))
             yield (
-                f'<details class="branch" id="b{branch.number}"><summary>Branch {branch.number}: '
-                f'{escaped(self._branch_title(branch))}</summary><p class="note">{way}</p>\n'
+                f'<details class="branch"><summary>Branch {branch.number}: {title}</summary>'
+                f'<p class="note" id="b{branch.number}">{way}</p>\n'
             )
             yield from self._talk(branch, formatter)
             yield "</details>\n"

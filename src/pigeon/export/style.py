@@ -153,6 +153,7 @@ summary { cursor: pointer; overflow-wrap: anywhere; }
   min-height: 1.5em; padding: 0 .5rem 0 4.1rem; position: relative; tab-size: 4; }
 .diff [data-n]::before { content: attr(data-n); position: absolute; left: 0; width: 2.6rem; text-align: right;
   color: var(--dim); }
+.diff .l::before { content: attr(data-new); }
 .diff del { background: var(--del); } .diff ins { background: var(--add); }
 .diff del::after, .diff ins::after { position: absolute; left: 3.1rem; top: 0; content: "+"; color: var(--good); }
 .diff del::after { content: "\\2212"; color: var(--bad); }
@@ -163,7 +164,7 @@ summary { cursor: pointer; overflow-wrap: anywhere; }
   .diff .change, .diff .same { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr);
     grid-auto-flow: row dense; background: var(--side); }
   .diff .same { background: none; }
-  .diff .r { display: block; }
+  .diff .r { display: block; } .diff .l::before { content: attr(data-n); }
   .diff :is(del, .l) { grid-column: 1; } .diff :is(ins, .r) { grid-column: 2; border-left: 1px solid var(--line); } }
 .k { color: var(--k); } .s { color: var(--s); } .n { color: var(--n); } .c { color: var(--c); font-style: italic; }
 .f { color: var(--f); } .t { color: var(--t); } .b { color: var(--b); } .d { color: var(--d); }
