@@ -10,6 +10,7 @@ import pytest
 
 import pigeon
 from fakes.sdk_conversations import Conversations, call
+from pigeon.sdk.images import image_of, images_of
 
 
 async def events_of(conversation: pigeon.Conversation, text: str) -> list[Any]:
@@ -103,6 +104,13 @@ async def test_a_prompt_that_was_left_before_it_began_does_nothing(conversations
     async with conversations.start() as agent:
         await agent.prompt("never").aclose()
         assert (await agent.get_state()).message_count == 0
+
+
+async def test_the_first_event_can_be_had_without_holding_the_iterator(conversations: Conversations) -> None:
+    conversations.script({"text": "On and on", "hang": True}, "Fine.")
+    async with conversations.start() as agent:
+        assert isinstance(await anext(agent.prompt("talk")), pigeon.AgentStart)
+        assert (await agent.run("and now?")).ended == "done"
 
 
 async def test_a_prompt_that_waits_for_the_end_of_one_that_was_left_can_be_left_itself(
@@ -252,7 +260,9 @@ async def test_a_filter_of_events_leaves_what_prompts_need(conversations: Conver
 async def test_events_are_numbered_on_request_and_the_dialect_cannot_be_changed(conversations: Conversations) -> None:
     async with conversations.start() as agent:
         welcome = await agent.hello(features=["deltas", "seq"])
-        assert (welcome.dialect, welcome.features) == ("pi-latest", ["deltas", "seq"])
+        assert welcome.dialect == "pi-latest"
+        assert sorted(welcome.features) == ["attribution", "deltas", "permissions", "seq"]
+        assert (await agent.run("what results need is asked for again")).run_id is not None
         events = [event for event in await events_of(agent, "hi") if isinstance(event, pigeon.AgentEnd)]
         assert isinstance(events[0].seq, int)
         with pytest.raises(pigeon.Refusal, match="cannot turn to omp"):
@@ -314,11 +324,34 @@ async def test_images_come_from_paths_bytes_and_pillow(conversations: Conversati
         assert types == ["image/png"] * 4
 
 
+@pytest.mark.parametrize("mode", ["CMYK", "YCbCr", "HSV", "F", "PA", "RGBa"])
+async def test_images_of_pillow_in_colours_that_png_does_not_know_are_converted(mode: str) -> None:
+    from PIL import Image
+
+    (made,) = [await asyncio.to_thread(image_of, Image.new(mode, (2, 2)))]
+    assert made.mime_type == "image/png"
+
+
+class Unsavable:
+    """Looks like an image."""
+
+    def save(self, fp: Any, format: str) -> None:
+        raise LookupError("lost")
+
+
+@pytest.mark.parametrize("given", [Path("one.png"), 5, bytearray(b"x")])
+async def test_images_that_are_no_list_are_refused(given: Any) -> None:
+    with pytest.raises(pigeon.Refusal, match="must be a list"):
+        await images_of(given)
+
+
 @pytest.mark.parametrize(
     ("image", "reason"),
     [
         (b"no image", r"images\[0\]: these bytes are no image"),
         ("/no/such.png", r"/no/such.png: No such file"),
+        ("a\0b", "null byte"),
+        (Unsavable(), "cannot be saved as PNG: lost"),
         (5, "int"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -156,6 +157,101 @@ async def test_tools_can_be_replaced_and_a_refusal_changes_nothing(conversations
         first, second = results(await agent.run("count"))
     assert first == ("4000", False)
     assert second[1]
+
+
+class Mute(Exception):
+    """Cannot even say what is wrong."""
+
+    def __str__(self) -> str:
+        raise LookupError
+
+
+def _exhausted() -> str:
+    """Takes the first of nothing."""
+    return next(iter(()))
+
+
+def _mute() -> str:
+    """Fails without a word."""
+    raise Mute
+
+
+async def _cancelled() -> str:
+    """Waits for something that was cancelled by others."""
+    waits = asyncio.ensure_future(asyncio.Event().wait())
+    waits.cancel()
+    await waits
+    return "never"
+
+
+async def _exiting() -> str:
+    """Wants the program to end."""
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [(_exhausted, "StopIteration"), (_mute, "Mute"), (_cancelled, "CancelledError"), (_exiting, "SystemExit: 3")],
+)
+async def test_a_tool_that_fails_in_an_odd_way_is_answered_too(
+    conversations: Conversations, function: Callable[..., Any], told: str
+) -> None:
+    conversations.script(call("odd"), "Done.")
+    async with conversations.start(tools=[pigeon.tool(name="odd")(function)]) as agent:
+        async with asyncio.timeout(10):
+            ((text, failed),) = results(await agent.run("go"))
+    assert failed
+    assert text.startswith(told)
+
+
+async def test_a_permission_whose_callable_was_cancelled_by_others_is_a_no(conversations: Conversations) -> None:
+    async def permit(request: pigeon.PermissionRequest) -> bool:
+        return bool(await _cancelled())
+
+    async with asyncio.timeout(10):
+        assert await _denied(conversations, permit)
+
+
+def test_partials_and_decorated_functions_are_tools() -> None:
+    def add(one: int, two: Town) -> int:
+        """Add up."""
+        return one
+
+    for function in (functools.partial(add, 1), functools.cache(add)):
+        made = pigeon.tool(function)
+        assert made.name == "add"
+        assert made.definition().description == "Add up."
+        properties: Any = made.schema["properties"]
+        assert properties["two"]["required"] == ["name", "people"]
+
+
+def test_what_cannot_be_called_by_names_or_returns_nothing_is_refused_at_once() -> None:
+    def nameless(one: int, /) -> int:
+        """Takes no names."""
+        return one
+
+    def pieces() -> Any:
+        """Yields."""
+        yield 1
+
+    async def later() -> Any:
+        """Yields later."""
+        yield 1
+
+    class Adder:
+        """Adds."""
+
+        def __call__(self, one: int) -> int:
+            return one
+
+    with pytest.raises(TypeError, match='"one" of the tool "nameless" cannot be given by name'):
+        pigeon.tool(nameless)
+    for function in (pieces, later):
+        with pytest.raises(TypeError, match="must return its result"):
+            pigeon.tool(function)
+    with pytest.raises(ValueError, match="give one with name="):
+        pigeon.tool(Adder())
+    assert pigeon.tool(name="add")(Adder()).schema["required"] == ["one"]
 
 
 def test_two_tools_of_one_name_are_refused() -> None:

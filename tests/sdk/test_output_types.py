@@ -177,6 +177,12 @@ async def test_events_of_a_prompt_end_with_the_output_as_json(conversations: Con
         assert last.output == {"file": "a", "line": 1}
 
 
+def test_a_function_is_no_type_for_pydantic_either() -> None:
+    pytest.importorskip("pydantic")
+    with pytest.raises(TypeError, match="must be a type"):
+        OutputType(lambda one: one)
+
+
 @pytest.mark.parametrize(
     "wrong", ["text", 7, [str], object(), Path.exists], ids=["text", "number", "list", "object", "function"]
 )

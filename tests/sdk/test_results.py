@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
 
+import pigeon
 from pigeon.sdk.records import fitted
 from pigeon.sdk.results import RunRecord
 from pigeon.wire.answers import Compacted, State
 from pigeon.wire.content import TextContent
+from pigeon.wire.errors import SessionBusy, UnknownCommand
 from pigeon.wire.events import AgentSettled, CompactionEnd, MessageEnd
 from pigeon.wire.messages import AssistantMessage
 from pigeon.wire.model import Cost, Usage
@@ -65,3 +69,22 @@ def test_how_a_run_ended(events: list[Any], ended: str, error: str | None) -> No
 
 def test_a_run_without_an_answer_has_no_text() -> None:
     assert (result_of(AgentSettled()).text, result_of(answer("one"), answer("two")).text) == ("", "two")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pigeon.AnswerTimeout("prompt", 3),
+        pigeon.ProcessDied("It has ended", -9, "last words"),
+        pigeon.RunOver("m", "r"),
+        pigeon.ReaderTooSlow(5),
+        pigeon.Refusal("no", "limit"),
+        pigeon.ConversationClosed(),
+        SessionBusy(),
+        UnknownCommand("dance"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_go_through_pickle_as_they_are(error: pigeon.PigeonError) -> None:
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

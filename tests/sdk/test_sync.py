@@ -101,6 +101,17 @@ def test_a_callback_that_waits_for_its_own_conversation_is_told(own: Conversatio
     assert "cannot wait for its own conversation" in failures[0]
 
 
+def test_a_callback_cannot_close_its_own_conversation_and_is_told(own: Conversations) -> None:
+    async def end() -> str:
+        """Close the agent itself."""
+        agent.close()
+        return "closed"
+
+    own.script(call("end"), "${toolResult}")
+    with pigeon.SyncAgent(tools=[end], **options(own)) as agent:
+        assert "cannot wait for its own conversation" in agent.run("go").text
+
+
 def test_a_start_that_fails_leaves_nothing_behind(own: Conversations) -> None:
     with pytest.raises(pigeon.StartupError, match="Not a directory"):
         pigeon.run_sync("hi", **{**options(own), "cwd": "/no/such"})

@@ -98,6 +98,9 @@ class Conversation(CommandMethods):
         """Send a command as a record; returns its answer, raises a `Refusal` where it is refused."""
         if isinstance(command, Hello) and command.dialect not in (ABSENT, DIALECT):
             raise Refusal(f"The events of this conversation are read as {DIALECT}; it cannot turn to {command.dialect}")
+        if isinstance(command, Hello) and isinstance(command.features, list):
+            # Results are made with these.
+            command = replace(command, features=list(dict.fromkeys([*command.features, *FEATURES])))
         if isinstance(command, SetEventFilter) and isinstance(command.events, list):
             # Without these no prompt would end, and no result be known.
             command = replace(command, events=[*command.events, *NEEDED])

@@ -127,10 +127,10 @@ class HostCalls:
             if function is None:
                 raise LookupError(f'there is no tool "{call.tool_name}" here')
             result = await function.called(call.arguments, context)
-        except asyncio.CancelledError:
-            context.cancel()
-            raise
-        except Exception as failure:
+        except (Exception, SystemExit, asyncio.CancelledError) as failure:
+            if _taken_back(failure):
+                context.cancel()
+                raise
             result, error = failure_of(failure), True
         # Progress that the function showed last is still on its way through the loop.
         await asyncio.sleep(0)
@@ -144,9 +144,9 @@ class HostCalls:
         response = ExtensionUiResponse(id=question.id, cancelled=True)
         try:
             response = await self._response(question)
-        except asyncio.CancelledError:
-            raise
-        except Exception:
+        except (Exception, SystemExit, asyncio.CancelledError) as failure:
+            if _taken_back(failure):
+                raise
             from logging import getLogger
 
             what = "on_permission" if _is_permission(question) else "on_dialog"
@@ -200,6 +200,12 @@ def _permitted(given: object, options: list[str]) -> dict[str, Any]:
     """Anything but a clear yes is a no."""
     wanted = ALLOW_ALWAYS if given == "always" else ALLOW_ONCE if given is True or given == "allow" else None
     return {"value": wanted} if wanted in options else {"cancelled": True}
+
+
+def _taken_back(failure: BaseException) -> bool:
+    """Whether a callable was cancelled because its question was; it may also have been cancelled by its own doing."""
+    task = asyncio.current_task()
+    return isinstance(failure, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 async def _result_of(ask: Callable[[Any], Any], question: Any) -> Any:

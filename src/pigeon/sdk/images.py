@@ -6,7 +6,7 @@ import asyncio
 import io
 import os
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from pigeon.wire.base import ABSENT, Absent
@@ -29,7 +29,7 @@ async def images_of(given: Sequence[ImageLike]) -> list[ImageInput] | Absent:
     """The images of a prompt; raises a `Refusal` that names the one that cannot be used."""
     if not given:
         return ABSENT
-    if isinstance(given, str | bytes):
+    if isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Iterable):
         raise Refusal("images must be a list, also if there is only one")
     return [await asyncio.to_thread(image_of, image, f"images[{index}]") for index, image in enumerate(given)]
 
@@ -44,15 +44,32 @@ def image_of(image: ImageLike, where: str = "image") -> ImageInput:
         try:
             with open(image, "rb") as file:
                 return _encoded(file.read(), f"{where} ({os.fspath(image)})")
-        except OSError as error:
-            raise Refusal(f"{where}: {os.fspath(image)}: {error.strerror or error}") from None
+        except (OSError, ValueError) as error:
+            raise Refusal(f"{where}: {os.fspath(image)}: {getattr(error, 'strerror', None) or error}") from None
     if isinstance(image, bytes | bytearray | memoryview):
         return _encoded(bytes(image), where)
     if hasattr(image, "save"):
-        buffer = io.BytesIO()
-        image.save(buffer, format="PNG")
-        return _encoded(buffer.getvalue(), where)
+        return _encoded(_png(image, where), where)
     raise Refusal(f"{where}: a {type(image).__name__} is no image; give a path, bytes or an image of Pillow")
+
+
+def _png(image: SavableImage, where: str) -> bytes:
+    """An image of Pillow as a file; its colours are converted where PNG has none of their kind (CMYK, HSV, ...)."""
+    mode = str(getattr(image, "mode", ""))
+    try:
+        try:
+            return _saved(image)
+        except OSError:
+            kept: Any = image
+            return _saved(kept.convert("RGBA" if mode.endswith(("A", "a")) else "RGB"))
+    except Exception as error:  # what Pillow raises depends on the image
+        raise Refusal(f"{where}: the image cannot be saved as PNG: {error}") from error
+
+
+def _saved(image: SavableImage) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG")
+    return buffer.getvalue()
 
 
 def _encoded(data: bytes, where: str) -> ImageInput:

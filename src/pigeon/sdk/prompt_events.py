@@ -12,7 +12,7 @@ background. The next prompt of the conversation waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -234,10 +234,10 @@ class PromptEvents:
     def __aiter__(self) -> PromptEvents:
         return self
 
-    def __anext__(self) -> Coroutine[Any, Any, ConversationEvent]:
+    async def __anext__(self) -> ConversationEvent:
         if self._run is None:
             self._run = self._runs.start(self._command)
-        return cast("Coroutine[Any, Any, ConversationEvent]", self._run.next())
+        return cast("ConversationEvent", await self._run.next())
 
     async def __aenter__(self) -> PromptEvents:
         return self

@@ -48,11 +48,14 @@ def event_of(value: dict[str, Json]) -> Outbound | UnknownEvent:
 
 def _without_snapshot(event: Any) -> Any:
     """The stream event alone; where the call's name and id stand in the snapshot only, they are taken from there."""
-    if isinstance(event, dict):
-        return UnknownEvent(str(event.get("type")), event)
+    if not isinstance(event, Struct):
+        members = event if isinstance(event, dict) else {"assistantMessageEvent": event}
+        return UnknownEvent(str(members.get("type")), members)
     if isinstance(event, events.ToolcallStart) and not event.id:
         content = getattr(event.partial, "content", [])
-        call = content[event.content_index] if event.content_index < len(content) else None
+        index = event.content_index
+        known = isinstance(content, list) and isinstance(index, int) and 0 <= index < len(content)
+        call = content[index] if known else None
         return replace(event, id=getattr(call, "id", ""), tool_name=getattr(call, "name", ""), partial=ABSENT)
     return replace(event, partial=ABSENT)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
@@ -9,7 +10,7 @@ from msgspec import Struct
 from pigeon.sdk.output import OutputType
 from pigeon.sdk.records import UnknownEvent
 from pigeon.wire.answers import State
-from pigeon.wire.base import Absent, or_else
+from pigeon.wire.base import ABSENT, Absent, or_else
 from pigeon.wire.content import text_of
 from pigeon.wire.events import AgentSettled, AgentStart, CompactionEnd, MessageEnd, Outbound, StreamEvent
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
@@ -30,7 +31,7 @@ class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
     Attributes:
         text: the text of the last answer
         output: the value that was asked for with `output=`, in that type; `None` unless `ended` is `done`
-        messages: every message of the run, the prompt first
+        messages: every message of the run in order, the prompt and what the model was told beside it included
         usage: tokens and cost of this run alone, retries and compactions included
         ended: `done`, `limit`, `aborted`, `error` or `denied`
         error: why, where `ended` is `error` or `limit`
@@ -67,8 +68,8 @@ class RunRecord:
             self.messages.append(event.message)
             if isinstance(event.message, AssistantMessage | ToolResultMessage):
                 self._count(event.message.usage)
-        elif isinstance(event, CompactionEnd) and not isinstance(event.result, Absent):
-            self._count(event.result.usage)
+        elif isinstance(event, CompactionEnd):
+            self._count(getattr(event.result, "usage", ABSENT))
         elif isinstance(event, AgentSettled):
             self._settled = event
             self._read(event.output)
@@ -147,8 +148,10 @@ class RunRecord:
             self._unusable = f"The output fits its schema, but is none of the type: {error}"
 
     def _count(self, usage: Usage | Absent) -> None:
-        if not isinstance(usage, Absent):
-            self.usage = _sum(self.usage, usage)
+        # Counts of other agents need not be numbers.
+        if isinstance(usage, Usage):
+            with suppress(TypeError, AttributeError):
+                self.usage = _sum(self.usage, usage)
 
 
 class RecentRuns:

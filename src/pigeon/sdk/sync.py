@@ -50,9 +50,11 @@ class LoopThread:
 
     def result_of(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run something there and wait for it; an interrupt here cancels it there, and waits until it has ended."""
-        if threading.current_thread() is self._thread:
+        try:
+            self.must_be_another()
+        except RuntimeError:
             work.close()
-            raise RuntimeError("a tool or callback cannot wait for its own conversation; make it async")
+            raise
         if self._loop.is_closed():
             return _without_loop(work)
         done: Future[_T] = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -62,6 +64,11 @@ class LoopThread:
             if not done.done():
                 self._cancelled(done)
             raise
+
+    def must_be_another(self) -> None:
+        """Raise `RuntimeError` in the thread itself, which would wait for its own end."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a tool or callback cannot wait for its own conversation; make it async")
 
     def _cancelled(self, done: Future[_T]) -> None:
         done.cancel()
@@ -123,6 +130,8 @@ class SyncConversation(SyncCommandMethods):
 
     def close(self) -> None:
         """Stop what runs, and end the agent; further calls change nothing."""
+        if self._thread is not None:
+            self._thread.must_be_another()
         thread, self._thread = self._thread, None
         conversation, self._conversation = self._conversation, None
         if thread is not None and conversation is not None:

@@ -144,9 +144,17 @@ def outcome_of(result: Any) -> HostToolOutcome:
 
 def failure_of(error: BaseException) -> HostToolOutcome:
     """What went wrong in a function, for the model."""
-    text = str(error) or type(error).__name__
+    text = _words_of(error)
     plain = isinstance(error, ValueError | RuntimeError) and type(error) in (ValueError, RuntimeError)
     return HostToolOutcome(content=[_text(text if plain else f"{type(error).__name__}: {text}")])
+
+
+def _words_of(error: BaseException) -> str:
+    """Its text; the name of its type where it has none, or fails to tell."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__
 
 
 def _block(value: Any) -> Json:
@@ -189,7 +197,9 @@ def in_thread(call: Callable[[], _T]) -> Coroutine[Any, Any, _T]:
         try:
             result = context.run(call)
         except BaseException as error:
-            failure = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+            # No future takes a StopIteration, and the end of a thread must not be that of the program.
+            raisable = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            failure = error if raisable else RuntimeError(f"{type(error).__name__}: {_words_of(error)}")
         try:
             loop.call_soon_threadsafe(settle, result, failure)
         except RuntimeError:

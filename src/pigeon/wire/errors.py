@@ -23,7 +23,17 @@ ABORTED_BEFORE = "The prompt was aborted before it started"
 
 
 class PigeonError(Exception):
-    """Base of every failure that Pigeon raises on purpose."""
+    """Base of every failure that Pigeon raises on purpose; programs may copy and pickle it."""
+
+    def __reduce__(self) -> Any:
+        """Restored as it is: the arguments of its class are not those that the text is made of."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[PigeonError], args: tuple[Any, ...], members: dict[str, Any]) -> PigeonError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(members)
+    return error
 
 
 class Refusal(PigeonError):

@@ -116,6 +116,52 @@ async def test_restart_goes_on_with_the_session(own: Conversations) -> None:
         assert (await client.get_session_stats()).user_messages == 2
 
 
+async def test_restart_goes_on_with_the_session_that_was_current_at_the_death(
+    own: Conversations,
+) -> None:
+    own.script("One.", {"text": "Two", "hang": True})
+    client = own.start()
+    assert isinstance(client, pigeon.Client)
+    async with client:
+        await client.run("first")
+        await client.new_session()
+        events = client.prompt("second")
+        while not isinstance(await anext(events), pigeon.TextDelta):
+            pass
+        kill(client)
+        with pytest.raises(pigeon.ProcessDied):
+            await client.get_state()
+        await client.restart()
+        messages = (await client.get_messages()).messages
+    assert "second" in str(messages)
+    assert "first" not in str(messages)
+
+
+async def test_a_close_that_was_cancelled_goes_to_its_end(tmp_path: Path) -> None:
+    client = stand_in(tmp_path)
+    await client.open()
+    pid = client.pid
+    assert pid is not None
+    closing = asyncio.ensure_future(client.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await client.close()
+    assert not is_alive(pid)
+
+
+async def test_a_line_that_does_not_fit_its_record_takes_no_other_line_with_it(tmp_path: Path) -> None:
+    body = """
+    if r["type"] == "get_last_assistant_text":
+        update = dict(type="message_update", assistantMessageEvent=None)
+        odd = dict(type="message_end", runId="1", message=dict(role="assistant", usage=dict(input={})))
+        end = dict(type="response", id=r["id"], success=True, data=dict(text="here"))
+        sys.stdout.write("".join(json.dumps(one) + chr(10) for one in (update, odd, end)))
+        sys.stdout.flush()
+    """
+    async with stand_in(tmp_path, body, timeout=5) as client:
+        assert (await client.get_last_assistant_text()).text == "here"
+
+
 async def test_an_answer_that_does_not_come_in_time_is_an_error_and_the_rest_goes_on(tmp_path: Path) -> None:
     body = 'answer(r, data=dict(text="here")) if r["type"] == "get_last_assistant_text" else None'
     async with stand_in(tmp_path, body, timeout=0.2) as client:

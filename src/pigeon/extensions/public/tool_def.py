@@ -60,13 +60,18 @@ def tool_def(
     reads_only: bool = False,
 ) -> ToolDef:
     """Read a function; raises `TypeError` or `ValueError` that names what cannot be used."""
-    called = name or function.__name__
+    written = _written(function)
+    called = name or getattr(written, "__name__", "")
+    if not called:
+        raise ValueError(f"{function!r:.100} has no name; give one with name=")
     if not _NAME.fullmatch(called):
         raise ValueError(f"{called!r} cannot be the name of a tool: letters, digits, _ and - only, at most 64")
-    text, described = split_docstring(inspect.getdoc(function) or "")
+    text, described = split_docstring(inspect.getdoc(written) or "")
     text = description or text
     if not text:
         raise ValueError(f'the tool "{called}" needs a docstring or a description')
+    if inspect.isgeneratorfunction(written) or inspect.isasyncgenfunction(written):
+        raise TypeError(f'the tool "{called}" must return its result, not yield it')
     parameters = dict(inspect.signature(function).parameters)
     context_name = _context_parameter(parameters, positional=schema is not None)
     hints: dict[str, Any] | None = None
@@ -84,6 +89,22 @@ def tool_def(
         snippet=snippet or text.partition("\n")[0],
         guidelines=tuple(guidelines),
     )
+
+
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that a `functools.partial` stands for; anything else is itself."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _globals_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The names that its hints were written with, which a decorator's wrapper does not have."""
+    written: Any = inspect.unwrap(_written(function))
+    if not hasattr(written, "__globals__"):
+        kind: Any = written if isinstance(written, type) else type(written)
+        written = kind.__init__ if kind is written else kind.__call__
+    return getattr(written, "__globals__", {})
 
 
 def split_docstring(text: str) -> tuple[str, dict[str, str]]:
@@ -132,10 +153,13 @@ def _hints(
     bare = next((name for name, hint in annotations.items() if hint is inspect.Parameter.empty), None)
     if bare is not None:
         raise TypeError(f'parameter "{bare}" of the tool "{tool}" needs a type hint')
+    nameless = next((name for name in wanted if parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY), None)
+    if nameless is not None:
+        raise TypeError(f'parameter "{nameless}" of the tool "{tool}" cannot be given by name; take the / away')
     try:
         # Only the arguments: the hint of the context may name a type that is imported for type checkers only.
         stub = types.SimpleNamespace(__annotations__=annotations)
-        found = typing.get_type_hints(stub, getattr(function, "__globals__", {}), include_extras=True)
+        found = typing.get_type_hints(stub, _globals_of(function), include_extras=True)
     except NameError as error:
         raise TypeError(f'a type hint of the tool "{tool}" cannot be resolved: {error}') from None
     return {name: found[name] for name in wanted}

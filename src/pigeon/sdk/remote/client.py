@@ -29,14 +29,19 @@ from pigeon.wire.answers import Accepted, State, Welcome
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import (
     NAMES,
+    AbortAndPrompt,
     Bash,
+    Clone,
     Command,
     Compact,
     ExportHtml,
     FollowUp,
+    Fork,
     GetState,
     Hello,
     NavigateTree,
+    NewSession,
+    OpenSession,
     Prompt,
     SetHostTools,
     SetLimits,
@@ -54,6 +59,8 @@ START_SECONDS = 60.0
 # What may take as long as it takes.
 _UNBOUNDED = (Bash, Compact, NavigateTree, ExportHtml)
 _SAYS = (Prompt, Steer, FollowUp)
+# After these another session may be the current one; a prompt may be a slash command.
+_CHANGE_SESSION = (Prompt, AbortAndPrompt, NewSession, SwitchSession, OpenSession, Fork, Clone)
 ANY_LENGTH = sys.maxsize
 
 
@@ -185,6 +192,7 @@ class Client(Conversation):
         self._dying: asyncio.Future[None] | None = None
         self._session_file: str | None = None
         self._restarting = asyncio.Lock()
+        self._ending: asyncio.Future[None] | None = None
 
     @property
     def welcome(self) -> Welcome | None:
@@ -202,7 +210,7 @@ class Client(Conversation):
             raise ConversationClosed("The client is open already")
         transport = self._make_transport()
         self._death = None
-        self._peer = self._welcome = None
+        self._peer = self._welcome = self._session_file = None
         await transport.open(partial(self._received, Framing(ANY_LENGTH)), lambda: self._lost(transport))
         self._transport = transport
         try:
@@ -232,20 +240,30 @@ class Client(Conversation):
     async def close(self) -> None:
         """End the agent's process, or leave its socket: in order, and by force if it does not go."""
         transport, self._transport = self._transport, None
-        if transport is None:
-            return
-        self._let_go(ConversationClosed())
-        self._over(None)
+        if transport is not None:
+            self._let_go(ConversationClosed())
+            self._over(None)
+            self._ending = asyncio.ensure_future(self._end(transport))
+        if self._ending is not None:
+            # It goes to its end, whatever becomes of the task that asked for it: that may be a tool, which ends here.
+            await asyncio.shield(self._ending)
+
+    async def _end(self, transport: Transport) -> None:
         await transport.close()
         await self._runs.all_left_ended()
 
     async def restart(self) -> None:
         """Start the agent anew, after its death or at any other time, and go on with its session if that is on disk."""
         async with self._restarting:
+            session_file = self._session_file
             await self.close()
-            await self.open()
-            if self._session_file is not None:
-                await self._call(SwitchSession(session_path=self._session_file))
+            try:
+                await self.open()
+                if session_file is not None:
+                    await self._call(SwitchSession(session_path=session_file))
+            finally:
+                # A start that failed can be tried again.
+                self._session_file = session_file
 
     # Commands
 
@@ -286,7 +304,12 @@ class Client(Conversation):
     def _received(self, framing: Framing, data: bytes) -> None:
         for frame in framing.feed(data):
             if not isinstance(frame, TooLong) and frame.strip():
-                self._line(frame)
+                try:
+                    self._line(frame)
+                except Exception:  # what does not fit its record may stand in it; the lines behind it are to be read
+                    from logging import getLogger
+
+                    getLogger("pigeon").exception("A line of the agent was left out: %.200r", frame)
 
     def _line(self, line: bytes) -> None:
         try:
@@ -322,9 +345,19 @@ class Client(Conversation):
         data = _answer(waiting.command, value.get("data", ABSENT))
         if self._peer is not None and isinstance(waiting.command, Prompt):
             self._peer.prompted()
-        if isinstance(data, State) and isinstance(data.session_file, str):
-            self._session_file = data.session_file
+        if isinstance(data, State):
+            self._session_file = data.session_file if isinstance(data.session_file, str) else None
+        elif isinstance(waiting.command, _CHANGE_SESSION):
+            self._ask_for_session()
         waiting.succeed(data)
+
+    def _ask_for_session(self) -> None:
+        """Ask which file is written to from now on, so that `restart` knows it; the process may die at any time."""
+        if self._transport is not None:
+            self._count += 1
+            id = f"sdk-{self._count}"
+            self._waiting[id] = _Open(GetState(), None)
+            self._transport.write(codec.encode(GetState(id=id)) + b"\n")
 
     def _asked(self, value: dict[str, Json]) -> _Open | None:
         """The command that a response is to; some agents leave the id out where they do not know the command."""
