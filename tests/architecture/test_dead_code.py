@@ -29,8 +29,6 @@ METHODS: dict[str, str] = {
     "pigeon.providers.http.network.Network.connect_tcp": "the HTTP client calls it",
     "pigeon.providers.http.network._ReceiveBuffer.data_received": _ASYNCIO,
     "pigeon.providers.http.network._ReceiveBuffer.eof_received": _ASYNCIO,
-    "pigeon.sdk.agent.Agent.warnings": _PROGRAM,
-    "pigeon.sdk.remote.client.Client.welcome": _PROGRAM,
     "pigeon.sdk.remote.transports.SocketTransport.data_received": _ASYNCIO,
     "pigeon.system.process.peer.PeerProcess.pipe_connection_lost": _ASYNCIO,
     "pigeon.system.process.peer.PeerProcess.pipe_data_received": _ASYNCIO,

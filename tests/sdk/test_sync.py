@@ -14,6 +14,7 @@ import pytest
 
 import pigeon
 from fakes.processes import eventually
+from fakes.rpc_process import command_line
 from fakes.sdk_conversations import Conversations, call
 from pigeon.sdk.agent import AgentChoices
 from pigeon.sdk.sync import AgentArguments
@@ -110,6 +111,72 @@ def test_a_callback_cannot_close_its_own_conversation_and_is_told(own: Conversat
     own.script(call("end"), "${toolResult}")
     with pigeon.SyncAgent(tools=[end], **options(own)) as agent:
         assert "cannot wait for its own conversation" in agent.run("go").text
+
+
+UNCLOSED = """
+import os, sys, pigeon
+agent = pigeon.SyncAgent(model=sys.argv[1], cwd=sys.argv[2], agent_dir=sys.argv[2])
+agent.open()
+events = agent.prompt("talk")
+next(events)
+if os.fork() == 0:
+    try:
+        agent.get_state()
+    except pigeon.ConversationClosed as error:
+        print("in the child:", error, flush=True)
+    agent.close()
+    sys.exit()
+os.wait()
+print("in the parent:", agent.get_state().is_streaming)
+"""
+
+
+def test_a_program_that_does_not_close_ends_and_so_does_a_fork_of_it(own: Conversations, tmp_path: Path) -> None:
+    own.script({"text": "On and on", "hang": True})
+    command = [sys.executable, "-c", UNCLOSED, options(own)["model"], str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    child, parent = ended.stdout.splitlines()
+    assert "opened in another process" in child
+    assert parent == "in the parent: True"
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+FORKED = """
+import os, sys, threading, pigeon
+os.mkfifo("up")
+os.mkfifo("go")
+agent = pigeon.SyncAgent(model=sys.argv[1], cwd=".", agent_dir=".")
+agent.open()
+said = []
+waits = threading.Thread(target=lambda: said.append(agent.bash("echo > up; read word < go; echo $word").output))
+waits.start()
+open("up").read()
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+go = os.open("go", os.O_RDWR)
+os.write(go, b"alive" + bytes([10]))
+waits.join()
+print(said[0].strip())
+agent.close()
+"""
+
+
+def test_a_fork_that_exits_leaves_the_commands_of_the_agent_alone(own: Conversations, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FORKED, options(own)["model"]]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert (ended.stdout, ended.stderr) == ("alive\n", "")
+
+
+def test_what_only_one_kind_has_is_there_too(own: Conversations) -> None:
+    with pigeon.SyncAgent(**options(own)) as agent:
+        assert agent.warnings == []
+    command = [*command_line(), "--mode", "rpc", "--model", options(own)["model"]]
+    with pigeon.SyncClient(command=command, cwd=own.work, env=own.folders.environment()) as client:
+        first = client.pid
+        assert client.welcome is not None
+        client.restart()
+        assert client.pid not in (None, first)
 
 
 def test_a_start_that_fails_leaves_nothing_behind(own: Conversations) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, assert_type
 
 import pigeon
@@ -85,9 +86,10 @@ def main_without_a_loop() -> None:
             if isinstance(event, pigeon.AgentSettled):
                 assert_type(event.aborted, bool)
     assert_type(pigeon.run_sync("What is in README?", model="demo").text, str)
-    assert_type(pigeon.run_sync("Where?", output=Place, cwd=".", limits=pigeon.Limits(turns=2)).output, Place)
+    assert_type(pigeon.run_sync("Where?", output=Place, cwd=Path(), limits=pigeon.Limits(turns=2)).output, Place)
     with pigeon.SyncClient(command=["pigeon", "--mode", "rpc"], timeout=5) as over_a_pipe:
         assert_type(over_a_pipe.run("Where?", output=Place).output, Place)
+        assert_type(over_a_pipe.restart(), None)
     try:
         pass
     except pigeon.ProcessDied as death:

@@ -188,6 +188,8 @@ class PromptedRun:
         """End the run early; nothing if it is over."""
         if self._ending is None and not self.over:
             self.over = True
+            if self._loop.is_closed():
+                return None
             self._ending = self._runs.leave(self)
         return self._ending
 

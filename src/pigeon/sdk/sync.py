@@ -8,10 +8,13 @@ of the program (tools, permissions, dialogs) are called in that thread.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import functools
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
@@ -23,7 +26,7 @@ from pigeon.sdk.images import ImageLike
 from pigeon.sdk.remote.client import Client
 from pigeon.sdk.results import ConversationEvent, OutputT, Result
 from pigeon.sdk.sync_commands import SyncCommandMethods
-from pigeon.wire.answers import Accepted
+from pigeon.wire.answers import Accepted, Welcome
 from pigeon.wire.commands import Command, StreamingBehavior
 from pigeon.wire.steering import Limits
 
@@ -57,6 +60,9 @@ class LoopThread:
             raise
         if self._loop.is_closed():
             return _without_loop(work)
+        if not self.runs:
+            work.close()
+            raise ConversationClosed("The conversation was opened in another process; after a fork only that has it")
         done: Future[_T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return done.result()
@@ -64,6 +70,11 @@ class LoopThread:
             if not done.done():
                 self._cancelled(done)
             raise
+
+    @property
+    def runs(self) -> bool:
+        """False once it was stopped, and in a process that was forked from that of the thread."""
+        return self._thread.is_alive()
 
     def must_be_another(self) -> None:
         """Raise `RuntimeError` in the thread itself, which would wait for its own end."""
@@ -127,6 +138,8 @@ class SyncConversation(SyncCommandMethods):
             thread.stop()
             raise
         self._thread, self._conversation = thread, conversation
+        # A program that ends without closing would wait for a thread that is gone by then.
+        atexit.register(self.close)
 
     def close(self) -> None:
         """Stop what runs, and end the agent; further calls change nothing."""
@@ -134,7 +147,8 @@ class SyncConversation(SyncCommandMethods):
             self._thread.must_be_another()
         thread, self._thread = self._thread, None
         conversation, self._conversation = self._conversation, None
-        if thread is not None and conversation is not None:
+        atexit.unregister(self.close)
+        if thread is not None and conversation is not None and thread.runs:
             try:
                 thread.result_of(conversation.close())
             finally:
@@ -192,7 +206,9 @@ class SyncConversation(SyncCommandMethods):
             while (event := thread.result_of(_next(events))) is not None:
                 yield event
         finally:
-            thread.result_of(events.aclose())
+            # A fork of the process has the iterator too, and nothing to close.
+            with suppress(ConversationClosed):
+                thread.result_of(events.aclose())
 
     @overload
     def run(
@@ -297,6 +313,11 @@ class SyncAgent(SyncConversation):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(lambda: Agent(**arguments))
 
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with settings and files but did not keep the agent from starting."""
+        return cast("Agent", self._opened()[1]).warnings
+
 
 class SyncClient(SyncConversation):
     """`Client` for code without an event loop; it takes the same arguments."""
@@ -305,19 +326,33 @@ class SyncClient(SyncConversation):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(lambda: Client(**arguments))
 
+    @property
+    def welcome(self) -> Welcome | None:
+        """What Pigeon answered to `hello`: its version, dialect and features; none of another agent."""
+        return cast("Client", self._opened()[1]).welcome
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the agent's process; none behind a socket."""
+        return cast("Client", self._opened()[1]).pid
+
+    def restart(self) -> None:
+        """Start the agent anew, after its death or at any other time, and go on with its session if that is on disk."""
+        self._wait(lambda one: cast("Client", one).restart())
+
 
 class AgentArguments(AgentChoices, total=False):
     """The arguments of `Agent` but its limits."""
 
     model: str | None
-    cwd: str | None
+    cwd: str | os.PathLike[str] | None
     tools: Sequence[AnyTool]
     permissions: str | Mapping[str, Any] | None
     on_permission: OnPermission | None
     on_dialog: OnDialog | None
     unattended: bool
-    session: str | None
-    agent_dir: str | None
+    session: str | os.PathLike[str] | None
+    agent_dir: str | os.PathLike[str] | None
     env: Mapping[str, str] | None
 
 

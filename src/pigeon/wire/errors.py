@@ -32,6 +32,7 @@ class PigeonError(Exception):
 
 def _restored(kind: type[PigeonError], args: tuple[Any, ...], members: dict[str, Any]) -> PigeonError:
     error = kind.__new__(kind, *args)
+    error.args = args
     error.__dict__.update(members)
     return error
 

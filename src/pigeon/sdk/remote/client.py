@@ -9,6 +9,7 @@ the id out.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -162,26 +163,28 @@ class Client(Conversation):
         *,
         command: Sequence[str] | None = None,
         url: str | None = None,
-        cwd: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         tools: Sequence[AnyTool] = (),
         on_permission: OnPermission | None = None,
         on_dialog: OnDialog | None = None,
         timeout: float | None = ANSWER_SECONDS,
         model: str | None = None,
-        session: str | None = None,
+        session: str | os.PathLike[str] | None = None,
         limits: Limits | None = None,
         permissions: str | Mapping[str, Any] | None = None,
         unattended: bool = False,
     ) -> None:
         super().__init__(tools, on_permission, on_dialog)
-        self._choices = StartChoices(model, session, limits, permissions, unattended)
+        folder = None if cwd is None else os.fspath(cwd)
+        resumed = None if session is None else os.fspath(session)
+        self._choices = StartChoices(model, resumed, limits, permissions, unattended)
         self._told = [] if url is None else self._choices.commands()
         # Wrong arguments are told now, not when it is opened.
-        transport_of(command, url, cwd, env)
+        transport_of(command, url, folder, env)
         if command is not None:
             command = [*command, *self._choices.flags()]
-        self._make_transport: Callable[[], Transport] = partial(transport_of, command, url, cwd, env)
+        self._make_transport: Callable[[], Transport] = partial(transport_of, command, url, folder, env)
         self._timeout = timeout
         self._transport: Transport | None = None
         self._waiting: dict[str, _Open] = {}

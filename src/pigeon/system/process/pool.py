@@ -157,6 +157,7 @@ class HelperPool:
 
     def __init__(self) -> None:
         self.usable = True
+        self._process_id = os.getpid()
         self._owners: set[object] = set()
         self._helper: Helper | None = None
         self._ending: set[Helper] = set()
@@ -257,7 +258,13 @@ class HelperPool:
         return all(future.done() for future in ending)
 
     def end_now(self) -> None:
-        """The same without an event loop, when the interpreter exits or the loop was closed."""
+        """The same without an event loop, when the interpreter exits or the loop was closed.
+
+        A fork of the process, as a program with an agent in it may make, has a copy of the pool, and its sockets are
+        those of the pool itself: what ends there must not end the commands here.
+        """
+        if os.getpid() != self._process_id:
+            return
         deadline = time.monotonic() + END_WITHIN
         self._cancel_waiting()
         self._release()
