@@ -163,7 +163,8 @@ async def test_a_second_prompt_during_a_run_is_refused_and_the_first_goes_on(con
 
 
 async def test_steering_and_follow_ups_become_part_of_the_run(conversations: Conversations) -> None:
-    conversations.script(call("bash", command="true"), "Steered.", "Followed.")
+    # The second answer takes a moment, so that what is said arrives during the run however busy the machine is.
+    conversations.script(call("bash", command="true"), {"text": "Steered.", "delayMs": 300}, "Followed.")
     async with conversations.start() as agent:
         async for event in agent.prompt("go"):
             if isinstance(event, pigeon.ToolExecutionStart):
