@@ -165,3 +165,23 @@ async def test_no_control_sequence_of_a_text_is_written() -> None:
     said.view.stop()
     await asking
     assert all(char.isprintable() or char == "\n" for char in said.target.getvalue())
+
+
+async def test_a_question_without_answers_is_not_asked() -> None:
+    said = Said()
+    assert await said.view.ask(ChoiceQuestion("Which model?", ())) is None
+    assert said.lines() == ["Which model? There is nothing to choose from."]
+
+
+async def test_a_line_that_was_refused_is_not_read_out_again() -> None:
+    said = Said("/modle\n")
+    await said.view.run()
+    said.view.show(Notice("There is no command /modle", "error"))
+    said.view.set_input("/modle")
+    said.view.set_input("another")
+    assert said.lines() == ["Error: There is no command /modle", "To send it again, type: another"]
+
+
+async def test_a_table_of_words_and_their_meaning_is_read_as_such() -> None:
+    lines = Said().after(AnswerText("| key | |\n|---|---|\n| Enter | send |"))
+    assert lines == ["Answer:", "Table with 1 row:", "Enter: send", "End of table."]

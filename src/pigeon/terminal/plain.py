@@ -43,7 +43,8 @@ class PlainView:
         self._turn = asyncio.Lock()
         self._told = ""
         self._queued: list[str] = []
-        self._typed_last = ""
+        # The line that was typed last, and the same until something was said after it.
+        self._line_before = self._typed_last = ""
         self._asked = ""
         self._announced: set[str] = set()
         self._running: set[str] = set()
@@ -151,6 +152,9 @@ class PlainView:
     async def ask(self, question: Question) -> str | None:
         """Ask in lines."""
         async with self._turn:
+            if not isinstance(question, TextQuestion) and not question.choices:
+                self._line(f"{cleaned(question.title)} There is nothing to choose from.")
+                return None
             self._put(question)
             answers = self._answers = asyncio.Queue()
             try:
@@ -215,7 +219,7 @@ class PlainView:
 
     def set_input(self, text: str) -> None:
         """Lines cannot be put into the hands of the person: the text is said."""
-        if text and text != self._typed_last:
+        if text and text != self._line_before:
             self._line(f"To send it again, type: {cleaned(text)}")
 
     def set_title(self, title: str) -> None:
@@ -251,7 +255,7 @@ class PlainView:
         if self._answers is not None:
             self._answers.put_nowait(line)
         elif line.strip():
-            self._typed_last = line
+            self._typed_last = self._line_before = line
             self._inputs.put_nowait(Input("send", line))
 
     def stop(self) -> None:

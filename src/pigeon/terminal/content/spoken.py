@@ -72,9 +72,11 @@ def _list(node: SyntaxTreeNode) -> list[str]:
 def _table(node: SyntaxTreeNode) -> list[str]:
     header, *rows = [[_inline(cell) for cell in row] for row in cell_nodes(node)]
     lines = [f"Table with {len(rows)} row{'' if len(rows) == 1 else 's'}:"]
+    named = len(header) > 2 or all(header)
     for row in rows:
-        cells = [f"{name}: {cell}" if name else cell for name, cell in zip(header, row, strict=True) if cell]
-        lines.append("; ".join(cells))
+        cells = [f"{name}: {cell}" if named and name else cell for name, cell in zip(header, row, strict=True) if cell]
+        # A table of two columns without names is a list of words and what they mean.
+        lines.append("; ".join(cells) if named else ": ".join(cells))
     return [*lines, "End of table."]
 
 
