@@ -201,3 +201,11 @@ def test_signs_of_other_scripts_stay_and_invisible_ones_go() -> None:
     assert painted(
         Notice("a\u00a0b \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 ❤\ufe0f 👩\u200d💻 \u202eabc")
     ) == ["· a b \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 ❤ 👩💻 \ufffdabc"]
+
+
+def test_styles_are_those_of_the_terminal_itself() -> None:
+    painter = Painter("256")
+    assert painter.paint(ThinkingText("Hm", None), 60) == "\x1b[2m✻ Thought: Hm\x1b[0m\n\n"
+    assert painter.paint(Notice("No", "error"), 60) == "\x1b[31m✗ \x1b[0m\x1b[31mNo\x1b[0m\n\n"
+    assert painter.paint(AnswerText("a `b` **c**"), 60) == "a \x1b[36mb\x1b[0m \x1b[1mc\x1b[0m\n\n"
+    assert painter.paint(AnswerText("# a"), 60) == "\x1b[1;4ma\x1b[0m\n\n"

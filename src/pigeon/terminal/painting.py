@@ -137,9 +137,13 @@ class Painter:
         system = {"256": ColorSystem.EIGHT_BIT, "truecolor": ColorSystem.TRUECOLOR}.get(
             self._colours or "", ColorSystem.STANDARD
         )
+        console = self._console_of()
+        if not line.spans:
+            # Such a line is rendered without the style that it has as a whole.
+            return console.get_style(line.style).render(line.plain, color_system=system) + "\n"
         return "".join(
             part.style.render(part.text, color_system=system) if part.style else part.text
-            for part in line.render(self._console_of(), "\n")
+            for part in line.render(console, "\n")
         )
 
     def diff_lines(self, diff: str, width: int, most: int) -> list[Text]:
