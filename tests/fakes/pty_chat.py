@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import select
 import signal
@@ -13,12 +14,39 @@ import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyte
 
 SECONDS = 20.0
 SIGN = "\u276f"
 ENTER, ESC, TAB, UP, DOWN = "\r", "\x1b", "\t", "\x1b[A", "\x1b[B"
+ALT_ENTER, ALT_UP = ESC + ENTER, ESC + UP
+CTRL_C, CTRL_D, CTRL_G, CTRL_J, CTRL_O, CTRL_R, CTRL_T, CTRL_Z = (chr(ord(letter) - 64) for letter in "CDGJORTZ")
+
+
+def pasted(text: str) -> str:
+    """A text as terminals send it when it is pasted."""
+    return f"\x1b[200~{text}\x1b[201~"
+
+
+def scripted(folder: Path, *rules: tuple[str, Any], **options: Any) -> list[str]:
+    """The arguments for a model that answers by rules: what a message contains, and the reply to it.
+
+    Several replies are given one after the other, as to the result of a tool that the one before has called.
+    """
+    found = []
+    for word, replies in rules:
+        *once, last = replies if isinstance(replies, list) else [replies]
+        found += [{"when": {"user": word}, "reply": reply, "times": 1} for reply in once]
+        found.append({"when": {"user": word}, "reply": last})
+    (folder / "s.json").write_text(json.dumps({"rules": found, "default": "You said: ${user}", **options}))
+    return ["--model", "scripted/s.json"]
+
+
+def call(tool: str, **arguments: Any) -> dict[str, Any]:
+    """A reply that calls a tool."""
+    return {"toolCalls": [{"name": tool, "arguments": arguments}]}
 
 
 class PtyChat:
@@ -31,6 +59,7 @@ class PtyChat:
         columns: int = 80,
         rows: int = 30,
         env: Mapping[str, str] | None = None,
+        program: Sequence[str] | None = None,
     ) -> None:
         self._screen = pyte.HistoryScreen(columns, rows, history=5000)
         self._stream = pyte.ByteStream(self._screen)
@@ -42,7 +71,7 @@ class PtyChat:
         home.mkdir(exist_ok=True)
         variables = {**os.environ, "HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8", **(env or {})}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pigeon", *arguments],
+            program or [sys.executable, "-m", "pigeon", *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -73,9 +102,17 @@ class PtyChat:
         os.kill(self.process.pid, signal.SIGWINCH)
 
     def type(self, *keys: str) -> None:
-        """Press keys."""
-        for key in keys:
-            os.write(self._terminal, key.encode())
+        """Press keys; what is drawn meanwhile is read, as a terminal does."""
+        data = "".join(keys).encode()
+        while data:
+            if select.select([], [self._terminal], [], 0)[1]:
+                data = data[os.write(self._terminal, data[:1024]) :]
+            else:
+                self._read(0.01)
+
+    def say(self, text: str) -> None:
+        """Write a line and send it."""
+        self.type(text, ENTER)
 
     def hang_up(self) -> None:
         """The terminal goes away."""
@@ -104,6 +141,15 @@ class PtyChat:
                 assert holds(self.text), f"{found!r} did not come before the end:\n{self.text}"
         return self.text
 
+    def gone(self, text: str) -> None:
+        """Read until a text is not on the screen any more."""
+        self.until(lambda _: text not in "\n".join(self.lines))
+
+    def agents(self) -> list[int]:
+        """The processes of the agent of this chat."""
+        found = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        return [pid for pid in found if _parent(pid) == self.process.pid]
+
     def ended(self, seconds: float = SECONDS) -> int:
         """Read until the program has ended; returns its exit code."""
         deadline = time.monotonic() + seconds
@@ -121,3 +167,11 @@ class PtyChat:
         self.raw += data
         self._stream.feed(data)
         return bool(data)
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0

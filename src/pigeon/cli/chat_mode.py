@@ -7,12 +7,14 @@ two share nothing: whatever the agent does, keys are answered, and an agent that
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any
 
 from pigeon import __version__
 from pigeon.app.environment import Environment
@@ -20,6 +22,7 @@ from pigeon.cli.args import CommandLine, agent_arguments
 from pigeon.sdk.errors import ProcessDied
 from pigeon.sdk.remote.client import Client
 from pigeon.terminal.attachments import Attachments
+from pigeon.terminal.blocks import Notice
 from pigeon.terminal.chat import Chat
 from pigeon.terminal.clipboard import Clipboard
 from pigeon.terminal.footer import FooterFacts
@@ -31,21 +34,48 @@ from pigeon.terminal.transcript import ChatTranscript
 from pigeon.terminal.view import View
 from pigeon.terminal.widgets import Widgets
 from pigeon.transport import exit_codes
-from pigeon.wire.errors import StartupError
+from pigeon.wire.errors import StartupError, printable
 
 HISTORY_FILE = "chat-history"
+KEY_OPTIONS = ("--api-key", "--api-key-file")
+MOST_ERROR_LINES = 200
+TOGETHER_SECONDS = 0.1
 
 
 def run_chat(line: CommandLine, environment: Environment) -> int:
     """Talk until the person leaves; returns the exit code."""
-    return asyncio.run(_ChatProgram(line, environment).run())
+    if line.api_key_file is not None:
+        from pigeon.cli.starting import with_key
+
+        line = with_key(line, environment)
+    plain = line.plain or environment.variables.get("TERM", "") in ("", "dumb")
+    with nullcontext() if plain else _keys_kept():
+        return asyncio.run(_ChatProgram(line, environment, plain).run())
+
+
+@contextmanager
+def _keys_kept() -> Iterator[None]:
+    """Keys that are pressed while the screen is imported are neither shown by the terminal nor changed by it."""
+    import termios
+
+    before = termios.tcgetattr(0)
+    quiet = [*before]
+    quiet[0] &= ~termios.ICRNL
+    quiet[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(0, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
 class _ChatProgram:
     """The parts of one chat, and their life together."""
 
-    def __init__(self, line: CommandLine, environment: Environment) -> None:
+    def __init__(self, line: CommandLine, environment: Environment, plain: bool) -> None:
         self._line = line
+        self._plain = plain
         self._environment = environment
         self._inputs: Inputs = asyncio.Queue()
         self._transcript = ChatTranscript(time.monotonic)
@@ -54,18 +84,23 @@ class _ChatProgram:
         self._widgets = Widgets()
         self._names: dict[str, str] = {}
         self._attachments = Attachments(cwd, environment.home)
+        self._errors = _ErrorLines()
+        self._code = exit_codes.OK
 
     async def run(self) -> int:
         """Start the agent, draw, talk, end both."""
         made: asyncio.Future[View] = asyncio.get_running_loop().create_future()
         questions = HostQuestions(made)
-        # Without the choice of a session, which is made here.
         choose = self._line.agent.resume == ""
-        left_out = ("--resume", "-r") if choose else ()
-        options = [word for word in agent_arguments(self._line.arguments) if word not in left_out]
         # Without the folder on the path: a project could have a package of our name, or of one that we import.
-        command = [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *options]
-        client = Client(command=command, on_permission=questions.permission, on_dialog=questions.dialog)
+        command = [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *_options(self._line.arguments, choose)]
+        client = Client(
+            command=command,
+            on_permission=questions.permission,
+            on_dialog=questions.dialog,
+            api_key=self._line.agent.api_key,
+            on_stderr=self._errors.take,
+        )
         opening = asyncio.ensure_future(client.open())
         await asyncio.sleep(0)
         try:
@@ -80,11 +115,17 @@ class _ChatProgram:
     async def _talk(self, client: Client, opening: asyncio.Future[None], view: View, choose: bool) -> int:
         drawing = asyncio.ensure_future(view.run())
         self._watch_signals(view)
+        # What nothing else has caught must not be written over the screen.
+        asyncio.get_running_loop().set_exception_handler(lambda loop, about: _tell_fault(view, about))
         try:
             await asyncio.wait({opening, drawing}, return_when=asyncio.FIRST_COMPLETED)
             if drawing.done():
-                return exit_codes.OK
+                return self._code
             opening.result()
+            # `main` switched the collector off: nothing that a start makes is garbage.
+            gc.freeze()
+            gc.enable()
+            self._errors.show_in(view)
             chat = Chat(
                 conversation=client,
                 transcript=self._transcript,
@@ -102,12 +143,12 @@ class _ChatProgram:
             view.leave()
             await asyncio.wait({drawing})
             words = getattr(error, "last_words", "") or str(error)
-            print(words, file=sys.stderr)  # noqa: T201
+            print(printable(words), file=sys.stderr)  # noqa: T201
             return exit_codes.FAILED
         finally:
             view.leave()
             await asyncio.wait({drawing})
-        return exit_codes.OK
+        return self._code
 
     async def _until_left(self, chat: Chat, drawing: asyncio.Future[None], choose: bool) -> None:
         talking = asyncio.ensure_future(chat.run(__version__, "\n\n".join(self._line.messages), choose))
@@ -121,7 +162,7 @@ class _ChatProgram:
         variables = self._environment.variables
         colours = _colours(variables)
         unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-        if self._line.plain or variables.get("TERM", "") in ("", "dumb"):
+        if self._plain:
             return PlainView(self._transcript, self._inputs, sys.stdin, sys.stdout)
         from pigeon.terminal.screen.completion import ChatCompleter, ProjectFiles
         from pigeon.terminal.screen.screen import Screen
@@ -142,10 +183,66 @@ class _ChatProgram:
 
     def _watch_signals(self, view: View) -> None:
         loop = asyncio.get_running_loop()
+
+        def end(number: signal.Signals) -> None:
+            self._code = exit_codes.BY_SIGNAL[number]
+            view.leave()
+
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, view.leave)
+            loop.add_signal_handler(number, end, number)
         if isinstance(view, PlainView):
             loop.add_signal_handler(signal.SIGINT, view.stop)
+
+
+class _ErrorLines:
+    """What the agent writes to stderr, shown in the chat: lines that come together are one notice.
+
+    Until there is a chat they are kept. Those of an agent that does not start are its last words.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._view: View | None = None
+        self._shown_soon: asyncio.Handle | None = None
+
+    def take(self, line: str) -> None:
+        """The next line."""
+        if len(self._lines) < MOST_ERROR_LINES:
+            self._lines.append(line)
+        if self._view is not None and self._shown_soon is None:
+            self._shown_soon = asyncio.get_running_loop().call_later(TOGETHER_SECONDS, self._show)
+
+    def show_in(self, view: View) -> None:
+        """Show them there from now on."""
+        self._view = view
+        self._show()
+
+    def _show(self) -> None:
+        self._shown_soon = None
+        text = "\n".join(line.removeprefix("Warning: ") for line in self._lines).strip()
+        self._lines.clear()
+        if text and self._view is not None:
+            self._view.show(Notice(text, "warning"))
+
+
+def _options(arguments: Sequence[str], choose: bool) -> list[str]:
+    """The options of the agent: without a key, which goes another way, and without a choice that is made here."""
+    words = agent_arguments(arguments)
+    kept: list[str] = []
+    while words:
+        word = words.pop(0)
+        name, equals, _ = word.partition("=")
+        if name in KEY_OPTIONS:
+            if not equals:
+                words[:1] = []
+        elif not (choose and word in ("--resume", "-r")):
+            kept.append(word)
+    return kept
+
+
+def _tell_fault(view: View, about: Mapping[str, Any]) -> None:
+    fault = about.get("exception")
+    view.show(Notice(f"{type(fault).__name__}: {fault}" if fault else str(about.get("message", "")), "error"))
 
 
 def _colours(variables: Mapping[str, str]) -> str | None:

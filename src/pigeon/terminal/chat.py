@@ -11,14 +11,14 @@ from contextlib import suppress
 from typing import Any
 
 from pigeon.sdk.conversation import Conversation
-from pigeon.sdk.errors import ConversationClosed, ProcessDied
+from pigeon.sdk.errors import ConversationClosed, ProcessDied, ReaderTooSlow
 from pigeon.sdk.results import ConversationEvent
 from pigeon.terminal.attachments import Attachments
 from pigeon.terminal.blocks import Block, ChatHead, Notice, ShellCard
 from pigeon.terminal.clipboard import Clipboard
 from pigeon.terminal.commands.slash_commands import SlashCommands
 from pigeon.terminal.footer import FooterFacts
-from pigeon.terminal.inputs import Input, Inputs
+from pigeon.terminal.inputs import Input, InputKind, Inputs
 from pigeon.terminal.transcript import ChatTranscript
 from pigeon.terminal.view import Choice, ChoiceQuestion, View
 from pigeon.terminal.widgets import Widgets
@@ -62,6 +62,7 @@ class Chat:
         self._restart = restart
         self._commands = SlashCommands(conversation, view, facts, self.update_facts, self._attach, names, clipboard)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._opened = asyncio.Event()
         self._dead = False
         self._last_output = ""
 
@@ -80,19 +81,26 @@ class Chat:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _open(self, first: str, choose_session: bool) -> None:
-        await self._commands.learn()
+        """What comes before the first message: the past, and what must be decided."""
+        try:
+            await self._prepare(choose_session)
+        finally:
+            self._opened.set()
+        if first:
+            await self._act(Input("send", first))
+
+    async def _prepare(self, choose_session: bool) -> None:
         if choose_session:
             await self._commands.resume()
         else:
             await self._commands.show_past()
+        await self._commands.learn()
         trust = await self._conversation.get_trust()
         if trust.waiting and trust.decided_by is None:
             await self._commands.ask_trust(trust.cwd, trust.waiting)
             await self._commands.learn()
         if not self._facts.model:
             await self._offer_demo()
-        if first:
-            await self._act(Input("send", first))
 
     async def _offer_demo(self) -> None:
         self._view.show(Notice(NO_MODEL, "warning"))
@@ -115,24 +123,20 @@ class Chat:
             await work
         except ProcessDied as death:
             self._died(death)
-        except (PigeonError, ConversationClosed) as error:
+        except (PigeonError, OSError) as error:
             self._show(Notice(str(error) or type(error).__name__, "error"))
 
     async def _act(self, given: Input) -> None:
         text = given.text
-        if self._dead and given.kind in ("send", "queue"):
-            await self._revive()
+        if given.kind in ("send", "queue"):
+            await self._ready()
         match given.kind:
             case "stop":
-                await self._conversation.abort()
-            case "cycle_model":
-                if await self._conversation.cycle_model() is None:
-                    self._show(Notice("There is only one model to choose from", "faint"))
-                await self.update_facts()
-            case "cycle_thinking":
-                if await self._conversation.cycle_thinking_level() is None:
-                    self._show(Notice("This model has no thinking levels", "faint"))
-                await self.update_facts()
+                await self._stop()
+            case "take_back":
+                await self._take_back()
+            case "cycle_model" | "cycle_thinking":
+                await self._cycle(given.kind)
             case "paste_image":
                 await self._paste()
             case "attach":
@@ -156,14 +160,56 @@ class Chat:
         else:
             await self._conversation.send(Steer(message=text, images=images))
 
+    async def _ready(self) -> None:
+        """What is said comes behind what the chat begins with, and to an agent that lives."""
+        await self._opened.wait()
+        if self._dead:
+            await self._revive()
+
+    async def _cycle(self, kind: InputKind) -> None:
+        if kind == "cycle_model":
+            if await self._conversation.cycle_model() is None:
+                self._show(Notice("There is only one model to choose from", "faint"))
+        elif await self._conversation.cycle_thinking_level() is None:
+            self._show(Notice("This model has no thinking levels", "faint"))
+        await self.update_facts()
+
+    async def _stop(self) -> None:
+        """Stop whatever runs. What waits to be said is given back: it was meant for work that has ended."""
+        if self._transcript.in_shell:
+            await self._conversation.abort_bash()
+        if not self._transcript.busy:
+            return
+        waiting = await self._conversation.clear_queue()
+        if texts := [*waiting.steering, *waiting.follow_up]:
+            self._view.put_back("\n\n".join(texts))
+        await self._conversation.abort()
+
+    async def _take_back(self) -> None:
+        """Give back the last message that waits."""
+        item = self._transcript.last_queued
+        if item is None:
+            self._show(Notice("No message waits", "faint"))
+        else:
+            self._view.put_back((await self._conversation.remove_queued(item.id)).text)
+
     async def _shell(self, line: str) -> None:
         """`!command` runs it and tells the model, `!!command` runs it for the person alone."""
         for_model = not line.startswith("!!")
         command = line.lstrip("!").strip()
-        if command:
+        if not command:
+            return
+        card = self._transcript.begin_shell(command)
+        self._view.refresh()
+        try:
             result = await self._conversation.bash(command, exclude_from_context=not for_model)
-            self._last_output = result.output
-            self._show(ShellCard(command, result.output, or_else(result.exit_code, None), for_model=for_model))
+        finally:
+            self._transcript.end_shell(card)
+            self._view.refresh()
+        self._last_output = result.output
+        self._show(ShellCard(command, result.output, or_else(result.exit_code, None), for_model=for_model))
+        if result.cancelled:
+            self._show(Notice("Stopped", "warning"))
 
     def _attach(self, image: str | bytes) -> None:
         self._attachments.add(image)
@@ -185,20 +231,26 @@ class Chat:
     # What the agent tells
 
     async def _listen(self) -> None:
-        try:
-            async for event in self._conversation.events():
-                self._heard(event)
-        except ProcessDied as death:
-            self._died(death)
-        except ConversationClosed:
-            pass
+        while True:
+            try:
+                async for event in self._conversation.events():
+                    self._heard(event)
+            except ReaderTooSlow as error:
+                self._show(Notice(str(error), "warning"))
+                continue
+            except ProcessDied as death:
+                self._died(death)
+            except ConversationClosed:
+                pass
+            return
 
     def _died(self, death: ProcessDied) -> None:
         if not self._dead:
             self._dead = True
-            self._show(
-                *self._transcript.interrupt(), Notice(f"{death}\nYour next message starts the agent again.", "error")
-            )
+            code = death.exit_code
+            how = "" if code is None else f" by signal {-code}" if code < 0 else f" with exit code {code}"
+            words = f"The agent has ended{how}.\nYour next message starts it again, where this conversation was."
+            self._show(*self._transcript.interrupt(), Notice(words, "error"))
             self._view.refresh()
 
     async def _revive(self) -> None:

@@ -6,9 +6,19 @@ import asyncio
 from dataclasses import dataclass
 from typing import Literal
 
-# "send": a line with Enter; "queue": a message for when the work is done; "stop": Esc; "cycle_*": the keys for it.
+# "send": a line with Enter; "queue": a message for when the work is done; "take_back": the last message that
+# waits; "stop": Esc; "cycle_*": the keys for it.
 InputKind = Literal[
-    "send", "queue", "stop", "cycle_model", "cycle_thinking", "paste_image", "attach", "show_output", "leave"
+    "send",
+    "queue",
+    "take_back",
+    "stop",
+    "cycle_model",
+    "cycle_thinking",
+    "paste_image",
+    "attach",
+    "show_output",
+    "leave",
 ]
 
 

@@ -222,6 +222,10 @@ class PlainView:
         if text and text != self._line_before:
             self._line(f"To send it again, type: {cleaned(text)}")
 
+    def put_back(self, text: str) -> None:
+        """As for `set_input`."""
+        self.set_input(text)
+
     def set_title(self, title: str) -> None:
         """There is no window to name."""
 

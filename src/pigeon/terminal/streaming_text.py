@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import re
 
+# Of a line that has become longer, only the end is shown while it grows.
+LONGEST_LINE = 4_000
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])\s")
 
@@ -23,6 +25,7 @@ class StreamingText:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
+        # The pieces of the last line.
         self._partial: list[str] = []
         self._fence = ""
         self._blank = False
@@ -40,14 +43,21 @@ class StreamingText:
         return "".join(finished for line in lines if (finished := self._take(line)))
 
     @property
+    def begun(self) -> bool:
+        """Whether there is something unfinished."""
+        return bool(self._lines or any(self._partial))
+
+    @property
     def tail(self) -> str:
         """What is not finished."""
         return "\n".join([*self._lines, "".join(self._partial)])
 
     def tail_lines(self, most: int) -> tuple[list[str], int]:
         """The last lines of it, and how many stand before them; costs what is shown, however long it is."""
-        lines = [*self._lines[-most:], "".join(self._partial)][-most:]
-        return lines, len(self._lines) + 1 - len(lines)
+        if len(self._partial) > 1:
+            self._partial = ["".join(self._partial)]
+        lines = [line[-LONGEST_LINE:] for line in [*self._lines[-most:], *self._partial][-most:]]
+        return lines, len(self._lines) + len(self._partial) - len(lines)
 
     @property
     def fence(self) -> str:

@@ -13,11 +13,27 @@ from pigeon.sdk.results import ConversationEvent
 from pigeon.terminal.blocks import AnswerText, Block, Notice, ThinkingText, ToolCard, UserText
 from pigeon.terminal.streaming_text import StreamingText
 from pigeon.wire import events
+from pigeon.wire.answers import QueueItem
 from pigeon.wire.base import or_else
 from pigeon.wire.content import ImageContent, text_of
 from pigeon.wire.messages import AssistantMessage, UserMessage
 
 ENDS = {"limit": "The run was stopped by a limit", "denied": "The run ended: what it needed was not permitted"}
+
+
+# How much of a message of the person is shown: a log that was pasted need not be read again.
+SHOWN_LINES = 30
+SHOWN_CHARACTERS = 6_000
+
+
+def shortened(text: str) -> str:
+    """The beginning of a message, with how much follows."""
+    lines = text[:SHOWN_CHARACTERS].split("\n")
+    if len(text) <= SHOWN_CHARACTERS and len(lines) <= SHOWN_LINES:
+        return text
+    shown = "\n".join(lines[:SHOWN_LINES])
+    left = text[len(shown) :].strip("\n").count("\n") + 1
+    return f"{shown}\n… {left:,} more {'line' if left == 1 else 'lines'}"
 
 
 class ChatTranscript:
@@ -31,12 +47,14 @@ class ChatTranscript:
         self._thinking: list[str] = []
         self._thinking_since: float | None = None
         self._calls: dict[str, ToolCard] = {}
+        self._shells: list[ToolCard] = []
         self._writing: str | None = None
         self._since: float | None = None
         self.running = False
         self.compacting = False
         self.retrying = ""
         self.queued: list[str] = []
+        self.last_queued: QueueItem | None = None
         self.last_output = ""
 
     # What the screen draws
@@ -48,13 +66,24 @@ class ChatTranscript:
 
     @property
     def cards(self) -> list[ToolCard]:
-        """The tool calls that run."""
-        return list(self._calls.values())
+        """The tool calls and the person's own commands that run."""
+        return [*self._calls.values(), *self._shells]
 
     @property
     def seconds(self) -> float:
-        """How long the run has taken."""
-        return 0.0 if self._since is None else self._now() - self._since
+        """How long it has taken so far."""
+        begun = self._shells[0].started if self._since is None and self._shells else self._since
+        return 0.0 if begun is None else self._now() - begun
+
+    @property
+    def busy(self) -> bool:
+        """Whether the agent itself does something, be it a run, a pause before a repetition, or a compaction."""
+        return self.running or self.compacting or bool(self.retrying)
+
+    @property
+    def in_shell(self) -> bool:
+        """Whether a command of the person runs."""
+        return bool(self._shells)
 
     @property
     def activity(self) -> str:
@@ -64,14 +93,14 @@ class ChatTranscript:
         if self.compacting:
             return "Compacting"
         if not self.running:
-            return ""
+            return "Running" if self._shells else ""
         if self._thinking_since is not None:
             return "Thinking"
         if self._writing:
             return f"Preparing {self._writing}"
         if self._calls:
             return "Running"
-        return "Writing" if self._text_begun else "Waiting"
+        return "Writing" if self._text_begun or self._text.begun else "Waiting"
 
     def thinking_tail(self, most: int) -> str:
         """The last characters of the running thought."""
@@ -83,6 +112,18 @@ class ChatTranscript:
             if length >= most:
                 break
         return "".join(reversed(pieces))[-most:]
+
+    # What the person runs
+
+    def begin_shell(self, command: str) -> ToolCard:
+        """A command of the person begins; the card stands among the live ones until `end_shell`."""
+        card = ToolCard("", "!", {"command": command}, self._now())
+        self._shells.append(card)
+        return card
+
+    def end_shell(self, card: ToolCard) -> None:
+        """It is over."""
+        self._shells.remove(card)
 
     # Events
 
@@ -97,6 +138,7 @@ class ChatTranscript:
     def interrupt(self) -> list[Block]:
         """The agent is gone: whatever was live is finished as it is."""
         self._end_run()
+        self.queued, self.last_queued = [], None
         return self._given()
 
     def _given(self) -> list[Block]:
@@ -109,13 +151,12 @@ class ChatTranscript:
     def _end_run(self) -> None:
         self._end_thinking("")
         self._end_text()
-        for card in self.cards:
+        for card in list(self._calls.values()):
             card.end(self._now() - card.started, failed=True)
             self._finish(card)
         self.running = self.compacting = False
         self.retrying = ""
         self._since = None
-        self.queued = []
 
     def _agent_start(self, event: events.AgentStart) -> None:
         if not self.running:
@@ -142,7 +183,7 @@ class ChatTranscript:
         if isinstance(message, UserMessage):
             blocks = [] if isinstance(message.content, str) else message.content
             images = sum(isinstance(block, ImageContent) for block in blocks)
-            self._show(UserText(text_of(message.content), images))
+            self._show(UserText(shortened(text_of(message.content)), images))
         elif isinstance(message, AssistantMessage):
             self._end_thinking("")
             self._end_text()
@@ -215,6 +256,8 @@ class ChatTranscript:
 
     def _queue_update(self, event: events.QueueUpdate) -> None:
         self.queued = [*event.steering, *event.follow_up]
+        items = or_else(event.items, [])
+        self.last_queued = items[-1] if items else None
 
     def _retry_start(self, event: events.AutoRetryStart) -> None:
         self._show(Notice(event.error_message, "warning"))
@@ -231,8 +274,9 @@ class ChatTranscript:
         result = or_else(event.result, None)
         if result is not None:
             self._show(Notice(f"Compacted: {result.tokens_before:,} tokens became a summary", "faint"))
-        elif error := or_else(event.error_message, ""):
-            self._show(Notice(f"Compaction failed: {error}", "error"))
+        elif (error := or_else(event.error_message, "")) and event.reason != "manual":
+            # One that was asked for is refused with the same words.
+            self._show(Notice(error, "error"))
 
     def _extension_error(self, event: events.ExtensionError) -> None:
         self._show(Notice(f"{event.extension_path} ({event.event}): {event.error}", "error"))

@@ -21,13 +21,17 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceQuestion:
-    """Choose one. `diff` or `detail` is shown above the choices; with `search` the list is narrowed by typing."""
+    """Choose one. `diff` or `detail` is shown above the choices; with `search` the list is narrowed by typing.
+
+    `chosen` is the value that is proposed, `seconds` how long the answer may take.
+    """
 
     title: str
     choices: Sequence[Choice]
     detail: str = ""
     diff: str = ""
     search: bool = False
+    chosen: str = ""
     seconds: float | None = None
 
 
@@ -61,7 +65,11 @@ class View(Protocol):
         ...
 
     def set_input(self, text: str) -> None:
-        """Put a text where the person writes."""
+        """Put a text where the person writes, in place of what stands there."""
+        ...
+
+    def put_back(self, text: str) -> None:
+        """Put a text where the person writes, before what stands there: it was sent, and did not arrive."""
         ...
 
     def set_title(self, title: str) -> None:

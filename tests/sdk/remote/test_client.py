@@ -85,6 +85,34 @@ async def test_death_at_the_start_tells_the_last_words(own: Conversations) -> No
         await client.open()
 
 
+async def test_a_key_goes_by_stdin_where_no_list_of_processes_shows_it(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text('["Hello."]')
+    told: list[str] = []
+    command = [sys.executable, "-m", "pigeon", "--mode", "rpc", "--model", "scripted/s.json", "--no-session"]
+    env = {**os.environ, "HOME": str(tmp_path)}
+    async with pigeon.Client(
+        command=command, cwd=str(tmp_path), env=env, api_key="sk-kept-from-lists", on_stderr=told.append
+    ) as client:
+        assert (await client.run("hello")).text == "Hello."
+        words = _words_of(client)
+        assert b"--api-key-file" in words
+        assert not any(b"sk-kept" in word for word in words)
+        await client.restart()
+        assert (await client.get_state()).model is not None
+    assert told == []
+
+
+def _words_of(client: pigeon.Client) -> list[bytes]:
+    return Path(f"/proc/{client.pid}/cmdline").read_bytes().split(b"\0")
+
+
+async def test_each_line_of_stderr_is_told_when_it_is_written(tmp_path: Path) -> None:
+    told: asyncio.Queue[str] = asyncio.Queue()
+    before = "import sys; print('first', 'part', file=sys.stderr); print('second', file=sys.stderr, flush=True)"
+    async with stand_in(tmp_path, before=before, on_stderr=told.put_nowait):
+        assert [await told.get(), await told.get()] == ["first part", "second"]
+
+
 async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(pigeon.StartupError, match="/no/such: No such file"):
         await pigeon.Client(command=["/no/such"]).open()
@@ -95,6 +123,7 @@ async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [({}, "either"), ({"command": ["x"], "url": "unix:x"}, "either"), ({"url": "http://x"}, "unix:"),
+     ({"command": ["x"], "api_key": "a\nb"}, "one line"), ({"url": "unix:x", "api_key": "k"}, "for command="),
      ({"command": "pigeon --mode rpc"}, "list of words"), ({"command": []}, "list of words")],
 )  # fmt: skip
 def test_bad_arguments_are_told_at_once(options: dict[str, Any], reason: str) -> None:

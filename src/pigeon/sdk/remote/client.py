@@ -23,7 +23,7 @@ from pigeon.sdk.errors import AnswerTimeout, ConversationClosed, ProcessDied
 from pigeon.sdk.host_calls import AnyTool, OnDialog, OnPermission
 from pigeon.sdk.records import UnknownEvent, event_of, fitted
 from pigeon.sdk.remote.original_peer import OriginalPeer
-from pigeon.sdk.remote.transports import Transport, transport_of
+from pigeon.sdk.remote.transports import ProgramChoices, Transport, transport_of
 from pigeon.transport.reader import Framing, TooLong
 from pigeon.wire import codec
 from pigeon.wire.answers import Accepted, State, Welcome
@@ -73,6 +73,7 @@ class StartChoices(Struct, frozen=True):
     limits: Limits | None
     permissions: str | Mapping[str, Any] | None
     unattended: bool
+    has_key: bool
 
     def flags(self) -> list[str]:
         """The same on the command line; `model` and `session` are known to all agents of the family."""
@@ -83,7 +84,8 @@ class StartChoices(Struct, frozen=True):
         for name, most in ({} if self.limits is None else asdict(self.limits)).items():
             words.append((f"--max-{name.replace('_', '-')}", None if most in (None, ABSENT) else str(most)))
         flags = [word for flag, value in words if value is not None for word in (flag, value)]
-        return [*flags, "--unattended"] if self.unattended else flags
+        flags += ["--unattended"] if self.unattended else []
+        return [*flags, "--api-key-file", "-"] if self.has_key else flags
 
     def commands(self) -> list[Command]:
         """The same for an agent that runs already; raises `ValueError` for what it cannot be told."""
@@ -107,7 +109,12 @@ class StartChoices(Struct, frozen=True):
 
     def only_of_pigeon(self) -> list[str]:
         """The arguments that no other agent of the family follows."""
-        asked = {"limits": self.limits, "permissions": self.permissions, "unattended": self.unattended or None}
+        asked = {
+            "limits": self.limits,
+            "permissions": self.permissions,
+            "unattended": self.unattended or None,
+            "api_key": self.has_key or None,
+        }
         return [f"{name}=" for name, value in asked.items() if value is not None]
 
 
@@ -156,6 +163,8 @@ class Client(Conversation):
         limits: how much the conversation may use
         permissions: rules that tighten those of the user
         unattended: whether no person watches the runs; not for an agent behind a socket
+        api_key: the key of the model's provider; it goes to Pigeon by its stdin, where no list of processes shows it
+        on_stderr: gets each line that the program writes to its stderr, as its warnings; it must not block
     """
 
     def __init__(  # noqa: PLR0913 - the names are those of the options
@@ -174,17 +183,20 @@ class Client(Conversation):
         limits: Limits | None = None,
         permissions: str | Mapping[str, Any] | None = None,
         unattended: bool = False,
+        api_key: str | None = None,
+        on_stderr: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(tools, on_permission, on_dialog)
         folder = None if cwd is None else os.fspath(cwd)
         resumed = None if session is None else os.fspath(session)
-        self._choices = StartChoices(model, resumed, limits, permissions, unattended)
+        self._choices = StartChoices(model, resumed, limits, permissions, unattended, api_key is not None)
         self._told = [] if url is None else self._choices.commands()
+        program = ProgramChoices(folder, env, b"" if api_key is None else _key_line(api_key), on_stderr)
         # Wrong arguments are told now, not when it is opened.
-        transport_of(command, url, folder, env)
+        transport_of(command, url, program)
         if command is not None:
             command = [*command, *self._choices.flags()]
-        self._make_transport: Callable[[], Transport] = partial(transport_of, command, url, folder, env)
+        self._make_transport: Callable[[], Transport] = partial(transport_of, command, url, program)
         self._timeout = timeout
         self._transport: Transport | None = None
         self._waiting: dict[str, _Open] = {}
@@ -391,6 +403,12 @@ class Client(Conversation):
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             one.fail(error)
+
+
+def _key_line(key: str) -> bytes:
+    if not key.strip() or "\n" in key:
+        raise ValueError("api_key must be one line that is not empty")
+    return key.encode() + b"\n"
 
 
 def _must_be_known(command: Command) -> None:

@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from pigeon.sdk.errors import ProcessDied
 from pigeon.system.process.peer import PeerProcess
 from pigeon.transport.unix_socket import user_of
@@ -43,23 +45,34 @@ class Transport(Protocol):
         ...
 
 
+class ProgramChoices(Struct, frozen=True):
+    """How an agent's program is started: where, with which variables, its first line of input, and what its stderr is
+    for."""
+
+    cwd: str | None = None
+    env: Mapping[str, str] | None = None
+    first_line: bytes = b""
+    on_stderr: Callable[[str], None] | None = None
+
+
 class SubprocessTransport:
     """An agent as a process of its own."""
 
-    def __init__(self, command: Sequence[str], cwd: str | None, env: Mapping[str, str] | None) -> None:
+    def __init__(self, command: Sequence[str], choices: ProgramChoices) -> None:
         self._command = list(command)
-        self._cwd = cwd
-        self._env = env
+        self._choices = choices
         self._process: PeerProcess | None = None
 
     async def open(self, receive: Callable[[bytes], None], lost: Callable[[], None]) -> None:
         """Start the process."""
-        process = PeerProcess(receive, lost)
+        choices = self._choices
+        process = PeerProcess(receive, lost, choices.on_stderr)
         try:
-            await process.start(self._command, self._cwd, self._env)
+            await process.start(self._command, choices.cwd, choices.env)
         except OSError as error:
             what = error.filename or self._command[0]
             raise StartupError(f"{what}: {error.strerror or error}") from None
+        process.write(choices.first_line)
         self._process = process
 
     @property
@@ -164,7 +177,7 @@ class SocketTransport(asyncio.Protocol):
 
 
 def transport_of(
-    command: Sequence[str] | None, url: str | None, cwd: str | None, env: Mapping[str, str] | None
+    command: Sequence[str] | None, url: str | None, choices: ProgramChoices
 ) -> SubprocessTransport | SocketTransport:
     """The transport that is asked for; raises `ValueError` for an address that is not understood."""
     if (command is None) == (url is None):
@@ -172,10 +185,10 @@ def transport_of(
     if command is not None:
         if isinstance(command, str) or not command:
             raise ValueError("command must be a list of words: the program and its arguments")
-        return SubprocessTransport(command, cwd, env)
+        return SubprocessTransport(command, choices)
     assert url is not None
-    if cwd is not None or env is not None:
-        raise ValueError("cwd= and env= are for command=; an agent behind a socket has its own")
+    if choices != ProgramChoices():
+        raise ValueError("cwd=, env=, api_key= and on_stderr= are for command=; an agent behind a socket has its own")
     if not url.startswith("unix:"):
         raise ValueError(f'url must begin with "unix:", got {url!r}')
     return SocketTransport(url.removeprefix("unix:").removeprefix("//"))

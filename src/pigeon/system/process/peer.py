@@ -20,11 +20,20 @@ LONGEST_LINE = 2_000
 
 
 class PeerProcess(asyncio.SubprocessProtocol):
-    """One such program. `receive` gets what it writes; `lost` is called once it will write nothing more."""
+    """One such program.
 
-    def __init__(self, receive: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+    `receive` gets what it writes, `complain` each line of its stderr; `lost` is called once it will write nothing more.
+    """
+
+    def __init__(
+        self,
+        receive: Callable[[bytes], None],
+        lost: Callable[[], None],
+        complain: Callable[[str], None] | None = None,
+    ) -> None:
         self._receive = receive
         self._lost = lost
+        self._complain = complain
         self._transport: asyncio.SubprocessTransport | None = None
         self._output_ended = False
         self._exited = asyncio.Event()
@@ -115,8 +124,11 @@ class PeerProcess(asyncio.SubprocessProtocol):
             self._receive(raw)
             return
         *lines, rest = (self._error_line + raw).split(b"\n")
-        self._errors.extend(line[:LONGEST_LINE] for line in lines)
         self._error_line = rest[:LONGEST_LINE]
+        for line in lines:
+            self._errors.append(line[:LONGEST_LINE])
+            if self._complain is not None:
+                self._complain(line[:LONGEST_LINE].decode("utf-8", "replace"))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """One of its streams has ended."""

@@ -70,12 +70,12 @@ class SessionCommands:
     async def tree(self, rest: str) -> None:
         """Go to another point of the tree of this conversation."""
         tree = await self._conversation.get_tree()
-        choices = _tree_choices(tree)
+        choices, here = _tree_choices(tree)
         if not choices:
             self._view.show(Notice("There is nothing to go back to yet", "warning"))
             return
-        chosen = await self._view.ask(ChoiceQuestion("Go to which point?", choices, search=True))
-        if chosen is None or chosen == tree.leaf_id:
+        chosen = await self._view.ask(ChoiceQuestion("Go to which point?", choices, search=True, chosen=here))
+        if chosen is None or chosen == here:
             return
         gone = await self._conversation.navigate_tree(chosen)
         if not gone.cancelled:
@@ -121,20 +121,29 @@ def _one_line(text: str) -> str:
     return line if len(line) <= LONGEST_ROW else line[: LONGEST_ROW - 1] + "…"
 
 
-def _tree_choices(tree: Tree) -> list[Choice]:
-    """Messages, summaries and labels in the order of the tree; a branch is indented where it leaves its neighbours."""
-    choices: list[Choice] = []
+def _tree_choices(tree: Tree) -> tuple[list[Choice], str]:
+    """Messages, summaries and labels in the order of the tree, and the one where the conversation is.
+
+    A branch is indented where it leaves its neighbours.
+    """
+    rows: list[tuple[TreeNode, str]] = []
+    parents: dict[str, str | None] = {}
     waiting: list[tuple[TreeNode, int]] = [(node, 0) for node in reversed(tree.tree)]
     while waiting:
         node, depth = waiting.pop()
-        text = _entry_text(node)
-        if text:
-            label = or_else(node.label, "")
-            mark = "you are here" if node.entry.id == tree.leaf_id else label
-            choices.append(Choice(node.entry.id, f"{'  ' * min(depth, DEEPEST)}{_one_line(text)}", hint=mark))
+        parents[node.entry.id] = node.entry.parent_id
+        if text := _entry_text(node):
+            rows.append((node, f"{'  ' * min(depth, DEEPEST)}{_one_line(text)}"))
         deeper = depth + (len(node.children) > 1)
         waiting += [(child, deeper) for child in reversed(node.children)]
-    return choices
+    listed = {node.entry.id for node, _ in rows}
+    here = tree.leaf_id
+    while here is not None and here not in listed:
+        here = parents.get(here)
+    marks = {node.entry.id: or_else(node.label, "") for node, _ in rows}
+    if here is not None:
+        marks[here] = ", ".join(mark for mark in (marks[here], "you are here") if mark)
+    return [Choice(node.entry.id, text, hint=marks[node.entry.id]) for node, text in rows], here or ""
 
 
 def _entry_text(node: TreeNode) -> str:

@@ -28,7 +28,9 @@ KEYS = """
 | Esc, Ctrl-C | stop the agent |
 | Ctrl-C twice, Ctrl-D | leave |
 | Tab | complete a command or a file name |
-| Up, Down, Ctrl-R | what was written before |
+| Up, Down | what was written before |
+| Ctrl-R | search in it |
+| Alt-Up | take the last message back that waits |
 | Ctrl-G | write in your editor |
 | Ctrl-V | attach the image of the clipboard |
 | Ctrl-P, Shift-Tab | next model, next thinking level |
@@ -232,10 +234,8 @@ class SlashCommands:
 
     async def _trust(self, rest: str) -> None:
         state = await self._conversation.get_trust()
-        if state.trusted and not state.waiting:
-            self._view.show(
-                Notice("This folder is trusted" if state.decided_by else "Nothing here needs trust", "faint")
-            )
+        if not state.waiting:
+            self._view.show(Notice("This folder is trusted" if state.trusted else "Nothing here needs trust", "faint"))
             return
         await self.ask_trust(state.cwd, state.waiting)
 

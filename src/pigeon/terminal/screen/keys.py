@@ -25,7 +25,8 @@ HANDED_ON: dict[str, InputKind] = {
 
 def chat_keys(screen: Screen) -> KeyBindingsBase:
     """The keys of the input and of the conversation."""
-    return merge_key_bindings([_writing_keys(screen), _stopping_keys(screen), _other_keys(screen)])
+    parts = (_writing_keys, _fetching_keys, _stopping_keys, _other_keys)
+    return merge_key_bindings([part(screen) for part in parts])
 
 
 def _writing_keys(screen: Screen) -> KeyBindings:
@@ -60,11 +61,26 @@ def _writing_keys(screen: Screen) -> KeyBindings:
 
     @keys.add("tab", filter=writing)
     def _(event: KeyPressEvent) -> None:
-        screen.complete()
+        screen.line.complete()
 
     @keys.add(Keys.BracketedPaste, filter=writing)
     def _(event: KeyPressEvent) -> None:
         screen.paste(event.data)
+
+    return keys
+
+
+def _fetching_keys(screen: Screen) -> KeyBindings:
+    keys = KeyBindings()
+    writing = Condition(lambda: not screen.panel.active)
+
+    @keys.add("escape", "up", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        screen.give("take_back")
+
+    @keys.add("c-r", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        screen.start(asyncio.ensure_future(screen.search_history()))
 
     @keys.add("c-g", filter=writing)
     @keys.add("c-x", "c-e", filter=writing)
@@ -78,7 +94,7 @@ def _stopping_keys(screen: Screen) -> KeyBindings:
     keys = KeyBindings()
     writing = Condition(lambda: not screen.panel.active)
     working = Condition(lambda: screen.working)
-    empty = Condition(lambda: not screen.buffer.text)
+    empty = Condition(lambda: not screen.line.text)
 
     @keys.add("escape", filter=writing & has_completions)
     def _(event: KeyPressEvent) -> None:
@@ -90,8 +106,8 @@ def _stopping_keys(screen: Screen) -> KeyBindings:
 
     @keys.add("c-c", filter=writing)
     def _(event: KeyPressEvent) -> None:
-        if screen.buffer.text:
-            screen.buffer.reset()
+        if screen.line.text:
+            screen.line.clear()
         elif screen.working:
             screen.give("stop")
         else:
@@ -111,7 +127,7 @@ def _stopping_keys(screen: Screen) -> KeyBindings:
 def _other_keys(screen: Screen) -> KeyBindings:
     keys = KeyBindings()
     writing = Condition(lambda: not screen.panel.active)
-    empty = Condition(lambda: not screen.buffer.text)
+    empty = Condition(lambda: not screen.line.text)
 
     def hand_on(kind: InputKind) -> None:
         screen.give(kind)

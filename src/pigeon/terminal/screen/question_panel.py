@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, Filter
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -29,11 +29,12 @@ DETAIL_ROWS = 12
 
 
 class QuestionPanel:
-    """One question at a time; others wait for their turn."""
+    """One question at a time; others wait for their turn. `roomy` says whether there are rows for more than that."""
 
-    def __init__(self, painter: Painter, refresh: Callable[[], None]) -> None:
+    def __init__(self, painter: Painter, refresh: Callable[[], None], roomy: Filter) -> None:
         self._painter = painter
         self._refresh = refresh
+        self._roomy = roomy
         self._turn = asyncio.Lock()
         self._question: Question | None = None
         self._answer: asyncio.Future[str | None] | None = None
@@ -53,6 +54,9 @@ class QuestionPanel:
         """The answer; none where the person declines, or where the time is over."""
         async with self._turn:
             self._question, self._at, self._typed = question, 0, ""
+            if isinstance(question, ChoiceQuestion):
+                values = [one.value for one in question.choices]
+                self._at = values.index(question.chosen) if question.chosen in values else 0
             self._columns = app.output.get_size().columns
             self._answer = asyncio.get_running_loop().create_future()
             if isinstance(question, TextQuestion):
@@ -85,7 +89,10 @@ class QuestionPanel:
                     ),
                     filter=writes,
                 ),
-                Window(FormattedTextControl(self._hint), height=1, style="class:hint", always_hide_cursor=True),
+                ConditionalContainer(
+                    Window(FormattedTextControl(self._hint), height=1, style="class:hint", always_hide_cursor=True),
+                    filter=self._roomy,
+                ),
             ]
         )
 
@@ -113,6 +120,8 @@ class QuestionPanel:
                 shown = cleaned(question.detail).rstrip().split("\n")[:DETAIL_ROWS]
                 text.append(("", "".join(f"{line}\n" for line in shown)))
         text.append(("class:question", cleaned(question.title)))
+        if isinstance(question, TextQuestion) and question.placeholder and not self._buffer.text:
+            text.append(("class:placeholder", f"  {cleaned(question.placeholder)}"))
         if self._typed:
             text.append(("class:hint", f"  {self._typed}"))
         return text + self._rows()
@@ -125,7 +134,11 @@ class QuestionPanel:
             chosen = index == self._at
             mark = self._painter.signs["user"] if chosen else " "
             key = f"({one.key}) " if one.key else ""
-            rows.append(("class:chosen" if chosen else "", f"\n{mark} {key}{cleaned(one.label)}"))
+            rows.append(("", "\n"))
+            if chosen:
+                # A terminal of few rows shows this one.
+                rows.append(("[SetCursorPosition]", ""))
+            rows.append(("class:chosen" if chosen else "", f"{mark} {key}{cleaned(one.label)}"))
             if one.hint:
                 rows.append(("class:hint", f"  {cleaned(one.hint)}"))
         return rows

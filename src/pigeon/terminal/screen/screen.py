@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.application.current import set_app
-from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
 from prompt_toolkit.data_structures import Size
-from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
@@ -32,13 +31,14 @@ from prompt_toolkit.styles import Style
 from pigeon.terminal.blocks import Block, Notice
 from pigeon.terminal.footer import FooterFacts, footer_text
 from pigeon.terminal.inputs import Input, InputKind, Inputs
-from pigeon.terminal.painting import Painter
+from pigeon.terminal.painting import Painter, cleaned
 from pigeon.terminal.screen.input_history import InputHistory
+from pigeon.terminal.screen.input_line import InputLine
 from pigeon.terminal.screen.keys import chat_keys
 from pigeon.terminal.screen.live_view import LiveView
 from pigeon.terminal.screen.question_panel import QuestionPanel
 from pigeon.terminal.transcript import ChatTranscript
-from pigeon.terminal.view import Question
+from pigeon.terminal.view import Choice, ChoiceQuestion, Question
 from pigeon.terminal.widgets import Widgets
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ MENU_ROWS = 8
 TWICE_SECONDS = 2.0
 # How long an Esc waits for a second key: Alt-Enter arrives as both.
 ESCAPE_SECONDS = 0.05
+# Fewer rows than these are for the input and the conversation alone.
+ROOMY_ROWS = 8
+SEARCHED = 500
+LONGEST_ROW = 200
 BEGIN_UPDATE, END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
 STYLE = {
     "prompt": "bold ansicyan",
@@ -76,6 +80,12 @@ class _ChatApplication(Application[None]):
         super().__init__(**parts)
         self.ttimeoutlen = ESCAPE_SECONDS
         self.timeoutlen = ESCAPE_SECONDS * 4
+
+    def draw_now(self) -> None:
+        """Draw the lower part at once, from what it is made of now."""
+        self.render_counter += 1
+        with set_app(self):
+            self.renderer.render(self, self.layout)
 
 
 class Screen:
@@ -105,23 +115,19 @@ class Screen:
         self._interrupted = float("-inf")
         self._pending: list[str] = []
         self._away = 0
-        self._flushing: asyncio.Handle | None = None
         self._refreshing: asyncio.Handle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._live = LiveView(transcript, painter, now)
-        self.panel = QuestionPanel(painter, self.refresh)
-        self.buffer = Buffer(
-            multiline=True,
-            completer=completer,
-            complete_while_typing=True,
-            history=InputHistory(history),
-            accept_handler=None,
-        )
+        self._drawn: tuple[str, StyleAndTextTuples] = ("", [])
+        self._roomy = Condition(lambda: self.app.output.get_size().rows >= ROOMY_ROWS)
+        self.panel = QuestionPanel(painter, self.refresh, self._roomy)
+        self.line = InputLine(completer, InputHistory(history), now)
         self.app = _ChatApplication(
-            layout=Layout(self._layout(), focused_element=self.buffer),
+            layout=Layout(self._layout(), focused_element=self.line.buffer),
             key_bindings=chat_keys(self),
             style=Style.from_dict(STYLE if colours else {}),
             full_screen=False,
+            erase_when_done=True,
             mouse_support=False,
             include_default_pygments_style=False,
             # Nothing is asked of the terminal: an answer that does not come would hold up the first line.
@@ -133,40 +139,48 @@ class Screen:
 
     def show(self, block: Block) -> None:
         """Write a finished block above the input."""
-        self.write(self._painter.paint(block, self.width))
-
-    def write(self, text: str) -> None:
-        """Write lines above the input."""
-        self._pending.append(text)
-        if self._flushing is None:
-            self._flushing = asyncio.get_running_loop().call_later(1 / DRAWS_A_SECOND, self._flush)
+        self._pending.append(self._painter.paint(block, self.width))
+        self.refresh()
 
     def refresh(self) -> None:
         """Draw anew, soon: many changes together are one drawing, and a key is not held up by them."""
         if self._refreshing is None:
-            self._refreshing = asyncio.get_running_loop().call_later(1 / DRAWS_A_SECOND, self._draw_live)
+            self._refreshing = asyncio.get_running_loop().call_later(1 / DRAWS_A_SECOND, self._draw)
 
-    def _draw_live(self) -> None:
+    def _draw(self) -> None:
+        """Both parts in one drawing: what has left the live part stands above it at the same moment."""
         self._refreshing = None
-        self._live.changed()
-        self.app.invalidate()
+        if self._pending and not self._away and self.app.is_running:
+            self._flush()
+        else:
+            self._live.changed()
+            self.app.invalidate()
 
     async def ask(self, question: Question) -> str | None:
-        """Show the question in place of the input until it is answered."""
+        """Show the question in place of the input until it is answered.
+
+        Not while the person is writing: the next letter would be taken for an answer.
+        """
+        while left := self.line.seconds_to_pause:  # noqa: ASYNC110 - writing begins and pauses many times
+            await asyncio.sleep(left)
         try:
             return await self.panel.ask(question, self.app)
         finally:
             with suppress(ValueError):
-                self.app.layout.focus(self.buffer)
+                self.app.layout.focus(self.line.buffer)
             self.refresh()
 
     def set_input(self, text: str) -> None:
         """Replace what stands in the input."""
-        self.buffer.set_document(Document(text, len(text)))
+        self.line.set(text)
+
+    def put_back(self, text: str) -> None:
+        """Put a text before what stands in the input."""
+        self.line.put_back(text)
 
     def set_title(self, title: str) -> None:
         """Name the window of the terminal."""
-        self.app.output.set_title(title)
+        self.app.output.set_title(" ".join(cleaned(title).split()))
         self.app.output.flush()
 
     def control(self, sequence: str) -> None:
@@ -189,14 +203,20 @@ class Screen:
     async def run(self) -> None:
         """Draw until `leave`; the terminal is afterwards as it was."""
         ticking = asyncio.ensure_future(self._tick())
+        self.app.after_render += self._warm_up
         try:
-            await self.app.run_async(handle_sigint=False)
+            await self.app.run_async(handle_sigint=False, set_exception_handler=False)
         except (EOFError, OSError):
             # The terminal is gone: there is nothing to restore.
             pass
         finally:
             ticking.cancel()
             self._flush_rest()
+
+    def _warm_up(self, app: Application[None]) -> None:
+        """Behind the first drawing: import what the first block is painted with, while keys are answered."""
+        app.after_render -= self._warm_up
+        threading.Thread(target=_import_painting, daemon=True, name="pigeon-imports").start()
 
     def start(self, work: asyncio.Task[None]) -> None:
         """Keep a task that a key began until it is done."""
@@ -205,12 +225,8 @@ class Screen:
 
     def accept(self, how: InputKind) -> None:
         """Hand on what was written."""
-        text = self.buffer.text
-        if not text.strip():
-            return
-        self.buffer.append_to_history()
-        self.buffer.reset()
-        self.give(how, text)
+        if text := self.line.take():
+            self.give(how, text)
 
     def give(self, kind: InputKind, text: str = "") -> None:
         """Hand on what the person did."""
@@ -221,20 +237,17 @@ class Screen:
         if self._is_picture(text):
             self.give("attach", text)
         else:
-            self.buffer.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
+            self.line.paste(text)
 
-    def complete(self) -> None:
-        """Write the only completion there is, or go to the next of several."""
-        buffer = self.buffer
-        # Not by a completion in the background: one that typing has begun would take the place of it.
-        found = list(buffer.completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
-        if buffer.complete_state and buffer.complete_state.completions:
-            buffer.complete_next()
-        elif len(found) == 1:
-            buffer.apply_completion(found[0])
-        elif found:
-            buffer.insert_text(get_common_complete_suffix(buffer.document, found))
-            buffer.start_completion()
+    async def search_history(self) -> None:
+        """Have the person choose among what was written before."""
+        choices = [Choice(text, " ".join(text[:LONGEST_ROW].split())) for text in self.line.written(SEARCHED)]
+        if not choices:
+            self.show(Notice("Nothing was written before", "faint"))
+            return
+        chosen = await self.ask(ChoiceQuestion("Which of what you wrote?", choices, search=True))
+        if chosen is not None:
+            self.set_input(chosen)
 
     def interrupt(self) -> None:
         """Ctrl-C with nothing to stop: the second one soon after leaves."""
@@ -259,10 +272,10 @@ class Screen:
         """Edit the input in the person's editor."""
         self._away += 1
         try:
-            await self.buffer.open_in_editor()
+            await self.line.buffer.open_in_editor()
         finally:
             self._away -= 1
-            self._flush()
+            self.refresh()
 
     def toggle_thinking(self) -> None:
         """Show thoughts from now on, or fold them."""
@@ -278,9 +291,6 @@ class Screen:
 
     def _flush(self) -> None:
         """Write what is finished above the lower part, which is drawn anew below it."""
-        self._flushing = None
-        if not self._pending or self._away or not self.app.is_running:
-            return
         output = self.app.output
         text = "".join(self._pending).replace("\n", "\r\n")
         self._pending.clear()
@@ -288,8 +298,7 @@ class Screen:
         self.app.renderer.erase(leave_alternate_screen=False)
         output.write_raw(text)
         self._live.changed()
-        with set_app(self.app):
-            self.app.renderer.render(self.app, self.app.layout)
+        self.app.draw_now()
         output.write_raw(END_UPDATE)
         output.flush()
 
@@ -303,8 +312,6 @@ class Screen:
     # Drawing
 
     def _layout(self) -> AnyContainer:
-        from prompt_toolkit.filters import Condition
-
         asking = Condition(lambda: self.panel.active)
         writing = ~asking
         rule = Window(height=1, char="─" if self._painter.signs["bar"] != "|" else "-", style="class:rule")
@@ -325,7 +332,7 @@ class Screen:
                 ConditionalContainer(rule, filter=writing),
                 ConditionalContainer(
                     Window(
-                        BufferControl(self.buffer),
+                        BufferControl(self.line.buffer),
                         height=Dimension(min=1, max=INPUT_ROWS),
                         wrap_lines=True,
                         dont_extend_height=True,
@@ -336,13 +343,14 @@ class Screen:
                 ConditionalContainer(rule, filter=writing),
                 ConditionalContainer(CompletionsMenu(max_height=MENU_ROWS, scroll_offset=1), filter=writing),
                 self._widget_window("belowEditor"),
-                Window(FormattedTextControl(self._footer), height=1, style="class:footer", always_hide_cursor=True),
+                ConditionalContainer(
+                    Window(FormattedTextControl(self._footer), height=1, style="class:footer", always_hide_cursor=True),
+                    filter=self._roomy,
+                ),
             ]
         )
 
     def _widget_window(self, placement: str) -> AnyContainer:
-        from prompt_toolkit.filters import Condition
-
         def lines() -> StyleAndTextTuples:
             return [("", "\n".join(self._widgets.lines(placement)))]
 
@@ -356,11 +364,21 @@ class Screen:
 
     def _live_text(self) -> StyleAndTextTuples:
         size = self.app.output.get_size()
-        text = self._live.text(size.columns, max(3, size.rows - 8), self.panel.active)
-        return to_formatted_text(ANSI(text))
+        text = self._live.text(size.columns, max(1, size.rows - 8), self.panel.active)
+        if self._drawn[0] is not text:
+            self._drawn = (text, to_formatted_text(ANSI(text)))
+        return self._drawn[1]
 
     def _footer(self) -> StyleAndTextTuples:
         return [("", footer_text(self._facts, self.width))]
+
+
+def _import_painting() -> None:
+    import rich.console
+    import rich.markdown
+    import rich.table
+    import rich.text
+    import rich.theme  # noqa: F401
 
 
 def _size() -> Size:
