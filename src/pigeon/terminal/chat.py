@@ -24,7 +24,7 @@ from pigeon.terminal.view import Choice, ChoiceQuestion, View
 from pigeon.terminal.widgets import Widgets
 from pigeon.wire import dialogs, events
 from pigeon.wire.base import ABSENT, or_else
-from pigeon.wire.commands import FollowUp, Prompt, Steer
+from pigeon.wire.commands import Prompt, StreamingBehavior
 from pigeon.wire.errors import PigeonError
 
 HINTS = "/ commands, @ files, ! shell, Esc stops, Ctrl-D leaves"
@@ -153,12 +153,9 @@ class Chat:
     async def _say(self, text: str, queue: bool) -> None:
         """Say something to the model: at once, at its next break, or behind its work."""
         images = self._attachments.taken(text) or ABSENT
-        if not self._transcript.running:
-            await self._conversation.send(Prompt(message=text, images=images))
-        elif queue:
-            await self._conversation.send(FollowUp(message=text, images=images))
-        else:
-            await self._conversation.send(Steer(message=text, images=images))
+        # The agent decides which it is: a run may end while this is on its way.
+        behavior: StreamingBehavior = "followUp" if queue else "steer"
+        await self._conversation.send(Prompt(message=text, images=images, streaming_behavior=behavior))
 
     async def _ready(self) -> None:
         """What is said comes behind what the chat begins with, and to an agent that lives."""

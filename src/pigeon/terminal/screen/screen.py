@@ -29,9 +29,10 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from pigeon.terminal.blocks import Block, Notice
+from pigeon.terminal.content.cleaning import cleaned
 from pigeon.terminal.footer import FooterFacts, footer_text
 from pigeon.terminal.inputs import Input, InputKind, Inputs
-from pigeon.terminal.painting import Painter, cleaned
+from pigeon.terminal.painting import Painter
 from pigeon.terminal.screen.input_history import InputHistory
 from pigeon.terminal.screen.input_line import InputLine
 from pigeon.terminal.screen.keys import chat_keys
@@ -154,6 +155,8 @@ class Screen:
             self._flush()
         else:
             self._live.changed()
+            # Now, not when it is drawn: what has ended by then must not be missing in both parts.
+            self._live_text()
             self.app.invalidate()
 
     async def ask(self, question: Question) -> str | None:
