@@ -89,6 +89,7 @@ class SessionCommands:
             return
         await self._conversation.set_session_name(rest)
         await self._update_facts()
+        self._view.show(Notice(f"Named: {rest}", "faint"))
 
     async def export(self, rest: str) -> None:
         """Write it as a page."""

@@ -161,7 +161,9 @@ class SlashCommands:
             choices = [
                 Choice(name, name, hint=one.name) for name, one in zip(names, models, strict=True) if name in fitting
             ]
-            chosen = await self._view.ask(ChoiceQuestion("Which model?", choices, search=True))
+            chosen = await self._view.ask(
+                ChoiceQuestion("Which model?", choices, search=True, chosen=self._facts.model)
+            )
         if chosen is not None:
             provider, _, id = chosen.partition("/")
             await self._conversation.set_model(provider, id)
@@ -175,7 +177,9 @@ class SlashCommands:
             if rest:
                 self._view.show(Notice(f'There is no level "{rest}" here; there are {", ".join(levels)}.', "error"))
             choices = [Choice(one, one, hint="now" if one == self._facts.thinking else "") for one in levels]
-            level = await self._view.ask(ChoiceQuestion("How much shall the model think?", choices))
+            level = await self._view.ask(
+                ChoiceQuestion("How much shall the model think?", choices, chosen=self._facts.thinking)
+            )
         if level is not None:
             await self._conversation.set_thinking_level(level)  # type: ignore[arg-type]
             await self._update_facts()
@@ -206,8 +210,8 @@ class SlashCommands:
         tokens = stats.tokens
         usage = or_else(stats.context_usage, None)
         rows = [
-            f"${stats.cost:.4f} for {stats.user_messages:,} messages of yours, {stats.assistant_messages:,} answers "
-            f"and {stats.tool_calls:,} tool calls",
+            f"${stats.cost:.4f} for {_count(stats.user_messages, 'message')} of yours, "
+            f"{_count(stats.assistant_messages, 'answer')} and {_count(stats.tool_calls, 'tool call')}",
             f"tokens: {tokens.input:,} in, {tokens.output:,} out, {tokens.cache_read:,} read from the cache, "
             f"{tokens.cache_write:,} written to it",
         ]
@@ -258,6 +262,10 @@ class SlashCommands:
 
     async def _quit(self, rest: str) -> None:
         self._view.leave()
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _rules(now: Permissions) -> str:

@@ -129,6 +129,7 @@ class Screen:
             style=Style.from_dict(STYLE if colours else {}),
             full_screen=False,
             erase_when_done=True,
+            after_render=self._warm_up,
             mouse_support=False,
             include_default_pygments_style=False,
             # Nothing is asked of the terminal: an answer that does not come would hold up the first line.
@@ -206,7 +207,6 @@ class Screen:
     async def run(self) -> None:
         """Draw until `leave`; the terminal is afterwards as it was."""
         ticking = asyncio.ensure_future(self._tick())
-        self.app.after_render += self._warm_up
         try:
             await self.app.run_async(handle_sigint=False, set_exception_handler=False)
         except (EOFError, OSError):
@@ -218,7 +218,7 @@ class Screen:
 
     def _warm_up(self, app: Application[None]) -> None:
         """Behind the first drawing: import what the first block is painted with, while keys are answered."""
-        app.after_render -= self._warm_up
+        app.after_render.remove_handler(self._warm_up)
         threading.Thread(target=_import_painting, daemon=True, name="pigeon-imports").start()
 
     def start(self, work: asyncio.Task[None]) -> None:
