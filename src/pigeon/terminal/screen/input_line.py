@@ -80,7 +80,7 @@ class InputLine:
         lines = text.rstrip("\n").count("\n") + 1
         if lines > PASTED_LINES or len(text) > PASTED_CHARACTERS:
             text = self._folded(text, f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters")
-        self.buffer.insert_text(text)
+        self.buffer.insert_text(text, fire_event=False)
 
     def _folded(self, text: str, size: str) -> str:
         fold, number = f"[pasted {size}]", 1
