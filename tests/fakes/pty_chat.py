@@ -145,6 +145,10 @@ class PtyChat:
         """Read until a text is not on the screen any more."""
         self.until(lambda _: text not in "\n".join(self.lines))
 
+    def has_input(self, text: str) -> None:
+        """Read until this, and nothing else, stands in the row that is written in: the last one with its sign."""
+        self.until(lambda _: [line for line in self.lines if line.startswith(SIGN)][-1:] == [f"{SIGN} {text}".rstrip()])
+
     def agents(self) -> list[int]:
         """The processes of the agent of this chat."""
         found = [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -29,12 +29,18 @@ DETAIL_ROWS = 12
 
 
 class QuestionPanel:
-    """One question at a time; others wait for their turn. `roomy` says whether there are rows for more than that."""
+    """One question at a time; others wait for their turn.
 
-    def __init__(self, painter: Painter, refresh: Callable[[], None], roomy: Filter) -> None:
+    `answered` is called when a key has answered it; `roomy` says whether there are rows for more than that.
+    """
+
+    def __init__(
+        self, painter: Painter, refresh: Callable[[], None], answered: Callable[[], None], roomy: Filter
+    ) -> None:
         self._painter = painter
         self._refresh = refresh
         self._roomy = roomy
+        self._answered = answered
         self._turn = asyncio.Lock()
         self._question: Question | None = None
         self._answer: asyncio.Future[str | None] | None = None
@@ -99,6 +105,9 @@ class QuestionPanel:
     def _finish(self, value: str | None) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(value)
+            # At once: what is pressed next is not for this question.
+            self._question = None
+            self._answered()
 
     def _choices(self) -> list[Choice]:
         question = self._question

@@ -121,7 +121,7 @@ class Screen:
         self._live = LiveView(transcript, painter, now)
         self._drawn: tuple[str, StyleAndTextTuples] = ("", [])
         self._roomy = Condition(lambda: self.app.output.get_size().rows >= ROOMY_ROWS)
-        self.panel = QuestionPanel(painter, self.refresh, self._roomy)
+        self.panel = QuestionPanel(painter, self.refresh, self._focus_input, self._roomy)
         self.line = InputLine(completer, InputHistory(history), now)
         self.app = _ChatApplication(
             layout=Layout(self._layout(), focused_element=self.line.buffer),
@@ -170,9 +170,12 @@ class Screen:
         try:
             return await self.panel.ask(question, self.app)
         finally:
-            with suppress(ValueError):
-                self.app.layout.focus(self.line.buffer)
-            self.refresh()
+            self._focus_input()
+
+    def _focus_input(self) -> None:
+        with suppress(ValueError):
+            self.app.layout.focus(self.line.buffer)
+        self.refresh()
 
     def set_input(self, text: str) -> None:
         """Replace what stands in the input."""

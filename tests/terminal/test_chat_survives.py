@@ -1,0 +1,152 @@
+"""The chat when things around it go wrong: terminals that shrink, stop or go away, agents that die, hostile texts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from fakes.processes import eventually, is_alive
+from fakes.pty_chat import CTRL_C, CTRL_D, CTRL_Z, DOWN, ESC, SIGN, PtyChat, call, pasted, scripted
+
+WORDS = {"text": "word " * 2000, "chunkDelayMs": 10}
+# Colours, a title, a wiped screen, an eight-bit sequence, a device control string, and a line written over.
+HOSTILE = "\x1b[31mred\x1b]0;owned\x07\x1b[2J\x9b31m\x1bPq#0\x1b\\ good\rbad"
+FORBIDDEN = (b"\x1b]0;owned", b"\x1b[2J", b"\x1b[31mred", b"\x9b31m", b"\xc2\x9b", b"\x1bP")
+
+
+def test_a_resized_and_a_tiny_terminal_keep_working(tmp_path: Path) -> None:
+    with PtyChat(tmp_path, scripted(tmp_path, ("slow", WORDS))) as chat:
+        chat.until("scripted/s.json")
+        chat.say("slow")
+        chat.until("word word")
+        for columns, rows in ((40, 20), (200, 50), (10, 5), (60, 12), (80, 30)):
+            chat.resize(columns, rows)
+            chat.type("x")
+            chat.has_input("x")
+            chat.type("\x7f")
+            chat.has_input("")
+        chat.type(ESC)
+        chat.until("Stopped")
+        # The row that is chosen is seen, however few rows there are.
+        chat.resize(20, 5)
+        chat.say("/thinking")
+        chat.until(lambda _: any("medium" in line for line in chat.lines))
+        chat.type(DOWN)
+        chat.until(lambda _: any(line.startswith(SIGN) and "high" in line for line in chat.lines))
+        chat.type(ESC)
+        chat.has_input("")
+        chat.type(CTRL_D)
+        assert chat.ended() == 0
+
+
+def test_ctrl_z_gives_the_shell_its_terminal_and_fg_goes_on(tmp_path: Path) -> None:
+    arguments = scripted(tmp_path)
+    with PtyChat(tmp_path, program=["bash", "--norc", "--noprofile", "-i"], env={"PS1": "shell> "}) as chat:
+        chat.until("shell>")
+        chat.type(f"{sys.executable} -m pigeon {' '.join(arguments)}; stty -a\n")
+        chat.until("Esc stops")
+        chat.until("context 0%")
+        chat.type("half a")
+        chat.until(f"{SIGN} half a")
+        chat.type(CTRL_Z)
+        chat.until("Stopped")
+        chat.gone("context 0%")
+        chat.type("echo still-$((1+1))\n")
+        chat.until("still-2")
+        chat.type("fg\n")
+        chat.until(f"{SIGN} half a")
+        chat.type(" sentence\r")
+        chat.until("You said: half a sentence")
+        chat.type(CTRL_D)
+        # The terminal is as it was.
+        text = chat.until("speed")
+        assert " icanon" in chat.until("icanon").replace("\n", " ")
+        assert " -echo " not in text
+        chat.type("exit\n")
+
+
+@pytest.mark.parametrize(("how", "code"), [("hang up", 129), ("terminate", 143)])
+def test_a_chat_that_must_go_leaves_a_whole_session_and_no_process(tmp_path: Path, how: str, code: int) -> None:
+    with PtyChat(tmp_path, scripted(tmp_path, ("slow", WORDS))) as chat:
+        chat.until("scripted/s.json")
+        chat.say("slow")
+        chat.until("word word")
+        agents = chat.agents()
+        assert agents
+        if how == "hang up":
+            chat.hang_up()
+            assert chat.process.wait(20) == code
+        else:
+            chat.process.terminate()
+            assert chat.ended() == code
+        assert eventually(lambda: not any(is_alive(pid) for pid in agents))
+    (session,) = tmp_path.rglob("*.jsonl")
+    entries = [json.loads(line) for line in session.read_text().splitlines()]
+    last = entries[-1]["message"]
+    assert last["stopReason"] == "aborted"
+    assert "word word" in last["content"][0]["text"]
+
+
+def test_an_agent_that_is_killed_is_started_again_with_its_conversation(tmp_path: Path) -> None:
+    with PtyChat(tmp_path, scripted(tmp_path, ("slow", WORDS))) as chat:
+        chat.until("scripted/s.json")
+        chat.say("remember this")
+        chat.until("You said: remember this")
+        chat.say("slow")
+        chat.until("word word")
+        for pid in chat.agents():
+            os.kill(pid, signal.SIGKILL)
+        chat.until("The agent has ended by signal 9.")
+        chat.say("and now")
+        chat.until("You said: and now")
+        chat.say("/tree")
+        chat.until("Go to which point?")
+        screen = "\n".join(chat.lines)
+        assert "you: remember this" in screen
+        assert "you: and now" in screen
+        assert any("you are here" in line and line.startswith(SIGN) for line in chat.lines)
+        chat.type(ESC)
+        chat.gone("Go to which point?")
+
+
+def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path) -> None:
+    bad_name = "evil\x1b]0;owned\x07.txt"
+    (tmp_path / bad_name).write_text("x")
+    hostile_json = json.dumps(HOSTILE)
+    arguments = scripted(
+        tmp_path,
+        ("talk", {"thinking": HOSTILE, "text": f"{HOSTILE}\n\n```\n{HOSTILE}\n```\n\ntalk ends"}),
+        ("tool", [call("bash", command=f"printf '%b' {hostile_json!r}; ls"), "tool ends"]),
+        name=HOSTILE,
+    )
+    with PtyChat(tmp_path, arguments) as chat:
+        chat.until("scripted/s.json")
+        chat.say("talk")
+        chat.until("talk ends")
+        chat.say("tool")
+        chat.until("tool ends")
+        chat.type("@evil")
+        chat.until("evil")
+        chat.type(CTRL_C)
+        chat.gone("@evil")
+        chat.say("/model")
+        chat.until("Which model?")
+        chat.type(ESC)
+        chat.gone("Which model?")
+        chat.type(pasted(HOSTILE))
+        chat.until("good")
+        chat.type("\r")
+        chat.until("You said:")
+        chat.say("/tree")
+        chat.until("Go to which point?")
+        chat.type(ESC)
+        chat.gone("Go to which point?")
+        chat.type(CTRL_D)
+        assert chat.ended() == 0
+        for sequence in FORBIDDEN:
+            assert sequence not in chat.raw.replace(b"\x1b[2J\x1b[0;0H", b"")
