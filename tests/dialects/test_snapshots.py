@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.dialect_lines import begun, dialect_for, records_for, update
+from fakes.json_values import json_objects
 from pigeon.wire.content import ToolCall
 from pigeon.wire.events import (
     StreamEvent,
@@ -25,10 +26,7 @@ from pigeon.wire.events import (
 
 Block = tuple[str, list[str]]
 TEXT = st.text(max_size=12)
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner, max_size=5), max_leaves=20
-)
-ARGUMENTS = st.dictionaries(TEXT, VALUES, max_size=4)
+ARGUMENTS = json_objects(size=20)
 
 
 def pieces_of(text: str, cuts: list[int]) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.json_values import json_values
 from fakes.model_requests import Told
 from pigeon.agent.inference import Delta
 from pigeon.providers.anthropic.stream import AnthropicStream
@@ -143,11 +144,7 @@ def test_junk_in_a_field_that_is_not_needed_changes_nothing(api: str, junk: Any)
         assert gist(play(api, *events)) == EXPECTED, path
 
 
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
-    max_leaves=4,
-)
+anything = json_values(size=6)
 
 
 @given(usage=st.fixed_dictionaries({"prompt_tokens": anything, "prompt_tokens_details": anything}) | anything)

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.json_values import json_values
+from fakes.json_values import words as one_of
 from fakes.model_requests import Told
 from pigeon.agent.inference import Delta
 from pigeon.providers.anthropic.stream import AnthropicStream
@@ -17,13 +19,10 @@ from pigeon.providers.google.stream import GoogleStream
 from pigeon.providers.openai_chat.stream import ChatStream
 from pigeon.providers.openai_responses.stream import ResponsesStream
 
-words = st.sampled_from(["", "a", "b", "hello", "stop", "bash", "{}", '{"x":', "1}", "\ud83d"])
+WORDS = ("", "a", "b", "hello", "stop", "bash", "{}", '{"x":', "1}", "\ud83d")
+words = st.sampled_from(WORDS)
 small = st.integers(-1, 3)
-anything = st.recursive(
-    st.none() | st.booleans() | small | words,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(words, inner, max_size=2),
-    max_leaves=4,
-)
+anything = json_values(one_of(*WORDS), size=6, scalars=range(-1, 4))
 
 
 def record(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -8,18 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fakes.json_values import json_objects, json_values, letters, words
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, Refusal
 
-SURROGATES = st.characters(categories=("Cs",))
-ANY_TEXT = st.text(st.one_of(st.characters(), SURROGATES, st.sampled_from('"\\\u2028\u2029\u0000\u0085\ufeff/')))
-TEXT = st.text(st.one_of(st.characters(exclude_categories=("Cs",)), st.sampled_from('"\\\u2028\u2029\u0000\u0085')))
-NUMBERS = st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False))
-
-
-def json_values(text: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
-    leaves = st.one_of(st.none(), st.booleans(), NUMBERS, text)
-    return st.recursive(leaves, lambda inner: st.one_of(st.lists(inner), st.dictionaries(text, inner)), max_leaves=12)
+SPECIAL = '"\\\u2028\u2029\u0000\u0085\ufeff/'
+VALUES = json_values(letters(SPECIAL), size=20)
+ANY_VALUES = json_values(letters(SPECIAL + "\ud800\udfff", surrogates=True), size=20)
+COMMANDS = json_objects(letters(SPECIAL), words("type", "id", "message"), size=20)
 
 
 def decoded_or_reason(data: bytes) -> Any:
@@ -29,12 +25,12 @@ def decoded_or_reason(data: bytes) -> Any:
         return error
 
 
-@given(json_values(TEXT))
+@given(VALUES)
 def test_what_is_encoded_decodes_to_itself(value: Any) -> None:
     assert codec.decode(codec.encode(value)) == value
 
 
-@given(json_values(ANY_TEXT))
+@given(ANY_VALUES)
 @example("\ud800")
 @example({"\udfff": "\u2028"})
 @example("\U0001f600\ud83d")
@@ -44,7 +40,7 @@ def test_lone_surrogates_survive_both_ways(value: Any) -> None:
     assert codec.decode(raw) == value
 
 
-@given(json_values(ANY_TEXT))
+@given(ANY_VALUES)
 def test_a_record_is_one_line_for_every_kind_of_reader(value: Any) -> None:
     raw = codec.encode(value)
     text = raw.decode("utf-8")
@@ -53,7 +49,7 @@ def test_a_record_is_one_line_for_every_kind_of_reader(value: Any) -> None:
     assert "\u2029" not in text
 
 
-@given(json_values(ANY_TEXT), st.booleans())
+@given(ANY_VALUES, st.booleans())
 def test_standard_json_is_understood(value: Any, ascii_only: bool) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
     data = text.encode("utf-8", "replace") if ascii_only else text.encode("utf-8", "surrogatepass")
@@ -79,7 +75,7 @@ def test_bytes_give_a_value_or_a_bad_record_and_nothing_else(data: bytes) -> Non
         codec.encode(found)
 
 
-@given(st.one_of(json_values(ANY_TEXT), st.dictionaries(st.sampled_from(["type", "id", "message"]), json_values(TEXT))))
+@given(st.one_of(ANY_VALUES, COMMANDS))
 def test_any_value_is_a_command_or_a_refusal(value: Any) -> None:
     with suppress(Refusal):
         codec.command_of(value)

@@ -9,15 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.json_values import json_values, letters
 from pigeon.wire import codec
 from pigeon.wire.partial_json import GrowingJson, parse_arguments
 
-signs = st.text(alphabet='[]{}",:\\ab\n\u2028\ud83d', max_size=12)
-values = st.recursive(
-    st.none() | st.integers() | signs,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(signs, inner, max_size=4),
-    max_leaves=30,
-)
+values = json_values(letters('[]{}",:\\ab\n\u2028\ud83d', most=12), size=30)
 
 
 def levels_of(value: Any) -> int:

@@ -8,16 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.json_values import json_objects, letters
 from pigeon.wire.partial_json import GrowingJson, parse_arguments
 
-TEXT = st.text(st.one_of(st.characters(exclude_categories=("Cs",)), st.sampled_from('"\\/\u2028\b\f\n\r\t😀')))
-LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), TEXT)
-VALUES = st.recursive(
-    LEAVES,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
-    max_leaves=10,
-)
-OBJECTS = st.dictionaries(TEXT, VALUES, max_size=5)
+OBJECTS = json_objects(letters('"\\/\u2028\b\f\n\r\t😀', most=12), size=20)
 Style = tuple[int | None, bool]
 STYLES = st.sampled_from([(None, True), (None, False), (2, True), (1, False)])
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.json_values import json_objects, letters
 from fakes.model_requests import Told
 from pigeon.agent.inference import Delta
 from pigeon.providers.openai_chat.call_matching import PendingCall
@@ -128,14 +129,7 @@ def test_an_id_that_comes_with_the_name_is_taken() -> None:
     assert calls(play(piece(0, text=A[:3]), piece(0, "a", "ls", A[3:]))) == [("a", "ls", A)]
 
 
-values = st.recursive(
-    st.none() | st.integers() | st.text(st.sampled_from('a"\\{}[] é'), max_size=5),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
-    max_leaves=6,
-)
-
-
-@given(value=st.dictionaries(st.text(max_size=3), values, max_size=3), cuts=st.lists(st.integers(1, 4)))
+@given(value=json_objects(letters('a"\\{}[] é', most=5)), cuts=st.lists(st.integers(1, 4)))
 def test_arguments_are_complete_at_their_end_and_not_before(value: Any, cuts: list[int]) -> None:
     text = json.dumps(value)
     call = PendingCall(0, "a")

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.journal_strategies import STORIES, grown
+from fakes.json_values import json_values
 from fakes.repositories import NOW, OLD, RECORDED, DiskRepository, raws, recorded, user
 from pigeon.session.context.transcript import context_of, visible_entries
 from pigeon.session.history import entry_line, listing
@@ -31,11 +32,7 @@ from pigeon.wire.entries import CompactionEntry, LabelEntry
 from pigeon.wire.errors import Refusal
 
 HEADER = b'{"type":"session","version":3,"id":"x","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/"}\n'
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=6,
-)
+JSON = json_values(size=8)
 NEARLY = st.fixed_dictionaries(
     {},
     optional={

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.json_values import json_values
 from fakes.tool_runs import FakeRun, PlainFitter, paths_in, text_of
 from pigeon.agent.tool_calls import grouped
 from pigeon.session.host.host_tools import DISCONNECTED, MOST_UPDATES, HostTools
@@ -264,11 +265,7 @@ def test_a_tool_that_only_reads_may_run_beside_others(setup: HostToolsSetup) -> 
     assert [[call.name for call in group] for group in groups] == [["echo", "echo"], ["writes"]]
 
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3),
-    max_leaves=5,
-)
+VALUES = json_values(size=6)
 
 
 @given(st.lists(VALUES, max_size=10))
