@@ -112,7 +112,7 @@ def test_no_flag_of_the_family_is_refused_or_complained_about(
     extension.write_text("def setup(ext):\n    pass\n")
     for client, line in CLIENTS.items():
         flags = line.format(skill=skill, extension=extension).split()
-        with RpcProcess(folders, "--dialect", "pi", *flags, by_exec=True) as agent:
+        with RpcProcess(folders, "--dialect", "pi", *flags) as agent:
             assert agent.ask("get_state")["sessionId"], client
         assert agent.stderr == "", client
         assert not [record for record in agent.records if record["type"] != "response"], client
