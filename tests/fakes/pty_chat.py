@@ -162,15 +162,21 @@ class PtyChat:
         return self.process.wait(seconds)
 
     def _read(self, seconds: float) -> bool:
+        data = self.read_raw(seconds)
+        if data:
+            self._stream.feed(data)
+        return data != b""
+
+    def read_raw(self, seconds: float) -> bytes | None:
+        """What comes next, which the screen does not get: measuring must not wait for it. None if nothing comes."""
         if not select.select([self._terminal], [], [], max(0.0, seconds))[0]:
-            return True
+            return None
         try:
             data = os.read(self._terminal, 65536)
         except OSError:
             data = b""
         self.raw += data
-        self._stream.feed(data)
-        return bool(data)
+        return data
 
 
 def _parent(pid: int) -> int:
