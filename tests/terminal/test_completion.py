@@ -13,7 +13,7 @@ NAMES = {"model": "choose the model", "compact": "make room", "skill:model-cards
 
 
 def offered(folder: Path, text: str) -> list[str]:
-    completer = ChatCompleter(NAMES, ProjectFiles(str(folder), {}, str(folder)))
+    completer = ChatCompleter(NAMES, ProjectFiles(str(folder), {}, str(folder)), {"model": ["demo/guide", "x/big"]})
     return [one.text for one in completer.get_completions(Document(text), CompleteEvent())]
 
 
@@ -32,6 +32,14 @@ def test_files_that_git_ignores_are_not_offered_and_the_nearest_name_comes_first
     assert offered(tmp_path, "@sp")[:1] == ["docs/sparse.md"]
     assert offered(tmp_path, "mail@parse") == []
     assert offered(tmp_path, '@"a b/par') == ['"a b/parser notes.txt"']
+
+
+def test_what_a_command_takes_is_offered_behind_it(tmp_path: Path) -> None:
+    (tmp_path / "dot.png").write_text("")
+    assert offered(tmp_path, "/model ") == ["demo/guide", "x/big"]
+    assert offered(tmp_path, "/model Gui") == ["demo/guide"]
+    assert offered(tmp_path, "/image do") == ["dot.png"]
+    assert offered(tmp_path, "/compact wh") == []
 
 
 def test_commands_are_offered_at_the_beginning_only(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ class _ChatProgram:
         self._facts = FooterFacts(cwd=cwd, home=environment.home)
         self._widgets = Widgets()
         self._names: dict[str, str] = {}
+        self._arguments: dict[str, list[str]] = {}
         self._attachments = Attachments(cwd, environment.home)
         self._errors = _ErrorLines()
         self._code = exit_codes.OK
@@ -136,6 +137,7 @@ class _ChatProgram:
                 attachments=self._attachments,
                 clipboard=Clipboard(view, self._facts.cwd, self._environment.variables),
                 names=self._names,
+                arguments=self._arguments,
                 restart=client.restart,
             )
             await self._until_left(chat, drawing, choose)
@@ -175,7 +177,7 @@ class _ChatProgram:
             painter=Painter(colours, ascii_only=not unicode),
             now=time.monotonic,
             inputs=self._inputs,
-            completer=ChatCompleter(self._names, files),
+            completer=ChatCompleter(self._names, files, self._arguments),
             history=os.path.join(self._environment.agent_dir(), HISTORY_FILE),
             colours=colours is not None,
             is_picture=self._attachments.is_picture,

@@ -49,6 +49,7 @@ class Chat:
         attachments: Attachments,
         clipboard: Clipboard,
         names: dict[str, str],
+        arguments: dict[str, list[str]],
         restart: Callable[[], Awaitable[None]],
     ) -> None:
         self._conversation = conversation
@@ -60,7 +61,9 @@ class Chat:
         self._attachments = attachments
         self._clipboard = clipboard
         self._restart = restart
-        self._commands = SlashCommands(conversation, view, facts, self.update_facts, self._attach, names, clipboard)
+        self._commands = SlashCommands(
+            conversation, view, facts, self.update_facts, self._attach, names, arguments, clipboard
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._opened = asyncio.Event()
         self._dead = False

@@ -66,6 +66,7 @@ class SlashCommands:
         update_facts: Callable[[], Awaitable[None]],
         attach: Callable[[str], None],
         names: dict[str, str],
+        arguments: dict[str, list[str]],
         clipboard: Clipboard,
     ) -> None:
         self._conversation = conversation
@@ -98,6 +99,7 @@ class SlashCommands:
         self._table["exit"] = self._table["quit"]
         # Shared with the completion of the input.
         self._names = names
+        self._arguments = arguments
         self._names.update({row.name: row.about for row in rows})
         self._of_agent: dict[str, str] = {}
 
@@ -107,6 +109,9 @@ class SlashCommands:
         self._of_agent = {one.name: or_else(one.description, "") for one in found}
         for name, about in self._of_agent.items():
             self._names.setdefault(name, about)
+        models = (await self._conversation.get_available_models()).models
+        self._arguments["model"] = [f"{one.provider}/{one.id}" for one in models]
+        self._arguments["thinking"] = list((await self._conversation.get_available_thinking_levels()).levels)
 
     async def run(self, line: str) -> bool:
         """Run a line that begins with a slash; false if it is for the agent."""

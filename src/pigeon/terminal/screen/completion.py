@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -15,21 +15,30 @@ from pigeon.system.ignore_files import Ignored, user_ignore_file
 MOST_FILES = 20_000
 FRESH_SECONDS = 5.0
 OFFERED = 50
+# Commands that take the name of a file.
+OF_FILES = ("image", "export")
+_ARGUMENT = re.compile(r"/(\S+) +([^\s@]*)")
 _AT_WORD = re.compile(r"(?:^|\s)@(\"[^\"]*|[^\s\"]*)$")
 
 
 class ChatCompleter(Completer):
-    """Completes a command at the beginning, a file name behind `@` anywhere. `names` are commands with their help."""
+    """Completes a command at the beginning, what stands behind it, and a file name behind `@` anywhere.
 
-    def __init__(self, names: Mapping[str, str], files: ProjectFiles) -> None:
+    `names` are commands with their help, `arguments` what some of them may be given.
+    """
+
+    def __init__(self, names: Mapping[str, str], files: ProjectFiles, arguments: Mapping[str, Sequence[str]]) -> None:
         self._names = names
         self._files = files
+        self._arguments = arguments
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """What could stand at the cursor."""
         before = document.text_before_cursor
         if before.startswith("/") and " " not in before and "\n" not in before:
             yield from self._commands(before[1:])
+        elif argument := _ARGUMENT.fullmatch(before):
+            yield from self._values(*argument.groups())
         elif word := _AT_WORD.search(before):
             yield from self._paths(word[1])
 
@@ -37,6 +46,12 @@ class ChatCompleter(Completer):
         for name, about in self._names.items():
             if name.startswith(typed):
                 yield Completion(f"{name} " if typed != name else name, -len(typed), f"/{name}", about[:80])
+
+    def _values(self, name: str, typed: str) -> Iterable[Completion]:
+        values = self._files.matching(typed.lower(), OFFERED) if name in OF_FILES else self._arguments.get(name, ())
+        for value in values:
+            if name in OF_FILES or typed.lower() in value.lower():
+                yield Completion(value, -len(typed))
 
     def _paths(self, typed: str) -> Iterable[Completion]:
         wanted = typed.removeprefix('"').lower()
