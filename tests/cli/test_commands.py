@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import select
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from fakes.agent_folders import AgentFolders, providers
+from fakes.command_line import Calling
 from fakes.model_server import ModelServer
 from fakes.rpc_process import RpcProcess
 from pigeon.cli.commands.all import COMMANDS
@@ -338,3 +341,63 @@ def test_a_group_of_settings_is_shown_with_the_defaults_of_what_is_not_set(pigeo
     assert json.loads(pigeon("config", "get", "retry")) == {**default, "maxRetries": 5}
     assert isinstance(default["provider"]["maxRetries"], int)
     assert pigeon("config", "get", "retry.provider.timeoutMs") == "null\n"
+
+
+def test_half_of_a_surrogate_pair_does_not_keep_sessions_and_settings_from_being_shown(
+    pigeon: Run, folders: AgentFolders
+) -> None:
+    with RpcProcess(folders, "--model", "demo") as agent:
+        agent.run("hello stranger")
+        path = Path(str(agent.ask("get_state")["sessionFile"]))
+    path.write_bytes(path.read_bytes().replace(b"stranger", b"\\ud83d"))
+    assert "hello \ufffd" in pigeon("sessions")
+    assert "hello \ufffd" in pigeon("sessions", "show", str(path))
+    (folders.agent / "settings.json").write_text('{"defaultModel": "\\ud83d", "retry": 5}')
+    assert "Warning: retry is ignored" in pigeon("config")
+    pigeon("config", "set", "defaultProvider", "fake")
+    assert json.loads((folders.agent / "settings.json").read_text())["defaultModel"] == "\ud83d"
+
+
+def test_an_id_in_a_file_leads_nowhere_out_of_the_trash(pigeon: Run, folders: AgentFolders) -> None:
+    with RpcProcess(folders, "--model", "demo") as agent:
+        agent.run("hello")
+        state = agent.ask("get_state")
+    path = Path(str(state["sessionFile"]))
+    path.write_bytes(path.read_bytes().replace(str(state["sessionId"]).encode(), b"a/../../../b"))
+    pigeon("sessions", "delete", str(path))
+    assert len(list((folders.agent / "trash").iterdir())) == 1
+    assert not (folders.agent.parent / "b").exists()
+    pigeon("sessions", "undelete")
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("permissions", '{"default": "never"}'), ("permissions", "5"), ("permissions.deny", '["bash(("]')],
+)
+def test_permission_rules_that_cannot_be_are_not_set(pigeon: Run, folders: AgentFolders, key: str, value: str) -> None:
+    before = (folders.agent / "settings.json").read_text()
+    with pytest.raises(UsageError, match=r"permissions.*Nothing was changed"):
+        pigeon("config", "set", key, value)
+    assert (folders.agent / "settings.json").read_text() == before
+
+
+def test_the_doctor_sees_wrong_permission_rules_and_a_missing_folder_for_temporary_files(
+    pigeon: Run, folders: AgentFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders.configure(settings={"permissions": {"default": "never"}})
+    monkeypatch.setenv("TMPDIR", str(folders.temp / "gone"))
+    found = {one["subject"]: one["state"] for one in json.loads(pigeon("doctor", "--offline", "--json", code=1))}
+    assert (found["settings"], found["temporary"]) == ("broken", "broken")
+
+
+def test_a_change_of_settings_waits_for_another_that_is_under_way(pigeon: Run, folders: AgentFolders) -> None:
+    settings = folders.agent / "settings.json"
+    folder = os.open(folders.agent, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    call = Calling(folders, ("config", "set", "defaultModel", "one"))
+    settings.write_text('{"defaultProvider": "other"}')
+    assert not select.select([call.process.stdout], [], [], 0.5)[0]
+    os.close(folder)
+    assert call.ended().code == 0
+    assert json.loads(settings.read_text()) == {"defaultProvider": "other", "defaultModel": "one"}

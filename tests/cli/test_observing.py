@@ -124,3 +124,9 @@ def test_a_key_in_two_pieces_of_an_answer_is_masked(tmp_path: Path) -> None:
     assert text.endswith("ä")
     assert found[0]["body"] == "no json"
     assert KEY not in os.fsdecode((tmp_path / "trace").read_bytes())
+
+
+def test_a_pipe_that_is_not_read_is_no_place_for_a_trace(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StartupError, match="--trace"):
+        TraceFile(str(tmp_path / "pipe"))

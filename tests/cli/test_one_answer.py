@@ -277,3 +277,17 @@ def test_a_full_disk_behind_stdout_is_told_in_a_line(folders: AgentFolders, serv
             env=folders.environment(), check=False,
         )  # fmt: skip
     assert (ended.returncode, ended.stderr.decode()) == (1, "Error: stdout: No space left on device\n")
+
+
+def test_a_key_is_masked_in_what_is_printed(folders: AgentFolders, server: ModelServer) -> None:
+    for output in ("text", "json", "stream-json"):
+        server.answers("it is dummy-key-of-mine")
+        ended = call(folders, "-p", *MODEL, "--api-key", "dummy-key-of-mine", "--output", output, "which key?")
+        assert "it is ***" in ended.out
+        assert "dummy-key-of-mine" not in ended.out
+
+
+def test_what_is_wrong_with_the_settings_is_told_once(folders: AgentFolders, server: ModelServer) -> None:
+    folders.configure(providers(server.url), {"permissions": {"default": "never"}})
+    server.answers("ok")
+    assert call(folders, "-p", *MODEL, "hello").err.count("permissions.default must be") == 1

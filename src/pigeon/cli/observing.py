@@ -40,7 +40,10 @@ class TraceFile:
 
     def __init__(self, path: str, largest: int = LARGEST_TRACE) -> None:
         try:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            # Not waiting for somebody to read a pipe: without a reader it cannot be opened.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+            self._descriptor = os.open(path, flags, 0o600)
+            os.set_blocking(self._descriptor, True)
             if stat.S_ISREG(os.fstat(self._descriptor).st_mode):
                 os.fchmod(self._descriptor, 0o600)
         except OSError as error:

@@ -17,7 +17,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -138,7 +138,7 @@ async def _answer(started: StartedAgent, prompt: CallPrompts, wanted: OutputType
     writer, output = _output(started, shutdown)
     signalled = asyncio.ensure_future(shutdown.reason())
     conversation = Agent.over(started.agent)
-    notices = asyncio.ensure_future(_show_notices(conversation.events()))
+    notices = asyncio.ensure_future(_show_notices(conversation.events(), started.agent.problems))
     async with conversation:
         code = await _played(conversation, prompt, wanted, output, writer, shutdown, signalled)
     await notices
@@ -169,12 +169,12 @@ def _output(started: StartedAgent, shutdown: Shutdown) -> tuple[Writer | None, A
         writer, output = None, TerminalOutput(partial(_write, descriptor), progress)
     else:
         writer = Writer(descriptor, lambda: shutdown.request(exit_codes.FAILED))
-        output = FORMS.get(asked, TextOutput)(partial(_put, writer), progress)
+        output = FORMS.get(asked, TextOutput)(partial(_put, writer, started.agent.redactor.mask), progress)
     return writer, output if started.show is None else TracedOutput(output, started.show)
 
 
-def _put(writer: Writer, data: bytes) -> None:
-    writer.put((data,))
+def _put(writer: Writer, mask: Callable[[bytes], bytes], data: bytes) -> None:
+    writer.put((mask(data),))
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -241,8 +241,8 @@ async def _run(
                 await writer.room()
 
 
-async def _show_notices(events: AsyncIterator[ConversationEvent]) -> None:
-    """What the agent and its extensions want a person to know goes to stderr."""
+async def _show_notices(events: AsyncIterator[ConversationEvent], told: Collection[str]) -> None:
+    """What the agent and its extensions want a person to know goes to stderr, unless it was `told` at the start."""
     async for event in events:
-        if isinstance(event, NotifyRequest):
+        if isinstance(event, NotifyRequest) and event.message not in told:
             complain(f"{'Note' if event.notify_type == 'info' else 'Warning'}: {event.message}")

@@ -16,6 +16,9 @@ COLOURS = {"plain": "0", "bold": "1", "dim": "2", "red": "31", "green": "32", "y
 # Control characters, and signs that change the direction of what follows them.
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
+# Halves of surrogate pairs, which no encoding has; those that stand for a byte of a file's name are printed as it.
+_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
 
 def harmless(text: str) -> str:
     """The text without signs that could move, hide or recolour what stands on a screen."""
@@ -24,6 +27,7 @@ def harmless(text: str) -> str:
 
 def say(text: str = "") -> None:
     """Print a line on stdout; signs that could steer a terminal are taken out where there is one."""
+    text = _HALVES.sub("\ufffd", text)
     print(harmless(text) if sys.stdout.isatty() else text)  # noqa: T201
 
 

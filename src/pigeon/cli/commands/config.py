@@ -6,9 +6,12 @@ order and its indentation; one with comments is not written, because they would 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -61,6 +64,10 @@ class _Config:
     def show_all(self) -> None:
         """Every setting that is declared, and every key that the file has besides."""
         raw = self._read()
+        wrong: list[str] = []
+        fitting({key: raw[key] for key in raw if key in keys_of(Settings)}, wrong.append)
+        for problem in wrong:
+            complain(f"Warning: {problem}")
         if self._call.has("json"):
             say(json.dumps(_effective(raw), indent=2, ensure_ascii=False))
             return
@@ -92,12 +99,14 @@ class _Config:
         top = key.partition(".")[0]
         wrong: list[str] = []
         fitting({top: changed[top]}, wrong.append)
+        if top == "permissions":
+            wrong += _wrong_rules(changed[top])
         if top == "limits" and not wrong:
             _check_limits(changed[top])
         if wrong:
             reason = re.sub(r'Missing or invalid field "[^"]*": ', "", wrong[0].replace(" is ignored", ""))
             raise UsageError(f"{reason}. Nothing was changed")
-        self._write(changed)
+        self._change(lambda raw: _with(raw, key.split("."), value))
         say(f"{key} = {_shown(value)}")
 
     def unset(self, key: str) -> None:
@@ -107,7 +116,7 @@ class _Config:
             _check_known(key)
             say(f"{key} is not set")
             return
-        self._write(_without(raw, key.split(".")))
+        self._change(lambda raw: raw if _at(raw, key) is _NONE else _without(raw, key.split(".")))
         say(f"{key} has its default again: {_shown(_default(key))}")
 
     def edit(self) -> int:
@@ -142,13 +151,30 @@ class _Config:
             raise StartupError(f"{wrong[0]}. Correct the file first: pigeon config edit")
         return raw
 
+    def _change(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Read, change and write the file while no other call of this command does."""
+        try:
+            make_private_folder(os.path.dirname(self.path))
+            folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise StartupError(f"{self.path} cannot be written: {error.strerror or error}") from None
+        try:
+            # Where the file system has no locks, two changes at the same moment remain a risk.
+            with suppress(OSError):
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            self._write(change(self._read()))
+        finally:
+            os.close(folder)
+
     def _write(self, raw: dict[str, Any]) -> None:
         try:
             if os.path.exists(self.path) and has_comments(self.path):
-                raise StartupError(f"{self.path} has comments, which would be lost. Change it with: pigeon config edit")
-            text = json.dumps(raw, indent=self._indent(), ensure_ascii=False)
+                raise StartupError(
+                    f"{self.path} has comments or trailing commas, which would be lost. "
+                    "Change it with: pigeon config edit"
+                )
             make_private_folder(os.path.dirname(self.path))
-            replace_file(self.path, f"{text}\n".encode())
+            replace_file(self.path, _file_bytes(raw, self._indent()))
         except OSError as error:
             raise StartupError(f"{self.path} cannot be written: {error.strerror or error}") from None
 
@@ -213,6 +239,22 @@ def _takes_object(name: str) -> bool:
     except BadRecord:
         return False
     return True
+
+
+def _wrong_rules(given: Json) -> list[str]:
+    from pigeon.guard.rules import parsed_rules
+
+    wrong: list[str] = []
+    parsed_rules(given, "yolo", wrong)
+    return wrong
+
+
+def _file_bytes(raw: dict[str, Any], indent: int | str) -> bytes:
+    """The file's content. Halves of surrogate pairs are escaped, and then everything that is not ASCII."""
+    try:
+        return f"{json.dumps(raw, indent=indent, ensure_ascii=False)}\n".encode()
+    except UnicodeEncodeError:
+        return f"{json.dumps(raw, indent=indent)}\n".encode()
 
 
 def _check_limits(given: Json) -> None:

@@ -35,7 +35,7 @@ from pigeon.transport import exit_codes
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.model import Model
 
-REACH_SECONDS = 15.0
+REACH_SECONDS = 8.0
 NOT_IMPLEMENTED = 501  # a server that answers prompts and nothing else
 COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 PACKAGE = "pigeon-agent"
@@ -52,14 +52,17 @@ class Finding(Struct, frozen=True):
 
 def run_doctor(call: CommandCall) -> int:
     """Check everything and print it."""
-    findings = _Checks(call.environment, offline=call.has("offline")).all()
+    findings: list[Finding] = []
+    for one in _Checks(call.environment, offline=call.has("offline")).all():
+        findings.append(one)
+        if not call.has("json"):
+            _show(one)
+            # The servers may take their time: what is known by now is read meanwhile.
+            sys.stdout.flush()
     if call.has("json"):
         import json
 
         say(json.dumps([{name: getattr(one, name) for name in one.__struct_fields__} for one in findings], indent=2))
-    else:
-        for one in findings:
-            _show(one)
     broken = [one for one in findings if one.state == "broken"]
     if not call.has("json"):
         say("\nEverything works." if not broken else f"\n{len(broken)} broken: see what to do above.")
@@ -88,16 +91,14 @@ class _Checks:
             self._folder, environment.variables, environment.cwd or "/", ProcessOwner(), self._redactor
         )
 
-    def all(self) -> list[Finding]:
-        """Every line."""
-        return [
-            *self._versions(),
-            *self._files(),
-            *self._keys(),
-            *self._reached(),
-            *self._shell(),
-            *self._terminal(),
-        ]
+    def all(self) -> Iterator[Finding]:
+        """Every line, the servers' last: they may take their time."""
+        yield from self._versions()
+        yield from self._files()
+        yield from self._keys()
+        yield from self._shell()
+        yield from self._terminal()
+        yield from self._reached()
 
     def _versions(self) -> Iterator[Finding]:
         yield Finding("pigeon", "ok", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
@@ -119,6 +120,10 @@ class _Checks:
         else:
             yield Finding("work", "broken", "the working directory does not exist any more", "change to another folder")
         wrong = [*self._layers.doubts, *self._problems]
+        if not wrong and self._layers.user_permissions is not None:
+            from pigeon.guard.rules import parsed_rules
+
+            parsed_rules(self._layers.user_permissions, "yolo", wrong)
         for problem in wrong:
             yield Finding("settings", "broken", problem, "correct it: pigeon config edit")
         if not wrong:
@@ -212,6 +217,8 @@ def _folder(subject: str, path: str, advice: str) -> Finding:
     above = path
     while not os.path.lexists(above) and os.path.dirname(above) != above:
         above = os.path.dirname(above)
+    if above != path and subject == "temporary":
+        return Finding(subject, "broken", f"{path} does not exist", advice)
     if not os.path.isdir(above):
         return Finding(subject, "broken", f"{above} is not a folder", advice)
     if not os.access(above, os.W_OK | os.X_OK):

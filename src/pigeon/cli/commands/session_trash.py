@@ -7,6 +7,7 @@ that says where they were. A session that a process writes cannot be deleted.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 
@@ -44,7 +45,7 @@ class SessionTrash:
         """Delete a session; raises `StartupError` where that cannot be."""
         row = _row(path)
         deleted = clock.iso(self._now())
-        place = os.path.join(self.folder, f"{deleted.replace(':', '-').replace('.', '-')}_{row.id}")
+        place = os.path.join(self.folder, f"{re.sub('[:.]', '-', deleted)}_{_in_a_name(row.id)}")
         try:
             # Held until the file has moved: a process that wants to write it meanwhile finds the lock.
             file = AppendFile(path, False)
@@ -103,6 +104,11 @@ class SessionTrash:
             return TrashedSession(folder, path, deleted, _row(os.path.join(folder, os.path.basename(path))))
         except (OSError, BadRecord, KeyError, TypeError, StartupError):
             return None
+
+
+def _in_a_name(session_id: str) -> str:
+    """An id as a part of a folder's name: that in a file may hold anything, also a way out of the trash."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", session_id)[:80]
 
 
 def _row(path: str) -> SessionRow:
