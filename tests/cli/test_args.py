@@ -215,3 +215,11 @@ def test_an_empty_value_of_an_unknown_option_stays_empty() -> None:
 
 def test_nothing_behind_two_dashes_is_a_flag() -> None:
     assert parse(["--", "--plan"]).agent.flags == {}
+
+
+@pytest.mark.parametrize("word", ["\u2014print", "\u2013p", "\u2014\u2014model=demo"])
+def test_an_option_with_a_long_dash_is_not_a_prompt(word: str) -> None:
+    with pytest.raises(UsageError, match=r"long dash\. Did you mean -"):
+        parse([word, "hello"])
+    assert parse(["--", word]).messages == (word,)
+    assert parse(["\u2014 so they say"]).messages == ("\u2014 so they say",)

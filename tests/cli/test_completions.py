@@ -18,7 +18,7 @@ COMPLETE = """
 . "$1"; shift
 COMP_WORDS=("$@")
 COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-_pigeon
+_pigeon pigeon "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
 printf '%s\\n' "${COMPREPLY[@]}"
 """
 
@@ -60,11 +60,17 @@ def test_every_quote_is_closed(shell: str) -> None:
         (["pigeon", "completions", ""], ["bash", "zsh", "fish"]),
         (["pigeon", "help", "d"], ["doctor", "demo"]),
         (["pigeon", "-p", "@no"], ["@notes.txt"]),
-        (["pigeon", "--trace", "no"], ["notes.txt"]),
+        (["pigeon", "-p", "@a\\ b"], ["@a\\ b.txt"]),
+        (["pigeon", "--mode", "=", "r"], ["rpc"]),
+        (["pigeon", "--mode", "="], ["text", "json", "rpc"]),
+        # Names of files without a sign before them are completed by readline.
+        (["pigeon", "--trace", "no"], []),
+        (["pigeon", "sessions", "export", "1", "no"], []),
     ],
 )
 def test_bash_completes(tmp_path: Path, words: list[str], completed: list[str]) -> None:
     (tmp_path / "notes.txt").touch()
+    (tmp_path / "a b.txt").touch()
     script = tmp_path / "completions.bash"
     script.write_text(SCRIPTS["bash"])
     ran = subprocess.run(
@@ -75,4 +81,5 @@ def test_bash_completes(tmp_path: Path, words: list[str], completed: list[str]) 
         check=True,
         timeout=20,
     )
-    assert (ran.stdout.split(), ran.stderr) == (completed, "")
+    assert (list(filter(None, ran.stdout.split("\n"))), ran.stderr) == (completed, "")
+    assert "complete -o default" in SCRIPTS["bash"]

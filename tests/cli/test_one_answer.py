@@ -100,6 +100,8 @@ def test_what_stands_behind_two_dashes_is_a_prompt_whatever_it_begins_with(
         (["--mode", "acp"], "Error: There is no --mode acp"),
         (["--mode", "json"], "Error: There is no prompt."),
         (["--mode", "json", "--frobnicate", "hi"], "Error: Unknown option --frobnicate."),
+        (["--mode", "json", "--output", "json", "hi"], "Error: --output goes with -p"),
+        (["-p", "--VERBOSE", "hi"], "Error: Unknown option --VERBOSE. Did you mean --verbose?"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_is_asked(
@@ -229,6 +231,7 @@ def test_options_of_extensions_take_their_values_and_the_rest_is_the_prompt(
     ended = call(folders, "-p", *MODEL, "-e", str(extension), "--colour", "red", "paint", "--loud", "it")
     assert ended == Ended(0, "ok\n", "")
     assert asked(server) == "paint it"
+    assert call(folders, "-p", *MODEL, "-e", str(extension), "-loud", "it").code == 2
 
 
 @pytest.mark.parametrize("output", ["json", "stream-json"])

@@ -8,7 +8,7 @@ unknown one is kept: it may belong to an extension. What it is where no extensio
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn, get_args
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from pigeon.wire.errors import BadRecord, UsageError
 from pigeon.wire.steering import LIMIT_FIELDS, Limits, checked_limit
 
 HELP_WIDTH = 100
+LONG_DASHES = "\u2013\u2014"
 TOOL_LISTS = ("--tools", "-t", "--exclude-tools", "-xt")
 MODES = ("text", "json", "rpc", "rpc-ui", "acp")
 OUTPUTS = ("text", "json", "stream-json")
@@ -198,6 +199,7 @@ def parse(arguments: Sequence[str], program: str = "pigeon", flags: Mapping[str,
     table = {name for names, _, _ in option_rows() for name in names.split()}
     found, unknown = parser([*option_rows(), *(row for row in own if row[0] not in table)]).parse_known_args(known)
     _check_words(found)
+    _check_dashes(found.messages, table)
     words = [word for word in unknown if not word.startswith("-")]
     options = [word for word in unknown if word.startswith("-")]
     return CommandLine(
@@ -235,6 +237,16 @@ def _check_words(found: argparse.Namespace) -> None:
     ):
         if given is not None and given not in words:
             raise UsageError(f'Invalid {option} "{given}". Valid values: {", ".join(shown)}')
+
+
+def _check_dashes(words: Sequence[str], table: Collection[str]) -> None:
+    """Refuse an option whose dashes became a long one, as word processors and web pages make it."""
+    for word in words:
+        name = word.lstrip(LONG_DASHES).partition("=")[0]
+        if word.startswith(tuple(LONG_DASHES)):
+            meant = next((option for option in (f"--{name}", f"-{name}") if option in table), None)
+            if meant is not None:
+                raise UsageError(f"{word} begins with a long dash. Did you mean {meant}? Text goes behind --")
 
 
 def agent_arguments(arguments: Sequence[str]) -> list[str]:

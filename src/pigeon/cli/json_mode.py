@@ -41,6 +41,9 @@ ENDS = {
 
 def run_json(line: CommandLine, environment: Environment) -> int:
     """Run the prompts; returns the exit code."""
+    if line.output or line.output_schema:
+        option = "--output" if line.output else "--output-schema"
+        raise UsageError(f"{option} goes with -p, and --mode json prints events. For one answer leave --mode json away")
     dialect = spoken_dialect(line, environment)
     line = with_key(line, environment)
     piped = piped_text()

@@ -40,7 +40,7 @@ class TraceFile:
 
     def __init__(self, path: str, largest: int = LARGEST_TRACE) -> None:
         try:
-            # Not waiting for somebody to read a pipe: without a reader it cannot be opened.
+            # A pipe without a reader is an error, and not waited for.
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
             self._descriptor = os.open(path, flags, 0o600)
             os.set_blocking(self._descriptor, True)

@@ -64,9 +64,9 @@ def nearest(word: str, known: Iterable[str], near: float = NEAR) -> str | None:
     """The known word that a misspelt one was probably meant to be."""
     from difflib import get_close_matches
 
-    found = get_close_matches(word, list(known), n=3, cutoff=near)
+    found = get_close_matches(word.lower(), list(known), n=3, cutoff=near)
     # Letters in the wrong order are the commonest mistake.
-    swapped = [one for one in found if sorted(one) == sorted(word)]
+    swapped = [one for one in found if sorted(one) == sorted(word.lower())]
     return next(iter(swapped or found), None)
 
 

@@ -116,7 +116,7 @@ def _refuse_misspelt_command(line: CommandLine) -> None:
     from pigeon.cli.commands.all import COMMANDS
     from pigeon.cli.printing import nearest
 
-    meant = nearest(word.lower(), COMMANDS)
+    meant = nearest(word, COMMANDS)
     if meant is None:
         return
     prompt = " ".join(line.messages)

@@ -186,9 +186,9 @@ async def _close(agent: BuiltAgent) -> None:
 
 
 def _unknown_options(line: CommandLine, agent: BuiltAgent) -> list[str]:
-    names = {option: option.lstrip("-").partition("=")[0] for option in line.unknown}
+    known = {f"--{name}" for name in agent.known_flags}
     # Without a value: it may be a key behind a misspelt name.
-    return [option.partition("=")[0] for option, name in names.items() if name not in agent.known_flags]
+    return [name for name in (option.partition("=")[0] for option in line.unknown) if name not in known]
 
 
 def _not_known(option: str, agent: BuiltAgent) -> str:

@@ -23,6 +23,17 @@ WORDS = {
 # Signs in a metavar that say that a file or folder is meant.
 FILES = ("FILE", "DIR", "PATH")
 
+# What readline replaces is "$2": @ divides the words. It would quote the @ as well, so the names are quoted here.
+BASH_MENTIONS = r"""
+  case "$2" in @*)
+    while IFS= read -r words; do
+      if [ -d "$words" ]; then words="$words/"; compopt -o nospace 2>/dev/null; fi
+      case "$current" in [$'\x22\x27']*) ;; *) printf -v words %q "$words" ;; esac
+      COMPREPLY+=("@$words")
+    done < <(options="${2#@}"; compgen -f -- "${options//\\/}")
+    return ;;
+  esac""".strip("\n").split("\n")
+
 
 def run_completions(call: CommandCall) -> int:
     """Print the script of a shell; raises `UsageError` for one that is not known."""
@@ -67,11 +78,15 @@ def bash_script() -> str:
             "  COMPREPLY=()",
             '  current="${COMP_WORDS[COMP_CWORD]}"',
             '  previous="${COMP_WORDS[COMP_CWORD-1]}"',
+            # A sign at which words are divided is a word of its own: --mode=json are three.
+            '  if [ "$current" = "=" ]; then current=""',
+            '  elif [ "$previous" = "=" ] && [ "$COMP_CWORD" -gt 2 ]; then previous="${COMP_WORDS[COMP_CWORD-2]}"; fi',
             '  command=""',
+            *BASH_MENTIONS,
             '  if [ "$COMP_CWORD" -gt 1 ]; then command="${COMP_WORDS[1]}"; fi',
             '  case "$previous" in',
             *values,
-            f'    {files}) COMPREPLY=($(compgen -f -- "$current")); return ;;',
+            f"    {files}) return ;;",
             "  esac",
             '  case "$command" in',
             *cases,
@@ -81,12 +96,11 @@ def bash_script() -> str:
             '  if [ "$COMP_CWORD" -gt 2 ] && [ -n "$words" ]; then words=""; fi',
             '  case "$current" in',
             '    -*) COMPREPLY=($(compgen -W "$options" -- "$current")) ;;',
-            '    @*) COMPREPLY=($(compgen -f -P @ -- "${current#@}")) ;;',
-            '    *) if [ -n "$words" ]; then COMPREPLY=($(compgen -W "$words" -- "$current"))',
-            '       else COMPREPLY=($(compgen -f -- "$current")); fi ;;',
+            '    *) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;',
             "  esac",
             "}",
-            "complete -o filenames -F _pigeon pigeon",
+            # Where there is no reply, readline completes the name of a file, and quotes it.
+            "complete -o default -F _pigeon pigeon",
         ]
     )
 
