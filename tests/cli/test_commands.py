@@ -6,8 +6,10 @@ import fcntl
 import json
 import os
 import select
+import signal
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -401,3 +403,13 @@ def test_a_change_of_settings_waits_for_another_that_is_under_way(pigeon: Run, f
     os.close(folder)
     assert call.ended().code == 0
     assert json.loads(settings.read_text()) == {"defaultProvider": "other", "defaultModel": "one"}
+
+
+def test_a_tour_that_is_ended_by_a_signal_leaves_no_folder(folders: AgentFolders) -> None:
+    calling = Calling(folders, ("demo",))
+    calling.process.stdin.close()
+    deadline = time.monotonic() + 20
+    while not list(folders.temp.glob("pigeon-demo-*/notes.txt")):
+        assert time.monotonic() < deadline
+    calling.process.send_signal(signal.SIGTERM)
+    assert (calling.ended().code, list(folders.temp.glob("pigeon-demo-*"))) == (143, [])

@@ -96,6 +96,7 @@ def test_what_stands_behind_two_dashes_is_a_prompt_whatever_it_begins_with(
         (["-p", "--output", "xml", "hi"], 'Error: Invalid output "xml".'),
         (["-p", "--output-schema", "nowhere.json", "hi"], "Error: --output-schema nowhere.json: No such file"),
         (["-p", "--output-schema", "{broken", "hi"], "Error: --output-schema: not valid JSON"),
+        (["-p", "--output-schema", '{"type": 5}', "hi"], "Error: --output-schema: type: no valid JSON Schema"),
         (["-p", "--output-schema", "[]", "hi"], "Error: --output-schema []: No such file"),
         (["--mode", "acp"], "Error: There is no --mode acp"),
         (["--mode", "json"], "Error: There is no prompt."),

@@ -48,7 +48,7 @@ from pigeon.sdk.results import ConversationEvent, RunRecord
 from pigeon.transport import exit_codes
 from pigeon.transport.writer import Writer
 from pigeon.wire.dialogs import NotifyRequest
-from pigeon.wire.errors import PigeonError, StartupError, UsageError
+from pigeon.wire.errors import PigeonError, Refusal, StartupError, UsageError
 
 NOTHING_TO_ANSWER = 'There is no prompt. Write one (pigeon -p "...") or pipe it in (git diff | pigeon -p "review this")'
 NO_MODEL = (
@@ -118,6 +118,7 @@ def _ask(line: CommandLine, environment: Environment, nothing: str) -> int:
 
 def _schema(given: str, environment: Environment) -> OutputType:
     """The JSON Schema that an option has, or that a file has which it names."""
+    from pigeon.agent.output_schema import OutputSchema
     from pigeon.config.json_file import decode_with_comments, read_json
 
     try:
@@ -129,6 +130,10 @@ def _schema(given: str, environment: Environment) -> OutputType:
         raise UsageError(f"--output-schema: {error}") from None
     if not isinstance(schema, dict):
         raise UsageError("--output-schema: a JSON Schema is an object")
+    try:
+        OutputSchema(schema)
+    except Refusal as error:
+        raise UsageError(f"--output-schema: {str(error).removeprefix('outputSchema').lstrip('.: ')}") from None
     return OutputType(schema)
 
 

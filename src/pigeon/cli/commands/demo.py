@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from typing import Any
 
 from pigeon.cli.args import parse
@@ -48,7 +49,26 @@ def run_demo(call: CommandCall) -> int:
         from pigeon.cli.one_answer import run_one_answer
 
         return run_one_answer(parse(["-p", *MODEL, "--no-session", "--", *prompt]), call.environment)
-    return asyncio.run(_tour(call.environment.temporary))
+    return asyncio.run(_until_signal(call.environment.temporary))
+
+
+async def _until_signal(temporary: str) -> int:
+    """The tour, which a signal ends early: its folder is removed all the same. Ctrl-C is seen by `asyncio.run`."""
+    tour = asyncio.ensure_future(_tour(temporary))
+    codes: list[int] = []
+
+    def end(code: int) -> None:
+        codes.append(code)
+        tour.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, end, exit_codes.BY_SIGNAL[number])
+    try:
+        return await tour
+    except asyncio.CancelledError:
+        if not codes:
+            raise
+        return codes[0]
 
 
 async def _tour(temporary: str) -> int:
