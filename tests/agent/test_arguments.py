@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.json_values import json_objects, words
+from pigeon.agent import schema_keywords
 from pigeon.agent.arguments import checked_arguments
 from pigeon.wire.errors import ToolFailed
 
@@ -391,8 +392,14 @@ def test_a_pattern_that_takes_long_to_compile_refuses_the_arguments() -> None:
     assert time.process_time() - began < 1
 
 
-@pytest.mark.parametrize("more", [{}, {"properties": {"n": {"exclusiveMinimum": 0}}}])
-def test_a_schema_with_exponentially_many_readings_refuses_the_arguments_in_a_moment(more: Any) -> None:
+@pytest.mark.parametrize(
+    ("more", "free_steps"),
+    [({}, schema_keywords.FREE_STEPS), ({"properties": {"n": {"exclusiveMinimum": 0}}}, 3000)],
+)
+def test_a_schema_with_exponentially_many_readings_refuses_the_arguments_in_a_moment(
+    more: Any, free_steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_keywords, "FREE_STEPS", free_steps)
     node = {"type": "object", "properties": {"c": {"$ref": "#/$defs/node"}}}
     last = {"type": "object", "properties": {"c": {"$ref": "#/$defs/node"}, "z": {}}, "required": ["z"]}
     schema = {"$defs": {"node": {"anyOf": [{**node, "required": ["z"]}, last]}}, **more}

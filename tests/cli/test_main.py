@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fakes.agent_folders import AgentFolders
+from fakes.command_line import call
 from fakes.rpc_process import RpcProcess
 from pigeon import __version__
 
@@ -26,19 +27,6 @@ def folders(tmp_path: Path) -> AgentFolders:
     return made
 
 
-def run(folders: AgentFolders, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*MODULE, *arguments],
-        env=folders.environment(),
-        cwd=folders.work,
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-
-
 def test_the_package_can_be_run_as_a_program(folders: AgentFolders) -> None:
     with RpcProcess(folders, "--model", "demo", "--no-session", program=MODULE) as agent:
         assert agent.ask("get_state")["model"]["provider"] == "demo"
@@ -48,7 +36,16 @@ def test_the_package_can_be_run_as_a_program(folders: AgentFolders) -> None:
 def test_modules_in_the_working_directory_are_not_run_as_libraries(folders: AgentFolders) -> None:
     for name in ("asyncio", "msgspec", "argparse", "json", "gc", "typing"):
         (folders.work / f"{name}.py").write_text("open('planted', 'w').close()\nraise SystemExit('planted')")
-    ran = run(folders, "--mode", "rpc", "--model", "demo", "--no-session", given='{"type": "get_state"}\n')
+    ran = subprocess.run(
+        [*MODULE, "--mode", "rpc", "--model", "demo", "--no-session"],
+        env=folders.environment(),
+        cwd=folders.work,
+        input='{"type": "get_state"}\n',
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert json.loads(ran.stdout.splitlines()[0])["success"] is True
     assert not (folders.work / "planted").exists()
@@ -56,21 +53,21 @@ def test_modules_in_the_working_directory_are_not_run_as_libraries(folders: Agen
 
 @pytest.mark.parametrize("arguments", [["--version"], ["-v"], ["--version", "--mode", "rpc"]])
 def test_the_version_is_printed(folders: AgentFolders, arguments: list[str]) -> None:
-    ran = run(folders, *arguments)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{__version__}\n", "")
+    ran = call(folders, *arguments)
+    assert (ran.code, ran.out, ran.err) == (0, f"{__version__}\n", "")
 
 
 def test_the_schema_is_printed(folders: AgentFolders) -> None:
-    ran = run(folders, "schema")
-    assert ran.returncode == 0
-    assert json.loads(ran.stdout)["$schema"]
+    ran = call(folders, "schema")
+    assert ran.code == 0
+    assert json.loads(ran.out)["$schema"]
 
 
 def test_help_names_the_options_that_have_an_effect(folders: AgentFolders) -> None:
-    ran = run(folders, "--help")
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert "pigeon --mode rpc [options]" in ran.stdout
-    shown = re.findall(r"^  (--[a-z-]+)", ran.stdout, re.MULTILINE)
+    ran = call(folders, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert "pigeon --mode rpc [options]" in ran.out
+    shown = re.findall(r"^  (--[a-z-]+)", ran.out, re.MULTILINE)
     assert {"--mode", "--no-context-files", "--no-rules", "--export"} <= set(shown)
     assert not {"--no-lsp", "--theme"} & set(shown)
 
@@ -90,30 +87,30 @@ def test_help_names_the_options_that_have_an_effect(folders: AgentFolders) -> No
 def test_what_cannot_be_done_is_an_error_on_stderr(
     folders: AgentFolders, arguments: list[str], code: int, error: str
 ) -> None:
-    ran = run(folders, *arguments)
-    assert (ran.returncode, ran.stdout) == (code, "")
-    assert ran.stderr.startswith(f"Error: {error}")
+    ran = call(folders, *arguments)
+    assert (ran.code, ran.out) == (code, "")
+    assert ran.err.startswith(f"Error: {error}")
 
 
 def test_a_session_is_exported_where_it_was_asked_for(folders: AgentFolders) -> None:
     with RpcProcess(folders, "--model", "demo", program=MODULE) as agent:
         agent.run("hi")
         session = Path(agent.ask("get_state")["sessionFile"])
-    assert run(folders, "--export", str(session)).stdout == f"Exported to: pigeon-session-{session.stem}.html\n"
-    assert run(folders, "--export", str(session), "~/page.html").stdout == f"Exported to: {folders.home}/page.html\n"
+    assert call(folders, "--export", str(session)).out == f"Exported to: pigeon-session-{session.stem}.html\n"
+    assert call(folders, "--export", str(session), "~/page.html").out == f"Exported to: {folders.home}/page.html\n"
     for page in (folders.work / f"pigeon-session-{session.stem}.html", folders.home / "page.html"):
         assert "<!DOCTYPE html>" in page.read_text("utf-8")
 
 
 def test_piped_text_goes_before_the_first_prompt_of_the_command_line(folders: AgentFolders) -> None:
-    ran = run(folders, "--mode", "json", "--no-session", "--model", "demo", "one", "two", given=" piped \n")
-    said = [json.loads(line) for line in ran.stdout.splitlines()]
+    ran = call(folders, "--mode", "json", "--no-session", "--model", "demo", "one", "two", given=" piped \n")
+    said = [json.loads(line) for line in ran.out.splitlines()]
     prompts = [
         record["message"]["content"][0]["text"]
         for record in said
         if record["type"] == "message_end" and record["message"]["role"] == "user"
     ]
-    assert ran.returncode == 0
+    assert ran.code == 0
     assert prompts == ["piped\n\none", "two"]
 
 
@@ -150,6 +147,6 @@ def test_stdin_may_be_closed(folders: AgentFolders, mode: str, printed: bytes) -
 
 
 def test_a_refused_prompt_is_an_error_of_the_process(folders: AgentFolders) -> None:
-    ran = run(folders, "--mode", "json", "--no-session", "hello")
-    assert ran.returncode == 1
-    assert "model" in ran.stderr.lower()
+    ran = call(folders, "--mode", "json", "--no-session", "hello")
+    assert ran.code == 1
+    assert "model" in ran.err.lower()

@@ -14,8 +14,6 @@ from fakes.model_server import Call, ModelServer
 from fakes.record_outline import answers, ended, text_of, tool_texts
 from fakes.rpc_process import RpcProcess, Start
 
-pytestmark = pytest.mark.by_exec  # they must import what they use
-
 Record = dict[str, Any]
 
 
@@ -27,6 +25,7 @@ def runs(host: RpcProcess, server: ModelServer, *calls: Call) -> list[Record]:
 
 @proves("example.load")
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
+@pytest.mark.by_exec  # an example must import what it uses
 def test_every_example_loads_without_complaint(start: Start, name: str) -> None:
     host = start(*example(name))
     host.ask("get_commands")

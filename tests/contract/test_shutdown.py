@@ -15,8 +15,6 @@ from fakes.record_outline import answers, outline, text_of
 from fakes.rpc_process import AGAINST, RpcProcess, Start, command_line
 from fakes.stopwatch import within
 
-pytestmark = pytest.mark.by_exec  # signals, descriptors and exit codes are the subject
-
 
 @proves("exit.eof")
 def test_end_of_input_while_idle_is_a_clean_end(agent: RpcProcess) -> None:
@@ -24,6 +22,7 @@ def test_end_of_input_while_idle_is_a_clean_end(agent: RpcProcess) -> None:
     agent.close(expect=0)
 
 
+@pytest.mark.by_exec
 @proves("exit.eof_at_once")
 def test_end_of_input_before_any_command_is_a_clean_end(agent: RpcProcess) -> None:
     agent.close(expect=0)
@@ -92,6 +91,7 @@ def test_with_drain_the_run_is_finished_first(start: Start, server: ModelServer)
     assert text_of(answers(agent.records)[-1]) == "two"
 
 
+@pytest.mark.by_exec
 @proves("exit.sigterm", "exit.sighup")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 @pytest.mark.parametrize("busy", [False, True])
@@ -127,6 +127,7 @@ def test_a_file_as_stdin_is_answered_line_by_line_and_then_over(folders: AgentFo
     assert [answer["id"] for answer in answers if answer["type"] == "response"] == names
 
 
+@pytest.mark.by_exec
 @proves("exit.sigint")
 def test_an_interrupt_ends_it_as_an_interrupt(agent: RpcProcess) -> None:
     agent.ask("get_state")
@@ -144,6 +145,7 @@ def test_a_signal_in_the_stream_drops_the_connection(agent: RpcProcess, server: 
     asked.wait_dropped()
 
 
+@pytest.mark.by_exec
 @proves("exit.stdout_closed")
 def test_a_closed_stdout_ends_it_with_1(start: Start, server: ModelServer) -> None:
     agent = start(reads=False)
@@ -154,6 +156,7 @@ def test_a_closed_stdout_ends_it_with_1(start: Start, server: ModelServer) -> No
     assert agent.wait_exit() == 1
 
 
+@pytest.mark.by_exec
 @proves("exit.unread")
 def test_a_signal_ends_it_even_if_nobody_reads(start: Start, server: ModelServer) -> None:
     agent = start(reads=False)
@@ -237,6 +240,7 @@ def test_the_version_is_one_line(agent: RpcProcess) -> None:
     assert len(done.stdout.splitlines()) == 1
 
 
+@pytest.mark.by_exec
 @proves("stdout.clean")
 def test_neither_a_tool_nor_its_children_can_dirty_the_stream(agent: RpcProcess, server: ModelServer) -> None:
     peek = "ls -l /proc/self/fd; echo dirt >/proc/$PPID/fd/1; cat <&0; echo end"

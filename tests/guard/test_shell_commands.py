@@ -292,7 +292,7 @@ def planted(draw: st.DrawFn) -> str:
 
 
 SIGNS = [
-    "zap MARK", "zap MARK", "'", '"', "\\", "$(", ")", "`", ";", "\n", "<<E", "\nE\n", "<<-'E'", "#", "{ ", "}",
+    "zap MARK", "'", '"', "\\", "$(", ")", "`", ";", "\n", "<<E", "\nE\n", "<<-'E'", "#", "{ ", "}",
     "case a in ", "a)", ";;", " esac", " ", "&&", "||", "|", "&", "$'", "${x:-", "${x", "((", "))", "$((", "[[ ",
     " ]]", "echo ", "echo a ", "if ", "then ", "fi", "f()", " < ", " > ", "/dev/null", "$x", "*", "a", "\\\n", "(",
     "<(", "<<<", "!", "E", '<<"E"', "\t", "time ", "for i in a; do ", "done", "while ", "do ", " 2>&1 ", "=", "[",
@@ -337,12 +337,12 @@ def test_whatever_bash_runs_the_rule_has_denied(runs: Runs, command: str) -> Non
         assert said({"deny": ["bash(zap *)"]}, command) == "deny"
 
 
-@settings(deadline=None, max_examples=2000)
-@given(signs=st.lists(st.sampled_from(SIGNS), min_size=2, max_size=12))
-def test_whatever_the_rules_allow_bash_runs_nothing_else(runs: Runs, signs: list[str]) -> None:
-    command = "echo " + "".join(signs)
+@settings(deadline=None, max_examples=600)
+@given(signs=st.lists(st.sampled_from(SIGNS), min_size=1, max_size=12), place=st.integers(0, 12))
+def test_whatever_the_rules_allow_bash_runs_nothing_else(runs: Runs, signs: list[str], place: int) -> None:
+    command = "echo " + "".join([*signs[:place], "zap MARK", *signs[place:]])
     allowing = {"allow": ["bash(echo *)", "bash(echo)", "bash(> *)", "bash(< *)"], "default": "ask"}
-    if "zap" in command and said(allowing, command) == "allow":
+    if said(allowing, command) == "allow":
         assert not runs(command, "bash")
         assert not runs(command, "sh")
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from fakes.source_tree import ROOT
 
 PROGRAM = Path(__file__).with_name("typed_program.py")
 MISTAKES = {
@@ -25,25 +25,24 @@ MISTAKES = {
 }
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("mypy")
+# What mypy found out in an earlier run, apart from that of the project, whose options are others.
+CACHE = ROOT / ".mypy_cache" / "typed_programs"
 
 
-def checked(path: Path, cache: Path) -> str:
+def checked(path: Path) -> str:
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file", "", "--cache-dir"]
-    return subprocess.run([*command, str(cache), str(path)], capture_output=True, text=True, check=False).stdout
+    return subprocess.run([*command, str(CACHE), str(path)], capture_output=True, text=True, check=False).stdout
 
 
-def test_mypy_sees_the_type_of_every_answer_and_event(cache: Path) -> None:
-    assert checked(PROGRAM, cache) == ""
+def test_mypy_sees_the_type_of_every_answer_and_event() -> None:
+    assert checked(PROGRAM) == ""
 
 
-def test_mypy_sees_every_mistake(cache: Path, tmp_path: Path) -> None:
+def test_mypy_sees_every_mistake(tmp_path: Path) -> None:
     head = "import pigeon\n\n@pigeon.tool\nasync def population(city: str) -> int:\n    return 1\n\n"
     lines = "".join(f"    {mistake}\n" for mistake in MISTAKES)
     (tmp_path / "mistaken.py").write_text(f"{head}async def main(agent: pigeon.Agent) -> None:\n{lines}")
-    found = checked(tmp_path / "mistaken.py", cache).splitlines()
+    found = checked(tmp_path / "mistaken.py").splitlines()
     begin = head.count("\n") + 2
     for number, expected in enumerate(MISTAKES.values(), begin):
         assert any(f"mistaken.py:{number}:" in line and expected in line for line in found), (number, found)
