@@ -413,3 +413,10 @@ def test_a_tour_that_is_ended_by_a_signal_leaves_no_folder(folders: AgentFolders
         assert time.monotonic() < deadline
     calling.process.send_signal(signal.SIGTERM)
     assert (calling.ended().code, list(folders.temp.glob("pigeon-demo-*"))) == (143, [])
+
+
+def test_what_is_damaged_in_the_trash_is_told(pigeon: Run, folders: AgentFolders, talks: list[str]) -> None:
+    pigeon("sessions", "delete", talks[0])
+    (place,) = (folders.agent / "trash").iterdir()
+    (place / "deleted.json").write_text("{")
+    assert pigeon("sessions", "trash").startswith(f"Warning: {place} cannot be read")

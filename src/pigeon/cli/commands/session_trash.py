@@ -75,6 +75,14 @@ class SessionTrash:
         found = (self._read(os.path.join(self.folder, name)) for name in names)
         return [one for one in found if one is not None]
 
+    def unreadable(self) -> list[str]:
+        """Folders of the trash whose note or session cannot be read."""
+        try:
+            folders = [os.path.join(self.folder, name) for name in sorted(os.listdir(self.folder))]
+        except OSError:
+            return []
+        return [folder for folder in folders if self._read(folder) is None]
+
     def take_back(self, reference: str) -> TrashedSession:
         """Bring a session back to where it was, the one deleted last for an empty reference; raises `StartupError`."""
         found = [one for one in self.all() if one.row.id.startswith(reference)]

@@ -135,14 +135,16 @@ class _Sessions:
         return exit_codes.OK
 
     def list_trash(self) -> int:
-        gone = self._trash.all()
+        gone, unreadable = self._trash.all(), self._trash.unreadable()
+        for folder in unreadable:
+            complain(f"Warning: {folder} cannot be read; a session in it can be moved back by hand")
         if self._call.has("json"):
             say(json.dumps([_trashed_object(one) for one in gone], indent=2))
         elif gone:
             rows = [(one.row.id[:ID_SHOWN], one.deleted[:16].replace("T", " "), _title(one.row)) for one in gone]
             say(table([("id", "deleted", "session"), *_distinct(rows, [one.row for one in gone])]))
             say(f"\nThey are in {self._trash.folder}, and stay there until you remove them.")
-        else:
+        elif not unreadable:
             complain("The trash is empty.")
         return exit_codes.OK
 
