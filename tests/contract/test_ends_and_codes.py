@@ -23,10 +23,10 @@ async def end(event, ctx):
 # How it ends: reason and status of the prompt, attended and unattended; exit codes of both.
 ENDS: dict[str, tuple[tuple[str, str], tuple[str, str], int, int]] = {
     "done": (("done", "completed"), ("done", "completed"), 0, 0),
-    "error": (("error", "error"), ("error", "error"), 0, 1),
+    "error": (("error", "error"), ("error", "error"), 1, 1),
     "limit": (("limit", "error"), ("limit", "error"), 3, 3),
     "denied": (("done", "completed"), ("denied", "error"), 0, 4),
-    "aborted": (("aborted", "aborted"), ("aborted", "aborted"), 0, 130),
+    "aborted": (("aborted", "aborted"), ("aborted", "aborted"), 130, 130),
 }
 
 

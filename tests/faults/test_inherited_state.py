@@ -95,7 +95,7 @@ def test_a_piped_prompt_is_utf8_whatever_the_locale(folders: AgentFolders) -> No
             timeout=30,
             check=True,
         )
-        assert "von Rohr: üÿ\N{REPLACEMENT CHARACTER} und ä" in done.stdout.decode()
+        assert "von Rohr: üÿ\N{REPLACEMENT CHARACTER}\\n\\n und ä" in done.stdout.decode()
 
 
 @pytest.mark.parametrize("arguments", [["--mode", "rpc"], ["--mode", "json", "hello"], ["--version"], ["--help"]])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable
 from functools import partial
 
 from pigeon.app.environment import Environment
@@ -70,8 +71,8 @@ async def _play(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -
     session.disconnect()
     await agent.lifecycle.started(lambda: shutdown.request(exit_codes.OK))
     writer.put((next(session.journal.every_line()), b"\n"))
-    work = asyncio.ensure_future(_ask(session, prompts))
     ended = asyncio.ensure_future(shutdown.reason())
+    work = asyncio.ensure_future(_ask(session, prompts, ended.done))
     await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
     code = work.result() if work.done() else ended.result()
     await agent.lifecycle.leaving()
@@ -81,9 +82,9 @@ async def _play(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -
     return code
 
 
-async def _ask(session: Session, prompts: CallPrompts) -> int:
+async def _ask(session: Session, prompts: CallPrompts, leaving: Callable[[], bool]) -> int:
     """The exit code."""
-    watch = _RunEnds()
+    watch = _RunEnds(leaving)
     session.bus.announce(watch.hear)
     for number, text in enumerate(prompts.texts):
         images = [image_of(data) for data in prompts.images] if number == 0 and prompts.images else ABSENT
@@ -103,9 +104,13 @@ async def _ask(session: Session, prompts: CallPrompts) -> int:
 
 
 class _RunEnds:
-    """The exit code that the ends of runs make, with the reason on stderr."""
+    """The exit code that the ends of runs make, with the reason on stderr.
 
-    def __init__(self) -> None:
+    Of a run that ends because the process is `leaving` nothing is told: the person who asked for that knows it.
+    """
+
+    def __init__(self, leaving: Callable[[], bool]) -> None:
+        self._leaving = leaving
         self.code = exit_codes.OK
         self._failure = ""
 
@@ -117,4 +122,5 @@ class _RunEnds:
             self._failure = "" if isinstance(failure, Absent) else f" ({failure})"
         elif isinstance(event, AgentSettled) and event.reason in ENDS:
             self.code = ENDS[event.reason]
-            complain(f"The run ended: {event.reason}{self._failure if event.reason == 'error' else ''}")
+            if not self._leaving():
+                complain(f"The run ended: {event.reason}{self._failure if event.reason == 'error' else ''}")
