@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.json_values import json_values, words
 from pigeon.config.models_file import parse_models_file, read_models_file
 
 PROVIDER = {"baseUrl": "http://x", "api": "openai-completions", "apiKey": "k", "models": [{"id": "m"}]}
@@ -115,19 +116,9 @@ def test_no_bytes_raise(data: bytes) -> None:
     parse_models_file(data)
 
 
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=4),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(["providers", "p", "models", "id", "apiKey", "modelOverrides", "cost", "headers"]),
-                inner,
-                max_size=4,
-            )
-        ),
-        max_leaves=12,
-    )
-)
+NAMES = words("providers", "p", "models", "id", "apiKey", "modelOverrides", "cost", "headers")
+
+
+@given(json_values(keys=NAMES, size=20))
 def test_no_json_raises(value: Any) -> None:
     parsed(value)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.json_values import json_values, words
 from pigeon.providers.errors import classified, from_event, from_exception, from_response, retry_after
 from pigeon.wire.errors import UNEXPECTED
 
@@ -289,18 +290,7 @@ def test_any_body_becomes_a_failure(data: bytes, status: int) -> None:
     assert failure.message.startswith(str(status))
 
 
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(["message", "code", "type", "details", "metadata", "raw"]), inner, max_size=3
-            )
-        ),
-        max_leaves=8,
-    )
-)
+@given(json_values(keys=words("message", "code", "type", "details", "metadata", "raw")))
 def test_any_error_object_becomes_a_failure(error: object) -> None:
     assert from_event(error, "shown").message == "shown"
 

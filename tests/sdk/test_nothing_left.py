@@ -14,7 +14,7 @@ import pigeon
 from fakes.processes import processes_in
 from fakes.sdk_conversations import Conversations, call
 
-AGENTS = 25
+AGENTS = 12
 
 
 def counts() -> dict[str, int]:
