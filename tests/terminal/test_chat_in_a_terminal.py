@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -175,3 +176,17 @@ def test_shell_commands_run_for_both_or_for_the_person_alone(tmp_path: Path) -> 
         chat.gone("Running")
         chat.say("go on")
         chat.until("You said: go on")
+
+
+def test_nothing_is_allowed_unseen(tmp_path: Path) -> None:
+    """A command that does not fit above the choices stands in the conversation, to its last line."""
+    lines = [f"echo line{number}" for number in range(40)]
+    reply = {"toolCalls": [{"name": "bash", "arguments": {"command": "\n".join(lines) + " " + "x" * 900 + "END"}}]}
+    (tmp_path / "script.json").write_text(json.dumps({"replies": [reply], "default": "done"}))
+    with PtyChat(tmp_path, ["--model", "scripted/script.json", "--approval-mode", "always-ask"], rows=24) as chat:
+        chat.until("scripted/")
+        chat.type("go", ENTER)
+        text = chat.until("all of it stands above")
+        assert "echo line0" in text
+        assert "echo line39" in text
+        assert "xEND" in text.replace("\n", "")

@@ -163,7 +163,7 @@ class _ChatProgram:
     def _view(self) -> View:
         variables = self._environment.variables
         colours = _colours(variables)
-        unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+        unicode = _knows_unicode(variables)
         if self._plain:
             return PlainView(self._transcript, self._inputs, sys.stdin, sys.stdout)
         from pigeon.terminal.screen.completion import ChatCompleter, ProjectFiles
@@ -254,3 +254,9 @@ def _colours(variables: Mapping[str, str]) -> str | None:
     if variables.get("COLORTERM", "") in ("truecolor", "24bit"):
         return "truecolor"
     return "256" if "256" in variables.get("TERM", "") else "standard"
+
+
+def _knows_unicode(variables: Mapping[str, str]) -> bool:
+    """Whether the terminal shows more than ASCII, as far as the locale says something about it."""
+    locale = variables.get("LC_ALL") or variables.get("LC_CTYPE") or variables.get("LANG") or "UTF-8"
+    return "utf" in locale.lower()

@@ -17,7 +17,6 @@ from pigeon.terminal.content.cleaning import cleaned
 from pigeon.terminal.content.tool_details import (
     LONGEST_LINE,
     ToolDetails,
-    condensed,
     counted,
     details_of,
     first_line,
@@ -36,6 +35,7 @@ LIVE_LINES = 4
 NARROWEST = 20
 LEAST_TIME = 0.1
 LONGEST_REASON = 400
+LONGEST_WHOLE = 2_000
 SIGN_NAMES = ("user", "done", "failed", "running", "thought", "bar", "cut", "dot", "item", "rule")
 STYLES = {
     "user": "bold cyan",
@@ -146,11 +146,20 @@ class Painter:
             for part in line.render(console, "\n")
         )
 
-    def diff_lines(self, diff: str, width: int, most: int) -> list[Text]:
-        """The lines of a change, coloured; only the first ones of a long one."""
-        lines = condensed(diff, self._cut)
-        shown = [self._diff_line(line, width) for line in lines[:most]]
-        return [*shown, self._left_out(len(lines) - most, "more", width)] if len(lines) > most else shown
+    def whole_lines(self, text: str, width: int, is_diff: bool) -> list[Text]:
+        """A text of which nothing is hidden: long lines are folded, and one that is endless says what is left out."""
+        from rich.text import Text
+
+        from pigeon.terminal.content.wrapping import folded
+
+        made: list[Text] = []
+        lines = cleaned(text).rstrip().split("\n")
+        for number, line in enumerate(lines):
+            if len(made) > LONGEST_WHOLE:
+                return [*made, self._left_out(len(lines) - number, "more", width)]
+            style = {"+": "added", "-": "removed"}.get(line[:1], "") if is_diff else ""
+            made += folded(Text().append(line, style), max(width, NARROWEST))
+        return made
 
     @property
     def _cut(self) -> str:

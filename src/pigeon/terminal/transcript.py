@@ -260,7 +260,7 @@ class ChatTranscript:
         self.last_queued = items[-1] if items else None
 
     def _retry_start(self, event: events.AutoRetryStart) -> None:
-        self._show(Notice(event.error_message, "warning"))
+        # What failed has been said with the answer that did.
         self.retrying = f"Trying again ({event.attempt} of {event.max_attempts})"
 
     def _retry_end(self, event: events.AutoRetryEnd) -> None:

@@ -23,6 +23,7 @@ from pigeon.terminal.view import Choice, ChoiceQuestion, Question, TextQuestion
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.layout.containers import AnyContainer
+    from rich.text import Text
 
 LIST_ROWS = 10
 DETAIL_ROWS = 12
@@ -35,9 +36,15 @@ class QuestionPanel:
     """
 
     def __init__(
-        self, painter: Painter, refresh: Callable[[], None], answered: Callable[[], None], roomy: Filter
+        self,
+        painter: Painter,
+        refresh: Callable[[], None],
+        answered: Callable[[], None],
+        roomy: Filter,
+        write: Callable[[str], None],
     ) -> None:
         self._painter = painter
+        self._write = write
         self._refresh = refresh
         self._roomy = roomy
         self._answered = answered
@@ -50,6 +57,7 @@ class QuestionPanel:
         self._buffer = Buffer(multiline=True)
         self._writer = BufferControl(self._buffer, key_bindings=self._text_keys())
         self._columns = 80
+        self._about: list[Text] = []
 
     @property
     def active(self) -> bool:
@@ -64,6 +72,10 @@ class QuestionPanel:
                 values = [one.value for one in question.choices]
                 self._at = values.index(question.chosen) if question.chosen in values else 0
             self._columns = app.output.get_size().columns
+            self._about = self._lines_about(question)
+            if len(self._about) > DETAIL_ROWS:
+                # Nothing is allowed unseen: all of it goes into the conversation.
+                self._write(self._painter.rendered([line.copy() for line in self._about]))
             self._answer = asyncio.get_running_loop().create_future()
             if isinstance(question, TextQuestion):
                 self._buffer.set_document(Document(question.text, len(question.text)))
@@ -78,6 +90,11 @@ class QuestionPanel:
                 return None
             finally:
                 self._question = self._answer = None
+
+    def _lines_about(self, question: Question) -> list[Text]:
+        if isinstance(question, TextQuestion) or not (question.diff or question.detail):
+            return []
+        return self._painter.whole_lines(question.diff or question.detail, self._columns, bool(question.diff))
 
     def container(self) -> AnyContainer:
         """Where it is drawn."""
@@ -122,12 +139,12 @@ class QuestionPanel:
             return []
         text: StyleAndTextTuples = []
         if isinstance(question, ChoiceQuestion):
-            if question.diff:
-                lines = self._painter.diff_lines(question.diff, self._columns, DETAIL_ROWS)
-                text += to_formatted_text(ANSI(self._painter.rendered(lines)))
-            elif question.detail:
-                shown = cleaned(question.detail).rstrip().split("\n")[:DETAIL_ROWS]
-                text.append(("", "".join(f"{line}\n" for line in shown)))
+            text += to_formatted_text(ANSI(self._painter.rendered(self._about[:DETAIL_ROWS])))
+            if len(self._about) > DETAIL_ROWS:
+                count = len(self._about) - DETAIL_ROWS
+                text.append(
+                    ("class:hint", f"{self._painter.signs['cut']} {count:,} more lines; all of it stands above\n")
+                )
         text.append(("class:question", cleaned(question.title)))
         if isinstance(question, TextQuestion) and question.placeholder and not self._buffer.text:
             text.append(("class:placeholder", f"  {cleaned(question.placeholder)}"))

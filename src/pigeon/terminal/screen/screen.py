@@ -60,17 +60,17 @@ LONGEST_ROW = 200
 BEGIN_UPDATE, END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
 STYLE = {
     "prompt": "bold ansicyan",
-    "rule": "ansibrightblack",
-    "footer": "ansibrightblack",
-    "placeholder": "ansibrightblack",
+    "rule": "dim",
+    "footer": "dim",
+    "placeholder": "dim",
     "question": "bold",
-    "hint": "ansibrightblack",
+    "hint": "dim",
     "chosen": "bold ansicyan",
     "completion-menu": "",
-    "completion-menu.completion": "bg:default ansibrightblack",
+    "completion-menu.completion": "bg:default dim",
     "completion-menu.completion.current": "bold ansicyan noreverse bg:default",
-    "completion-menu.meta.completion": "bg:default ansibrightblack",
-    "completion-menu.meta.completion.current": "bg:default ansibrightblack",
+    "completion-menu.meta.completion": "bg:default dim",
+    "completion-menu.meta.completion.current": "bg:default dim",
 }
 
 
@@ -121,7 +121,7 @@ class Screen:
         self._live = LiveView(transcript, painter, now)
         self._drawn: tuple[str, StyleAndTextTuples] = ("", [])
         self._roomy = Condition(lambda: self.app.output.get_size().rows >= ROOMY_ROWS)
-        self.panel = QuestionPanel(painter, self.refresh, self._focus_input, self._roomy)
+        self.panel = QuestionPanel(painter, self.refresh, self._focus_input, self._roomy, self._write)
         self.line = InputLine(completer, InputHistory(history), now)
         self.app = _ChatApplication(
             layout=Layout(self._layout(), focused_element=self.line.buffer),
@@ -141,7 +141,10 @@ class Screen:
 
     def show(self, block: Block) -> None:
         """Write a finished block above the input."""
-        self._pending.append(self._painter.paint(block, self.width))
+        self._write(self._painter.paint(block, self.width))
+
+    def _write(self, lines: str) -> None:
+        self._pending.append(lines)
         self.refresh()
 
     def refresh(self) -> None:
