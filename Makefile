@@ -26,7 +26,7 @@ demo-raw: $(READY)
 
 # pytest keeps the tests as it has compiled them, which halves the time before the first one, unless told not to.
 test: $(DEV)
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 3 --dist worksteal
 
 faults: $(DEV)
 	cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes.fault_injection $(or $(N),200) $(or $(SEED),1)

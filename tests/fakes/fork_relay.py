@@ -12,8 +12,12 @@ import signal
 import socket
 import sys
 
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 
 def main() -> None:
+    # The agent may have answered before its pid is known here; a signal waits until it can be passed on.
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     address, *arguments = sys.argv[1:]
     ours, theirs = socket.socketpair()
     with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
@@ -24,8 +28,9 @@ def main() -> None:
     ours.shutdown(socket.SHUT_WR)
     numbers = ours.makefile("rb")
     agent = int(numbers.readline())
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in PASSED_ON:
         signal.signal(number, lambda caught, _: os.kill(agent, caught))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     code = int(numbers.readline() or 1)
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)

@@ -54,7 +54,7 @@ def test_what_a_folder_brings_is_used_only_if_the_person_trusts_it(tmp_path: Pat
     (tmp_path / ".pigeon" / "extensions" / "local.py").write_text(EXTENSION)
     with PtyChat(tmp_path, scripted(tmp_path)) as chat:
         chat.until("Do you trust")
-        assert ".pigeon" in chat.text
+        assert ".pigeon" in chat.text.replace("\n", "")
         chat.type("n")
         chat.gone("Do you trust")
         chat.type("hello", ENTER)

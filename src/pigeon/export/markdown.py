@@ -34,7 +34,8 @@ TAGS = {
 ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "span": {"class"}}
 SCHEMES = {"http", "https", "mailto"}
 # What a text must have for markdown to change anything but its paragraphs.
-_MARKUP = re.compile(r"[*_`\[\]<>#|~\\&]|^[ \t]*(?:[-+=>]|\d{1,9}[.)])|^ {0,3}(?: |\t)|[ \\]$", re.MULTILINE)
+# Blanks other than space and line feed count as such for Python, and not always for markdown.
+_MARKUP = re.compile(r"[*_`\[\]<>#|~\\&]|[^\S \n\t]|^[ \t]*(?:[-+=>]|\d{1,9}[.)])|^ {0,3}(?: |\t)|[ \\]$", re.MULTILINE)
 
 
 class TextFormatter:
