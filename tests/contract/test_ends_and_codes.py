@@ -12,7 +12,7 @@ from fakes.agent_folders import AgentFolders, providers
 from fakes.contract_manifest import proves
 from fakes.dialect_cases import in_each
 from fakes.extension_files import extension
-from fakes.model_server import Call, Gate, ModelServer
+from fakes.model_server import Call, Gate, Hang, ModelServer
 from fakes.rpc_process import RpcProcess
 
 ABORTS = """
@@ -35,6 +35,9 @@ def script(server: ModelServer, how: str) -> None:
         server.fails(400, "no", "invalid_request_error")
     elif how != "done":
         server.answers(Call("bash", {"command": "true"}))
+    if how == "aborted":
+        # The extension aborts beside the run, which must not have ended before.
+        server.answers(Hang())
     if how in ("done", "denied"):
         server.answers("That is all.")
 

@@ -121,7 +121,7 @@ class _ChatProgram:
         try:
             await asyncio.wait({opening, drawing}, return_when=asyncio.FIRST_COMPLETED)
             if drawing.done():
-                return self._code
+                return self._code_of(drawing)
             opening.result()
             # `main` switched the collector off: nothing that a start makes is garbage.
             gc.freeze()
@@ -150,6 +150,15 @@ class _ChatProgram:
         finally:
             view.leave()
             await asyncio.wait({drawing})
+        return self._code_of(drawing)
+
+    def _code_of(self, drawing: asyncio.Future[None]) -> int:
+        """A terminal that is gone is a hang-up, also where that is noticed before its signal comes."""
+        error = drawing.exception()
+        if isinstance(error, OSError):
+            return exit_codes.BY_SIGNAL[signal.SIGHUP]
+        if error is not None:
+            raise error
         return self._code
 
     async def _until_left(self, chat: Chat, drawing: asyncio.Future[None], choose: bool) -> None:

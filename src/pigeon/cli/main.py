@@ -141,7 +141,8 @@ def _leave(code: int) -> NoReturn:
     except BrokenPipeError:
         pass
     except OSError as error:
-        code = _failed(f"stdout: {error.strerror}")
+        # What has failed already says more by its own code.
+        code = code or _failed(f"stdout: {error.strerror}")
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()
     os._exit(code)

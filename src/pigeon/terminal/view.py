@@ -85,7 +85,7 @@ class View(Protocol):
         ...
 
     async def run(self) -> None:
-        """Be there until `leave`."""
+        """Be there until `leave`; raises `OSError` where the terminal is gone before."""
         ...
 
     def leave(self) -> None:

@@ -8,6 +8,7 @@ synchronized output get each change as a whole and do not flicker.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 import threading
@@ -211,13 +212,12 @@ class Screen:
     # Running
 
     async def run(self) -> None:
-        """Draw until `leave`; the terminal is afterwards as it was."""
+        """Draw until `leave`; the terminal is afterwards as it was. Raises `OSError` where it is gone."""
         ticking = asyncio.ensure_future(self._tick())
         try:
             await self.app.run_async(handle_sigint=False, set_exception_handler=False)
-        except (EOFError, OSError):
-            # The terminal is gone: there is nothing to restore.
-            pass
+        except EOFError:
+            raise OSError(errno.EIO, "the terminal is gone") from None
         finally:
             ticking.cancel()
             self._flush_rest()
