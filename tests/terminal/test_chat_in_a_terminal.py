@@ -127,8 +127,7 @@ def test_a_permission_is_asked_with_the_change_and_answered_by_a_key(tmp_path: P
             assert (tmp_path / name).exists() == verdict
 
         # The letters of a message that is being written are no answer.
-        chat.say("four")
-        chat.type("say it")
+        chat.type(f"four{ENTER}say it")
         chat.until(f"{SIGN} say it")
         chat.until("Yes, for this session")
         assert not (tmp_path / "four").exists()
