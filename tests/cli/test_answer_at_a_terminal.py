@@ -36,5 +36,5 @@ def test_a_person_sees_every_turn_and_what_is_done_between(tmp_path: Path) -> No
             pass  # the other end is closed
         assert process.wait(20) == 0
     assert seen.decode().replace("\r\n", "\n") == (
-        "Let me look.\n• bash echo one …\n• read none\n• read failed\n\nIt is �[31mred�.\n"
+        "Let me look.\n• bash echo one …\n• read none\n• read failed\n\nIt is red�.\n"
     )

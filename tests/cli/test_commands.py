@@ -141,6 +141,16 @@ def test_models_are_listed_with_price_and_key(pigeon: Run, folders: AgentFolders
     assert "No model matches" in pigeon("models", "nothing of the kind", code=1)
 
 
+def test_the_list_of_models_that_programs_read_has_the_columns_of_pi(pigeon: Run, folders: AgentFolders) -> None:
+    assert pigeon("--list-models").startswith("No models available")
+    folders.configure(providers("http://localhost:1"))
+    head, *rows = pigeon("--list-models").splitlines()
+    assert head.split() == ["provider", "model", "context", "max-out", "thinking", "images"]
+    assert [row.split()[:2] for row in rows] == [["fake", "fake-1"], ["fake", "fake-2"]]
+    assert pigeon("--list-models", "fake-2").splitlines()[1:] == rows[1:]
+    assert pigeon("--list-models", "nothing of the kind") == 'No models matching "nothing of the kind"\n'
+
+
 def test_without_a_key_models_says_how_to_get_one(pigeon: Run) -> None:
     assert "export ANTHROPIC_API_KEY" in pigeon("models", code=1)
     assert pigeon("models", "--json", code=1) == "[]\n"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fakes.model_requests import a_model
-from pigeon.providers.default_model import default_of, first_usable, model_table, named_model
+from pigeon.providers.default_model import default_of, first_usable, named_model, short_count
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
 
@@ -130,17 +130,6 @@ def test_the_first_usable_model() -> None:
     assert first_usable(Shelf("openai/gpt-5.5")) is None
 
 
-def test_the_table_lists_and_searches() -> None:
-    table = model_table(SHELF.all(), "anthropic sonnet").splitlines()
-    assert table == [
-        "provider   model                      context  max-out  thinking  images",
-        "anthropic  claude-sonnet-5            200K     32K      no        yes",
-        "router     anthropic/claude-sonnet-9  200K     32K      no        yes",
-    ]
-    assert model_table(SHELF.all(), "zzz") == 'No models matching "zzz"'
-    assert model_table([]).startswith("No models available")
-
-
 @pytest.mark.parametrize(
     ("tokens", "shown"),
     [
@@ -153,6 +142,5 @@ def test_the_table_lists_and_searches() -> None:
         (1_050_000, "1.1M"),
     ],
 )
-def test_the_table_shows_round_numbers_of_tokens(tokens: int, shown: str) -> None:
-    row = model_table([a_model(context_window=tokens, max_tokens=7)]).splitlines()[1]
-    assert row.split()[2:4] == [shown, "7"]
+def test_counts_of_tokens_are_shown_as_round_numbers(tokens: int, shown: str) -> None:
+    assert short_count(tokens) == shown

@@ -96,8 +96,8 @@ def test_a_command_of_the_person_is_live_until_it_ends_whatever_the_agent_does()
     transcript.take(AgentStart())
     assert transcript.take(AgentSettled()) == []
     assert transcript.cards == [card]
-    transcript.end_shell(card)
-    assert transcript.activity == ""
+    transcript.end_shell(card, "a.txt")
+    assert (transcript.activity, transcript.last_output) == ("", "a.txt")
 
 
 @given(st.text(alphabet="ab\n", max_size=3 * SHOWN_CHARACTERS) | st.lists(st.just("row"), max_size=200).map("\n".join))

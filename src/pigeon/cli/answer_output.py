@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TextIO
 
-from pigeon.cli.printing import complain, harmless, painted
+from pigeon.cli.printing import complain, painted
 from pigeon.sdk.results import ConversationEvent, Result
+from pigeon.terminal.content.cleaning import cleaned
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.content import text_of
@@ -132,7 +133,7 @@ class TerminalOutput:
             if text and self._said:
                 self._put(b"\n")
         if text:
-            self._put(harmless(text).encode("utf-8", "replace"))
+            self._put(cleaned(text).encode("utf-8", "replace"))
             self._said, self._at_start = True, False
 
     def _end_line(self) -> None:

@@ -249,8 +249,8 @@ def _check_dashes(words: Sequence[str], table: Collection[str]) -> None:
                 raise UsageError(f"{word} begins with a long dash. Did you mean {meant}? Text goes behind --")
 
 
-def agent_arguments(arguments: Sequence[str]) -> list[str]:
-    """The options among the arguments, with their values: what another process of the same agent is started with."""
+def agent_arguments(arguments: Sequence[str], without: Collection[str]) -> list[str]:
+    """The options among the arguments but those named, with their values: to start another process of this agent."""
     takes = {name: value for names, value, _ in option_rows() for name in names.split()}
     kept: list[str] = []
     words = list(_without_messages(arguments)[0])
@@ -258,10 +258,12 @@ def agent_arguments(arguments: Sequence[str]) -> list[str]:
         word = words.pop(0)
         if not word.startswith("-"):
             continue
-        kept.append(word)
+        option = [word]
         value = takes.get(word, "")
         if words and value and (not value.startswith("[") or not words[0].startswith("-")):
-            kept.append(words.pop(0))
+            option.append(words.pop(0))
+        if word.partition("=")[0] not in without:
+            kept += option
     return kept
 
 

@@ -12,13 +12,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from pigeon import __version__
 from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine, agent_arguments
+from pigeon.cli.printing import colours_of
 from pigeon.sdk.errors import ProcessDied
 from pigeon.sdk.remote.client import Client
 from pigeon.terminal.attachments import Attachments
@@ -38,6 +39,7 @@ from pigeon.wire.errors import StartupError, printable
 
 HISTORY_FILE = "chat-history"
 KEY_OPTIONS = ("--api-key", "--api-key-file")
+RESUME_OPTIONS = ("--resume", "-r")
 MOST_ERROR_LINES = 200
 TOGETHER_SECONDS = 0.1
 
@@ -93,8 +95,10 @@ class _ChatProgram:
         made: asyncio.Future[View] = asyncio.get_running_loop().create_future()
         questions = HostQuestions(made)
         choose = self._line.agent.resume == ""
+        # A key goes another way, and what is chosen here needs no option.
+        options = agent_arguments(self._line.arguments, (*KEY_OPTIONS, *(RESUME_OPTIONS if choose else ())))
         # Without the folder on the path: a project could have a package of our name, or of one that we import.
-        command = [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *_options(self._line.arguments, choose)]
+        command = [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *options]
         client = Client(
             command=command,
             on_permission=questions.permission,
@@ -171,7 +175,7 @@ class _ChatProgram:
 
     def _view(self) -> View:
         variables = self._environment.variables
-        colours = _colours(variables)
+        colours = colours_of(variables)
         unicode = _knows_unicode(variables)
         if self._plain:
             return PlainView(self._transcript, self._inputs, sys.stdin, sys.stdout)
@@ -236,33 +240,9 @@ class _ErrorLines:
             self._view.show(Notice(text, "warning"))
 
 
-def _options(arguments: Sequence[str], choose: bool) -> list[str]:
-    """The options of the agent: without a key, which goes another way, and without a choice that is made here."""
-    words = agent_arguments(arguments)
-    kept: list[str] = []
-    while words:
-        word = words.pop(0)
-        name, equals, _ = word.partition("=")
-        if name in KEY_OPTIONS:
-            if not equals:
-                words[:1] = []
-        elif not (choose and word in ("--resume", "-r")):
-            kept.append(word)
-    return kept
-
-
 def _tell_fault(view: View, about: Mapping[str, Any]) -> None:
     fault = about.get("exception")
     view.show(Notice(f"{type(fault).__name__}: {fault}" if fault else str(about.get("message", "")), "error"))
-
-
-def _colours(variables: Mapping[str, str]) -> str | None:
-    """How many colours the terminal has, as rich calls it."""
-    if variables.get("NO_COLOR") or variables.get("TERM", "") in ("", "dumb"):
-        return None
-    if variables.get("COLORTERM", "") in ("truecolor", "24bit"):
-        return "truecolor"
-    return "256" if "256" in variables.get("TERM", "") else "standard"
 
 
 def _knows_unicode(variables: Mapping[str, str]) -> bool:

@@ -8,7 +8,6 @@ its last tool calls were denied; 130 when it was aborted. The reason is on stder
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable
 from functools import partial
 
@@ -32,12 +31,6 @@ from pigeon.wire.events import AgentEnd, AgentSettled, Outbound
 from pigeon.wire.messages import AssistantMessage
 
 FLUSH_SECONDS = 10.0
-ENDS = {
-    "error": exit_codes.FAILED,
-    "aborted": exit_codes.BY_SIGNAL[signal.SIGINT],
-    "limit": exit_codes.LIMIT,
-    "denied": exit_codes.DENIED,
-}
 
 
 def run_json(line: CommandLine, environment: Environment) -> int:
@@ -120,7 +113,7 @@ class _RunEnds:
             last = event.messages[-1] if event.messages else None
             failure = last.error_message if isinstance(last, AssistantMessage) else ""
             self._failure = "" if isinstance(failure, Absent) else f" ({failure})"
-        elif isinstance(event, AgentSettled) and event.reason in ENDS:
-            self.code = ENDS[event.reason]
-            if not self._leaving():
+        elif isinstance(event, AgentSettled):
+            self.code = exit_codes.BY_END.get(event.reason, exit_codes.OK)
+            if self.code and not self._leaving():
                 complain(f"The run ended: {event.reason}{self._failure if event.reason == 'error' else ''}")

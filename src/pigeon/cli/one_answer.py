@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
@@ -58,12 +57,6 @@ NO_MODEL = (
     "  Without a key:    pigeon demo, or add --model demo\n"
     "`pigeon doctor` says what is set up."
 )
-ENDS = {
-    "done": exit_codes.OK,
-    "limit": exit_codes.LIMIT,
-    "denied": exit_codes.DENIED,
-    "aborted": exit_codes.BY_SIGNAL[signal.SIGINT],
-}
 # The forms that say how it went also where there was no run.
 FORMS: dict[str | None, type[JsonOutput | StreamOutput | TextOutput]] = {
     "json": JsonOutput,
@@ -226,7 +219,7 @@ async def _played(
         return code
     if result.ended != "done":
         complain(f"Error: {result.error or REASONS.get(result.ended, 'The run ended in an error')}")
-    return ENDS.get(result.ended, exit_codes.FAILED)
+    return exit_codes.BY_END.get(result.ended, exit_codes.FAILED)
 
 
 async def _run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pigeon.app.environment import no_terminal
 from pigeon.session.history.listing import listed
+from pigeon.terminal.content.cleaning import cleaned
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import or_else
 from pigeon.wire.errors import StartupError
@@ -32,5 +33,4 @@ def pick(folder: str, terminal: str = "/dev/tty") -> str:
 def _shown(row: SessionRow) -> str:
     """One line, with nothing in it that could steer the terminal."""
     text = or_else(row.name, "") or or_else(row.first_message, "") or row.id
-    plain = "".join(char if char.isprintable() else " " for char in text)
-    return f"{row.modified[:16].replace('T', ' ')}  {plain[:80]}"
+    return f"{row.modified[:16].replace('T', ' ')}  {' '.join(cleaned(text).split())[:80]}"

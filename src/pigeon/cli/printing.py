@@ -6,40 +6,34 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
+
+from pigeon.terminal.content.cleaning import cleaned
 
 NEAR = 0.7
 COLOURS = {"plain": "0", "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
-# Control characters, and signs that change the direction of what follows them.
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
 # Halves of surrogate pairs, which no encoding has; those that stand for a byte of a file's name are printed as it.
 _HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-
-
-def harmless(text: str) -> str:
-    """The text without signs that could move, hide or recolour what stands on a screen."""
-    return _STEERING.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def say(text: str = "") -> None:
     """Print a line on stdout; signs that could steer a terminal are taken out where there is one."""
     text = _HALVES.sub("\ufffd", text)
-    print(harmless(text) if sys.stdout.isatty() else text)  # noqa: T201
+    print(cleaned(text) if sys.stdout.isatty() else text)  # noqa: T201
 
 
 def complain(text: str) -> None:
     """Print a line on stderr, if there is one."""
     if sys.stderr is not None:
-        print(harmless(text), file=sys.stderr, flush=True)  # noqa: T201
+        print(cleaned(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def painted(text: str, colour: str, stream: TextIO | None = None) -> str:
-    """The text in a colour, where the stream is a terminal that shows colours; made harmless first."""
-    text = harmless(text)
+    """The text in a colour, where the stream is a terminal that shows colours; cleaned first."""
+    text = cleaned(text)
     return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m" if has_colours(stream or sys.stdout) else text
 
 
@@ -50,7 +44,16 @@ def say_painted(text: str) -> None:
 
 def has_colours(stream: TextIO) -> bool:
     """True for a terminal with colours; `NO_COLOR` switches them off."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    return stream.isatty() and colours_of(os.environ) is not None
+
+
+def colours_of(variables: Mapping[str, str]) -> str | None:
+    """How many colours a terminal has, as rich calls it; none where it has none, or where they are not wanted."""
+    if variables.get("NO_COLOR") or variables.get("TERM", "") in ("", "dumb"):
+        return None
+    if variables.get("COLORTERM", "") in ("truecolor", "24bit"):
+        return "truecolor"
+    return "256" if "256" in variables.get("TERM", "") else "standard"
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:

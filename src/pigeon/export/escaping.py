@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-# Colours and cursor movements of terminals: CSI, OSC (ended by BEL or ST) and the short sequences.
-_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+from pigeon.system.shell.terminal_text import without_sequences
+
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -18,9 +18,7 @@ def plain(text: str) -> str:
     """The text as it can be shown: line ends are LF, no terminal sequences, no control characters."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if "\x1b" in text:
-        text = _TERMINAL.sub("", text)
-    return _UNPRINTABLE.sub("\ufffd", text)
+    return _UNPRINTABLE.sub("\ufffd", without_sequences(text))
 
 
 def escaped(text: str) -> str:

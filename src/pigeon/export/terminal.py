@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from pigeon.export.escaping import escaped, plain
+from pigeon.system.shell.terminal_text import overwritten
 
 MOST_COLOUR_CHANGES = 2_000
 _SELECT = re.compile(r"\x1b\[([0-9;:]{0,60})m")
@@ -28,14 +29,6 @@ def terminal_html(text: str, mask: Callable[[str], str] = str) -> str:
     if mask(shown) != shown:
         return escaped(mask(shown))
     return "".join(_spans(text))
-
-
-def overwritten(text: str) -> str:
-    """What is left of lines that a program wrote over, as progress bars do: of each its last state."""
-    text = text.replace("\r\n", "\n")
-    if "\r" not in text:
-        return text
-    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
 
 def _spans(text: str) -> Iterator[str]:

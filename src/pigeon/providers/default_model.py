@@ -169,31 +169,6 @@ def first_usable(registry: ModelRegistry) -> Model | None:
     return next(iter(registry.available()), None)
 
 
-def model_table(models: Sequence[Model], search: str = "") -> str:
-    """The answer to `--list-models`."""
-    words = search.lower().split()
-    shown = [model for model in models if all(word in f"{model.reference} {model.name}".lower() for word in words)]
-    if not shown:
-        if words:
-            return f'No models matching "{search}"'
-        return "No models available. Set a provider's API key in the environment, auth.json or models.json."
-    rows = [("provider", "model", "context", "max-out", "thinking", "images")]
-    for model in sorted(shown, key=lambda model: (model.provider, model.id)):
-        rows.append(
-            (
-                model.provider,
-                model.id,
-                short_count(model.context_window),
-                short_count(model.max_tokens),
-                "yes" if model.reasoning else "no",
-                "yes" if "image" in model.input else "no",
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
-
-
 def short_count(tokens: int) -> str:
     """A round number of thousands or millions as it is, another one with a decimal."""
     for unit, name in ((1_000_000, "M"), (1000, "K")):

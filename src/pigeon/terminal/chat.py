@@ -67,11 +67,13 @@ class Chat:
         self._tasks: set[asyncio.Task[None]] = set()
         self._opened = asyncio.Event()
         self._dead = False
-        self._last_output = ""
 
     async def run(self, version: str, first: str = "", choose_session: bool = False) -> None:
         """Talk until the person leaves. The conversation is open."""
         self._start(self._listen())
+        # Before the footer says that all is there: Tab must know every command then.
+        with suppress(PigeonError, ConversationClosed):
+            await self._commands.learn()
         await self.update_facts()
         self._view.show(ChatHead(version, self._facts.model or None, self._facts.cwd, [HINTS]))
         self._start(self._handled(self._open(first, choose_session)))
@@ -97,7 +99,6 @@ class Chat:
             await self._commands.resume()
         else:
             await self._commands.show_past()
-        await self._commands.learn()
         trust = await self._conversation.get_trust()
         if trust.waiting and trust.decided_by is None:
             await self._commands.ask_trust(trust.cwd, trust.waiting)
@@ -145,7 +146,7 @@ class Chat:
             case "attach":
                 self._attach(text.strip())
             case "show_output":
-                self._show(Notice(self._last_output or "No tool has run yet", "faint"))
+                self._show(Notice(self._transcript.last_output or "No tool has run yet", "faint"))
             case _ if text.startswith("!"):
                 await self._shell(text)
             case _ if text.startswith("/") and await self._commands.run(text):
@@ -201,12 +202,13 @@ class Chat:
             return
         card = self._transcript.begin_shell(command)
         self._view.refresh()
+        output = ""
         try:
             result = await self._conversation.bash(command, exclude_from_context=not for_model)
+            output = result.output
         finally:
-            self._transcript.end_shell(card)
+            self._transcript.end_shell(card, output)
             self._view.refresh()
-        self._last_output = result.output
         self._show(ShellCard(command, result.output, or_else(result.exit_code, None), for_model=for_model))
         if result.cancelled:
             self._show(Notice("Stopped", "warning"))
@@ -272,8 +274,6 @@ class Chat:
                 self._view.set_title(event.title)
             case dialogs.SetEditorTextRequest():
                 self._view.set_input(event.text)
-            case events.ToolExecutionEnd():
-                self._last_output = self._transcript.last_output
             case events.TrustRequired():
                 self._start(self._handled(self._commands.ask_trust(event.cwd, event.waiting)))
             case events.AgentSettled() | events.TurnEnd() | events.CompactionEnd() | events.ThinkingLevelChanged():

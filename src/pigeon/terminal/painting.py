@@ -52,6 +52,7 @@ STYLES = {
 }
 SIGNS = dict(zip(SIGN_NAMES, "❯●✗◌✻│…·•─", strict=True))  # noqa: RUF001 - not read as other letters
 ASCII_SIGNS = dict(zip(SIGN_NAMES, (">", "*", "x", "o", "*", "|", "...", "-", "-", "-"), strict=True))
+SPINNER, ASCII_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
 NOTICE_SIGNS = {"info": ("dot", "accent"), "warning": ("dot", "warn"), "error": ("failed", "bad"), "faint": ("dot", "")}
 
 
@@ -76,6 +77,7 @@ class Painter:
         self._live: tuple[str, int, str] | None = None
         self._show_thinking = show_thinking
         self.signs = ASCII_SIGNS if ascii_only else SIGNS
+        self.spinner = ASCII_SPINNER if ascii_only else SPINNER
 
     @property
     def shows_thinking(self) -> bool:

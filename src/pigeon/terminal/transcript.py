@@ -121,9 +121,10 @@ class ChatTranscript:
         self._shells.append(card)
         return card
 
-    def end_shell(self, card: ToolCard) -> None:
-        """It is over."""
+    def end_shell(self, card: ToolCard, output: str) -> None:
+        """It is over, and this is what it wrote."""
         self._shells.remove(card)
+        self.last_output = output
 
     # Events
 

@@ -10,3 +10,5 @@ USAGE = 2  # the command line is wrong
 LIMIT = 3  # `-p` and `--mode json`: a run was ended by a limit
 DENIED = 4  # no person could be asked, and none of the last tool calls of a run was allowed
 BY_SIGNAL = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
+# How a run ended, where the program ends with it.
+BY_END = {"done": OK, "error": FAILED, "limit": LIMIT, "denied": DENIED, "aborted": BY_SIGNAL[signal.SIGINT]}

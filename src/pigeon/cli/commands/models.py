@@ -10,14 +10,14 @@ from pigeon.app.models import registry_of
 from pigeon.cli.commands.call import CommandCall
 from pigeon.cli.printing import complain, say, table
 from pigeon.guard.secrets import Redactor
-from pigeon.providers.default_model import model_table, short_count
+from pigeon.providers.default_model import short_count
 from pigeon.providers.registry import ModelRegistry
 from pigeon.system.process.start import ProcessOwner
 from pigeon.transport import exit_codes
 from pigeon.wire.base import Json
 from pigeon.wire.model import Model, plain_number
 
-COLUMNS = ("provider", "model", "context", "max-out", "thinking", "images", "$ in/out", "key")
+COLUMNS = ("provider", "model", "context", "max-out", "thinking", "images")
 NO_KEY = (
     "No model can be used: no provider has a key.\n"
     "  Set one:          export ANTHROPIC_API_KEY=…  (or OPENAI_API_KEY, GEMINI_API_KEY, …)\n"
@@ -33,7 +33,7 @@ def run_models(call: CommandCall) -> int:
     words = [word.lower() for given in call.words for word in given.split()]
     every = registry.all() if words or call.has("all") else registry.available()
     shown = sorted(
-        (model for model in every if all(word in f"{model.reference} {model.name}".lower() for word in words)),
+        _matching(every, words),
         key=lambda model: (not registry.has_key(model.provider), model.provider, model.id),
     )
     if call.has("json"):
@@ -54,18 +54,28 @@ def run_models(call: CommandCall) -> int:
 def _table(models: Sequence[Model], registry: ModelRegistry) -> str:
     rows = [
         (
-            model.provider,
-            model.id,
-            short_count(model.context_window),
-            short_count(model.max_tokens),
-            "yes" if model.reasoning else "no",
-            "yes" if "image" in model.input else "no",
+            *_row(model),
             f"{model.cost.input:g}/{model.cost.output:g}",
             "yes" if registry.has_key(model.provider) else "no key",
         )
         for model in models
     ]
-    return table([COLUMNS, *rows])
+    return table([(*COLUMNS, "$ in/out", "key"), *rows])
+
+
+def _row(model: Model) -> tuple[str, ...]:
+    return (
+        model.provider,
+        model.id,
+        short_count(model.context_window),
+        short_count(model.max_tokens),
+        "yes" if model.reasoning else "no",
+        "yes" if "image" in model.input else "no",
+    )
+
+
+def _matching(models: Sequence[Model], words: Sequence[str]) -> list[Model]:
+    return [model for model in models if all(word in f"{model.reference} {model.name}".lower() for word in words)]
 
 
 def _object(model: Model, registry: ModelRegistry) -> dict[str, Json]:
@@ -85,9 +95,18 @@ def _object(model: Model, registry: ModelRegistry) -> dict[str, Json]:
 def list_models(search: str, environment: Environment) -> int:
     """Print the models that can be used as pi does, with what is wrong with the files on stderr."""
     registry = _registry(environment)
-    say(model_table(registry.available(), search))
+    say(_known_table(registry.available(), search))
     _complain_of(registry)
     return exit_codes.OK
+
+
+def _known_table(models: Sequence[Model], search: str) -> str:
+    shown = _matching(models, search.lower().split())
+    if shown:
+        return table([COLUMNS, *(_row(model) for model in sorted(shown, key=lambda one: (one.provider, one.id)))])
+    if search.split():
+        return f'No models matching "{search}"'
+    return "No models available. Set a provider's API key in the environment, auth.json or models.json."
 
 
 def _registry(environment: Environment) -> ModelRegistry:

@@ -14,6 +14,7 @@ from pigeon.sdk.conversation import Conversation
 from pigeon.terminal.blocks import AnswerText, Notice
 from pigeon.terminal.clipboard import Clipboard
 from pigeon.terminal.commands.session_commands import SessionCommands
+from pigeon.terminal.content.tool_details import counted
 from pigeon.terminal.footer import FooterFacts
 from pigeon.terminal.view import Choice, ChoiceQuestion, View
 from pigeon.wire.answers import Permissions
@@ -215,8 +216,8 @@ class SlashCommands:
         tokens = stats.tokens
         usage = or_else(stats.context_usage, None)
         rows = [
-            f"${stats.cost:.4f} for {_count(stats.user_messages, 'message')} of yours, "
-            f"{_count(stats.assistant_messages, 'answer')} and {_count(stats.tool_calls, 'tool call')}",
+            f"${stats.cost:.4f} for {counted(stats.user_messages, 'message')} of yours, "
+            f"{counted(stats.assistant_messages, 'answer')} and {counted(stats.tool_calls, 'tool call')}",
             f"tokens: {tokens.input:,} in, {tokens.output:,} out, {tokens.cache_read:,} read from the cache, "
             f"{tokens.cache_write:,} written to it",
         ]
@@ -267,10 +268,6 @@ class SlashCommands:
 
     async def _quit(self, rest: str) -> None:
         self._view.leave()
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _rules(now: Permissions) -> str:

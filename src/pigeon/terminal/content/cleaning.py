@@ -1,5 +1,7 @@
 """Texts of models, tools and files made harmless: nothing in them is acted upon by a terminal, or hides something.
 
+The chat and the command line show nothing that was not `cleaned`.
+
 What only changes how a sign looks goes too, because terminals do not agree on the width of it: a joined emoji is shown
 as its parts. Joiners between letters stay, as some scripts are wrong without them.
 """
@@ -9,13 +11,10 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from pigeon.system.shell.terminal_text import overwritten, without_sequences
 from pigeon.wire.errors import printable
 
 TAB_CELLS = 4
-# Sequences that move, colour or name things in terminals; what is left of them is made visible by `printable`.
-_SEQUENCE = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
-)
 # Soft hyphens, marks of direction without effect on other text, byte order marks, selectors of a sign's look, skin.
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff\ufe00-\ufe0f\U0001f3fb-\U0001f3ff]")
 _SPACE = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u2028\u2029\u205f]")
@@ -26,10 +25,8 @@ def cleaned(text: str) -> str:
     """A text without anything that a terminal would act upon; tabs are spaces."""
     if text.isascii() and text.isprintable():
         return text
-    text = _SEQUENCE.sub("", text.replace("\r\n", "\n"))
-    # A carriage return writes over the line, as progress bars do: the last state is what counts.
-    text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
-    text = text.expandtabs(TAB_CELLS)
+    # What is left of a broken sequence is made visible by `printable`.
+    text = overwritten(without_sequences(text)).expandtabs(TAB_CELLS)
     if text.isascii():
         return printable(text)
     text = _SPACE.sub(" ", _INVISIBLE.sub("", text)).replace("\u3000", "  ")

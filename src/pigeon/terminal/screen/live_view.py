@@ -9,8 +9,6 @@ from pigeon.terminal.content.tool_details import LONGEST_LINE
 from pigeon.terminal.painting import Painter, duration
 from pigeon.terminal.transcript import ChatTranscript
 
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-ASCII_SPINNER = "|/-\\"
 TURNS_A_SECOND = 8
 QUEUE_ROWS = 5
 THOUGHT_CHARACTERS = 600
@@ -70,7 +68,7 @@ class LiveView:
         return [self._painter.faint_line(row, width) for row in rows]
 
     def _status(self, activity: str, width: int) -> str:
-        spinner = ASCII_SPINNER if self._painter.signs["bar"] == "|" else SPINNER
+        spinner = self._painter.spinner
         turn = spinner[int(self._now() * TURNS_A_SECOND) % len(spinner)]
         dot = f" {self._painter.signs['dot']} "
         text = dot.join((f"{turn} {activity}", duration(self._transcript.seconds)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import importlib
 import os
 import sys
 import threading
@@ -58,6 +59,14 @@ ESCAPE_SECONDS = 0.05
 ROOMY_ROWS = 8
 SEARCHED = 500
 LONGEST_ROW = 200
+PAINTING_MODULES = (
+    "rich.console",
+    "rich.text",
+    "rich.theme",
+    "pigeon.terminal.content.markdown",
+    "markdown_it",
+    "pygments.lexers",
+)
 BEGIN_UPDATE, END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
 STYLE = {
     "prompt": "bold ansicyan",
@@ -323,7 +332,7 @@ class Screen:
     def _layout(self) -> AnyContainer:
         asking = Condition(lambda: self.panel.active)
         writing = ~asking
-        rule = Window(height=1, char="─" if self._painter.signs["bar"] != "|" else "-", style="class:rule")
+        rule = Window(height=1, char=self._painter.signs["rule"], style="class:rule")
         return HSplit(
             [
                 # Without a live part there is no row for it: a block has its blank line already.
@@ -383,11 +392,8 @@ class Screen:
 
 
 def _import_painting() -> None:
-    import rich.console
-    import rich.markdown
-    import rich.table
-    import rich.text
-    import rich.theme  # noqa: F401
+    for name in PAINTING_MODULES:
+        importlib.import_module(name)
 
 
 def _size() -> Size:

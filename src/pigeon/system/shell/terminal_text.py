@@ -1,0 +1,23 @@
+"""What programs write for terminals, as the text that a person would see: for the chat and for exported pages."""
+
+from __future__ import annotations
+
+import re
+
+# Colours, movements, titles: CSI, OSC (ended by BEL or ST), the other strings, and the short sequences.
+_SEQUENCE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
+)
+
+
+def without_sequences(text: str) -> str:
+    """The text alone; an escape character that begins no sequence stays."""
+    return _SEQUENCE.sub("", text) if "\x1b" in text else text
+
+
+def overwritten(text: str) -> str:
+    """What is left of lines that a program wrote over, as progress bars do: of each its last state."""
+    text = text.replace("\r\n", "\n")
+    if "\r" not in text:
+        return text
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
