@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 from fakes.agent_folders import AgentFolders, providers
-from fakes.model_server import Call, ModelServer
+from fakes.model_server import Call, ModelServer, Text
+
+KEY = ("--api-key", "dummy-key-of-mine")
 
 
 def test_a_person_sees_every_turn_and_what_is_done_between(tmp_path: Path) -> None:
@@ -18,9 +20,9 @@ def test_a_person_sees_every_turn_and_what_is_done_between(tmp_path: Path) -> No
     with ModelServer() as server, os.fdopen(ours, "rb", buffering=0) as screen:
         folders.configure(providers(server.url))
         server.answers("Let me look.", Call("bash", {"command": "echo one\necho two"}), Call("read", {"path": "none"}))
-        server.answers("It is \x1b[31mred\x07.")
+        server.answers("It is \x1b[31mred\x07. The key is dummy-", Text("key-of"), Text("-mine. Bye, dummy"))
         process = subprocess.Popen(
-            [sys.executable, "-m", "pigeon", "-p", "--no-session", "--model", "fake/fake-1", "what is it?"],
+            [sys.executable, "-m", "pigeon", "-p", "--no-session", "--model", "fake/fake-1", *KEY, "what is it?"],
             env=folders.environment(),
             cwd=folders.work,
             stdin=subprocess.DEVNULL,
@@ -36,5 +38,5 @@ def test_a_person_sees_every_turn_and_what_is_done_between(tmp_path: Path) -> No
             pass  # the other end is closed
         assert process.wait(20) == 0
     assert seen.decode().replace("\r\n", "\n") == (
-        "Let me look.\n• bash echo one …\n• read none\n• read failed\n\nIt is red�.\n"
+        "Let me look.\n• bash echo one …\n• read none\n• read failed\n\nIt is red�. The key is ***. Bye, dummy\n"
     )

@@ -253,10 +253,20 @@ def test_the_doctor_says_what_is_missing_and_what_to_do(pigeon: Run) -> None:
     assert found["keys"]["state"] == "broken"
     assert "ANTHROPIC_API_KEY" in found["keys"]["advice"]
     assert {found[name]["state"] for name in ("pigeon", "libraries", "folder", "shell", "settings")} == {"ok"}
+    assert Path(found["sandbox"]["advice"].rpartition("see ")[2]).is_file()
     assert found["sandbox"]["found"].startswith("none yet")
     printed = pigeon("doctor", code=1)
     assert "broken  keys" in printed
     assert "1 broken" in printed
+
+
+def test_the_doctor_says_where_there_are_no_settings(pigeon: Run, folders: AgentFolders) -> None:
+    file = folders.agent / "settings.json"
+    file.write_text("{}")
+    assert by_subject(pigeon("doctor", "--json", "--offline", code=1))["settings"]["found"] == str(file)
+    file.unlink()
+    found = by_subject(pigeon("doctor", "--json", "--offline", code=1))["settings"]["found"]
+    assert found == f"none, so the defaults count ({file} does not exist)"
 
 
 def test_the_doctor_asks_each_server_and_sees_wrong_files_and_keys(
@@ -311,6 +321,8 @@ def test_help_has_commands_and_options_in_groups(pigeon: Run) -> None:
         (["completions"], "pigeon completions needs bash|zsh|fish"),
         (["completions", "tcsh"], "There are completions for bash, zsh, fish"),
         (["--no-ui"], "--no-ui requires --mode rpc"),
+        *(([word, "x"], f'pigeon -- "{word} x"') for word in ("install", "remove", "uninstall", "update", "list")),
+        (["install"], 'There is no command "install": Pigeon has no package manager.'),
     ],
 )
 def test_a_wrong_call_is_an_error_that_says_what_was_meant(pigeon: Run, arguments: list[str], error: str) -> None:

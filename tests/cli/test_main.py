@@ -51,6 +51,16 @@ def test_modules_in_the_working_directory_are_not_run_as_libraries(folders: Agen
     assert not (folders.work / "planted").exists()
 
 
+def test_an_interrupt_while_it_starts_leaves_no_complaint(folders: AgentFolders) -> None:
+    """What was half made, as an event loop, complains when it is collected: the process ends before."""
+    broken = "import pigeon.cli.running as r, pigeon.cli.main as m\nasync def half(): pass\n"
+    broken += "def run(*_):\n    made = half()\n    raise KeyboardInterrupt\nr.run = run\nm.main()\n"
+    ran = subprocess.run(
+        [sys.executable, "-c", broken, "hello"], env=folders.environment(), capture_output=True, timeout=30, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (130, b"")
+
+
 @pytest.mark.parametrize("arguments", [["--version"], ["-v"], ["--version", "--mode", "rpc"]])
 def test_the_version_is_printed(folders: AgentFolders, arguments: list[str]) -> None:
     ran = call(folders, *arguments)

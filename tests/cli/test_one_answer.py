@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from base64 import b64decode
@@ -181,9 +182,37 @@ def test_what_would_be_asked_is_denied_and_ends_with_code_4(folders: AgentFolder
     server.answers("I may not.")
     ended = call(folders, "-p", *MODEL, "--permissions", '{"ask": ["bash"]}', "hello")
     assert (ended.code, ended.out) == (4, "I may not.\n")
-    assert "not allow" in ended.err
+    assert ended.err.startswith(
+        "Error: Not allowed: none of the last tool calls was allowed to run. The last one, bash: "
+    )
+    assert "Permission denied for bash: touch ran (the agent runs unattended" in ended.err
+    assert "try to get around" not in ended.err
     assert not (folders.work / "ran").exists()
     assert "nobody can answer" in str(server.requests[0]["system"])
+
+
+def test_a_call_that_an_extension_blocks_is_not_blamed_on_the_rules(folders: AgentFolders, server: ModelServer) -> None:
+    (folders.work / "guard.py").write_text(
+        "from pigeon.extensions import Block, Extension, ToolCall\n\next = Extension('guard')\n\n\n"
+        "@ext.on(ToolCall)\ndef judge(event, ctx):\n    return Block('not on a Friday')\n"
+    )
+    server.answers(Call("bash", {"command": "touch ran"}))
+    server.answers("I may not.")
+    ended = call(folders, "-p", *MODEL, "-e", "guard.py", "hello")
+    assert (ended.code, ended.out) == (4, "I may not.\n")
+    assert "not on a Friday" in ended.err
+    assert "ermission" not in ended.err
+
+
+@pytest.mark.parametrize("how", [("-p",), ("-p", "--output", "json"), ("--mode", "json")])
+def test_an_answer_that_is_cut_off_is_told_on_stderr(
+    folders: AgentFolders, server: ModelServer, how: tuple[str, ...]
+) -> None:
+    server.answers("Once upon a", stop="max_tokens")
+    ended = call(folders, *how, *MODEL, "tell me a story")
+    assert ended.code == 0
+    assert "Once upon a" in ended.out
+    assert ended.err == "Warning: The answer was cut off: it reached the model's longest output\n"
 
 
 def test_without_a_key_it_says_how_to_get_one_and_names_the_demo(folders: AgentFolders) -> None:
@@ -192,6 +221,8 @@ def test_without_a_key_it_says_how_to_get_one_and_names_the_demo(folders: AgentF
     assert (ended.code, ended.out) == (1, "")
     assert "export ANTHROPIC_API_KEY" in ended.err
     assert "pigeon demo" in ended.err
+    (page,) = re.findall(r"see (\S+)", ended.err)
+    assert Path(page).read_text().startswith("# ")
 
 
 def test_an_interrupt_aborts_the_run_and_prints_what_was_said_so_far(

@@ -77,6 +77,14 @@ def test_what_people_type(provider: str | None, pattern: str | None, found: str,
     assert (match.model.reference, match.level, match.warning) == (found, level, None)
 
 
+def test_without_any_key_the_first_provider_that_has_such_a_model_is_meant() -> None:
+    locked = Shelf("anthropic/claude-sonnet-5", "router/~anthropic/claude-sonnet-latest", "router/qwen-4")
+    for pattern, found in (("claude", "anthropic/claude-sonnet-5"), ("qwen", "router/qwen-4")):
+        match = named_model(None, pattern, locked)
+        assert match.model is not None
+        assert match.model.reference == found
+
+
 def test_an_unknown_id_of_a_known_provider_is_used_with_a_warning() -> None:
     for provider, pattern in (("anthropic", "claude-next:high"), (None, "anthropic/claude-next:high")):
         match = named_model(provider, pattern, SHELF)

@@ -74,12 +74,12 @@ def test_an_agent_that_dies_leaves_what_it_had_said_and_no_queue() -> None:
     transcript.take(ToolExecutionStart(tool_call_id="1", tool_name="bash", args=None))
     item = QueueItem(id="q1", queue="steering", text="left")
     transcript.take(QueueUpdate(steering=["left"], follow_up=[], items=[item]))
-    assert (transcript.queued, transcript.last_queued) == (["left"], item)
+    assert (transcript.queued, transcript.queued_items[-1:]) == (["left"], [item])
     said, card = transcript.interrupt()
     assert said == AnswerText("Half of")
     assert isinstance(card, ToolCard)
     assert card.failed
-    assert (transcript.busy, transcript.queued, transcript.last_queued) == (False, [], None)
+    assert (transcript.busy, transcript.queued, transcript.queued_items) == (False, [], [])
 
 
 def test_a_command_of_the_person_is_live_until_it_ends_whatever_the_agent_does() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from pigeon.app.environment import Environment
+from pigeon.app.environment import DOCS_FOLDER, Environment
 from pigeon.app.export_page import PageWriter
 from pigeon.app.extensions import ExtensionProviders, ExtensionSetup
 from pigeon.app.lifecycle import Lifecycle
@@ -51,8 +51,6 @@ from pigeon.wire.base import or_else
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
 from pigeon.wire.steering import LIMIT_FIELDS, Limits, Rule, limits_of
-
-DOCS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs")  # the pages, as they are installed
 
 # For hosts that asked for no limits: they see what they would of the rest of the family, unless nothing else ends it.
 PATIENT_GUARD = LoopGuardPolicy(warn=250, stop=300)
@@ -317,7 +315,7 @@ class _Builder:
             append_system_prompt=options.append_system_prompt,
             user_skills=listed_skills(settings),
             user_prompts=or_else(settings.prompts, []),
-            docs=DOCS if os.path.isdir(DOCS) else None,
+            docs=DOCS_FOLDER if os.path.isdir(DOCS_FOLDER) else None,
             unattended=options.unattended,
         )
         return Resources(

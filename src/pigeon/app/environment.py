@@ -16,6 +16,9 @@ from pigeon.system import clock
 from pigeon.system.paths import absolute
 from pigeon.wire.errors import StartupError
 
+# The pages of the documentation, as they are installed with the package and as they stand in the repository.
+DOCS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs")
+
 
 def no_terminal(folder: str) -> str:
     """Where no person can be asked which session to resume."""

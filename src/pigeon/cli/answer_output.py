@@ -97,11 +97,17 @@ class TextOutput:
 
 
 class TerminalOutput:
-    """The text of every turn as it comes, for a person who reads along."""
+    """The text of every turn as it comes, for a person who reads along.
 
-    def __init__(self, put: Callable[[bytes], None], progress: ProgressLines) -> None:
+    `mask` is that of a stream: it is given pieces, the last one of a text with `True`, and gives what can be shown.
+    """
+
+    def __init__(
+        self, put: Callable[[bytes], None], progress: ProgressLines, mask: Callable[[bytes, bool], bytes]
+    ) -> None:
         self._put = put
         self._progress = progress
+        self._mask = mask
         self._said = False
         self._at_start = True
 
@@ -133,12 +139,12 @@ class TerminalOutput:
             if text and self._said:
                 self._put(b"\n")
         if text:
-            self._put(cleaned(text).encode("utf-8", "replace"))
+            self._put(self._mask(cleaned(text).encode("utf-8", "replace"), False))
             self._said, self._at_start = True, False
 
     def _end_line(self) -> None:
         if not self._at_start:
-            self._put(b"\n")
+            self._put(self._mask(b"", True) + b"\n")
             self._at_start = True
 
 

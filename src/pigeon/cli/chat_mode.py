@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -40,6 +40,8 @@ from pigeon.wire.errors import StartupError, printable
 HISTORY_FILE = "chat-history"
 KEY_OPTIONS = ("--api-key", "--api-key-file")
 RESUME_OPTIONS = ("--resume", "-r")
+# What chooses a conversation: an agent that is started again goes on with the one that there is.
+SESSION_OPTIONS = (*RESUME_OPTIONS, "--fork", "--session", "--session-id", "--continue", "-c", "--name", "-n")
 MOST_ERROR_LINES = 200
 TOGETHER_SECONDS = 0.1
 
@@ -51,6 +53,8 @@ def run_chat(line: CommandLine, environment: Environment) -> int:
 
         line = with_key(line, environment)
     plain = line.plain or environment.variables.get("TERM", "") in ("", "dumb")
+    # Ctrl-C waits until there is an event loop to take it: one that is half made cannot be left in order.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     with nullcontext() if plain else _keys_kept():
         return asyncio.run(_ChatProgram(line, environment, plain).run())
 
@@ -92,15 +96,15 @@ class _ChatProgram:
 
     async def run(self) -> int:
         """Start the agent, draw, talk, end both."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         made: asyncio.Future[View] = asyncio.get_running_loop().create_future()
         questions = HostQuestions(made)
         choose = self._line.agent.resume == ""
         # A key goes another way, and what is chosen here needs no option.
-        options = agent_arguments(self._line.arguments, (*KEY_OPTIONS, *(RESUME_OPTIONS if choose else ())))
-        # Without the folder on the path: a project could have a package of our name, or of one that we import.
-        command = [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *options]
+        without = (*KEY_OPTIONS, *(RESUME_OPTIONS if choose else ()))
         client = Client(
-            command=command,
+            command=self._agent_command(without),
+            restart_command=self._agent_command((*without, *SESSION_OPTIONS)),
             on_permission=questions.permission,
             on_dialog=questions.dialog,
             api_key=self._line.agent.api_key,
@@ -116,6 +120,12 @@ class _ChatProgram:
             opening.cancel()
             await asyncio.wait({opening})
             await client.close()
+
+    def _agent_command(self, without: Collection[str]) -> list[str]:
+        """What starts the agent with the options of this call but those."""
+        options = agent_arguments(self._line.arguments, without)
+        # Without the folder on the path: a project could have a package of our name, or of one that we import.
+        return [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *options]
 
     async def _talk(self, client: Client, opening: asyncio.Future[None], view: View, choose: bool) -> int:
         drawing = asyncio.ensure_future(view.run())

@@ -20,6 +20,7 @@ from pigeon.dialects.base import Dialect
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.shutdown import Shutdown
 from pigeon.sdk.images import image_of
+from pigeon.sdk.results import CUT_OFF, is_cut_off
 from pigeon.session.prompting import HostMessage
 from pigeon.session.session import Session
 from pigeon.transport import exit_codes
@@ -106,14 +107,18 @@ class _RunEnds:
         self._leaving = leaving
         self.code = exit_codes.OK
         self._failure = ""
+        self._cut_off = False
 
     def hear(self, event: Outbound) -> None:
         """Look at an event of the session."""
         if isinstance(event, AgentEnd):
             last = event.messages[-1] if event.messages else None
             failure = last.error_message if isinstance(last, AssistantMessage) else ""
+            self._cut_off = is_cut_off(event.messages)
             self._failure = "" if isinstance(failure, Absent) else f" ({failure})"
         elif isinstance(event, AgentSettled):
             self.code = exit_codes.BY_END.get(event.reason, exit_codes.OK)
             if self.code and not self._leaving():
                 complain(f"The run ended: {event.reason}{self._failure if event.reason == 'error' else ''}")
+            elif self._cut_off:
+                complain(f"Warning: {CUT_OFF}")

@@ -33,7 +33,8 @@ def main() -> NoReturn:
     except OSError as error:
         code = _failed(": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(error))
     except KeyboardInterrupt:
-        code = 130
+        # Here, while the frames that it broke off still stand: a half-made event loop complains when it is collected.
+        _leave(130)
     _leave(code)
 
 

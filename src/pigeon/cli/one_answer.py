@@ -24,7 +24,7 @@ from typing import Any
 from msgspec import structs
 
 from pigeon import __version__
-from pigeon.app.environment import Environment
+from pigeon.app.environment import DOCS_FOLDER, Environment
 from pigeon.cli.answer_output import (
     AnswerOutput,
     JsonOutput,
@@ -43,17 +43,19 @@ from pigeon.rpc.shutdown import Shutdown
 from pigeon.sdk.agent import Agent
 from pigeon.sdk.conversation import DIALECT, Conversation
 from pigeon.sdk.output import OutputType
-from pigeon.sdk.results import ConversationEvent, RunRecord
+from pigeon.sdk.results import CUT_OFF, ConversationEvent, Result, RunRecord, is_cut_off
 from pigeon.transport import exit_codes
 from pigeon.transport.writer import Writer
+from pigeon.wire.content import text_of
 from pigeon.wire.dialogs import NotifyRequest
 from pigeon.wire.errors import PigeonError, Refusal, StartupError, UsageError
+from pigeon.wire.messages import ToolResultMessage
 
 NOTHING_TO_ANSWER = 'There is no prompt. Write one (pigeon -p "...") or pipe it in (git diff | pigeon -p "review this")'
 NO_MODEL = (
     "There is no model to ask, because no provider has a key.\n"
     "  Set one:          export ANTHROPIC_API_KEY=…  (or OPENAI_API_KEY, GEMINI_API_KEY, …)\n"
-    "  Your own server:  describe it in models.json; see docs/models.md\n"
+    f"  Your own server:  describe it in models.json; see {os.path.join(DOCS_FOLDER, 'models.md')}\n"
     "  Without a key:    pigeon demo, or add --model demo\n"
     "`pigeon doctor` says what is set up."
 )
@@ -63,12 +65,13 @@ FORMS: dict[str | None, type[JsonOutput | StreamOutput | TextOutput]] = {
     "stream-json": StreamOutput,
 }
 REASONS = {
-    "denied": "Not allowed: the run needed tools that the permission rules do not allow where nobody can be asked",
+    "denied": "Not allowed: none of the last tool calls was allowed to run",
     "aborted": "The run was aborted",
 }
 # How long an aborted run may take to end.
 ABORT_SECONDS = 5.0
 FLUSH_SECONDS = 1.0
+LONGEST_DENIAL = 500
 PATIENCE = 7 * 24 * 3600.0
 
 
@@ -164,7 +167,8 @@ def _output(started: StartedAgent, shutdown: Shutdown) -> tuple[Writer | None, A
     progress = ProgressLines(sys.stderr)
     output: AnswerOutput
     if os.isatty(descriptor) and asked in (None, "text"):
-        writer, output = None, TerminalOutput(partial(_write, descriptor), progress)
+        mask = started.agent.redactor.stream()
+        writer, output = None, TerminalOutput(partial(_write, descriptor), progress, mask)
     else:
         writer = Writer(descriptor, lambda: shutdown.request(exit_codes.FAILED))
         output = FORMS.get(asked, TextOutput)(partial(_put, writer, started.agent.redactor.mask), progress)
@@ -218,8 +222,23 @@ async def _played(
     if code is not None:
         return code
     if result.ended != "done":
-        complain(f"Error: {result.error or REASONS.get(result.ended, 'The run ended in an error')}")
+        complain(f"Error: {_reason(result)}")
+    elif is_cut_off(result.messages):
+        complain(f"Warning: {CUT_OFF}")
     return exit_codes.BY_END.get(result.ended, exit_codes.FAILED)
+
+
+def _reason(result: Result[Any]) -> str:
+    """Why a run did not come to its end; of calls that were denied, what the gate said that denied the last one."""
+    reason = result.error or REASONS.get(result.ended, "The run ended in an error")
+    if result.ended != "denied":
+        return reason
+    denied = next((one for one in reversed(result.messages) if isinstance(one, ToolResultMessage)), None)
+    if denied is None:
+        return reason
+    # What follows is advice to the model.
+    words = " ".join(text_of(denied.content).split()).partition(" It was not run.")[0]
+    return f"{reason}. The last one, {denied.tool_name}: {words[:LONGEST_DENIAL]}"
 
 
 async def _run(

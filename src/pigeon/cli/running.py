@@ -15,6 +15,9 @@ NOTHING_TO_DO = (
     "serve a host program with: pigeon --mode rpc. See: pigeon --help"
 )
 
+# What pi has for its packages. Here the words would be a prompt, which is not what they are typed for.
+PACKAGE_COMMANDS = ("install", "remove", "uninstall", "update", "list")
+
 
 def run(program: str, arguments: list[str]) -> int | None:
     """Do what the arguments ask for; returns the exit code, or none where the version was asked for.
@@ -29,6 +32,8 @@ def run(program: str, arguments: list[str]) -> int | None:
 
         if arguments[0] in COMMANDS:
             return _run_command(arguments[0], arguments[1:], environment)
+        if arguments[0] in PACKAGE_COMMANDS:
+            raise UsageError(_no_packages(arguments, environment))
     line = parse(arguments, program)
     if line.version:
         return None
@@ -44,6 +49,16 @@ def run(program: str, arguments: list[str]) -> int | None:
         print(f"Exported to: {export_file(environment, *line.export[:2])}")  # noqa: T201
         return exit_codes.OK
     return _run_mode(line, environment)
+
+
+def _no_packages(arguments: Sequence[str], environment: Environment) -> str:
+    folder = environment.agent_dir()
+    return (
+        f'There is no command "{arguments[0]}": Pigeon has no package manager. An extension is a Python file in '
+        f"{folder}/extensions (or given with --extension FILE), a skill a folder in {folder}/skills, a prompt template "
+        f"a file in {folder}/prompts; to remove one, delete it. Pigeon itself is updated the way it was installed. "
+        f'To send the words as a prompt: pigeon -- "{" ".join(arguments)}"'
+    )
 
 
 def _run_command(name: str, arguments: Sequence[str], environment: Environment) -> int:

@@ -119,9 +119,16 @@ def _anywhere(name: str, registry: ModelRegistry) -> ModelMatch:
         same = with_id(text, models)
         if same:
             return _only_usable(text, same, registry)
-        return fuzzy(text, registry.available()) or fuzzy(text, models)
+        return fuzzy(text, registry.available()) or _of_first_provider(text, registry)
 
     return resolved_by(name, find, strict=True)
+
+
+def _of_first_provider(text: str, registry: ModelRegistry) -> Model | None:
+    """Without a key for any of them, the model is meant that the most usual provider has: "claude" is Anthropic's, not
+    that of one who sells it too."""
+    found = (fuzzy(text, registry.of(provider)) for provider in registry.providers())
+    return next((model for model in found if model is not None), None)
 
 
 def _only_usable(name: str, models: Sequence[Model], registry: ModelRegistry) -> Model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Generic, Literal, TypeVar
 
@@ -22,6 +23,7 @@ Ended = Literal["done", "limit", "aborted", "error", "denied"]
 OutputT = TypeVar("OutputT")
 MOST_RECENT = 4
 _KEPT = (AgentStart, MessageEnd, CompactionEnd, AgentSettled)
+CUT_OFF = "The answer was cut off: it reached the model's longest output"
 NO_OUTPUT = "The agent told no output: no run was started, or it does not know outputSchema"
 
 
@@ -134,8 +136,7 @@ class RunRecord:
 
     @property
     def _answer(self) -> AssistantMessage | None:
-        answers = (message for message in reversed(self.messages) if isinstance(message, AssistantMessage))
-        return next(answers, None)
+        return _last_answer(self.messages)
 
     def _read(self, output: Any) -> None:
         """Take the output in the type that was asked for."""
@@ -172,6 +173,16 @@ class RecentRuns:
     def get(self, run_id: str | Absent | None) -> RunRecord | None:
         """What is known of a run; none if it is too long ago."""
         return self._runs.get(run_id) if isinstance(run_id, str) else None
+
+
+def is_cut_off(messages: Sequence[Message]) -> bool:
+    """Whether the last answer ends where the model had to end, and not where it wanted to."""
+    answer = _last_answer(messages)
+    return answer is not None and answer.stop_reason == "length"
+
+
+def _last_answer(messages: Sequence[Message]) -> AssistantMessage | None:
+    return next((message for message in reversed(messages) if isinstance(message, AssistantMessage)), None)
 
 
 def _sum(one: Usage, other: Usage) -> Usage:

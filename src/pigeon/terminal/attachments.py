@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 from pigeon.sdk.images import image_of
 from pigeon.system.paths import absolute
 from pigeon.wire.content import ImageInput
-from pigeon.wire.errors import Refusal
 
 _AT_FILE = re.compile(r"(?:^|\s)@(?:\"([^\"]+)\"|(\S+))")
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -44,18 +44,20 @@ class Attachments:
             and os.path.isfile(absolute(path, self._cwd, self._home))
         )
 
-    def taken(self, text: str) -> list[ImageInput]:
-        """The images of a message: those that wait, and the pictures that it names; the next has none of them."""
+    def named_in(self, text: str) -> list[ImageInput]:
+        """The pictures that a message names; raises a `Refusal` for one that cannot be read."""
+        names = [quoted or plain for quoted, plain in _AT_FILE.findall(text)]
+        pictures = [name for name in names if name.lower().endswith(PICTURES)]
+        return [image_of(absolute(name, self._cwd, self._home), name) for name in pictures]
+
+    def taken(self) -> list[ImageInput]:
+        """Those that wait, for the message that is sent now; the next has none of them."""
         images, self._waiting = self._waiting, []
-        for quoted, plain in _AT_FILE.findall(text):
-            name = quoted or plain
-            if name.lower().endswith(PICTURES):
-                try:
-                    images.append(image_of(absolute(name, self._cwd, self._home), name))
-                except Refusal:
-                    self._waiting = images
-                    raise
         return images
+
+    def put_back(self, images: Sequence[ImageInput]) -> None:
+        """Let them wait again, before all others: the message that had them did not arrive."""
+        self._waiting = [*images, *self._waiting]
 
 
 def _plain_path(text: str) -> str:

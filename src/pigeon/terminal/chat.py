@@ -6,9 +6,12 @@ It knows `pigeon.Conversation` and `View`, and nothing of where the agent lives 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
+
+from msgspec.structs import replace
 
 from pigeon.sdk.conversation import Conversation
 from pigeon.sdk.errors import ConversationClosed, ProcessDied, ReaderTooSlow
@@ -23,8 +26,10 @@ from pigeon.terminal.transcript import ChatTranscript
 from pigeon.terminal.view import Choice, ChoiceQuestion, View
 from pigeon.terminal.widgets import Widgets
 from pigeon.wire import dialogs, events
+from pigeon.wire.answers import QueueItem
 from pigeon.wire.base import ABSENT, or_else
 from pigeon.wire.commands import Prompt, StreamingBehavior
+from pigeon.wire.content import ImageInput
 from pigeon.wire.errors import PigeonError
 
 HINTS = "/ commands, @ files, ! shell, Esc stops, Ctrl-D leaves"
@@ -67,6 +72,7 @@ class Chat:
         self._tasks: set[asyncio.Task[None]] = set()
         self._opened = asyncio.Event()
         self._dead = False
+        self._sent_images: dict[str, list[ImageInput]] = {}
 
     async def run(self, version: str, first: str = "", choose_session: bool = False) -> None:
         """Talk until the person leaves. The conversation is open."""
@@ -156,10 +162,20 @@ class Chat:
 
     async def _say(self, text: str, queue: bool) -> None:
         """Say something to the model: at once, at its next break, or behind its work."""
-        images = self._attachments.taken(text) or ABSENT
+        named = self._attachments.named_in(text)
+        attached = self._attachments.taken()
         # The agent decides which it is: a run may end while this is on its way.
         behavior: StreamingBehavior = "followUp" if queue else "steer"
-        await self._conversation.send(Prompt(message=text, images=images, streaming_behavior=behavior))
+        prompt = Prompt(message=text, images=[*attached, *named] or ABSENT, streaming_behavior=behavior)
+        if attached:
+            # By this id they are found again if the message is taken back.
+            self._sent_images[id := os.urandom(8).hex()] = attached
+            prompt = replace(prompt, client_message_id=id)
+        try:
+            await self._conversation.send(prompt)
+        except PigeonError:
+            self._attachments.put_back(attached)
+            raise
 
     async def _ready(self) -> None:
         """What is said comes behind what the chat begins with, and to an agent that lives."""
@@ -181,18 +197,31 @@ class Chat:
             await self._conversation.abort_bash()
         if not self._transcript.busy:
             return
+        items = self._transcript.queued_items
         waiting = await self._conversation.clear_queue()
         if texts := [*waiting.steering, *waiting.follow_up]:
-            self._view.put_back("\n\n".join(texts))
+            self._put_back(texts, items)
         await self._conversation.abort()
 
     async def _take_back(self) -> None:
         """Give back the last message that waits."""
-        item = self._transcript.last_queued
-        if item is None:
+        items = self._transcript.queued_items
+        if not items:
             self._show(Notice("No message waits", "faint"))
         else:
-            self._view.put_back((await self._conversation.remove_queued(item.id)).text)
+            item = await self._conversation.remove_queued(items[-1].id)
+            self._put_back([item.text], [item])
+
+    def _put_back(self, texts: list[str], items: Sequence[QueueItem]) -> None:
+        """Give texts back that were not said, with the images of those among the messages that have such a text."""
+        self._view.put_back("\n\n".join(texts))
+        back = [image for item in items if item.text in texts for image in self._images_of(item)]
+        if back:
+            self._attachments.put_back(back)
+            self._tell_images()
+
+    def _images_of(self, item: QueueItem) -> list[ImageInput]:
+        return self._sent_images.pop(or_else(item.client_message_id, ""), [])
 
     async def _shell(self, line: str) -> None:
         """`!command` runs it and tells the model, `!!command` runs it for the person alone."""
@@ -215,6 +244,9 @@ class Chat:
 
     def _attach(self, image: str | bytes) -> None:
         self._attachments.add(image)
+        self._tell_images()
+
+    def _tell_images(self) -> None:
         count = self._attachments.count
         self._show(Notice(f"{count} image{'s' if count > 1 else ''} for the next message", "faint"))
 
@@ -252,6 +284,8 @@ class Chat:
             code = death.exit_code
             how = "" if code is None else f" by signal {-code}" if code < 0 else f" with exit code {code}"
             words = f"The agent has ended{how}.\nYour next message starts it again, where this conversation was."
+            if items := self._transcript.queued_items:
+                self._put_back([item.text for item in items], items)
             self._show(*self._transcript.interrupt(), Notice(words, "error"))
             self._view.refresh()
 
@@ -276,7 +310,11 @@ class Chat:
                 self._view.set_input(event.text)
             case events.TrustRequired():
                 self._start(self._handled(self._commands.ask_trust(event.cwd, event.waiting)))
-            case events.AgentSettled() | events.TurnEnd() | events.CompactionEnd() | events.ThinkingLevelChanged():
+            case events.AgentSettled():
+                # Nothing waits any more that could be taken back.
+                self._sent_images.clear()
+                self._start(self.update_facts())
+            case events.TurnEnd() | events.CompactionEnd() | events.ThinkingLevelChanged():
                 self._start(self.update_facts())
         self._view.refresh()
 

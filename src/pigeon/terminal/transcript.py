@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pigeon.sdk.results import ConversationEvent
+from pigeon.sdk.results import CUT_OFF, ConversationEvent
 from pigeon.terminal.blocks import AnswerText, Block, Notice, ThinkingText, ToolCard, UserText
 from pigeon.terminal.streaming_text import StreamingText
 from pigeon.wire import events
@@ -54,7 +54,7 @@ class ChatTranscript:
         self.compacting = False
         self.retrying = ""
         self.queued: list[str] = []
-        self.last_queued: QueueItem | None = None
+        self.queued_items: list[QueueItem] = []
         self.last_output = ""
 
     # What the screen draws
@@ -139,7 +139,7 @@ class ChatTranscript:
     def interrupt(self) -> list[Block]:
         """The agent is gone: whatever was live is finished as it is."""
         self._end_run()
-        self.queued, self.last_queued = [], None
+        self.queued, self.queued_items = [], []
         return self._given()
 
     def _given(self) -> list[Block]:
@@ -193,7 +193,7 @@ class ChatTranscript:
             if message.stop_reason == "error" and error:
                 self._show(Notice(error, "error"))
             elif message.stop_reason == "length":
-                self._show(Notice("The answer was cut off: it reached the model's longest output", "warning"))
+                self._show(Notice(CUT_OFF, "warning"))
 
     def _thinking_start(self, event: events.ThinkingStart) -> None:
         self._thinking_since = self._now()
@@ -257,8 +257,7 @@ class ChatTranscript:
 
     def _queue_update(self, event: events.QueueUpdate) -> None:
         self.queued = [*event.steering, *event.follow_up]
-        items = or_else(event.items, [])
-        self.last_queued = items[-1] if items else None
+        self.queued_items = or_else(event.items, [])
 
     def _retry_start(self, event: events.AutoRetryStart) -> None:
         # What failed has been said with the answer that did.

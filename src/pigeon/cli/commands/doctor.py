@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from msgspec import Struct
 
 from pigeon import __version__
-from pigeon.app.environment import Environment
+from pigeon.app.environment import DOCS_FOLDER, Environment
 from pigeon.app.models import registry_of
 from pigeon.cli.commands.call import CommandCall
 from pigeon.cli.printing import has_colours, painted, say, say_painted
@@ -127,7 +127,7 @@ class _Checks:
         for problem in wrong:
             yield Finding("settings", "broken", problem, "correct it: pigeon config edit")
         if not wrong:
-            yield Finding("settings", "ok", os.path.join(self._folder, "settings.json"))
+            yield _settings(os.path.join(self._folder, "settings.json"))
         for problem in self._registry.problems():
             yield Finding("models", "broken", problem, "correct the file")
 
@@ -185,7 +185,7 @@ class _Checks:
             "sandbox",
             "note",
             "none yet: commands of the model run with your rights",
-            "permission rules decide what may run; see docs/permissions.md",
+            f"permission rules decide what may run; see {os.path.join(DOCS_FOLDER, 'permissions.md')}",
         )
 
     def _terminal(self) -> Iterator[Finding]:
@@ -210,6 +210,12 @@ def _default_model(settings: Settings, registry: ModelRegistry) -> Model | None:
         if found is not None:
             return found
     return first_usable(registry)
+
+
+def _settings(path: str) -> Finding:
+    if os.path.exists(path):
+        return Finding("settings", "ok", path)
+    return Finding("settings", "ok", f"none, so the defaults count ({path} does not exist)")
 
 
 def _folder(subject: str, path: str, advice: str) -> Finding:

@@ -151,6 +151,8 @@ class Client(Conversation):
 
     Args:
         command: the program to start and its arguments, as `["pigeon", "--mode", "rpc"]`
+        restart_command: what `restart` starts to go on with a session, where `command` must not be repeated: with
+            `--fork` it would make another copy
         url: instead of a command, where an agent listens: `unix:PATH`
         cwd: the folder that the program is started in
         env: the variables of the program, instead of those of this process
@@ -171,6 +173,7 @@ class Client(Conversation):
         self,
         *,
         command: Sequence[str] | None = None,
+        restart_command: Sequence[str] | None = None,
         url: str | None = None,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
@@ -197,6 +200,10 @@ class Client(Conversation):
         if command is not None:
             command = [*command, *self._choices.flags()]
         self._make_transport: Callable[[], Transport] = partial(transport_of, command, url, program)
+        self._make_again = self._make_transport
+        if restart_command is not None:
+            restart_command = [*restart_command, *self._choices.flags()]
+            self._make_again = partial(transport_of, restart_command, None, program)
         self._timeout = timeout
         self._transport: Transport | None = None
         self._waiting: dict[str, _Open] = {}
@@ -221,9 +228,12 @@ class Client(Conversation):
 
     async def open(self) -> None:
         """Start or reach the agent; raises `StartupError` or `ProcessDied`."""
+        await self._open(self._make_transport)
+
+    async def _open(self, make_transport: Callable[[], Transport]) -> None:
         if self._transport is not None:
             raise ConversationClosed("The client is open already")
-        transport = self._make_transport()
+        transport = make_transport()
         self._death = None
         self._peer = self._welcome = self._session_file = None
         await transport.open(partial(self._received, Framing(ANY_LENGTH)), lambda: self._lost(transport))
@@ -273,7 +283,7 @@ class Client(Conversation):
             session_file = self._session_file
             await self.close()
             try:
-                await self.open()
+                await self._open(self._make_transport if session_file is None else self._make_again)
                 if session_file is not None:
                     await self._call(SwitchSession(session_path=session_file))
             finally:
