@@ -80,3 +80,35 @@ def test_the_first_answer_imports_nothing_that_it_does_not_need(tmp_path: Path) 
     imported = set(ran.stderr.split())
     assert "pigeon.rpc.handlers.state" in imported
     assert sorted(imported & FORBIDDEN) == []
+
+
+# The chat draws before it has what talks to the agent, and what paints its answers.
+BEHIND_THE_FIRST_DRAWING = {
+    "markdown_it",
+    "pigeon.sdk.conversation",
+    "pigeon.terminal.chat",
+    "pigeon.terminal.plain",
+    "pigeon.wire.answers",
+    "pigeon.wire.commands",
+    "pigeon.wire.events",
+    "pygments",
+    "rich",
+}
+DRAWN = """
+import sys
+
+import pigeon.cli.main
+import pigeon.cli.running
+import pigeon.cli.chat_mode
+import pigeon.terminal.screen.completion
+import pigeon.terminal.screen.screen
+
+print(" ".join(sorted(sys.modules)))
+"""
+
+
+def test_the_screen_of_the_chat_stands_before_what_talks_to_the_agent_is_imported() -> None:
+    ran = subprocess.run([sys.executable, "-c", DRAWN], capture_output=True, text=True, timeout=30, check=True)
+    imported = set(ran.stdout.split())
+    assert "pigeon.terminal.screen.screen" in imported
+    assert sorted(imported & BEHIND_THE_FIRST_DRAWING) == []

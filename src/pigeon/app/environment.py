@@ -65,11 +65,20 @@ class Environment(Struct, frozen=True, kw_only=True):
         return absolute(path, self.cwd, self.home)
 
 
-def process_environment(called: str = "", pick_session: Callable[[str], str] = no_terminal) -> Environment:
-    """The surroundings of this process; the variables are those of the process, not a copy."""
+def family_name(program: str) -> str:
+    """The agent of the family whose name a program was called by; empty for any other name."""
+    base = os.path.basename(program).removesuffix(".py").removesuffix(".exe")
+    return base if base in ("pi", "omp", "xcsh") else ""
+
+
+def process_environment(program: str = "", pick_session: Callable[[str], str] = no_terminal) -> Environment:
+    """The surroundings of this process; the variables are those of the process, not a copy.
+
+    `program` is how it was called.
+    """
     try:
         cwd = os.getcwd()
     except FileNotFoundError:
         cwd = ""
     home = os.path.expanduser("~")
-    return Environment(variables=os.environ, home=home, cwd=cwd, called=called, pick_session=pick_session)
+    return Environment(variables=os.environ, home=home, cwd=cwd, called=family_name(program), pick_session=pick_session)

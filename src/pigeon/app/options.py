@@ -7,13 +7,15 @@ are meant from the `Environment` that is given to `build` with the options.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from pigeon.wire.answers import ApprovalMode
-from pigeon.wire.commands import InterruptMode
 from pigeon.wire.steering import Limits
+
+if TYPE_CHECKING:
+    from pigeon.wire.answers import ApprovalMode
+    from pigeon.wire.commands import InterruptMode
 
 
 class AgentOptions(Struct, frozen=True, kw_only=True):

@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from pigeon.app.options import AgentOptions
 from pigeon.config.tool_selection import option_selection
-from pigeon.wire.answers import ApprovalMode
 from pigeon.wire.errors import BadRecord, UsageError
 from pigeon.wire.steering import LIMIT_FIELDS, Limits, checked_limit
 
@@ -24,7 +23,6 @@ LONG_DASHES = "\u2013\u2014"
 TOOL_LISTS = ("--tools", "-t", "--exclude-tools", "-xt")
 MODES = ("text", "json", "rpc", "rpc-ui", "acp")
 OUTPUTS = ("text", "json", "stream-json")
-APPROVAL_MODES: tuple[str, ...] = get_args(ApprovalMode)
 
 # (names, metavar, help). A metavar that ends in "..." may be given several times, one in brackets may be left out, and
 # without one the option is a switch. Help that is empty hides the option.
@@ -230,11 +228,16 @@ def parse(arguments: Sequence[str], program: str = "pigeon", flags: Mapping[str,
 
 def _check_words(found: argparse.Namespace) -> None:
     """Options whose value is one of a few words."""
-    for option, given, words, shown in (
+    checked: list[tuple[str, str | None, Sequence[str], Sequence[str]]] = [
         ("mode", found.mode, MODES, MODES[:3]),
         ("output", found.output, OUTPUTS, OUTPUTS),
-        ("approval mode", found.approval_mode, APPROVAL_MODES, APPROVAL_MODES),
-    ):
+    ]
+    if found.approval_mode is not None:
+        from pigeon.wire.answers import ApprovalMode
+
+        modes: tuple[str, ...] = get_args(ApprovalMode)
+        checked.append(("approval mode", found.approval_mode, modes, modes))
+    for option, given, words, shown in checked:
         if given is not None and given not in words:
             raise UsageError(f'Invalid {option} "{given}". Valid values: {", ".join(shown)}')
 

@@ -1,41 +1,43 @@
 """`pigeon` in a terminal: the chat, with the agent in a process of its own.
 
-The agent is started first; while it starts, the screen is imported and drawn, so that a person can write at once. The
-two share nothing: whatever the agent does, keys are answered, and an agent that dies does not take the screen along.
+The agent is started first; while it starts, the screen is imported and drawn, so that a person can write at once. What
+talks to the agent is imported only then, in a thread, so that keys are answered. The two processes share nothing:
+whatever the agent does, keys are answered, and an agent that dies does not take the screen along.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pigeon import __version__
 from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine, agent_arguments
 from pigeon.cli.printing import colours_of
 from pigeon.sdk.errors import ProcessDied
-from pigeon.sdk.remote.client import Client
+from pigeon.sdk.remote.transports import READ_KEY, ProgramChoices, SubprocessTransport, key_line
 from pigeon.terminal.attachments import Attachments
 from pigeon.terminal.blocks import Notice
-from pigeon.terminal.chat import Chat
-from pigeon.terminal.clipboard import Clipboard
 from pigeon.terminal.footer import FooterFacts
-from pigeon.terminal.host_questions import HostQuestions
 from pigeon.terminal.inputs import Inputs
 from pigeon.terminal.painting import Painter
-from pigeon.terminal.plain import PlainView
 from pigeon.terminal.transcript import ChatTranscript
 from pigeon.terminal.view import View
 from pigeon.terminal.widgets import Widgets
 from pigeon.transport import exit_codes
-from pigeon.wire.errors import StartupError, printable
+from pigeon.wire.errors import StartupError, UsageError, printable
+
+if TYPE_CHECKING:
+    from pigeon.sdk.remote.client import Client
 
 HISTORY_FILE = "chat-history"
 KEY_OPTIONS = ("--api-key", "--api-key-file")
@@ -44,6 +46,17 @@ RESUME_OPTIONS = ("--resume", "-r")
 SESSION_OPTIONS = (*RESUME_OPTIONS, "--fork", "--session", "--session-id", "--continue", "-c", "--name", "-n")
 MOST_ERROR_LINES = 200
 TOGETHER_SECONDS = 0.1
+# What talks to the agent, and what its first lines are painted with.
+CHAT_MODULES = (
+    "pigeon.sdk.remote.client",
+    "pigeon.terminal.chat",
+    "pigeon.terminal.host_questions",
+    "rich.console",
+    "rich.text",
+    "rich.theme",
+)
+# What answers are painted with.
+ANSWER_MODULES = ("pigeon.terminal.content.markdown", "markdown_it", "pygments.lexers")
 
 
 def run_chat(line: CommandLine, environment: Environment) -> int:
@@ -93,68 +106,55 @@ class _ChatProgram:
         self._attachments = Attachments(cwd, environment.home)
         self._errors = _ErrorLines()
         self._code = exit_codes.OK
+        self._chooses = line.agent.resume == ""
+        self._started: SubprocessTransport | None = None
+        self._client: Client | None = None
 
     async def run(self) -> int:
         """Start the agent, draw, talk, end both."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        made: asyncio.Future[View] = asyncio.get_running_loop().create_future()
-        questions = HostQuestions(made)
-        choose = self._line.agent.resume == ""
-        # A key goes another way, and what is chosen here needs no option.
-        without = (*KEY_OPTIONS, *(RESUME_OPTIONS if choose else ()))
-        client = Client(
-            command=self._agent_command(without),
-            restart_command=self._agent_command((*without, *SESSION_OPTIONS)),
-            on_permission=questions.permission,
-            on_dialog=questions.dialog,
-            api_key=self._line.agent.api_key,
-            on_stderr=self._errors.take,
-        )
-        opening = asyncio.ensure_future(client.open())
-        await asyncio.sleep(0)
+        transport = self._started = self._transport(())
+        await transport.start()
         try:
-            view = self._view()
-            made.set_result(view)
-            return await self._talk(client, opening, view, choose)
+            return await self._talk(self._view())
         finally:
-            opening.cancel()
-            await asyncio.wait({opening})
-            await client.close()
+            if self._client is not None:
+                await self._client.close()
+            await transport.close()
 
-    def _agent_command(self, without: Collection[str]) -> list[str]:
-        """What starts the agent with the options of this call but those."""
-        options = agent_arguments(self._line.arguments, without)
+    def _transport(self, without: Collection[str]) -> SubprocessTransport:
+        """The way to an agent that is not started yet, with the options of this call but those."""
+        # A key goes another way, and what is chosen here needs no option.
+        chosen = RESUME_OPTIONS if self._chooses else ()
+        options = agent_arguments(self._line.arguments, (*KEY_OPTIONS, *chosen, *without))
         # Without the folder on the path: a project could have a package of our name, or of one that we import.
-        return [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *options]
+        command = [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *options]
+        key = self._line.agent.api_key
+        if key is None:
+            return SubprocessTransport(command, ProgramChoices(on_stderr=self._errors.take))
+        try:
+            choices = ProgramChoices(first_line=key_line(key), on_stderr=self._errors.take)
+        except ValueError:
+            raise UsageError("The key of --api-key must be one line that is not empty") from None
+        return SubprocessTransport([*command, *READ_KEY], choices)
 
-    async def _talk(self, client: Client, opening: asyncio.Future[None], view: View, choose: bool) -> int:
+    def _connect(self, going_on: bool) -> SubprocessTransport:
+        """The agent that was started with the program; later ones are started when they are opened."""
+        transport, self._started = self._started, None
+        return transport or self._transport(SESSION_OPTIONS if going_on else ())
+
+    async def _talk(self, view: View) -> int:
         drawing = asyncio.ensure_future(view.run())
         self._watch_signals(view)
         # What nothing else has caught must not be written over the screen.
         asyncio.get_running_loop().set_exception_handler(lambda loop, about: _tell_fault(view, about))
+        talking = asyncio.ensure_future(self._chat(view))
         try:
-            await asyncio.wait({opening, drawing}, return_when=asyncio.FIRST_COMPLETED)
-            if drawing.done():
-                return self._code_of(drawing)
-            opening.result()
-            # `main` switched the collector off: nothing that a start makes is garbage.
-            gc.freeze()
-            gc.enable()
-            self._errors.show_in(view)
-            chat = Chat(
-                conversation=client,
-                transcript=self._transcript,
-                view=view,
-                inputs=self._inputs,
-                facts=self._facts,
-                widgets=self._widgets,
-                attachments=self._attachments,
-                clipboard=Clipboard(view, self._facts.cwd, self._environment.variables),
-                names=self._names,
-                arguments=self._arguments,
-                restart=client.restart,
-            )
-            await self._until_left(chat, drawing, choose)
+            await asyncio.wait({talking, drawing}, return_when=asyncio.FIRST_COMPLETED)
+            if not talking.done():
+                talking.cancel()
+            with suppress(asyncio.CancelledError):
+                await talking
         except (ProcessDied, StartupError) as error:
             view.leave()
             await asyncio.wait({drawing})
@@ -166,6 +166,38 @@ class _ChatProgram:
             await asyncio.wait({drawing})
         return self._code_of(drawing)
 
+    async def _chat(self, view: View) -> None:
+        await view.shown.wait()
+        await asyncio.to_thread(_import_all, CHAT_MODULES)
+        threading.Thread(target=_import_all, args=(ANSWER_MODULES,), daemon=True, name="pigeon-imports").start()
+        from pigeon.sdk.remote.client import Client
+        from pigeon.terminal.chat import Chat
+        from pigeon.terminal.clipboard import Clipboard
+        from pigeon.terminal.host_questions import HostQuestions
+
+        questions = HostQuestions(view)
+        client = Client(connect=self._connect, on_permission=questions.permission, on_dialog=questions.dialog)
+        self._client = client
+        await client.open()
+        # `main` switched the collector off: nothing that a start makes is garbage.
+        gc.freeze()
+        gc.enable()
+        self._errors.show_in(view)
+        chat = Chat(
+            conversation=client,
+            transcript=self._transcript,
+            view=view,
+            inputs=self._inputs,
+            facts=self._facts,
+            widgets=self._widgets,
+            attachments=self._attachments,
+            clipboard=Clipboard(view, self._facts.cwd, self._environment.variables),
+            names=self._names,
+            arguments=self._arguments,
+            restart=client.restart,
+        )
+        await chat.run(__version__, "\n\n".join(self._line.messages), self._chooses)
+
     def _code_of(self, drawing: asyncio.Future[None]) -> int:
         """A terminal that is gone is a hang-up, also where that is noticed before its signal comes."""
         error = drawing.exception()
@@ -175,20 +207,16 @@ class _ChatProgram:
             raise error
         return self._code
 
-    async def _until_left(self, chat: Chat, drawing: asyncio.Future[None], choose: bool) -> None:
-        talking = asyncio.ensure_future(chat.run(__version__, "\n\n".join(self._line.messages), choose))
-        await asyncio.wait({talking, drawing}, return_when=asyncio.FIRST_COMPLETED)
-        if not talking.done():
-            talking.cancel()
-        with suppress(asyncio.CancelledError):
-            await talking
-
     def _view(self) -> View:
         variables = self._environment.variables
         colours = colours_of(variables)
         unicode = _knows_unicode(variables)
         if self._plain:
-            return PlainView(self._transcript, self._inputs, sys.stdin, sys.stdout)
+            from pigeon.terminal.plain import PlainView
+
+            plain = PlainView(self._transcript, self._inputs, sys.stdin, sys.stdout)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, plain.stop)
+            return plain
         from pigeon.terminal.screen.completion import ChatCompleter, ProjectFiles
         from pigeon.terminal.screen.screen import Screen
 
@@ -215,8 +243,6 @@ class _ChatProgram:
 
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, end, number)
-        if isinstance(view, PlainView):
-            loop.add_signal_handler(signal.SIGINT, view.stop)
 
 
 class _ErrorLines:
@@ -248,6 +274,11 @@ class _ErrorLines:
         self._lines.clear()
         if text and self._view is not None:
             self._view.show(Notice(text, "warning"))
+
+
+def _import_all(names: Sequence[str]) -> None:
+    for name in names:
+        importlib.import_module(name)
 
 
 def _tell_fault(view: View, about: Mapping[str, Any]) -> None:

@@ -24,9 +24,7 @@ def run(program: str, arguments: list[str]) -> int | None:
 
     Raises `UsageError` and `StartupError` with what to say.
     """
-    from pigeon.dialects.choice import family_name
-
-    environment = process_environment(family_name(program) or "", _pick)
+    environment = process_environment(program, _pick)
     if arguments and not arguments[0].startswith("-"):
         from pigeon.cli.commands.all import COMMANDS
 

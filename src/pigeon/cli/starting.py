@@ -50,7 +50,9 @@ Play = Callable[[StartedAgent], Awaitable[int]]
 def spoken_dialect(line: CommandLine, environment: Environment) -> Dialect:
     """The dialect of this call; raises `StartupError` for an unknown name."""
     variables = environment.variables
-    return dialect_named(chosen_name(line.dialect, line.program, line.arguments, variables), __version__, variables)
+    return dialect_named(
+        chosen_name(line.dialect, environment.called, line.arguments, variables), __version__, variables
+    )
 
 
 def with_key(line: CommandLine, environment: Environment) -> CommandLine:

@@ -5,7 +5,6 @@ This is the registry of the dialects: a new one is imported in `_kind` and named
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
@@ -18,18 +17,15 @@ _TELLING_FLAGS = {"--no-title": "xcsh", "--no-rules": "xcsh", "--provider-sessio
 _TRUE = ("1", "true", "yes", "on")
 
 
-def chosen_name(asked: str | None, program: str, arguments: Sequence[str], variables: Mapping[str, str]) -> str:
-    """The name of the dialect; raises `UsageError` for an unknown name."""
-    name = asked or variables.get("PIGEON_DIALECT") or family_name(program) or _by_flag(arguments) or "pi"
+def chosen_name(asked: str | None, called: str, arguments: Sequence[str], variables: Mapping[str, str]) -> str:
+    """The name of the dialect; raises `UsageError` for an unknown name.
+
+    `called` is the agent of the family whose name the program was called by, if it was.
+    """
+    name = asked or variables.get("PIGEON_DIALECT") or called or _by_flag(arguments) or "pi"
     if name not in NAMES:
         raise UsageError(f'Unknown dialect "{name}". Use one of: {", ".join(NAMES)}')
     return name
-
-
-def family_name(program: str) -> str | None:
-    """The agent of the family whose name the program was called by; none for any other name."""
-    base = os.path.basename(program).removesuffix(".py").removesuffix(".exe")
-    return base if base in ("pi", "omp", "xcsh") else None
 
 
 def _by_flag(arguments: Sequence[str]) -> str | None:

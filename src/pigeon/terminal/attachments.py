@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from pigeon.sdk.images import image_of
 from pigeon.system.paths import absolute
-from pigeon.wire.content import ImageInput
+
+if TYPE_CHECKING:
+    from pigeon.wire.content import ImageInput
 
 _AT_FILE = re.compile(r"(?:^|\s)@(?:\"([^\"]+)\"|(\S+))")
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -29,6 +31,8 @@ class Attachments:
 
     def add(self, image: str | bytes) -> None:
         """Attach a file or the bytes of an image; raises a `Refusal` that says why it is none."""
+        from pigeon.sdk.images import image_of
+
         if isinstance(image, str):
             path = absolute(_plain_path(image), self._cwd, self._home)
             self._waiting.append(image_of(path, "image"))
@@ -46,6 +50,8 @@ class Attachments:
 
     def named_in(self, text: str) -> list[ImageInput]:
         """The pictures that a message names; raises a `Refusal` for one that cannot be read."""
+        from pigeon.sdk.images import image_of
+
         names = [quoted or plain for quoted, plain in _AT_FILE.findall(text)]
         pictures = [name for name in names if name.lower().endswith(PICTURES)]
         return [image_of(absolute(name, self._cwd, self._home), name) for name in pictures]

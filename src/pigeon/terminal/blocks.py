@@ -7,8 +7,9 @@ keeps it. Texts of blocks come from models, tools and files; they are cleaned by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct
 
 from pigeon.wire.base import Json
 
@@ -17,32 +18,28 @@ NoticeKind = Literal["info", "warning", "error", "faint"]
 KEPT_OUTPUT = 64 * 1024
 
 
-@dataclass(slots=True)
-class UserText:
+class UserText(Struct):
     """What the person said, when the model gets it."""
 
     text: str
     images: int = 0
 
 
-@dataclass(slots=True)
-class AnswerText:
+class AnswerText(Struct):
     """A finished part of an answer, in markdown; `first` in its message."""
 
     text: str
     first: bool = True
 
 
-@dataclass(slots=True)
-class ThinkingText:
+class ThinkingText(Struct):
     """What the model thought before it answered; how long is not known of what was said before."""
 
     text: str
     seconds: float | None
 
 
-@dataclass(slots=True)
-class ToolCard:
+class ToolCard(Struct):
     """A tool call with what is known of it so far."""
 
     call_id: str
@@ -72,8 +69,7 @@ class ToolCard:
         return self.seconds is None
 
 
-@dataclass(slots=True)
-class ShellCard:
+class ShellCard(Struct):
     """A command that the person ran with `!`."""
 
     command: str
@@ -83,22 +79,20 @@ class ShellCard:
     for_model: bool = True
 
 
-@dataclass(slots=True)
-class Notice:
+class Notice(Struct):
     """A line of the program itself."""
 
     text: str
     kind: NoticeKind = "info"
 
 
-@dataclass(slots=True)
-class ChatHead:
+class ChatHead(Struct):
     """The first lines of a chat."""
 
     version: str
     model: str | None
     cwd: str
-    hints: list[str] = field(default_factory=list)
+    hints: list[str] = []
 
 
 Block = UserText | AnswerText | ThinkingText | ToolCard | ShellCard | Notice | ChatHead

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pigeon.terminal.content.cleaning import cleaned
-from pigeon.wire.answers import SessionStats, State
 from pigeon.wire.base import or_else
-from pigeon.wire.dialogs import SetStatusRequest
+
+if TYPE_CHECKING:
+    from pigeon.wire.answers import SessionStats, State
+    from pigeon.wire.dialogs import SetStatusRequest
 
 SEPARATOR = "  "
 
 
-@dataclass(slots=True)
-class FooterFacts:
+class FooterFacts(Struct):
     """What the line is made of; `statuses` are those of extensions."""
 
     model: str = ""
@@ -26,7 +30,7 @@ class FooterFacts:
     home: str = ""
     branch: str = ""
     session: str = ""
-    statuses: dict[str, str] = field(default_factory=dict)
+    statuses: dict[str, str] = {}
 
     def learn(self, state: State, stats: SessionStats) -> None:
         """Take over what the agent says of itself, and look at the branch."""
@@ -68,8 +72,7 @@ def footer_text(facts: FooterFacts, width: int) -> str:
     return line
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """A part of the line: the one of the lowest rank stays longest; `short` is what may stand for it."""
 
     rank: int

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from pigeon.sdk.host_calls import PermissionAnswer, PermissionRequest, Question
 from pigeon.terminal.content.tool_details import main_argument
 from pigeon.terminal.view import Choice, ChoiceQuestion, TextQuestion, View
@@ -19,14 +17,10 @@ YES_OR_NO = (Choice("yes", "Yes", "y"), Choice("no", "No", "n"))
 
 
 class HostQuestions:
-    """Asks in a view, once there is one. A question that is taken back is cancelled, and goes from the view by that."""
+    """Asks in a view. A question that is taken back is cancelled, and goes from the view by that."""
 
-    def __init__(self, view: asyncio.Future[View]) -> None:
+    def __init__(self, view: View) -> None:
         self._view = view
-
-    async def _ask(self, question: ChoiceQuestion | TextQuestion) -> str | None:
-        view = await asyncio.shield(self._view)
-        return await view.ask(question)
 
     async def permission(self, request: PermissionRequest) -> PermissionAnswer:
         """May this call run? No answer is a no."""
@@ -35,26 +29,28 @@ class HostQuestions:
         title = f"Allow {request.tool_name}{about}?"
         detail = "" if request.text == title else request.text.removeprefix(f"Allow {request.tool_name}: ")
         question = ChoiceQuestion(title, PERMISSION_CHOICES, detail=detail, diff=request.diff or "")
-        answer = await self._ask(question)
+        answer = await self._view.ask(question)
         return "allow" if answer == "allow" else "always" if answer == "always" else "deny"
 
     async def dialog(self, request: Question) -> str | bool | None:
         """The answer to a dialog; none if it was cancelled."""
         if isinstance(request, ConfirmRequest):
             seconds = _seconds(or_else(request.timeout, None))
-            answer = await self._ask(ChoiceQuestion(request.title, YES_OR_NO, request.message, seconds=seconds))
+            answer = await self._view.ask(ChoiceQuestion(request.title, YES_OR_NO, request.message, seconds=seconds))
             return None if answer is None else answer == "yes"
         if isinstance(request, SelectRequest):
             choices = [Choice(option, option) for option in request.options]
             seconds = _seconds(or_else(request.timeout, None))
-            return await self._ask(ChoiceQuestion(request.title, choices, search=len(choices) > 9, seconds=seconds))
+            return await self._view.ask(
+                ChoiceQuestion(request.title, choices, search=len(choices) > 9, seconds=seconds)
+            )
         if isinstance(request, InputRequest):
             seconds = _seconds(or_else(request.timeout, None))
-            return await self._ask(
+            return await self._view.ask(
                 TextQuestion(request.title, placeholder=or_else(request.placeholder, ""), seconds=seconds)
             )
         assert isinstance(request, EditorRequest)
-        return await self._ask(TextQuestion(request.title, or_else(request.prefill, ""), multiline=True))
+        return await self._view.ask(TextQuestion(request.title, or_else(request.prefill, ""), multiline=True))
 
 
 def _seconds(milliseconds: int | None) -> float | None:

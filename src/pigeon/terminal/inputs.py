@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 # "send": a line with Enter; "queue": a message for when the work is done; "take_back": the last message that
 # waits; "stop": Esc; "cycle_*": the keys for it.
@@ -22,8 +23,7 @@ InputKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(Struct, frozen=True):
     """One line, or one key that the conversation must act upon."""
 
     kind: InputKind

@@ -49,6 +49,7 @@ class PlainView:
         self._announced: set[str] = set()
         self._running: set[str] = set()
         self._left = asyncio.Event()
+        self.shown = asyncio.Event()
 
     # What is said
 
@@ -253,6 +254,7 @@ class PlainView:
                 loop.call_soon_threadsafe(self.leave)
 
         threading.Thread(target=read, daemon=True, name="pigeon-lines").start()
+        self.shown.set()
         await self._left.wait()
 
     def _typed(self, line: str) -> None:

@@ -7,16 +7,17 @@ The screen asks for the live blocks when it draws, twenty times a second at most
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from pigeon.sdk.results import CUT_OFF, ConversationEvent
 from pigeon.terminal.blocks import AnswerText, Block, Notice, ThinkingText, ToolCard, UserText
 from pigeon.terminal.streaming_text import StreamingText
-from pigeon.wire import events
-from pigeon.wire.answers import QueueItem
 from pigeon.wire.base import or_else
-from pigeon.wire.content import ImageContent, text_of
-from pigeon.wire.messages import AssistantMessage, UserMessage
+
+if TYPE_CHECKING:
+    from pigeon.sdk.results import ConversationEvent
+    from pigeon.wire import events
+    from pigeon.wire.answers import QueueItem
 
 ENDS = {"limit": "The run was stopped by a limit", "denied": "The run ended: what it needed was not permitted"}
 
@@ -130,7 +131,7 @@ class ChatTranscript:
 
     def take(self, event: ConversationEvent) -> list[Block]:
         """Take the next event; returns the blocks that are finished by it."""
-        handler = _HANDLERS.get(type(event))
+        handler = _handlers().get(type(event))
         if handler is None:
             return []
         handler(self, event)
@@ -180,6 +181,10 @@ class ChatTranscript:
         self._text_begun = False
 
     def _message_end(self, event: events.MessageEnd) -> None:
+        from pigeon.sdk.results import CUT_OFF
+        from pigeon.wire.content import ImageContent, text_of
+        from pigeon.wire.messages import AssistantMessage, UserMessage
+
         message = event.message
         if isinstance(message, UserMessage):
             blocks = [] if isinstance(message.content, str) else message.content
@@ -237,11 +242,15 @@ class ChatTranscript:
         self._calls[event.tool_call_id] = ToolCard(event.tool_call_id, event.tool_name, args, self._now())
 
     def _execution_update(self, event: events.ToolExecutionUpdate) -> None:
+        from pigeon.wire.content import text_of
+
         card = self._calls.get(event.tool_call_id)
         if card is not None:
             card.progress(text_of(event.partial_result.content))
 
     def _execution_end(self, event: events.ToolExecutionEnd) -> None:
+        from pigeon.wire.content import text_of
+
         card = self._calls.get(event.tool_call_id)
         if card is None:
             return
@@ -285,26 +294,31 @@ class ChatTranscript:
         self._show(Notice(event.error, "error"))
 
 
-_HANDLERS: dict[type, Callable[[ChatTranscript, Any], None]] = {
-    events.AgentStart: ChatTranscript._agent_start,
-    events.AgentSettled: ChatTranscript._settled,
-    events.MessageStart: ChatTranscript._message_start,
-    events.MessageEnd: ChatTranscript._message_end,
-    events.ThinkingStart: ChatTranscript._thinking_start,
-    events.ThinkingDelta: ChatTranscript._thinking_delta,
-    events.ThinkingEnd: ChatTranscript._thinking_end,
-    events.TextDelta: ChatTranscript._text_delta,
-    events.TextEnd: ChatTranscript._text_end,
-    events.ToolcallStart: ChatTranscript._toolcall_start,
-    events.ToolcallEnd: ChatTranscript._toolcall_end,
-    events.ToolExecutionStart: ChatTranscript._execution_start,
-    events.ToolExecutionUpdate: ChatTranscript._execution_update,
-    events.ToolExecutionEnd: ChatTranscript._execution_end,
-    events.QueueUpdate: ChatTranscript._queue_update,
-    events.AutoRetryStart: ChatTranscript._retry_start,
-    events.AutoRetryEnd: ChatTranscript._retry_end,
-    events.CompactionStart: ChatTranscript._compaction_start,
-    events.CompactionEnd: ChatTranscript._compaction_end,
-    events.ExtensionError: ChatTranscript._extension_error,
-    events.ErrorEvent: ChatTranscript._error,
-}
+@cache
+def _handlers() -> dict[type, Callable[[ChatTranscript, Any], None]]:
+    """What is done with each kind of event. The records are imported for the first one: the screen stands by then."""
+    from pigeon.wire import events
+
+    return {
+        events.AgentStart: ChatTranscript._agent_start,
+        events.AgentSettled: ChatTranscript._settled,
+        events.MessageStart: ChatTranscript._message_start,
+        events.MessageEnd: ChatTranscript._message_end,
+        events.ThinkingStart: ChatTranscript._thinking_start,
+        events.ThinkingDelta: ChatTranscript._thinking_delta,
+        events.ThinkingEnd: ChatTranscript._thinking_end,
+        events.TextDelta: ChatTranscript._text_delta,
+        events.TextEnd: ChatTranscript._text_end,
+        events.ToolcallStart: ChatTranscript._toolcall_start,
+        events.ToolcallEnd: ChatTranscript._toolcall_end,
+        events.ToolExecutionStart: ChatTranscript._execution_start,
+        events.ToolExecutionUpdate: ChatTranscript._execution_update,
+        events.ToolExecutionEnd: ChatTranscript._execution_end,
+        events.QueueUpdate: ChatTranscript._queue_update,
+        events.AutoRetryStart: ChatTranscript._retry_start,
+        events.AutoRetryEnd: ChatTranscript._retry_end,
+        events.CompactionStart: ChatTranscript._compaction_start,
+        events.CompactionEnd: ChatTranscript._compaction_end,
+        events.ExtensionError: ChatTranscript._extension_error,
+        events.ErrorEvent: ChatTranscript._error,
+    }

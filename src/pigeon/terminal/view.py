@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from pigeon.terminal.blocks import Block
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """One of the answers to a question: `key` is the letter that gives it at once, if there is one."""
 
     value: str
@@ -19,8 +20,7 @@ class Choice:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceQuestion:
+class ChoiceQuestion(Struct, frozen=True):
     """Choose one. `diff` or `detail` is shown above the choices; with `search` the list is narrowed by typing.
 
     `chosen` is the value that is proposed, `seconds` how long the answer may take.
@@ -35,8 +35,7 @@ class ChoiceQuestion:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TextQuestion:
+class TextQuestion(Struct, frozen=True):
     """Write an answer, of one line or of several."""
 
     title: str
@@ -50,7 +49,9 @@ Question = ChoiceQuestion | TextQuestion
 
 
 class View(Protocol):
-    """A place to show a chat, and to ask the person."""
+    """A place to show a chat, and to ask the person. `shown` is set once the person can write."""
+
+    shown: asyncio.Event
 
     def show(self, block: Block) -> None:
         """Write a finished block."""

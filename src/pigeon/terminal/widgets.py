@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pigeon.terminal.content.cleaning import cleaned
 from pigeon.wire.base import or_else
-from pigeon.wire.dialogs import SetWidgetRequest
+
+if TYPE_CHECKING:
+    from pigeon.wire.dialogs import SetWidgetRequest
 
 MOST_LINES = 10
 

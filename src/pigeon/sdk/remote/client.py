@@ -23,7 +23,7 @@ from pigeon.sdk.errors import AnswerTimeout, ConversationClosed, ProcessDied
 from pigeon.sdk.host_calls import AnyTool, OnDialog, OnPermission
 from pigeon.sdk.records import UnknownEvent, event_of, fitted
 from pigeon.sdk.remote.original_peer import OriginalPeer
-from pigeon.sdk.remote.transports import ProgramChoices, Transport, transport_of
+from pigeon.sdk.remote.transports import READ_KEY, ProgramChoices, Transport, key_line, transport_of
 from pigeon.transport.reader import Framing, TooLong
 from pigeon.wire import codec
 from pigeon.wire.answers import Accepted, State, Welcome
@@ -85,7 +85,7 @@ class StartChoices(Struct, frozen=True):
             words.append((f"--max-{name.replace('_', '-')}", None if most in (None, ABSENT) else str(most)))
         flags = [word for flag, value in words if value is not None for word in (flag, value)]
         flags += ["--unattended"] if self.unattended else []
-        return [*flags, "--api-key-file", "-"] if self.has_key else flags
+        return [*flags, *READ_KEY] if self.has_key else flags
 
     def commands(self) -> list[Command]:
         """The same for an agent that runs already; raises `ValueError` for what it cannot be told."""
@@ -151,8 +151,6 @@ class Client(Conversation):
 
     Args:
         command: the program to start and its arguments, as `["pigeon", "--mode", "rpc"]`
-        restart_command: what `restart` starts to go on with a session, where `command` must not be repeated: with
-            `--fork` it would make another copy
         url: instead of a command, where an agent listens: `unix:PATH`
         cwd: the folder that the program is started in
         env: the variables of the program, instead of those of this process
@@ -167,13 +165,14 @@ class Client(Conversation):
         unattended: whether no person watches the runs; not for an agent behind a socket
         api_key: the key of the model's provider; it goes to Pigeon by its stdin, where no list of processes shows it
         on_stderr: gets each line that the program writes to its stderr, as its warnings; it must not block
+        connect: instead of a command or an address, makes the way to the agent each time that it is opened; is told
+            whether it is to go on with a session, so that what chose the first one is not repeated
     """
 
     def __init__(  # noqa: PLR0913 - the names are those of the options
         self,
         *,
         command: Sequence[str] | None = None,
-        restart_command: Sequence[str] | None = None,
         url: str | None = None,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
@@ -188,22 +187,22 @@ class Client(Conversation):
         unattended: bool = False,
         api_key: str | None = None,
         on_stderr: Callable[[str], None] | None = None,
+        connect: Callable[[bool], Transport] | None = None,
     ) -> None:
         super().__init__(tools, on_permission, on_dialog)
         folder = None if cwd is None else os.fspath(cwd)
         resumed = None if session is None else os.fspath(session)
         self._choices = StartChoices(model, resumed, limits, permissions, unattended, api_key is not None)
         self._told = [] if url is None else self._choices.commands()
-        program = ProgramChoices(folder, env, b"" if api_key is None else _key_line(api_key), on_stderr)
-        # Wrong arguments are told now, not when it is opened.
-        transport_of(command, url, program)
-        if command is not None:
-            command = [*command, *self._choices.flags()]
-        self._make_transport: Callable[[], Transport] = partial(transport_of, command, url, program)
-        self._make_again = self._make_transport
-        if restart_command is not None:
-            restart_command = [*restart_command, *self._choices.flags()]
-            self._make_again = partial(transport_of, restart_command, None, program)
+        program = ProgramChoices(folder, env, b"" if api_key is None else key_line(api_key), on_stderr)
+        if connect is None:
+            # Wrong arguments are told now, not when it is opened.
+            transport_of(command, url, program)
+            if command is not None:
+                command = [*command, *self._choices.flags()]
+            self._make_transport: Callable[[bool], Transport] = lambda going_on: transport_of(command, url, program)
+        else:
+            self._make_transport = connect
         self._timeout = timeout
         self._transport: Transport | None = None
         self._waiting: dict[str, _Open] = {}
@@ -228,12 +227,12 @@ class Client(Conversation):
 
     async def open(self) -> None:
         """Start or reach the agent; raises `StartupError` or `ProcessDied`."""
-        await self._open(self._make_transport)
+        await self._open(going_on=False)
 
-    async def _open(self, make_transport: Callable[[], Transport]) -> None:
+    async def _open(self, going_on: bool) -> None:
         if self._transport is not None:
             raise ConversationClosed("The client is open already")
-        transport = make_transport()
+        transport = self._make_transport(going_on)
         self._death = None
         self._peer = self._welcome = self._session_file = None
         await transport.open(partial(self._received, Framing(ANY_LENGTH)), lambda: self._lost(transport))
@@ -283,7 +282,7 @@ class Client(Conversation):
             session_file = self._session_file
             await self.close()
             try:
-                await self._open(self._make_transport if session_file is None else self._make_again)
+                await self._open(going_on=session_file is not None)
                 if session_file is not None:
                     await self._call(SwitchSession(session_path=session_file))
             finally:
@@ -413,12 +412,6 @@ class Client(Conversation):
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             one.fail(error)
-
-
-def _key_line(key: str) -> bytes:
-    if not key.strip() or "\n" in key:
-        raise ValueError("api_key must be one line that is not empty")
-    return key.encode() + b"\n"
 
 
 def _must_be_known(command: Command) -> None:

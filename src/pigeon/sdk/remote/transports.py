@@ -23,6 +23,8 @@ END_SECONDS = 5.0
 TERM_SECONDS = 3.0
 KILL_SECONDS = 3.0
 WORDS_SECONDS = 2.0
+# Pigeon reads its key from the first line of its stdin, where no list of processes shows it.
+READ_KEY = ("--api-key-file", "-")
 
 
 class Transport(Protocol):
@@ -62,11 +64,16 @@ class SubprocessTransport:
         self._command = list(command)
         self._choices = choices
         self._process: PeerProcess | None = None
+        # What came before it was opened, and whether nothing more will come.
+        self._early: list[bytes] = []
+        self._ended = False
+        self._receive: Callable[[bytes], None] = self._early.append
+        self._lost: Callable[[], None] = lambda: None
 
-    async def open(self, receive: Callable[[bytes], None], lost: Callable[[], None]) -> None:
-        """Start the process."""
+    async def start(self) -> None:
+        """Start the process; it is opened when there is something to hear it. Raises as `open` does."""
         choices = self._choices
-        process = PeerProcess(receive, lost, choices.on_stderr)
+        process = PeerProcess(self._came, self._went, choices.on_stderr)
         try:
             await process.start(self._command, choices.cwd, choices.env)
         except OSError as error:
@@ -74,6 +81,23 @@ class SubprocessTransport:
             raise StartupError(f"{what}: {error.strerror or error}") from None
         process.write(choices.first_line)
         self._process = process
+
+    async def open(self, receive: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        """Start the process, unless it was started."""
+        if self._process is None:
+            await self.start()
+        self._receive, self._lost = receive, lost
+        for data in self._early:
+            receive(data)
+        if self._ended:
+            asyncio.get_running_loop().call_soon(lost)
+
+    def _came(self, data: bytes) -> None:
+        self._receive(data)
+
+    def _went(self) -> None:
+        self._ended = True
+        self._lost()
 
     @property
     def pid(self) -> int | None:
@@ -174,6 +198,13 @@ class SocketTransport(asyncio.Protocol):
         self._reason = "" if exc is None else str(exc)
         self._gone.set()
         self._lost()
+
+
+def key_line(key: str) -> bytes:
+    """The first line of the input of an agent that is started with `READ_KEY`; raises `ValueError`."""
+    if not key.strip() or "\n" in key:
+        raise ValueError("api_key must be one line that is not empty")
+    return key.encode() + b"\n"
 
 
 def transport_of(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pigeon.sdk.conversation import Conversation
 from pigeon.terminal.blocks import AnswerText, Notice
@@ -46,8 +47,7 @@ DEFAULTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRow:
+class CommandRow(Struct, frozen=True):
     """One row: `argument` is shown behind the name where it takes one."""
 
     name: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pigeon.terminal.content.cleaning import cleaned
 from pigeon.wire.base import Json
@@ -29,8 +30,7 @@ _BLANK = re.compile(r" +\d+ *")
 _IMAGE = re.compile(r"Read image file \[([^\]]*)\]")
 
 
-@dataclass(slots=True)
-class ToolDetails:
+class ToolDetails(Struct):
     """`lines` are shown, with how many are left out before and after them; `diff` in place of them for a change.
 
     What a call that failed says is shown in full width: it is the reason.
@@ -41,10 +41,10 @@ class ToolDetails:
     reason: str = ""
     added: int = 0
     removed: int = 0
-    lines: list[str] = field(default_factory=list)
+    lines: list[str] = []
     before: int = 0
     after: int = 0
-    diff: list[str] = field(default_factory=list)
+    diff: list[str] = []
     first_number: int | None = None
     failed: bool = False
 

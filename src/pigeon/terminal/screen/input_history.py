@@ -12,7 +12,6 @@ from contextlib import suppress
 from prompt_toolkit.history import History
 
 from pigeon.system import files
-from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
 KEPT = 1_000
@@ -42,6 +41,8 @@ class InputHistory(History):
 
     def store_string(self, string: str) -> None:
         """Append one."""
+        from pigeon.wire import codec
+
         if len(string) > LONGEST:
             return
         with suppress(OSError):
@@ -54,6 +55,8 @@ class InputHistory(History):
 
 
 def _text(line: bytes) -> str:
+    from pigeon.wire import codec
+
     try:
         value = codec.decode(line)
     except BadRecord:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import importlib
 import os
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -59,14 +57,6 @@ ESCAPE_SECONDS = 0.05
 ROOMY_ROWS = 8
 SEARCHED = 500
 LONGEST_ROW = 200
-PAINTING_MODULES = (
-    "rich.console",
-    "rich.text",
-    "rich.theme",
-    "pigeon.terminal.content.markdown",
-    "markdown_it",
-    "pygments.lexers",
-)
 BEGIN_UPDATE, END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
 STYLE = {
     "prompt": "bold ansicyan",
@@ -127,6 +117,7 @@ class Screen:
         self._pending: list[str] = []
         self._away = 0
         self._refreshing: asyncio.Handle | None = None
+        self.shown = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._live = LiveView(transcript, painter, now)
         self._drawn: tuple[str, StyleAndTextTuples] = ("", [])
@@ -139,7 +130,7 @@ class Screen:
             style=Style.from_dict(STYLE if colours else {}),
             full_screen=False,
             erase_when_done=True,
-            after_render=self._warm_up,
+            after_render=self._after_drawing,
             mouse_support=False,
             include_default_pygments_style=False,
             # Nothing is asked of the terminal: an answer that does not come would hold up the first line.
@@ -231,10 +222,9 @@ class Screen:
             ticking.cancel()
             self._flush_rest()
 
-    def _warm_up(self, app: Application[None]) -> None:
-        """Behind the first drawing: import what the first block is painted with, while keys are answered."""
-        app.after_render.remove_handler(self._warm_up)
-        threading.Thread(target=_import_painting, daemon=True, name="pigeon-imports").start()
+    def _after_drawing(self, app: Application[None]) -> None:
+        app.after_render.remove_handler(self._after_drawing)
+        self.shown.set()
 
     def start(self, work: asyncio.Task[None]) -> None:
         """Keep a task that a key began until it is done."""
@@ -389,11 +379,6 @@ class Screen:
 
     def _footer(self) -> StyleAndTextTuples:
         return [("", footer_text(self._facts, self.width))]
-
-
-def _import_painting() -> None:
-    for name in PAINTING_MODULES:
-        importlib.import_module(name)
 
 
 def _size() -> Size:
