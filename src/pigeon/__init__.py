@@ -123,6 +123,7 @@ if TYPE_CHECKING:
     from pigeon.wire.errors import Refusal as Refusal
     from pigeon.wire.errors import StartupError as StartupError
     from pigeon.wire.events import AgentEnd as AgentEnd
+    from pigeon.wire.events import AgentRestarted as AgentRestarted
     from pigeon.wire.events import AgentSettled as AgentSettled
     from pigeon.wire.events import AgentStart as AgentStart
     from pigeon.wire.events import AutoCompactionEnd as AutoCompactionEnd
@@ -240,15 +241,15 @@ _HOMES = {
     ),
     "pigeon.wire.errors": "PigeonError Refusal StartupError",
     "pigeon.wire.events": (
-        "AgentEnd AgentSettled AgentStart AutoCompactionEnd AutoCompactionStart AutoRetryEnd AutoRetryStart "
-        "AvailableCommand AvailableCommandsUpdate BashExecutionUpdate CompactionEnd CompactionStart "
-        "EntryAppended ErrorEvent Event ExtensionError HostToolCall HostToolCancel MessageEnd MessageStart "
-        "MessageUpdate PermissionResolved PromptError PromptResult QueueUpdate Ready SessionInfoChanged "
-        "SessionSettled StreamEvent SummarizationRetryAttemptStart SummarizationRetryFinished "
-        "SummarizationRetryScheduled TextDelta TextEnd TextStart ThinkingDelta ThinkingEnd "
-        "ThinkingLevelChanged ThinkingStart TodoAutoClear TodoReminder ToolExecutionEnd ToolExecutionStart "
-        "ToolExecutionUpdate ToolOutcome ToolcallDelta ToolcallEnd ToolcallStart ToolsDeclared TrustRequired "
-        "TtsrTriggered TurnEnd TurnStart "
+        "AgentEnd AgentRestarted AgentSettled AgentStart AutoCompactionEnd AutoCompactionStart AutoRetryEnd "
+        "AutoRetryStart AvailableCommand AvailableCommandsUpdate BashExecutionUpdate CompactionEnd "
+        "CompactionStart EntryAppended ErrorEvent Event ExtensionError HostToolCall HostToolCancel MessageEnd "
+        "MessageStart MessageUpdate PermissionResolved PromptError PromptResult QueueUpdate Ready "
+        "SessionInfoChanged SessionSettled StreamEvent SummarizationRetryAttemptStart "
+        "SummarizationRetryFinished SummarizationRetryScheduled TextDelta TextEnd TextStart ThinkingDelta "
+        "ThinkingEnd ThinkingLevelChanged ThinkingStart TodoAutoClear TodoReminder ToolExecutionEnd "
+        "ToolExecutionStart ToolExecutionUpdate ToolOutcome ToolcallDelta ToolcallEnd ToolcallStart "
+        "ToolsDeclared TrustRequired TtsrTriggered TurnEnd TurnStart "
     ),
     "pigeon.wire.messages": (
         "Acceptance AssistantMessage BashExecutionMessage BranchSummaryMessage CompactionSummaryMessage "

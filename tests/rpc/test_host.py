@@ -13,7 +13,7 @@ import pytest
 
 from fakes.session_setup import SessionSetup
 from pigeon.dialects.base import Dialect
-from pigeon.rpc.host import Host
+from pigeon.rpc.host import Host, PipeChannel
 from pigeon.session.hooks import NoHooks
 
 
@@ -76,7 +76,7 @@ async def nothing(*given: object) -> None:
 async def test_commands_that_take_their_time_to_stop_are_answered_once_before_the_end(pipes: Pipes) -> None:
     hooks = Stubborn()
     setup = SessionSetup(hooks=hooks)
-    host = Host(setup.session, Dialect("1"), (pipes.theirs_in, pipes.theirs_out), lambda: False, nothing)
+    host = Host(setup.session, Dialect("1"), PipeChannel((pipes.theirs_in, pipes.theirs_out)), lambda: False, nothing)
     serving = asyncio.ensure_future(host.serve(nothing, nothing, nothing))
     pipes.send(*({"id": number, "type": "bash", "command": "x"} for number in (1, 2)))
     await setup.until(lambda: hooks.asked == 2)
@@ -92,7 +92,9 @@ async def test_commands_are_read_from_a_file_to_its_end(pipes: Pipes, tmp_path: 
     file.write_text("".join(json.dumps({"id": number, "type": "get_state"}) + "\n" for number in range(3)))
     setup = SessionSetup()
     with file.open("rb") as commands:
-        host = Host(setup.session, Dialect("1"), (commands.fileno(), pipes.theirs_out), lambda: False, nothing)
+        host = Host(
+            setup.session, Dialect("1"), PipeChannel((commands.fileno(), pipes.theirs_out)), lambda: False, nothing
+        )
         assert await asyncio.wait_for(host.serve(nothing, nothing, nothing), 10) == 0
     assert [record["id"] for record in pipes.received()] == [0, 1, 2]
 
@@ -104,7 +106,7 @@ async def test_what_is_warmed_up_waits_until_the_first_commands_were_answered(pi
         warmed.append(len(answered))
 
     setup = SessionSetup()
-    host = Host(setup.session, Dialect("1"), (pipes.theirs_in, pipes.theirs_out), lambda: False, warm)
+    host = Host(setup.session, Dialect("1"), PipeChannel((pipes.theirs_in, pipes.theirs_out)), lambda: False, warm)
     answered = setup.heard.events
     serving = asyncio.ensure_future(host.serve(nothing, nothing, nothing))
     for _ in range(10):

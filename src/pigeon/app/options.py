@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pigeon.wire.steering import Limits
 
 if TYPE_CHECKING:
+    from pigeon.dialects.base import Dialect
     from pigeon.wire.answers import ApprovalMode
     from pigeon.wire.commands import InterruptMode
 
@@ -87,3 +89,12 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     interrupt_mode: InterruptMode = "immediate"
     keep_unreadable_images: bool = True
     full_state: bool = False
+
+    def spoken_in(self, dialect: type[Dialect] | Dialect) -> AgentOptions:
+        """The same for a host that speaks this dialect."""
+        return replace(
+            self,
+            interrupt_mode=dialect.default_interrupt_mode,
+            keep_unreadable_images=dialect.keeps_unreadable_images,
+            full_state=dialect.full_state,
+        )

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine
 from pigeon.cli.starting import Descriptors, StartedAgent, run_agent, spoken_dialect, with_key
-from pigeon.rpc.host import Host
+from pigeon.rpc.host import Host, PipeChannel
 from pigeon.rpc.shutdown import Shutdown
 from pigeon.transport import exit_codes
 from pigeon.transport.reader import DEFAULT_CAP
@@ -39,13 +39,12 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
         host = Host(
             agent.session,
             dialect,
-            descriptors,
+            PipeChannel(descriptors, cap, started.show),
             life.drains,
             life.warm,
             record_cap=cap,
             mask=agent.redactor.mask,
             shows_dialogs=not line.no_ui,
-            show=started.show,
         )
         return await host.serve(life.started, life.leaving, life.stop)
 

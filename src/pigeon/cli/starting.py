@@ -131,19 +131,9 @@ async def _run(
     play: Play,
     refuses_unknown: bool,
 ) -> int:
-    options = structs.replace(
-        line.agent,
-        interrupt_mode=dialect.default_interrupt_mode,
-        keep_unreadable_images=dialect.keeps_unreadable_images,
-        full_state=dialect.full_state,
-    )
+    options = line.agent.spoken_in(dialect)
     redactor = Redactor()
-    # What is printed, by us, by the interpreter or by an extension, shows no key. Printed output goes to stderr too:
-    # the protocol has the real stdout.
-    if sys.stderr is not None:
-        sys.stderr = cast("TextIO", RedactedText(sys.stderr, redactor))
-    if sys.stdout is not None:
-        sys.stdout = cast("TextIO", RedactedText(sys.stdout, redactor))
+    mask_prints(redactor)
     observer = None
     if line.verbose or line.trace is not None:
         from pigeon.cli.observing import observer_of
@@ -166,6 +156,17 @@ async def _run(
     if line.unknown:
         line = structs.replace(line, messages=parse(line.arguments, line.program, agent.known_flags).messages)
     return await play(StartedAgent(agent, descriptors, line, None if observer is None else observer.show))
+
+
+def mask_prints(redactor: Redactor) -> None:
+    """Show no key in what is printed, by us, by the interpreter or by an extension.
+
+    Printed output goes to stderr too: the protocol has the real stdout.
+    """
+    if sys.stderr is not None:
+        sys.stderr = cast("TextIO", RedactedText(sys.stderr, redactor))
+    if sys.stdout is not None:
+        sys.stdout = cast("TextIO", RedactedText(sys.stdout, redactor))
 
 
 def refuse_unknown_options(line: CommandLine, environment: Environment) -> None:

@@ -1,4 +1,4 @@
-"""One host on stdin and stdout, from the first line to the exit code."""
+"""One host, from the first line to the exit code: on stdin and stdout, or wherever its channel leads."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from typing import Protocol, get_args
 
 from pigeon.dialects.base import Dialect
 from pigeon.rpc.handlers.all import HANDLERS
+from pigeon.rpc.handlers.hello import hello
 from pigeon.rpc.host_connection import HostConnection
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.server import Server
@@ -16,7 +18,10 @@ from pigeon.rpc.shutdown import Shutdown
 from pigeon.session.session import Session
 from pigeon.transport import exit_codes
 from pigeon.transport.reader import DEFAULT_CAP, Frame, Framing, Reader
-from pigeon.transport.writer import Writer
+from pigeon.transport.writer import LineSink, Writer
+from pigeon.wire.answers import Feature
+from pigeon.wire.commands import Hello
+from pigeon.wire.events import Outbound
 
 STOP_SECONDS = 0.6
 FLUSH_SECONDS = 2.0
@@ -24,41 +29,120 @@ LONG_ANSWER_SECONDS = 5.0
 FLUSH_AFTER_SIGNAL = 0.2
 
 
+class HostChannel(Protocol):
+    """The way to a host."""
+
+    def open(self, leave: Callable[[int], None]) -> None:
+        """Be ready for lines; `leave` ends the process with an exit code, for a host that has gone."""
+        ...
+
+    @property
+    def answers(self) -> LineSink:
+        """Where answers go."""
+        ...
+
+    @property
+    def events(self) -> LineSink:
+        """Where events go."""
+        ...
+
+    @property
+    def numbered(self) -> int:
+        """How many events an earlier process has sent."""
+        ...
+
+    def start(self, take: Callable[[list[Frame]], Awaitable[None] | None], ended: Callable[[], None]) -> None:
+        """Hand on what comes in; `ended` is called when nothing more will come."""
+        ...
+
+    def close(self, seconds: float) -> None:
+        """Send what waits, for at most this long, and nothing more."""
+        ...
+
+
+class PipeChannel:
+    """A host on two descriptors: stdin and stdout, or both ends of a socket.
+
+    `show` is called with every line that comes in or goes out, and `in` or `out`.
+    """
+
+    numbered = 0
+
+    def __init__(
+        self,
+        descriptors: tuple[int, int],
+        record_cap: int = DEFAULT_CAP,
+        show: Callable[[str, bytes], None] | None = None,
+    ) -> None:
+        self._descriptors = descriptors
+        self._record_cap = record_cap
+        self._show = show
+
+    def open(self, leave: Callable[[int], None]) -> None:
+        """Nothing is read yet."""
+        show = None if self._show is None else partial(self._show, "out")
+        self.answers = self.events = Writer(self._descriptors[1], lambda: leave(exit_codes.FAILED), show)
+
+    def start(self, take: Callable[[list[Frame]], Awaitable[None] | None], ended: Callable[[], None]) -> None:
+        """Read."""
+        if self._show is not None:
+            take = partial(self._take_shown, self._show, take)
+        Reader(self._descriptors[0], Framing(self._record_cap), take, ended).start()
+
+    def close(self, seconds: float) -> None:
+        """Write what waits."""
+        self.answers.close(seconds)
+
+    def _take_shown(
+        self,
+        show: Callable[[str, bytes], None],
+        take: Callable[[list[Frame]], Awaitable[None] | None],
+        frames: list[Frame],
+    ) -> Awaitable[None] | None:
+        for frame in frames:
+            show("in", frame if isinstance(frame, bytes) else b"a line that is too long")
+        return take(frames)
+
+
 class Host:
     """Serves one session to one host."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a host is made of comes from as many places
+    def __init__(
         self,
         session: Session,
         dialect: Dialect,
-        descriptors: tuple[int, int],
+        channel: HostChannel,
         drains: Callable[[], bool],
         warm: Callable[[], Awaitable[None]],
         record_cap: int = DEFAULT_CAP,
         mask: Callable[[bytes], bytes] = lambda line: line,
         shows_dialogs: bool = True,
-        show: Callable[[str, bytes], None] | None = None,
     ) -> None:
-        """`shows_dialogs` is false for a host without a person: nothing is asked, so what would ask gets no answer.
-
-        `show` is called with every line that comes in or goes out, and `in` or `out`.
-        """
+        """`shows_dialogs` is false for a host without a person: nothing is asked, so what would ask gets no answer."""
         self._session = session
         self._drains = drains
         self._shutdown = Shutdown(self._end_asked)
-        show_out = None if show is None else partial(show, "out")
-        self._writer = Writer(descriptors[1], lambda: self._shutdown.request(exit_codes.FAILED), show_out)
-        self._outbox = Outbox(self._writer, dialect, mask)
-        connection = HostConnection(session, self._outbox.form, record_cap)
-        self._server = Server({"session": session, "connection": connection}, HANDLERS, self._outbox)
-        take = self._server.take if show is None else partial(self._take_shown, show)
-        self._reader = Reader(descriptors[0], Framing(record_cap), take, self._input_ended)
+        self._channel = channel
+        channel.open(self._shutdown.request)
+        self._outbox = Outbox(channel.answers, dialect, mask, channel.events, channel.numbered)
+        self._connection = HostConnection(session, self._outbox.form, record_cap)
+        self._server = Server({"session": session, "connection": self._connection}, HANDLERS, self._outbox)
         self._ending: asyncio.Future[None] | None = None
         self._warm = warm
         if not shows_dialogs:
             session.dialogs.close()
             self._outbox.leave_out_dialogs()
         session.bus.announce(self._outbox.event, self._outbox.room)
+
+    def speak_fully(self) -> None:
+        """Number events and use every feature from the first line on, as a host would ask for with `hello`."""
+        hello(Hello(features=list(get_args(Feature))), self._connection)
+        self._outbox.form.take_turn()
+        self._session.dialogs.tell_ends()
+
+    def tell(self, event: Outbound) -> None:
+        """Announce what is not of this session's doing."""
+        self._outbox.event(event)
 
     async def serve(
         self,
@@ -69,7 +153,7 @@ class Host:
         """Run until there is a reason to end; returns the exit code."""
         self._shutdown.watch_signals()
         self._outbox.greet()
-        self._reader.start()
+        self._channel.start(self._server.take, self._input_ended)
         warming = asyncio.ensure_future(self._warm_up())
         await started(self._end_when_quiet)
         code = await self._shutdown.reason()
@@ -79,7 +163,7 @@ class Host:
         if code == exit_codes.OK and self._drains():
             code = await self._shutdown.finish(asyncio.ensure_future(self._all_done()))
         await self._shutdown.within(asyncio.ensure_future(self._stop(leaving, stop)), STOP_SECONDS)
-        self._writer.close(FLUSH_SECONDS if code == exit_codes.OK else FLUSH_AFTER_SIGNAL)
+        self._channel.close(FLUSH_SECONDS if code == exit_codes.OK else FLUSH_AFTER_SIGNAL)
         return code
 
     async def _long_answers(self) -> None:
@@ -122,11 +206,6 @@ class Host:
         else:
             self._outbox.leave_out_ends()
         self._session.activity.close()
-
-    def _take_shown(self, show: Callable[[str, bytes], None], frames: list[Frame]) -> Awaitable[None] | None:
-        for frame in frames:
-            show("in", frame if isinstance(frame, bytes) else b"a line that is too long")
-        return self._server.take(frames)
 
     def _input_ended(self) -> None:
         self._session.disconnect()

@@ -14,7 +14,7 @@ from typing import get_args
 from msgspec.structs import replace
 
 from pigeon.dialects.base import Dialect, OutputLine, numbered, plain_answer, with_data, with_member
-from pigeon.transport.writer import Writer
+from pigeon.transport.writer import LineSink
 from pigeon.wire.answers import Response
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.dialogs import DialogRequest
@@ -99,13 +99,16 @@ class EventForm:
     `fixed` dialect refuses others.
     """
 
-    def __init__(self, dialect: Dialect, changing: Callable[[], None] = lambda: None, fixed: bool = False) -> None:
+    def __init__(
+        self, dialect: Dialect, changing: Callable[[], None] = lambda: None, fixed: bool = False, count: int = 0
+    ) -> None:
+        """`count` events were numbered before."""
         self._dialect = dialect
         self._changing = changing
         self._fixed = fixed
         self._turned = False
         self._numbers = False
-        self._count = 0
+        self._count = count
         self._active: ActiveRun | None = None
         self._kinds: frozenset[str] | None = None
 
@@ -166,10 +169,21 @@ class EventForm:
 class Outbox:
     """Everything that leaves the process goes through here; events in their order, answers as soon as there are any."""
 
-    def __init__(self, writer: Writer, dialect: Dialect, mask: Callable[[bytes], bytes] = lambda line: line) -> None:
-        """`mask` takes keys out of every line but the updates of an answer, which are the model's own words."""
-        self._writer = writer
-        self.form = EventForm(dialect, self._let_go)
+    def __init__(
+        self,
+        answers: LineSink,
+        dialect: Dialect,
+        mask: Callable[[bytes], bytes] = lambda line: line,
+        events: LineSink | None = None,
+        numbered: int = 0,
+    ) -> None:
+        """`mask` takes keys out of every line but the updates of an answer, which are the model's own words.
+
+        `events` is where events go if it is not where answers go. So many were `numbered` by an earlier process.
+        """
+        self._answers = answers
+        self._events = answers if events is None else events
+        self.form = EventForm(dialect, self._let_go, count=numbered)
         self._mask = mask
         self._left_out: tuple[type[Record], ...] = ()
         self._held: HeldDeltas | None = None
@@ -220,7 +234,7 @@ class Outbox:
         Long ones are made one after the other, each when the host has read what came before, so that there is never
         more than one of them in memory and one on its way.
         """
-        if not self._making.locked() and not self._writer.full:
+        if not self._making.locked() and not self._answers.full:
             pieces, done = self._slice(answer.pieces)
             return EncodedData(pieces) if done else self._encoded(pieces, answer.pieces)
         return self._encoded([], answer.pieces)
@@ -230,7 +244,7 @@ class Outbox:
             done = False
             while not done:
                 await asyncio.sleep(0)
-                await self._writer.room()
+                await self._answers.room()
                 more, done = self._slice(pieces)
                 made += more
         return EncodedData(made)
@@ -261,34 +275,34 @@ class Outbox:
 
     def room(self) -> Awaitable[None] | None:
         """Something to await while the host is behind."""
-        if not self._writer.full:
+        if not self._events.full:
             return None
         # Deltas that can still be held need not wait: they will leave as one.
         if self._may_hold and (self._held is None or self._held.size < MOST_HELD):
             return None
-        return self._writer.room()
+        return self._events.room()
 
     @property
     def overfull(self) -> bool:
         """True when the host reads so little that no further command should be taken."""
-        return self._writer.overfull
+        return self._answers.overfull
 
     async def until_room(self) -> None:
         """Wait until the host has caught up."""
-        await self._writer.room()
+        await self._answers.room()
 
     def _hold(self, update: MessageUpdate) -> bool:
         if self._held is not None:
             return self._held.takes(update)
         delta = update.assistant_message_event
-        if not self._writer.full or not isinstance(delta, _GROWING):
+        if not self._events.full or not isinstance(delta, _GROWING):
             return False
         self._held = HeldDeltas(update, delta)
         self._release = asyncio.ensure_future(self._let_go_with_room())
         return True
 
     async def _let_go_with_room(self) -> None:
-        await self._writer.room()
+        await self._events.room()
         self._let_go()
 
     def _let_go(self) -> None:
@@ -308,12 +322,13 @@ class Outbox:
             lines = [with_member(line, b'"runId":"%s"' % run_id.encode()) for line in lines]
         if self.form.numbers:
             lines = [numbered(line, self.form.next_number()) for line in lines]
-        self._send(lines, urgent=self._may_hold)
+        for line in lines:
+            # Growing text goes out at once, since people read along; the rest in fewer, larger pieces.
+            self._events.put((*line.pieces, b"\n"), line.apart, can_wait=not self._may_hold)
 
     def _masked(self, lines: list[OutputLine]) -> list[OutputLine]:
         return [replace(line, pieces=tuple(map(self._mask, line.pieces))) for line in lines]
 
-    def _send(self, lines: list[OutputLine], urgent: bool = False) -> None:
-        """Growing text goes out at once, since people read along; the rest in fewer, larger pieces."""
+    def _send(self, lines: list[OutputLine]) -> None:
         for line in lines:
-            self._writer.put((*line.pieces, b"\n"), line.apart, can_wait=not urgent)
+            self._answers.put((*line.pieces, b"\n"), line.apart, can_wait=True)

@@ -175,13 +175,7 @@ class Agent(Conversation):
             from pigeon.app.options import AgentOptions
             from pigeon.rpc.in_process import SPOKEN
 
-        options = AgentOptions(
-            interrupt_mode=SPOKEN.default_interrupt_mode,
-            keep_unreadable_images=SPOKEN.keeps_unreadable_images,
-            full_state=SPOKEN.full_state,
-            **self._options,
-        )
-        return await build(options, self._environment())
+        return await build(AgentOptions(**self._options).spoken_in(SPOKEN), self._environment())
 
     def _environment(self) -> Environment:
         from msgspec.structs import replace

@@ -15,6 +15,7 @@ import select
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from pigeon.transport.stdio import is_pipe
 
@@ -26,6 +27,28 @@ DIRECT_LIMIT = select.PIPE_BUF
 FULL_PAUSE_MS = 10
 _TRY_AGAIN = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS, errno.EINTR)
 _HUNG_UP = (errno.EPIPE, errno.ECONNRESET)
+
+
+class LineSink(Protocol):
+    """Where whole lines go."""
+
+    def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
+        """Send one line; one that can wait goes with the next, or soon."""
+        ...
+
+    @property
+    def full(self) -> bool:
+        """True when producers of events should wait for `room`."""
+        ...
+
+    @property
+    def overfull(self) -> bool:
+        """True when not even commands should be taken any more."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until there is room again."""
+        ...
 
 
 class Writer:

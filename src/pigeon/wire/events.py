@@ -402,6 +402,15 @@ class PermissionResolved(Event, tag="permission_resolved", kw_only=True):
     outcome: PermissionOutcome
 
 
+class AgentRestarted(Event, tag="agent_restarted", kw_only=True):
+    """The process of the agent has died, and another one goes on with the session; only from `pigeon serve`.
+
+    What was under way has ended: a run with its `agent_settled`, questions with their cancellation.
+    """
+
+    reason: str
+
+
 class ToolsDeclared(Event, tag="tools_declared", kw_only=True):
     """The model has other tools from here on; dialects that show system messages make a start and an end of it."""
 

@@ -49,6 +49,12 @@ def _schema(call: CommandCall) -> int:
     return run_schema(call)
 
 
+def _serve(call: CommandCall) -> int:
+    from pigeon.cli.commands.serve import run_serve
+
+    return run_serve(call)
+
+
 def _help(call: CommandCall) -> int:
     from pigeon.cli.help_pages import show_help
 
@@ -160,6 +166,20 @@ SCHEMA = CommandDeclaration(
     actions=(Action("", (), "everything that --mode rpc takes and sends"),),
     examples=(("pigeon schema > protocol.schema.json", "keep it for a client"),),
 )
+SERVE = CommandDeclaration(
+    name="serve",
+    summary="serve many conversations over the network, with a page",
+    run=_serve,
+    actions=(Action("", (), "serve until a signal"),),
+    options=(
+        ("--host", "ADDRESS", "listen on this address (127.0.0.1 unless told)"),
+        ("--port", "N", "listen on this port (7463 unless told; 0 for any)"),
+        ("--token-file", "FILE", "the tokens that let clients in (serve.token in the agent's folder unless told)"),
+        ("--root", "DIR...", "folders in which conversations may work (repeatable; this folder unless told)"),
+        ("--model", "PATTERN", "the model of new conversations"),
+    ),
+    examples=(("pigeon serve", "serve this folder on this machine"),),
+)
 HELP = CommandDeclaration(
     name="help",
     summary="explain a command",
@@ -167,4 +187,4 @@ HELP = CommandDeclaration(
     actions=(Action("", ("[COMMAND]",), "this page, or that of a command"),),
     examples=(("pigeon help sessions", "the page of a command"),),
 )
-COMMANDS = {one.name: one for one in (SESSIONS, MODELS, CONFIG, DOCTOR, DEMO, COMPLETIONS, SCHEMA, HELP)}
+COMMANDS = {one.name: one for one in (SESSIONS, MODELS, CONFIG, DOCTOR, DEMO, SERVE, COMPLETIONS, SCHEMA, HELP)}

@@ -31,6 +31,7 @@ class Dialogs:
         self._post = post
         self._new_id = new_id
         self._closed = False
+        self._tells_ends = False
         self._open: dict[str, asyncio.Future[ExtensionUiResponse | None]] = {}
 
     async def ask(
@@ -55,12 +56,18 @@ class Dialogs:
         try:
             given = await (waiting if scope is None else scope.wait(waiting))
         except (TimeoutError, Aborted) as reason:
-            if isinstance(reason, Aborted) and isinstance(request, EditorRequest):
+            if isinstance(reason, Aborted) and isinstance(request, EditorRequest) and not self._tells_ends:
                 self.tell(lambda new: CancelRequest(id=new, target_id=id))
             return DialogEnd("aborted" if isinstance(reason, Aborted) else "timeout")
         finally:
             self._open.pop(id, None)
+            if self._tells_ends:
+                self.tell(lambda new: CancelRequest(id=new, target_id=id))
         return DialogEnd("disconnected" if given is None else "answered", given)
+
+    def tell_ends(self) -> None:
+        """Cancel every question that has ended from now on, however it ended: several clients may show it."""
+        self._tells_ends = True
 
     def tell(self, make: Callable[[str], DialogRequest]) -> None:
         """Send a notice that needs no answer."""

@@ -1,0 +1,241 @@
+"""A worker of `pigeon serve` and its supervisor: commands come over a socket, events go into a log on disk.
+
+The supervisor may die and come back at any time. The worker goes on with what it does: every event is in the log before
+the supervisor hears of it, and answers, which only the supervisor of their command can use, are sent while it is there.
+Over the socket goes, besides answers, how far the log reaches:
+
+    {"type":"logged","segment":1,"offset":2304,"pid":815}
+
+An answer comes behind the notice of all events that were before it, so the supervisor can keep the order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from socket import socket
+from typing import cast
+
+from pigeon.transport import exit_codes
+from pigeon.transport.event_log import EventLog, LogEnd
+from pigeon.transport.reader import Frame, Framing
+from pigeon.transport.writer import HARD_LIMIT, SOFT_LIMIT
+
+# How long to wait for room on a disk that is full.
+PAUSE_SECONDS = 1.0
+# How long a worker without a supervisor lives, while it does nothing and at most.
+LINGER_SECONDS = 600.0
+LONGEST_LINGER = 24 * 3600.0
+
+
+class LogWriter:
+    """Puts events into the log, all of one turn of the event loop with one write.
+
+    While the disk refuses them they wait here, and `full` holds back what makes more of them.
+    """
+
+    overfull = False
+
+    def __init__(self, log: EventLog, written: Callable[[LogEnd], None]) -> None:
+        self._log = log
+        self._written = written
+        self._waiting: list[bytes] = []
+        self._due: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+
+    @property
+    def full(self) -> bool:
+        """True while the disk has no room."""
+        return not self._room.is_set()
+
+    async def room(self) -> None:
+        """Wait until the disk has room."""
+        await self._room.wait()
+
+    def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
+        """Append one line, soon."""
+        self._waiting.append(b"".join(buffers))
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Append what waits now."""
+        if not self._waiting:
+            self._due = None
+            return
+        try:
+            end = self._log.append(b"".join(self._waiting), len(self._waiting))
+        except OSError:
+            self._room.clear()
+            self._due = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self.flush)
+            return
+        self._due = None
+        self._waiting.clear()
+        self._room.set()
+        self._written(end)
+
+
+class AnswerWriter:
+    """Sends answers to the supervisor that is connected, behind the events that came before them."""
+
+    def __init__(self, events: LogWriter) -> None:
+        self._events = events
+        self._transport: asyncio.Transport | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+
+    @property
+    def full(self) -> bool:
+        """True while the supervisor is behind."""
+        return self._size() > SOFT_LIMIT
+
+    @property
+    def overfull(self) -> bool:
+        """True while it is far behind."""
+        return self._size() > HARD_LIMIT
+
+    async def room(self) -> None:
+        """Wait until it has caught up."""
+        await self._room.wait()
+
+    def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
+        """Send one line; without a supervisor it is not wanted."""
+        self._events.flush()
+        self.send(b"".join(buffers))
+
+    def send(self, line: bytes) -> None:
+        """The same without regard to events."""
+        if self._transport is not None:
+            self._transport.write(line)
+
+    def connect(self, transport: asyncio.Transport | None) -> None:
+        """Use this connection from now on, or none."""
+        self._transport = transport
+        self._room.set()
+
+    def pause(self, paused: bool) -> None:
+        """The connection is full, or not any more."""
+        if paused:
+            self._room.clear()
+        else:
+            self._room.set()
+
+    def _size(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+
+class WorkerLink:
+    """The channel of a worker's host. `busy` says whether there is work that must not be ended."""
+
+    def __init__(self, listener: socket, log: EventLog, busy: Callable[[], bool], record_cap: int) -> None:
+        self._listener = listener
+        self._log = log
+        self._busy = busy
+        self._record_cap = record_cap
+        self.numbered = log.next_number - 1
+        self.events = LogWriter(log, self._announce)
+        self.answers = AnswerWriter(self.events)
+        self._connection: SupervisorConnection | None = None
+        self._leave: Callable[[int], None] = lambda code: None
+        self._take: Callable[[list[Frame]], Awaitable[None] | None] = lambda frames: None
+        self._alone_since = 0.0
+        self._serving: asyncio.Future[asyncio.Server] | None = None
+
+    def open(self, leave: Callable[[int], None]) -> None:
+        """Nothing is accepted yet."""
+        self._leave = leave
+
+    def start(self, take: Callable[[list[Frame]], Awaitable[None] | None], ended: Callable[[], None]) -> None:
+        """Wait for supervisors; their going is not the end of the input."""
+        self._take = take
+        loop = asyncio.get_running_loop()
+        self._serving = asyncio.ensure_future(
+            loop.create_unix_server(lambda: SupervisorConnection(self, Framing(self._record_cap)), sock=self._listener)
+        )
+        self._alone_since = loop.time()
+        loop.call_later(LINGER_SECONDS, self._look_after)
+
+    def close(self, seconds: float) -> None:
+        """Append what waits; answers are on their way."""
+        self.events.flush()
+        self._log.close()
+
+    def connected(self, connection: SupervisorConnection, transport: asyncio.Transport) -> None:
+        """A supervisor is there; one that was there before is wedged, or gone."""
+        before, self._connection = self._connection, connection
+        if before is not None:
+            before.abort()
+        self.answers.connect(transport)
+        self.events.flush()
+        self._announce(self._log.end)
+
+    def disconnected(self, connection: SupervisorConnection) -> None:
+        """It has gone."""
+        if connection is self._connection:
+            self._connection = None
+            self.answers.connect(None)
+            self._alone_since = asyncio.get_running_loop().time()
+
+    def take(self, frames: list[Frame]) -> Awaitable[None] | None:
+        """Hand commands on."""
+        return self._take(frames)
+
+    def _announce(self, end: LogEnd) -> None:
+        self.answers.send(b'{"type":"logged","segment":%d,"offset":%d,"pid":%d}\n' % (*end, os.getpid()))
+
+    def _look_after(self) -> None:
+        """End a worker that no supervisor comes back to."""
+        loop = asyncio.get_running_loop()
+        alone = 0.0 if self._connection is not None else loop.time() - self._alone_since
+        if alone >= LONGEST_LINGER or (alone >= LINGER_SECONDS and not self._busy()):
+            self._leave(exit_codes.BY_SIGNAL[signal.SIGTERM])
+        else:
+            loop.call_later(LINGER_SECONDS, self._look_after)
+
+
+class SupervisorConnection(asyncio.Protocol):
+    """One connection of a supervisor."""
+
+    def __init__(self, link: WorkerLink, framing: Framing) -> None:
+        self._link = link
+        self._framing = framing
+        self._transport: asyncio.Transport | None = None
+        self._taking: asyncio.Future[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is there."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._link.connected(self, self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Commands; more is read when these were taken."""
+        waiting = self._link.take(self._framing.feed(data))
+        if waiting is not None and self._transport is not None:
+            self._transport.pause_reading()
+            self._taking = asyncio.ensure_future(self._go_on_after(waiting, self._transport))
+
+    def pause_writing(self) -> None:
+        """It reads too slowly."""
+        self._link.answers.pause(True)
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self._link.answers.pause(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._transport = None
+        self._link.disconnected(self)
+
+    def abort(self) -> None:
+        """Drop the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _go_on_after(self, waiting: Awaitable[None], transport: asyncio.Transport) -> None:
+        await waiting
+        if not transport.is_closing():
+            transport.resume_reading()

@@ -1,0 +1,110 @@
+"""What one client sends and gets, whatever it came by: a WebSocket, a unix socket.
+
+All clients of a conversation share one form of events (`serve/worker.py`), so what `--mode rpc` would do for its one
+host is done here for each client: `hello` says which form that is, and `set_event_filter` leaves events out. Everything
+else goes to the worker, if the client may send it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, get_args
+
+from pigeon import __version__
+from pigeon.rpc.lanes import MOST_IN_FLIGHT
+from pigeon.serve.conversation import ServedConversation
+from pigeon.serve.conversations import Conversations
+from pigeon.serve.scopes import refused_command
+from pigeon.serve.watching import Scope, Watcher
+from pigeon.transport.reader import DEFAULT_CAP
+from pigeon.wire import codec
+from pigeon.wire.answers import DialectName, EventFilter, Feature, InputLimits, Response, Welcome, failed, succeeded
+from pigeon.wire.base import ABSENT, Json, or_else
+from pigeon.wire.commands import Hello, SetEventFilter
+from pigeon.wire.errors import BadRecord, PigeonError
+
+DIALECT: DialectName = "pi-latest"
+
+
+class ClientSession:
+    """One client of one conversation, from its first line to its last."""
+
+    def __init__(
+        self, conversations: Conversations, conversation: ServedConversation, scope: Scope, after: int | None
+    ) -> None:
+        self._conversations = conversations
+        self._conversation = conversation
+        self._watcher = Watcher(conversation, scope, after)
+
+    async def open(self) -> None:
+        """Wake the conversation and begin to watch; raises `PigeonError` or `OSError`."""
+        await self._conversations.ready(self._conversation)
+        await self._conversation.wake()
+        self._conversation.attach(self._watcher)
+
+    def close(self) -> None:
+        """The client has gone."""
+        self._conversation.detach(self._watcher)
+
+    def lines(self) -> AsyncIterator[list[bytes]]:
+        """What it is to be sent."""
+        return self._watcher.lines()
+
+    async def take(self, line: bytes) -> None:
+        """A line of the client."""
+        try:
+            value = codec.decode(line)
+            problem = codec.shape_error(line, values=len(line))
+        except BadRecord as error:
+            value, problem = None, str(error)
+        if problem is not None or not isinstance(value, dict) or not isinstance(value.get("type"), str):
+            id = value.get("id") if isinstance(value, dict) else None
+            why = problem or 'expected a JSON object with a "type"'
+            self._answer(failed("parse", f"Failed to parse command: {why}", ABSENT if id is None else id))
+            return
+        if value.get("id") is None:
+            value.pop("id", None)
+        refusal = refused_command(value, self._watcher.scope, self._conversations)
+        if refusal is not None:
+            self._answer(failed(value["type"], refusal, value.get("id", ABSENT)))
+        elif value["type"] in ("hello", "set_event_filter"):
+            self._own(value)
+        else:
+            await self._send_on(value)
+
+    async def _send_on(self, value: dict[str, Json]) -> None:
+        try:
+            await self._conversations.ready(self._conversation)
+        except PigeonError as error:
+            self._answer(failed(str(value["type"]), str(error), value.get("id", ABSENT)))
+            return
+        await self._conversation.tell(value, self._watcher)
+
+    def _own(self, value: dict[str, Any]) -> None:
+        """Answer what is about this client's connection alone."""
+        try:
+            command = codec.command_of(value)
+        except BadRecord as error:
+            self._answer(failed(value["type"], str(error), value.get("id", ABSENT)))
+            return
+        if isinstance(command, Hello):
+            self._answer(_welcome(command))
+        elif isinstance(command, SetEventFilter):
+            events = or_else(command.events, None)
+            kinds = None if events is None else frozenset(events)
+            self._watcher.send_only(kinds)
+            data = codec.to_plain(EventFilter(events=None if kinds is None else sorted(kinds)))
+            self._answer(succeeded("set_event_filter", data, command.id))
+
+    def _answer(self, response: Response) -> None:
+        self._watcher.answer(codec.encode(response), self._conversation.end)
+
+
+def _welcome(command: Hello) -> Response:
+    asked = or_else(command.dialect, DIALECT)
+    if asked != DIALECT:
+        return failed("hello", f"Served conversations speak {DIALECT} only, not {asked}", command.id)
+    limits = InputLimits(record_bytes=DEFAULT_CAP, commands_in_flight=MOST_IN_FLIGHT)
+    features = list(get_args(Feature))
+    welcome = Welcome(name="pigeon", version=__version__, dialect=DIALECT, features=features, limits=limits)
+    return succeeded("hello", codec.to_plain(welcome), command.id)

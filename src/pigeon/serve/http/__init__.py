@@ -1,0 +1,1 @@
+"""The way in by HTTP: the page, sessions as JSON, the protocol over WebSocket."""

@@ -1,0 +1,88 @@
+"""One client of a conversation: what it is sent, in which order, and from where on.
+
+Events are read from the log on disk, for each client from where it is, and an answer is sent behind the events that
+came before it. So a client that reads slowly holds nothing up, and costs no memory but for its unread answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Literal
+
+from pigeon.transport.event_log import LogEnd, LogReader
+
+if TYPE_CHECKING:
+    from pigeon.serve.conversation import ServedConversation
+
+MOST_UNREAD = 64 * 1024 * 1024
+Scope = Literal["read", "talk", "admin"]
+_TYPE = b'"type":"'
+
+
+class Watcher:
+    """A client; `after` is the number of the last event that it has, none for one that wants what comes from now on."""
+
+    def __init__(self, conversation: ServedConversation, scope: Scope, after: int | None) -> None:
+        self.scope = scope
+        self._conversation = conversation
+        self._after = after
+        self._kinds: frozenset[str] | None = None
+        self._answers: deque[tuple[LogEnd, bytes]] = deque()
+        self._unread = 0
+        self._changed = asyncio.Event()
+        self.too_slow = False
+
+    def send_only(self, kinds: frozenset[str] | None) -> None:
+        """Leave out events of other types from now on; none leaves out nothing."""
+        self._kinds = kinds
+
+    def answer(self, line: bytes, end: LogEnd) -> None:
+        """Send an answer, behind the events up to that end of the log."""
+        self._unread += len(line)
+        self.too_slow = self.too_slow or self._unread > MOST_UNREAD
+        if self.too_slow:
+            self._answers.clear()
+        else:
+            self._answers.append((end, line))
+        self._changed.set()
+
+    def wake(self) -> None:
+        """There is more in the log."""
+        self._changed.set()
+
+    async def lines(self) -> AsyncIterator[list[bytes]]:
+        """All that it is to be sent, without LF, as long as it is read; ends if it does not read its answers."""
+        conversation = self._conversation
+        after = conversation.number if self._after is None else self._after
+        if self._after is None and conversation.work.questions:
+            yield list(conversation.work.questions.values())
+        reader = LogReader(conversation.log_folder, after, conversation.end)
+        try:
+            while not self.too_slow:
+                if reader.lost:
+                    asked_after = max(after, reader.number)
+                    snapshot, number = await conversation.snapshot()
+                    yield [b'{"type":"gap","after":%d,"snapshot":%s}' % (asked_after, snapshot)]
+                    reader.close()
+                    reader = LogReader(conversation.log_folder, number, conversation.end)
+                self._changed.clear()
+                lines = reader.read(self._answers[0][0] if self._answers else conversation.end)
+                if reader.lost:
+                    after = reader.number
+                elif lines:
+                    yield lines if self._kinds is None else [line for line in lines if self._wants(line)]
+                elif self._answers:
+                    line = self._answers.popleft()[1]
+                    self._unread -= len(line)
+                    yield [line]
+                else:
+                    await self._changed.wait()
+        finally:
+            reader.close()
+
+    def _wants(self, line: bytes) -> bool:
+        at = line.find(_TYPE) + len(_TYPE)
+        kind = line[at : line.find(b'"', at)].decode("ascii", "replace")
+        return kind == "extension_ui_request" or self._kinds is None or kind in self._kinds

@@ -1,0 +1,220 @@
+"""The supervisor's side of one worker: its process, and the connection to it (`rpc/worker_link.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from msgspec import Struct
+
+from pigeon.serve.worker import WorkerRequest
+from pigeon.system.process.forking import ForkedProcess, ForkParent
+from pigeon.transport.event_log import LogEnd
+from pigeon.transport.reader import Frame, Framing
+from pigeon.wire import codec
+
+STOP_SECONDS = 5.0
+# How long the exit code of a worker whose connection is gone may take to arrive.
+CODE_SECONDS = 1.0
+LONGEST_LINE = sys.maxsize
+STDERR_BYTES = 4_000
+_LOGGED = b'{"type":"logged"'
+
+
+class Logged(Struct, frozen=True):
+    """A worker says how far its log reaches."""
+
+    segment: int
+    offset: int
+    pid: int
+
+
+class Workers:
+    """Starts workers from a warm parent; the parent is started with the first, and again if it has died."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        """`variables` are those of the parent itself; no worker inherits them."""
+        kept = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "PYTHONDONTWRITEBYTECODE", "TMPDIR")
+        self._variables = {name: variables[name] for name in kept if name in variables}
+        self._parent: ForkParent | None = None
+        self._codes: dict[int, asyncio.Future[int]] = {}
+        self._starting = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Have a parent; raises `OSError`."""
+        async with self._starting:
+            if self._parent is None:
+                # Without the folder on the path: it may have a package of our name.
+                argv = [sys.executable, "-P", "-m", "pigeon.cli.warm_parent"]
+                parent = ForkParent(argv, self._ended, self._lost)
+                await parent.start(self._variables)
+                self._parent = parent
+
+    async def start(self, request: WorkerRequest, listener: socket.socket, stderr: int) -> ForkedProcess:
+        """A new worker; raises `OSError`."""
+        await self.open()
+        assert self._parent is not None
+        pid = await self._parent.fork(pickle.dumps(request), [listener.fileno(), stderr])
+        self._codes[pid] = asyncio.get_running_loop().create_future()
+        return ForkedProcess(pid)
+
+    async def code_of(self, process: ForkedProcess) -> int | None:
+        """How a worker has ended, once it has; none if that is not known, as of one that an earlier parent started."""
+        ended = self._codes.get(process.pid)
+        if ended is None:
+            return None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CODE_SECONDS):
+                return await asyncio.shield(ended)
+        return None
+
+    def forget(self, process: ForkedProcess) -> None:
+        """Nothing more will be asked about it."""
+        self._codes.pop(process.pid, None)
+        process.release()
+
+    def close(self) -> None:
+        """End the parent; workers stay."""
+        parent, self._parent = self._parent, None
+        if parent is not None:
+            parent.close()
+
+    def _ended(self, pid: int, code: int) -> None:
+        ended = self._codes.get(pid)
+        if ended is not None and not ended.done():
+            ended.set_result(code)
+
+    def _lost(self) -> None:
+        self._parent = None
+
+
+class WorkerConnection(asyncio.Protocol):
+    """The connection to a worker: lines to it, how far its log reaches and answers from it, in order."""
+
+    def __init__(
+        self, logged: Callable[[LogEnd, int], None], answer: Callable[[bytes], None], lost: Callable[[], None]
+    ) -> None:
+        self._logged = logged
+        self._answer = answer
+        self._lost = lost
+        self._framing = Framing(LONGEST_LINE)
+        self._transport: asyncio.WriteTransport | None = None
+
+    def send(self, line: bytes) -> None:
+        """Send a command; ignored once the worker has gone."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(line + b"\n")
+
+    def close(self) -> None:
+        """Leave the worker, without a further word."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected."""
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """More lines."""
+        for frame in self._framing.feed(data):
+            self._take(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The worker has gone, unless we left it."""
+        if self._transport is not None:
+            self._transport = None
+            self._lost()
+
+    def _take(self, frame: Frame) -> None:
+        assert isinstance(frame, bytes)
+        if frame.startswith(_LOGGED):
+            notice = codec.convert(codec.decode(frame), Logged)
+            self._logged(LogEnd(notice.segment, notice.offset), notice.pid)
+        else:
+            self._answer(frame)
+
+
+class SocketFolder:
+    """The folder of the workers' sockets, by a descriptor: the system's limit on the length of their paths is short."""
+
+    def __init__(self, path: str) -> None:
+        os.makedirs(path, 0o700, exist_ok=True)
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def listen(self, name: str) -> socket.socket:
+        """A new socket in the place of one with this name; raises `OSError`."""
+        self.remove(name)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(self._path(name))
+            os.chmod(name, 0o600, dir_fd=self._descriptor)
+            listener.listen(4)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
+    async def connect(self, name: str, connection: WorkerConnection) -> None:
+        """Connect to the worker that listens there; raises `OSError`."""
+        await asyncio.get_running_loop().create_unix_connection(lambda: connection, self._path(name))
+
+    def remove(self, name: str) -> None:
+        """No worker listens there any more."""
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._descriptor)
+
+    def names(self) -> list[str]:
+        """All that may have a worker."""
+        return os.listdir(self._descriptor)
+
+    def close(self) -> None:
+        """Use it no longer."""
+        os.close(self._descriptor)
+
+    def _path(self, name: str) -> str:
+        return f"/proc/self/fd/{self._descriptor}/{name}"
+
+
+async def stop_worker(process: ForkedProcess) -> None:
+    """End a worker: in order, and by force if it does not go."""
+    process.send(signal.SIGTERM)
+    if not await process.ended(STOP_SECONDS):
+        process.send(signal.SIGKILL)
+        await process.ended(STOP_SECONDS)
+
+
+def open_stderr(path: str) -> int:
+    """The file that a worker writes its warnings to, emptied."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def last_words(path: str) -> str:
+    """The last line that a worker has written there."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - STDERR_BYTES))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].removeprefix("Error: ") if lines else ""
+
+
+def how_it_ended(code: int | None) -> str:
+    """The end of a worker in words."""
+    if code is None:
+        return "it ended without a word"
+    if code < 0:
+        with suppress(ValueError):
+            return f"it was killed by {signal.Signals(-code).name}"
+        return f"it was killed by signal {-code}"
+    return f"it ended with exit code {code}"

@@ -1,0 +1,265 @@
+"""Processes that are forked from a parent which has imported everything already: the loop of that parent, and the
+other end of its socket.
+
+The parent has one thread, no event loop and no file but the socket. A request is a packet with descriptors, of which
+the last is a file with its bytes (packets are short); answers are packets of JSON:
+
+    `{"ready":P}`           once, when requests are taken
+    `{"forked":P}`          for each request, in their order
+    `{"ended":P,"code":C}`  when a process has ended; minus the number of the signal for one that was killed
+
+The end of the socket ends the parent and leaves its processes alone: a later supervisor finds them by other means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import msgspec
+
+MOST_DESCRIPTORS = 8
+READY_SECONDS = 30.0
+_PACKET = 4096
+
+
+def serve_forks(descriptor: int, work: Callable[[bytes, list[int]], int]) -> NoReturn:
+    """Fork a process for each request until the other end has gone; `work` is what it does, and its exit code.
+
+    `work` gets the bytes and the descriptors of the request; all others but 0 to 2 are closed.
+    """
+    control = socket.socket(fileno=descriptor)
+    control.set_inheritable(False)
+    # It is the terminal's, if there is one, and meant for the supervisor.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.collect()
+    gc.freeze()
+    _tell(control, {"ready": os.getpid()})
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    processes: dict[int, int] = {}
+    while True:
+        for ready, _ in poll.poll():
+            if ready == control.fileno():
+                request = _received(control)
+                if request is None:
+                    os._exit(0)
+                pid = _fork(request, work)
+                _tell(control, {"forked": pid})
+                ended = os.pidfd_open(pid)
+                processes[ended] = pid
+                poll.register(ended, select.POLLIN)
+            else:
+                poll.unregister(ready)
+                os.close(ready)
+                pid = processes.pop(ready)
+                _tell(control, {"ended": pid, "code": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])})
+
+
+def _received(control: socket.socket) -> list[int] | None:
+    try:
+        _, descriptors, _, _ = socket.recv_fds(control, 1, MOST_DESCRIPTORS)
+    except ConnectionError:
+        return None
+    return descriptors or None
+
+
+def _tell(control: socket.socket, record: dict[str, int]) -> None:
+    with suppress(OSError):
+        control.send(msgspec.json.encode(record))
+
+
+def _fork(request: list[int], work: Callable[[bytes, list[int]], int]) -> int:
+    *given, file = request
+    with open(file, "rb") as described:
+        described.seek(0)
+        data = described.read()
+    pid = os.fork()
+    if pid == 0:
+        _work(data, given, work)
+    for descriptor in given:
+        os.close(descriptor)
+    return pid
+
+
+def _work(data: bytes, given: list[int], work: Callable[[bytes, list[int]], int]) -> NoReturn:
+    code = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        before = 3
+        for descriptor in [*sorted(given), os.sysconf("SC_OPEN_MAX")]:
+            os.closerange(before, descriptor)
+            before = descriptor + 1
+        gc.disable()
+        code = work(data, given)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+class ForkParent:
+    """Such a parent, from the other end. `ended` is called for each of its processes, with the exit code."""
+
+    def __init__(self, argv: Sequence[str], ended: Callable[[int, int], None], lost: Callable[[], None]) -> None:
+        """`lost` is called if the parent itself has ended, unasked."""
+        self._argv = list(argv)
+        self._ended = ended
+        self._lost = lost
+        self._program: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._forked: deque[asyncio.Future[int]] = deque()
+
+    async def start(self, variables: dict[str, str]) -> None:
+        """Start the program, with these variables; raises `OSError`, also if it does not get ready."""
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._program = subprocess.Popen(  # noqa: ASYNC220 - it is spawned, which takes a millisecond
+                [*self._argv, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                cwd="/",
+                env=variables,
+                start_new_session=True,
+            )
+        ours.setblocking(False)
+        self._control = ours
+        self._ready = loop.create_future()
+        loop.add_reader(ours.fileno(), self._read)
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await asyncio.shield(self._ready)
+        except TimeoutError:
+            self.close()
+            raise
+
+    async def fork(self, request: bytes, descriptors: Sequence[int]) -> int:
+        """The id of a new process; raises `OSError` if there is none to be had."""
+        if self._control is None:
+            raise ProcessLookupError("the parent of the workers has ended")
+        forked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        file = os.memfd_create("request", os.MFD_CLOEXEC)
+        try:
+            os.write(file, request)
+            await self._send([*descriptors, file])
+            self._forked.append(forked)
+        finally:
+            os.close(file)
+        return await forked
+
+    async def _send(self, descriptors: list[int]) -> None:
+        while True:
+            if self._control is None:
+                raise ProcessLookupError("the parent of the workers has ended")
+            try:
+                socket.send_fds(self._control, [b"+"], descriptors)
+                return
+            except BlockingIOError:
+                await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """Let it end; its processes stay."""
+        self._hang_up()
+        program, self._program = self._program, None
+        if program is not None:
+            with suppress(subprocess.TimeoutExpired):
+                program.wait(1)
+            if program.returncode is None:
+                program.kill()
+                program.wait()
+
+    def _read(self) -> None:
+        assert self._control is not None
+        try:
+            packet = self._control.recv(_PACKET)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet = b""
+        if not packet:
+            self._hang_up()
+            if self._program is not None:
+                self._program.wait()
+            self._lost()
+            return
+        record: dict[str, Any] = msgspec.json.decode(packet)
+        if "ready" in record and self._ready is not None:
+            self._ready.set_result(None)
+        elif "forked" in record:
+            waiting = self._forked.popleft()
+            if not waiting.done():
+                waiting.set_result(record["forked"])
+        elif "ended" in record:
+            self._ended(record["ended"], record["code"])
+
+    def _hang_up(self) -> None:
+        control, self._control = self._control, None
+        if control is None:
+            return
+        asyncio.get_running_loop().remove_reader(control.fileno())
+        control.close()
+        gone = ProcessLookupError("the parent of the workers has ended")
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(gone)
+        while self._forked:
+            waiting = self._forked.popleft()
+            if not waiting.done():
+                waiting.set_exception(gone)
+
+
+class ForkedProcess:
+    """One of its processes, or one that an earlier parent has left; held by a descriptor, so that no other is hit."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._descriptor = os.pidfd_open(pid)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal; none if it has ended."""
+        if self._descriptor >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, number)
+
+    async def ended(self, seconds: float) -> bool:
+        """Wait for its end; false if that took too long."""
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+        descriptor = self._descriptor
+        if descriptor < 0:
+            return True
+
+        def tell() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        loop.add_reader(descriptor, tell)
+        try:
+            async with asyncio.timeout(seconds):
+                await over
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            loop.remove_reader(descriptor)
+
+    def release(self) -> None:
+        """Forget it."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)

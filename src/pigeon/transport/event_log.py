@@ -1,0 +1,194 @@
+"""The events of one conversation on disk: numbered lines in files of bounded size.
+
+A worker of `pigeon serve` appends (`EventLog`); the supervisor reads for every client from where that client is
+(`LogReader`), so that a slow client costs no memory and one that comes back gets what it missed. A file is named after
+the number of its first line, and lines are numbered without a gap, so the number of a line follows from its place. A
+line counts once `append` has returned: what a killed process had half written is cut off when the log is opened again.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+SEGMENT_BYTES = 4 * 1024 * 1024
+MOST_SEGMENTS = 8
+SUFFIX = ".jsonl"
+_BLOCK = 1 << 20
+
+
+class LogEnd(NamedTuple):
+    """How far a log reaches: the last file, by the number of its first line, and the bytes in it."""
+
+    segment: int
+    offset: int
+
+
+class EventLog:
+    """Appends lines; the oldest files are removed when there are more than `most_segments`."""
+
+    def __init__(self, folder: str, segment_bytes: int = SEGMENT_BYTES, most_segments: int = MOST_SEGMENTS) -> None:
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._most_segments = most_segments
+        self._segment = (segments_in(folder) or [1])[-1]
+        self._file = self._open()
+        self._next, self._offset = self._segment, 0
+        for start in range(0, os.fstat(self._file).st_size, _BLOCK):
+            block = os.pread(self._file, _BLOCK, start)
+            if b"\n" in block:
+                self._next += block.count(b"\n")
+                self._offset = start + block.rindex(b"\n") + 1
+        os.ftruncate(self._file, self._offset)
+
+    @property
+    def next_number(self) -> int:
+        """The number of the line that is appended next."""
+        return self._next
+
+    @property
+    def end(self) -> LogEnd:
+        """How far it reaches."""
+        return LogEnd(self._segment, self._offset)
+
+    def append(self, data: bytes, lines: int) -> LogEnd:
+        """Put whole lines behind the last; raises `OSError`, and then none of them is there."""
+        if self._offset >= self._segment_bytes:
+            self._begin_segment()
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError:
+            os.ftruncate(self._file, self._offset)
+            raise
+        self._offset += len(data)
+        self._next += lines
+        return self.end
+
+    def close(self) -> None:
+        """Append nothing more."""
+        os.close(self._file)
+
+    def _begin_segment(self) -> None:
+        before, self._segment = (self._segment, self._file), self._next
+        try:
+            self._file = self._open()
+        except OSError:
+            self._segment, self._file = before
+            raise
+        os.close(before[1])
+        self._offset = 0
+        for old in segments_in(self._folder)[: -self._most_segments]:
+            os.unlink(_path(self._folder, old))
+
+    def _open(self) -> int:
+        return os.open(_path(self._folder, self._segment), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+class LogReader:
+    """Reads whole lines from a log that grows, beginning behind the line with the number `after`.
+
+    `lost` is true where the log does not reach back so far any more, or never had that line: what follows then begins
+    with the oldest line there is, or with the next one.
+    """
+
+    def __init__(self, folder: str, after: int, end: LogEnd) -> None:
+        self._folder = folder
+        self._file = -1
+        self._rest = b""
+        self.lost = False
+        self._seek(after, end)
+
+    @property
+    def number(self) -> int:
+        """The number of the last line that was read."""
+        return self._number
+
+    def read(self, end: LogEnd, most: int = 256 * 1024) -> list[bytes]:
+        """The next lines up to the end that was announced, without their LF; at least one unless there is none."""
+        while True:
+            most_here = most if self._segment < end.segment else min(most, end.offset - self._offset)
+            data = os.pread(self._file, most_here, self._offset) if most_here > 0 else b""
+            if not data:
+                if self._segment >= end.segment or not self._next_segment(end):
+                    return []
+                continue
+            self._offset += len(data)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            if lines:
+                self._number += len(lines)
+                return lines
+
+    def close(self) -> None:
+        """Read nothing more."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _seek(self, after: int, end: LogEnd) -> None:
+        segments = segments_in(self._folder)
+        reached = [first for first in segments if first <= after + 1]
+        self.lost = not reached
+        self._use(reached[-1] if reached else (segments or [end.segment])[0])
+        while self._number < after:
+            # In small steps, so that it stops within the right block.
+            left = after - self._number
+            data = os.pread(self._file, _BLOCK, self._offset)
+            if self._segment == end.segment:
+                data = data[: max(0, end.offset - self._offset)]
+            count = data.count(b"\n")
+            if not count:
+                self.lost = True
+                return
+            if count > left:
+                count, cut = left, _end_of_line(data, left)
+            else:
+                cut = data.rindex(b"\n") + 1
+            self._number += count
+            self._offset += cut
+
+    def _use(self, segment: int) -> None:
+        self.close()
+        path = _path(self._folder, segment)
+        self._file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._segment, self._offset, self._number, self._rest = segment, 0, segment - 1, b""
+
+    def _next_segment(self, end: LogEnd) -> bool:
+        later = [first for first in segments_in(self._folder) if first > self._segment]
+        if not later:
+            return False
+        self.lost = self.lost or later[0] != self._number + 1
+        self._use(later[0])
+        return True
+
+
+def segments_in(folder: str) -> list[int]:
+    """The files of a log, by the numbers of their first lines, oldest first."""
+    names = (name.removesuffix(SUFFIX) for name in os.listdir(folder) if name.endswith(SUFFIX))
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def _path(folder: str, segment: int) -> str:
+    return os.path.join(folder, f"{segment:020d}{SUFFIX}")
+
+
+def _end_of_line(data: bytes, count: int) -> int:
+    """The place behind the LF of the line with this count; there are more lines than that."""
+    at = 0
+    for _ in range(count):
+        at = data.index(b"\n", at) + 1
+    return at
+
+
+def lines_since(folder: str, mark: bytes, end: LogEnd) -> list[tuple[int, bytes]]:
+    """The lines with their numbers from the newest file on in which a line begins with the mark; all without one."""
+    found: list[tuple[int, bytes]] = []
+    for segment in reversed(segments_in(folder)):
+        with open(_path(folder, segment), "rb") as file:
+            data = file.read(end.offset if segment == end.segment else -1)
+        lines = data.split(b"\n")[:-1]
+        found[:0] = enumerate(lines, segment)
+        if any(line.startswith(mark) for line in lines):
+            break
+    return found

@@ -1,0 +1,109 @@
+"""What the events of a conversation have begun and not ended, found in their lines without decoding all of them.
+
+A supervisor asks what a client that comes now has to see, and whether a conversation may be put to sleep. A worker asks
+what its predecessor has left open when it died, to end it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pigeon.wire import codec
+
+ANSWERED = (b'{"method":"select"', b'{"method":"confirm"', b'{"method":"input"', b'{"method":"editor"')
+_CANCEL = b'{"method":"cancel"'
+# The line before which nothing is open.
+SETTLED = b'{"type":"agent_settled"'
+_EVENT = b'{"type":"'
+
+
+class OpenWork:
+    """Takes the lines of events in order.
+
+    `questions` are those without an answer, and calls of host tools, as lines by id; `first` is the number of the first
+    line of the message or tool call that is under way, if there is one.
+    """
+
+    def __init__(self) -> None:
+        self.running = False
+        self.run_id: str | None = None
+        self.questions: dict[str, bytes] = {}
+        self._message: int | None = None
+        self._tools: dict[str, int] = {}
+
+    @property
+    def busy(self) -> bool:
+        """True while there is something that a stop would cut off."""
+        return self.running or bool(self.questions)
+
+    @property
+    def first(self) -> int | None:
+        """Where a client has to begin that wants to see what is under way."""
+        begun = [*self._tools.values(), *(() if self._message is None else (self._message,))]
+        return min(begun, default=None)
+
+    def take(self, line: bytes, number: int) -> None:
+        """The next line, with its number."""
+        if line.startswith(_EVENT):
+            kind = line[len(_EVENT) : line.find(b'"', len(_EVENT))].decode("ascii", "replace")
+            if kind in _ENDS:
+                self._event(kind, line, number)
+        elif line.startswith(ANSWERED):
+            self.questions[str(_members(line).get("id"))] = line
+        elif line.startswith(_CANCEL):
+            self.questions.pop(str(_members(line).get("targetId")), None)
+
+    def answered(self, id: str) -> bool:
+        """An answer was given; false if its question is not open."""
+        return self.questions.pop(id, None) is not None
+
+    def _event(self, kind: str, line: bytes, number: int) -> None:
+        match kind:
+            case "agent_start":
+                self.running, self.run_id = True, _members(line).get("runId")
+            case "agent_settled":
+                self.running, self.run_id, self._message = False, None, None
+                self._tools.clear()
+            case "message_start":
+                self._message = number
+            case "message_end":
+                self._message = None
+            case "tool_execution_start":
+                self._tools[str(_members(line).get("toolCallId"))] = number
+            case "tool_execution_end":
+                self._tools.pop(str(_members(line).get("toolCallId")), None)
+            case "host_tool_call":
+                self.questions[str(_members(line).get("id"))] = line
+            case "host_tool_cancel":
+                self.questions.pop(str(_members(line).get("targetId")), None)
+            case _:
+                self.questions.pop(str(_members(line).get("id")), None)
+
+
+_ENDS = frozenset(
+    (
+        "agent_start",
+        "agent_settled",
+        "message_start",
+        "message_end",
+        "tool_execution_start",
+        "tool_execution_end",
+        "host_tool_call",
+        "host_tool_cancel",
+        "permission_resolved",
+    )
+)
+
+
+def open_work(lines: Iterable[tuple[int, bytes]]) -> OpenWork:
+    """What is open behind these lines, which have their numbers."""
+    work = OpenWork()
+    for number, line in lines:
+        work.take(line, number)
+    return work
+
+
+def _members(line: bytes) -> dict[str, Any]:
+    value = codec.decode(line)
+    return value if isinstance(value, dict) else {}
