@@ -1,7 +1,9 @@
-"""How fast the chat is, in a real pseudo-terminal: `python -m fakes.chat_speed` in `tests/` prints two figures.
+"""How fast the chat is, in a real pseudo-terminal: `python -m fakes.chat_speed` in `tests/` prints its figures.
 
 The start, until a letter that is typed before it is echoed by the program; and how long a letter takes to be echoed
-while a thousand deltas a second arrive. On a machine that does something else, too, neither means much.
+while a thousand deltas a second arrive, and while something long is finished: code, a diff, a table, a list, the card
+of an edit. A letter is due every thirty milliseconds, and counts from then: one that is late makes those behind it
+late. On a machine that does something else, too, none of them means much.
 """
 
 from __future__ import annotations
@@ -9,16 +11,31 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from fakes.pty_chat import PtyChat, scripted
+from fakes.pty_chat import PtyChat, call, scripted
 
 STARTS = 7
-KEYS = 100
-BETWEEN_SECONDS = 0.04
-LETTERS = "QZXJVK"
+ROUNDS = 5
+SECONDS = 4.0
+BETWEEN_SECONDS = 0.03
+# Neither in the texts below nor in what draws them.
+LETTERS = b"QZXV"
+BACKSPACE = "\x7f"
+END = "that is the end of it"
+LINES = range(2_000)
 TEXT = "word " * 12 + "\n\n- item **bold** `code`\n- other\n\n```python\ndef f(x):\n    return x\n```\n\n"
+CODE = "\n".join(f"value_{n} = compute({n}, 'text')  # note" if n % 3 else f"def f{n}(x):" for n in LINES)
+DIFF = "\n".join(f"{'+- '[n % 3]} line {n} of the change" for n in LINES)
+ROWS = "\n".join(f"| row {n} | `code {n}` | {n} | some **bold** text, number {n} |" for n in range(300))
+LONG = {
+    "code of 2,000 lines": f"```python\n{CODE}\n```\n",
+    "diff of 2,000 lines": f"```diff\n{DIFF}\n```\n",
+    "table of 300 rows": f"| a | b | c | d |\n|---|---|--:|---|\n{ROWS}\n",
+    "list of 2,000 items": "\n".join(f"- item {n} with **bold** and `code`" for n in LINES) + "\n",
+}
 
 
 def start_seconds(folder: Path) -> float:
@@ -32,25 +49,47 @@ def start_seconds(folder: Path) -> float:
         return time.perf_counter() - begun
 
 
-def echo_seconds(folder: Path) -> list[float]:
-    """Of each of many letters, while an answer streams."""
+def streaming_seconds(folder: Path) -> list[float]:
+    """Of letters while an answer streams."""
     arguments = scripted(folder, ("go", {"text": TEXT * 400, "chunk": 6, "chunkDelayMs": 1}))
+    until = time.monotonic() + SECONDS
+    return echo_seconds(folder, arguments, lambda raw: time.monotonic() > until)
+
+
+def finishing_seconds(folder: Path, reply: Any) -> list[float]:
+    """Of letters while a reply comes in a thousand deltas a second, and is finished."""
+    text = {"text": f"{reply}\n{END}\n", "chunk": 80, "chunkDelayMs": 1}
+    arguments = scripted(folder, ("go", [*reply, END] if isinstance(reply, list) else text))
+    return [one for _ in range(ROUNDS) for one in echo_seconds(folder, arguments, lambda raw: END.encode() in raw)]
+
+
+def edit_of_many_lines(folder: Path) -> list[Any]:
+    """A call that changes every line of a file."""
+    before = "".join(f"line {n} as it was\n" for n in LINES)
+    (folder / "long.txt").write_text(before)
+    edits = [{"oldText": before, "newText": before.replace("was", "is now")}]
+    return [call("edit", path="long.txt", edits=edits)]
+
+
+def echo_seconds(folder: Path, arguments: Sequence[str], over: Callable[[bytes], bool]) -> list[float]:
+    """Of each letter from the first message on; each is taken back, so that what is drawn anew has one letter."""
     taken = []
     with PtyChat(folder, arguments, columns=100, rows=40) as chat:
         chat.until("context 0%")
         chat.say("go")
-        chat.until("word word")
-        for number in range(KEYS):
-            letter = LETTERS[number % len(LETTERS)].encode()
-            seen = chat.raw.count(letter)
-            begun = time.perf_counter()
-            chat.type(letter.decode())
-            while chat.raw.count(letter) == seen:
-                chat.read_raw(1.0)
-            taken.append(time.perf_counter() - begun)
-            while time.perf_counter() - begun < BETWEEN_SECONDS:
-                chat.read_raw(0.005)
-    return sorted(taken)
+        due = time.perf_counter()
+        begun = len(chat.raw)
+        while not over(chat.raw[begun:]):
+            letter = LETTERS[len(taken) % len(LETTERS)]
+            while (left := due - time.perf_counter()) > 0:
+                chat.read_raw(left)
+            chat.type(chr(letter))
+            while letter not in (chat.read_raw(1.0) or b""):
+                pass
+            taken.append(time.perf_counter() - due)
+            chat.type(BACKSPACE)
+            due += BETWEEN_SECONDS
+    return taken
 
 
 def shown(name: str, seconds: Sequence[float]) -> str:
@@ -64,4 +103,9 @@ def shown(name: str, seconds: Sequence[float]) -> str:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         sys.stdout.write(shown("start", [start_seconds(Path(place)) for _ in range(STARTS)]) + "\n")
-        sys.stdout.write(shown("echo", echo_seconds(Path(place))) + "\n")
+        sys.stdout.write(shown("echo in a stream", streaming_seconds(Path(place))) + "\n")
+        for name, reply in LONG.items():
+            sys.stdout.write(shown(name, finishing_seconds(Path(place), reply)) + "\n")
+        sys.stdout.write(
+            shown("edit of 2,000 lines", finishing_seconds(Path(place), edit_of_many_lines(Path(place)))) + "\n"
+        )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from wcwidth import wcswidth
 
+from fakes.processes import eventually
 from pigeon.terminal.blocks import AnswerText, Block, ChatHead, Notice, ShellCard, ThinkingText, ToolCard, UserText
 from pigeon.terminal.painting import Painter
 
@@ -209,3 +211,18 @@ def test_styles_are_those_of_the_terminal_itself() -> None:
     assert painter.paint(Notice("No", "error"), 60) == "\x1b[31m✗ \x1b[0m\x1b[31mNo\x1b[0m\n\n"
     assert painter.paint(AnswerText("a `b` **c**"), 60) == "a \x1b[36mb\x1b[0m \x1b[1mc\x1b[0m\n\n"
     assert painter.paint(AnswerText("# a"), 60) == "\x1b[1;4ma\x1b[0m\n\n"
+
+
+def test_code_that_grows_does_not_wait_for_its_colours() -> None:
+    painter = Painter("256")
+    code = "```zig\nconst a = 1;"
+    first = painter.live_markdown(code, 80)
+    assert "const a = 1;" in first
+    assert "\x1b[" not in first
+    more = count()
+
+    def coloured() -> bool:
+        # What has not changed is not painted again.
+        return "\x1b[" in painter.live_markdown(f"{code}\nconst b = {next(more)};", 80)
+
+    assert eventually(coloured)

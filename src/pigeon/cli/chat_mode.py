@@ -46,6 +46,7 @@ RESUME_OPTIONS = ("--resume", "-r")
 SESSION_OPTIONS = (*RESUME_OPTIONS, "--fork", "--session", "--session-id", "--continue", "-c", "--name", "-n")
 MOST_ERROR_LINES = 200
 TOGETHER_SECONDS = 0.1
+SWITCH_SECONDS = 0.0005
 # What talks to the agent, and what its first lines are painted with.
 CHAT_MODULES = (
     "pigeon.sdk.remote.client",
@@ -66,6 +67,8 @@ def run_chat(line: CommandLine, environment: Environment) -> int:
 
         line = with_key(line, environment)
     plain = line.plain or environment.variables.get("TERM", "") in ("", "dumb")
+    # A key does not wait for a thread that paints or imports.
+    sys.setswitchinterval(SWITCH_SECONDS)
     # Ctrl-C waits until there is an event loop to take it: one that is half made cannot be left in order.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     with nullcontext() if plain else _keys_kept():

@@ -74,6 +74,7 @@ class Painter:
         self._ascii = ascii_only
         self._console: Console | None = None
         self._markdown: MarkdownLines | None = None
+        self._live_layout: MarkdownLines | None = None
         self._live: tuple[str, int, str] | None = None
         self._show_thinking = show_thinking
         self.signs = ASCII_SIGNS if ascii_only else SIGNS
@@ -97,7 +98,12 @@ class Painter:
     def live_markdown(self, text: str, width: int) -> str:
         """A part of an answer that may still change; drawn again as it was where it has not."""
         if self._live is None or self._live[:2] != (text, width):
-            self._live = (text, width, self.rendered(self._prose(text, max(width, NARROWEST))))
+            from pigeon.terminal.content.markdown import MarkdownLines
+
+            if self._live_layout is None:
+                self._live_layout = MarkdownLines(self.signs, self._colours is not None, at_once=True)
+            lines = self._live_layout.lines(cleaned(text), max(width, NARROWEST))
+            self._live = (text, width, self.rendered(lines))
         return self._live[2]
 
     def live_card(self, card: ToolCard, now: float, width: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 from pigeon.terminal.content.tables import Alignment, table_lines
@@ -52,7 +53,10 @@ def parser() -> MarkdownIt:
     """The parser of answers: what is usual on code hosting sites, HTML as text."""
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    # It makes its tables of rules when it first needs them, which two threads must not do at the same time.
+    made.parse("text")
+    return made
 
 
 def syntax_tree(text: str) -> SyntaxTreeNode:
@@ -78,15 +82,39 @@ def cell_nodes(table: SyntaxTreeNode) -> list[list[SyntaxTreeNode]]:
     return [list(row.children) for part in table.children for row in part.children]
 
 
-@cache
-def _lexer(language: str) -> Lexer | None:
-    from pygments.lexers import get_lexer_by_name
-    from pygments.util import ClassNotFound
+class _Lexers:
+    """Those of pygments by the names of languages; none where it knows no such language.
 
-    try:
-        return get_lexer_by_name(language, stripnl=False)
-    except ClassNotFound:
-        return None
+    The first of a kind takes long to make, and is not made in two threads at the same time: its class prepares itself.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[str, Lexer | None] = {}
+        self._asked: set[str] = set()
+        self._making = Lock()
+
+    def of(self, language: str) -> Lexer | None:
+        """The lexer of a language."""
+        from pygments.lexers import get_lexer_by_name
+        from pygments.util import ClassNotFound
+
+        with self._making:
+            if language not in self._made:
+                try:
+                    self._made[language] = get_lexer_by_name(language, stripnl=False)
+                except ClassNotFound:
+                    self._made[language] = None
+            return self._made[language]
+
+    def at_once(self, language: str) -> Lexer | None:
+        """The same if it was made before; else it is made in a thread, for the next time."""
+        if language not in self._asked:
+            self._asked.add(language)
+            Thread(target=self.of, args=(language,), daemon=True, name="pigeon-lexer").start()
+        return self._made.get(language)
+
+
+_lexers = _Lexers()
 
 
 @cache
@@ -96,11 +124,15 @@ def _code_style(token: object) -> str:
 
 
 class MarkdownLines:
-    """Lays out markdown. `signs` are those of the painter; `coloured` says whether styles can be seen."""
+    """Lays out markdown. `signs` are those of the painter; `coloured` says whether styles can be seen.
 
-    def __init__(self, signs: Mapping[str, str], coloured: bool) -> None:
+    With `at_once`, code whose colours take long to prepare is laid out without them until they are.
+    """
+
+    def __init__(self, signs: Mapping[str, str], coloured: bool, at_once: bool = False) -> None:
         self._signs = signs
         self._coloured = coloured
+        self._lexer = _lexers.at_once if at_once else _lexers.of
 
     def lines(self, text: str, width: int) -> list[Text]:
         """The lines of a text, none wider than `width`, with one blank line between blocks. The text is clean."""
@@ -179,7 +211,7 @@ class MarkdownLines:
         return folded(self._text(f"{fence}{language}\n{code}\n{fence}"), width)
 
     def _highlighted(self, code: str, language: str) -> Text:
-        lexer = _lexer(language.lower()) if language and len(code) <= LONGEST_COLOURED else None
+        lexer = self._lexer(language.lower()) if language and len(code) <= LONGEST_COLOURED else None
         if lexer is None:
             return self._text(code)
         text = self._text("")

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, Filter
-from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Window
@@ -18,15 +19,23 @@ from prompt_toolkit.layout.dimension import Dimension
 
 from pigeon.terminal.content.cleaning import cleaned
 from pigeon.terminal.painting import Painter
+from pigeon.terminal.screen.live_view import fragments
 from pigeon.terminal.view import Choice, ChoiceQuestion, Question, TextQuestion
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.layout.containers import AnyContainer
-    from rich.text import Text
 
 LIST_ROWS = 10
 DETAIL_ROWS = 12
+
+
+class Detail(Struct, frozen=True):
+    """What a question is about, painted: the first lines, how many are left out behind them, and all of them."""
+
+    shown: str = ""
+    left_out: int = 0
+    whole: str = ""
 
 
 class QuestionPanel:
@@ -56,26 +65,24 @@ class QuestionPanel:
         self._list = FormattedTextControl(self._text, focusable=True, key_bindings=self._choice_keys())
         self._buffer = Buffer(multiline=True)
         self._writer = BufferControl(self._buffer, key_bindings=self._text_keys())
-        self._columns = 80
-        self._about: list[Text] = []
+        self._detail = Detail()
 
     @property
     def active(self) -> bool:
         """Whether there is a question."""
         return self._question is not None
 
-    async def ask(self, question: Question, app: Application[Any]) -> str | None:
+    async def ask(self, question: Question, detail: Detail, app: Application[Any]) -> str | None:
         """The answer; none where the person declines, or where the time is over."""
         async with self._turn:
             self._question, self._at, self._typed = question, 0, ""
             if isinstance(question, ChoiceQuestion):
                 values = [one.value for one in question.choices]
                 self._at = values.index(question.chosen) if question.chosen in values else 0
-            self._columns = app.output.get_size().columns
-            self._about = self._lines_about(question)
-            if len(self._about) > DETAIL_ROWS:
+            self._detail = detail
+            if detail.left_out:
                 # Nothing is allowed unseen: all of it goes into the conversation.
-                self._write(self._painter.rendered([line.copy() for line in self._about]))
+                self._write(detail.whole)
             self._answer = asyncio.get_running_loop().create_future()
             if isinstance(question, TextQuestion):
                 self._buffer.set_document(Document(question.text, len(question.text)))
@@ -91,10 +98,13 @@ class QuestionPanel:
             finally:
                 self._question = self._answer = None
 
-    def _lines_about(self, question: Question) -> list[Text]:
+    def painted_detail(self, question: Question, columns: int) -> Detail:
+        """What the question is about; takes its time where that is long, so it is called in a thread."""
         if isinstance(question, TextQuestion) or not (question.diff or question.detail):
-            return []
-        return self._painter.whole_lines(question.diff or question.detail, self._columns, bool(question.diff))
+            return Detail()
+        lines = self._painter.whole_lines(question.diff or question.detail, columns, bool(question.diff))
+        shown = self._painter.rendered([line.copy() for line in lines[:DETAIL_ROWS]])
+        return Detail(shown, max(0, len(lines) - DETAIL_ROWS), self._painter.rendered(lines))
 
     def container(self) -> AnyContainer:
         """Where it is drawn."""
@@ -139,9 +149,8 @@ class QuestionPanel:
             return []
         text: StyleAndTextTuples = []
         if isinstance(question, ChoiceQuestion):
-            text += to_formatted_text(ANSI(self._painter.rendered(self._about[:DETAIL_ROWS])))
-            if len(self._about) > DETAIL_ROWS:
-                count = len(self._about) - DETAIL_ROWS
+            text += fragments(self._detail.shown)
+            if count := self._detail.left_out:
                 text.append(
                     ("class:hint", f"{self._painter.signs['cut']} {count:,} more lines; all of it stands above\n")
                 )

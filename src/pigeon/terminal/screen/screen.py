@@ -19,7 +19,7 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
@@ -33,10 +33,11 @@ from pigeon.terminal.content.cleaning import cleaned
 from pigeon.terminal.footer import FooterFacts, footer_text
 from pigeon.terminal.inputs import Input, InputKind, Inputs
 from pigeon.terminal.painting import Painter
+from pigeon.terminal.screen.block_queue import BlockQueue
 from pigeon.terminal.screen.input_history import InputHistory
 from pigeon.terminal.screen.input_line import InputLine
 from pigeon.terminal.screen.keys import chat_keys
-from pigeon.terminal.screen.live_view import LiveView
+from pigeon.terminal.screen.live_view import LiveView, fragments
 from pigeon.terminal.screen.question_panel import QuestionPanel
 from pigeon.terminal.transcript import ChatTranscript
 from pigeon.terminal.view import Choice, ChoiceQuestion, Question
@@ -114,7 +115,7 @@ class Screen:
         self._is_picture = is_picture
         self._now = now
         self._interrupted = float("-inf")
-        self._pending: list[str] = []
+        self._blocks = BlockQueue(painter, self.refresh)
         self._away = 0
         self._refreshing: asyncio.Handle | None = None
         self.shown = asyncio.Event()
@@ -122,7 +123,7 @@ class Screen:
         self._live = LiveView(transcript, painter, now)
         self._drawn: tuple[str, StyleAndTextTuples] = ("", [])
         self._roomy = Condition(lambda: self.app.output.get_size().rows >= ROOMY_ROWS)
-        self.panel = QuestionPanel(painter, self.refresh, self._focus_input, self._roomy, self._write)
+        self.panel = QuestionPanel(painter, self.refresh, self._focus_input, self._roomy, self._blocks.add_lines)
         self.line = InputLine(completer, InputHistory(history), now)
         self.app = _ChatApplication(
             layout=Layout(self._layout(), focused_element=self.line.buffer),
@@ -142,11 +143,7 @@ class Screen:
 
     def show(self, block: Block) -> None:
         """Write a finished block above the input."""
-        self._write(self._painter.paint(block, self.width))
-
-    def _write(self, lines: str) -> None:
-        self._pending.append(lines)
-        self.refresh()
+        self._blocks.add(block, self.width)
 
     def refresh(self) -> None:
         """Draw anew, soon: many changes together are one drawing, and a key is not held up by them."""
@@ -156,23 +153,31 @@ class Screen:
     def _draw(self) -> None:
         """Both parts in one drawing: what has left the live part stands above it at the same moment."""
         self._refreshing = None
-        if self._pending and not self._away and self.app.is_running:
+        if self._blocks.has_text and not self._away and self.app.is_running:
             self._flush()
+            if self._blocks.has_text:
+                self._refreshing = asyncio.get_running_loop().call_soon(self._draw)
         else:
-            self._live.changed()
+            self._renew_live()
             # Now, not when it is drawn: what has ended by then must not be missing in both parts.
             self._live_text()
             self.app.invalidate()
+
+    def _renew_live(self) -> None:
+        """What has left the live part while it is painted stands there until then."""
+        if not self._blocks.painting:
+            self._live.changed()
 
     async def ask(self, question: Question) -> str | None:
         """Show the question in place of the input until it is answered.
 
         Not while the person is writing: the next letter would be taken for an answer.
         """
+        detail = await asyncio.to_thread(self.panel.painted_detail, question, self.width)
         while left := self.line.seconds_to_pause:  # noqa: ASYNC110 - writing begins and pauses many times
             await asyncio.sleep(left)
         try:
-            return await self.panel.ask(question, self.app)
+            return await self.panel.ask(question, detail, self.app)
         finally:
             self._focus_input()
 
@@ -220,6 +225,7 @@ class Screen:
             raise OSError(errno.EIO, "the terminal is gone") from None
         finally:
             ticking.cancel()
+            await self._blocks.painted()
             self._flush_rest()
 
     def _after_drawing(self, app: Application[None]) -> None:
@@ -300,22 +306,21 @@ class Screen:
     def _flush(self) -> None:
         """Write what is finished above the lower part, which is drawn anew below it."""
         output = self.app.output
-        text = "".join(self._pending).replace("\n", "\r\n")
-        self._pending.clear()
+        text = self._blocks.take().replace("\n", "\r\n")
         output.write_raw(BEGIN_UPDATE)
         self.app.renderer.erase(leave_alternate_screen=False)
         output.write_raw(text)
-        self._live.changed()
+        self._renew_live()
         self.app.draw_now()
         output.write_raw(END_UPDATE)
         output.flush()
 
     def _flush_rest(self) -> None:
-        if self._pending:
+        while self._blocks.has_text:
+            text = self._blocks.take().replace("\n", "\r\n")
             with suppress(OSError):
-                self.app.output.write_raw("".join(self._pending).replace("\n", "\r\n"))
+                self.app.output.write_raw(text)
                 self.app.output.flush()
-            self._pending.clear()
 
     # Drawing
 
@@ -374,7 +379,7 @@ class Screen:
         size = self.app.output.get_size()
         text = self._live.text(size.columns, max(1, size.rows - 8), self.panel.active)
         if self._drawn[0] is not text:
-            self._drawn = (text, to_formatted_text(ANSI(text)))
+            self._drawn = (text, fragments(text))
         return self._drawn[1]
 
     def _footer(self) -> StyleAndTextTuples:
