@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
+from fakes.processes import eventually
+from pigeon.terminal.screen import completion
 from pigeon.terminal.screen.completion import ChatCompleter, ProjectFiles
 
 NAMES = {"model": "choose the model", "compact": "make room", "skill:model-cards": "a skill"}
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first look is waited for, however busy the machine is."""
+    monkeypatch.setattr(completion, "FIRST_SECONDS", 20.0)
 
 
 def offered(folder: Path, text: str) -> list[str]:
@@ -46,3 +59,67 @@ def test_commands_are_offered_at_the_beginning_only(tmp_path: Path) -> None:
     assert offered(tmp_path, "/mo") == ["model "]
     assert offered(tmp_path, "say /mo") == []
     assert offered(tmp_path, "/") == ["model ", "compact ", "skill:model-cards "]
+
+
+class SlowDisk:
+    """A folder called `slow` is not read until it may be; says which threads read folders."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.threads: set[int] = set()
+        self._really = os.scandir
+
+    def scandir(self, path: str) -> Any:
+        self.threads.add(threading.get_ident())
+        if path.endswith("slow"):
+            assert self.may.wait(20)
+        return self._really(path)
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "late.txt").touch()
+    (tmp_path / "soon.txt").touch()
+    disk = SlowDisk()
+    monkeypatch.setattr(os, "scandir", disk.scandir)
+    monkeypatch.setattr(completion, "FIRST_SECONDS", 0.0)
+    yield disk
+    disk.may.set()
+
+
+async def found_by(completer: ChatCompleter, text: str) -> list[str]:
+    return [one.text async for one in completer.get_completions_async(Document(text), CompleteEvent())]
+
+
+async def test_a_slow_disk_holds_up_neither_the_event_loop_nor_what_was_found_by_then(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
+    completer = ChatCompleter(NAMES, ProjectFiles(str(tmp_path), {}, str(tmp_path)), {})
+    await found_by(completer, "@")
+    assert eventually(lambda: disk.threads != set())
+    while "soon.txt" not in (found := await found_by(completer, "@")):
+        pass
+    assert found == ["soon.txt", "slow/"]
+    disk.may.set()
+    while "slow/late.txt" not in await found_by(completer, "@"):
+        pass
+    assert threading.get_ident() not in disk.threads
+
+
+async def test_files_that_are_new_are_found_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    completer = ChatCompleter(NAMES, ProjectFiles(str(tmp_path), {}, str(tmp_path)), {})
+    assert await found_by(completer, "@new") == []
+    (tmp_path / "new.txt").touch()
+    assert await found_by(completer, "@new") == []
+    monkeypatch.setattr(completion, "FRESH_SECONDS", -1.0)
+    while await found_by(completer, "@new") != ["new.txt"]:
+        pass
+
+
+async def test_only_files_are_looked_for_in_a_thread(tmp_path: Path) -> None:
+    completer = ChatCompleter(NAMES, ProjectFiles(str(tmp_path), {}, str(tmp_path)), {})
+    at_once = {text: completer.at_once(Document(text)) for text in ("/mo", "/model x", "/image x", "see @x", "word")}
+    assert at_once == {"/mo": True, "/model x": True, "/image x": False, "see @x": False, "word": True}
+    await found_by(completer, "@")
+    assert completer.at_once(Document("see @x"))

@@ -1,11 +1,16 @@
-"""What Tab and typing offer: commands behind a slash, files behind an at sign."""
+"""What Tab and typing offer: commands behind a slash, files behind an at sign.
+
+Files are looked for and compared in threads: a folder may have many, and its disk may be slow.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -13,7 +18,10 @@ from prompt_toolkit.document import Document
 from pigeon.system.ignore_files import Ignored, user_ignore_file
 
 MOST_FILES = 20_000
+FEW_FILES = 1_000
 FRESH_SECONDS = 5.0
+# How long the first look may take before what it has found by then is offered.
+FIRST_SECONDS = 0.2
 OFFERED = 50
 # Commands that take the name of a file.
 OF_FILES = ("image", "export")
@@ -32,8 +40,26 @@ class ChatCompleter(Completer):
         self._files = files
         self._arguments = arguments
 
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        """What could stand at the cursor; the event loop goes on while it is looked for."""
+        if self.at_once(document):
+            found = list(self.get_completions(document, complete_event))
+        else:
+            found = await asyncio.to_thread(lambda: list(self.get_completions(document, complete_event)))
+        for one in found:
+            yield one
+
+    def at_once(self, document: Document) -> bool:
+        """Whether `get_completions` takes no time to speak of."""
+        before = document.text_before_cursor
+        argument = _ARGUMENT.fullmatch(before)
+        names_file = argument is not None and argument[1] in OF_FILES
+        return self._files.few or not (names_file or _AT_WORD.search(before))
+
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """What could stand at the cursor."""
+        """The same, which may take a moment."""
         before = document.text_before_cursor
         if before.startswith("/") and " " not in before and "\n" not in before:
             yield from self._commands(before[1:])
@@ -61,27 +87,58 @@ class ChatCompleter(Completer):
 
 
 class ProjectFiles:
-    """The files below a folder that git would not ignore, read again when they were read long ago."""
+    """The files below a folder that git would not ignore, looked for again when that was done long ago.
+
+    Until a new look is over, those of the one before are offered; during the first, those that it has found.
+    """
 
     def __init__(self, root: str, variables: Mapping[str, str], home: str) -> None:
         self._root = root
-        self._user_file = user_ignore_file(variables, home)
+        self._variables = variables
+        self._home = home
         self._paths: list[str] = []
-        self._read = float("-inf")
+        self._looked = float("-inf")
+        self._looking: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    @property
+    def few(self) -> bool:
+        """Whether they are known, and so few that they are compared in no time."""
+        return self._looked_once and len(self._paths) <= FEW_FILES
 
     def matching(self, wanted: str, most: int) -> list[str]:
         """Paths that have the letters in this order; those that have them together, and in the name, come first."""
-        if time.monotonic() - self._read > FRESH_SECONDS:
-            self._paths = self._found()
-            self._read = time.monotonic()
-        ranked = sorted(
-            (rank, len(path), path) for path in self._paths if (rank := _rank(path.lower(), wanted)) is not None
-        )
+        self._look()
+        paths = list(self._paths)
+        ranked = sorted((rank, len(path), path) for path in paths if (rank := _rank(path.lower(), wanted)) is not None)
         return [path for _, _, path in ranked[:most]]
 
-    def _found(self) -> list[str]:
-        ignored = Ignored(self._root, self._user_file)
-        found: list[str] = []
+    def _look(self) -> None:
+        """Begin to look where it is time to; wait a moment for the first result."""
+        with self._starting:
+            if self._looking is None and time.monotonic() - self._looked > FRESH_SECONDS:
+                found = [] if self._looked_once else self._paths
+                # A thread of its own, which ends with the program: a disk that does not answer holds nothing up.
+                self._looking = threading.Thread(target=self._find, args=(found,), daemon=True, name="pigeon-files")
+                self._looking.start()
+            looking = None if self._looked_once else self._looking
+        if looking is not None:
+            looking.join(FIRST_SECONDS)
+
+    @property
+    def _looked_once(self) -> bool:
+        return self._looked > float("-inf")
+
+    def _find(self, found: list[str]) -> None:
+        try:
+            self._walk(found)
+        finally:
+            self._paths = found
+            self._looked = time.monotonic()
+            self._looking = None
+
+    def _walk(self, found: list[str]) -> None:
+        ignored = Ignored(self._root, user_ignore_file(self._variables, self._home))
         folders = [""]
         while folders and len(found) < MOST_FILES:
             folder = folders.pop(0)
@@ -99,7 +156,6 @@ class ProjectFiles:
                     found.append(path + os.sep)
                 else:
                     found.append(path)
-        return found
 
 
 def _rank(path: str, wanted: str) -> int | None:

@@ -5,6 +5,7 @@ A long text that is pasted is folded to a few words, which stand for it until th
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -16,7 +17,9 @@ from prompt_toolkit.document import Document
 from pigeon.terminal.screen.input_history import InputHistory
 
 if TYPE_CHECKING:
-    from prompt_toolkit.completion import Completer
+    from prompt_toolkit.completion import Completion
+
+    from pigeon.terminal.screen.completion import ChatCompleter
 
 PASTED_LINES = 12
 PASTED_CHARACTERS = 1_500
@@ -28,9 +31,11 @@ _FOLD = re.compile(r"\[pasted [\d,]+ (?:lines|characters)(?:, number \d+)?\]")
 class InputLine:
     """One line, of several rows if need be. `now` is a steady clock in seconds."""
 
-    def __init__(self, completer: Completer, history: InputHistory, now: Callable[[], float]) -> None:
+    def __init__(self, completer: ChatCompleter, history: InputHistory, now: Callable[[], float]) -> None:
         self._now = now
         self._history = history
+        self._completer = completer
+        self._completing: asyncio.Future[None] | None = None
         self._pastes: dict[str, str] = {}
         self._edited = float("-inf")
         self.buffer = Buffer(
@@ -91,10 +96,24 @@ class InputLine:
         return fold
 
     def complete(self) -> None:
-        """Write the only completion there is, or go to the next of several."""
+        """Write the only completion there is, or go to the next of several.
+
+        Where it takes a moment to find them, nothing is written if the line has changed by then.
+        """
+        # Not by a completion of the buffer: one that typing has begun would take the place of it.
+        document, event = self.buffer.document, CompleteEvent(completion_requested=True)
+        if self._completer.at_once(document):
+            self._write_completion(list(self._completer.get_completions(document, event)))
+        else:
+            self._completing = asyncio.ensure_future(self._complete_later(document, event))
+
+    async def _complete_later(self, document: Document, event: CompleteEvent) -> None:
+        found = [one async for one in self._completer.get_completions_async(document, event)]
+        if self.buffer.document == document:
+            self._write_completion(found)
+
+    def _write_completion(self, found: list[Completion]) -> None:
         buffer = self.buffer
-        # Not by a completion in the background: one that typing has begun would take the place of it.
-        found = list(buffer.completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
         if buffer.complete_state and buffer.complete_state.completions:
             buffer.complete_next()
         elif len(found) == 1:

@@ -44,8 +44,9 @@ from pigeon.terminal.view import Choice, ChoiceQuestion, Question
 from pigeon.terminal.widgets import Widgets
 
 if TYPE_CHECKING:
-    from prompt_toolkit.completion import Completer
     from prompt_toolkit.layout.containers import AnyContainer
+
+    from pigeon.terminal.screen.completion import ChatCompleter
 
 DRAWS_A_SECOND = 20
 TICK_SECONDS = 0.12
@@ -102,7 +103,7 @@ class Screen:
         painter: Painter,
         now: Callable[[], float],
         inputs: Inputs,
-        completer: Completer,
+        completer: ChatCompleter,
         history: str,
         colours: bool,
         is_picture: Callable[[str], bool],
