@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     # records
     from pigeon.wire.answers import Accepted as Accepted
     from pigeon.wire.answers import BashResult as BashResult
+    from pigeon.wire.answers import Branches as Branches
+    from pigeon.wire.answers import BranchInfo as BranchInfo
     from pigeon.wire.answers import Cancelled as Cancelled
     from pigeon.wire.answers import ClearedQueue as ClearedQueue
     from pigeon.wire.answers import Commands as Commands
@@ -52,7 +54,11 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import Forked as Forked
     from pigeon.wire.answers import ForkMessage as ForkMessage
     from pigeon.wire.answers import ForkMessages as ForkMessages
+    from pigeon.wire.answers import FoundText as FoundText
+    from pigeon.wire.answers import FoundTexts as FoundTexts
     from pigeon.wire.answers import HostUriSchemes as HostUriSchemes
+    from pigeon.wire.answers import HtmlPage as HtmlPage
+    from pigeon.wire.answers import HtmlPiece as HtmlPiece
     from pigeon.wire.answers import InputLimits as InputLimits
     from pigeon.wire.answers import Integrations as Integrations
     from pigeon.wire.answers import LastAssistantText as LastAssistantText
@@ -69,6 +75,7 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import OpenedSession as OpenedSession
     from pigeon.wire.answers import Permissions as Permissions
     from pigeon.wire.answers import QueueItem as QueueItem
+    from pigeon.wire.answers import RenderedHtml as RenderedHtml
     from pigeon.wire.answers import Service as Service
     from pigeon.wire.answers import SessionAllowance as SessionAllowance
     from pigeon.wire.answers import SessionRow as SessionRow
@@ -222,13 +229,13 @@ _HOMES = {
     "pigeon.sdk.tools": "HostFunction ToolContext tool",
     # lazy records
     "pigeon.wire.answers": (
-        "Accepted BashResult Cancelled ClearedQueue Commands Compacted ContextUsage CycledModel DumpedTool "
-        "Entries EventFilter Exported FastMode ForkMessage ForkMessages Forked HostUriSchemes InputLimits "
-        "Integrations LastAssistantText Level Levels LimitsState LocalOnly LoginProviders Messages "
-        "MessagesPage ModelReadiness Models Navigated OpenedSession Permissions QueueItem Service "
-        "SessionAllowance SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State "
-        "SubagentSubscription Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState "
-        "Welcome "
+        "Accepted BashResult BranchInfo Branches Cancelled ClearedQueue Commands Compacted ContextUsage "
+        "CycledModel DumpedTool Entries EventFilter Exported FastMode ForkMessage ForkMessages Forked "
+        "FoundText FoundTexts HostUriSchemes HtmlPage HtmlPiece InputLimits Integrations LastAssistantText "
+        "Level Levels LimitsState LocalOnly LoginProviders Messages MessagesPage ModelReadiness Models "
+        "Navigated OpenedSession Permissions QueueItem RenderedHtml Service SessionAllowance SessionRow "
+        "SessionStats Sessions SlashCommand SourceInfo SourceRules State SubagentSubscription Subagents "
+        "TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState Welcome "
     ),
     "pigeon.wire.content": "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall",
     "pigeon.wire.dialogs": (

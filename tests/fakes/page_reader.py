@@ -13,7 +13,7 @@ ALLOWED = {
 }  # fmt: skip
 ATTRIBUTES = {
     "a": {"href", "title", "rel", "class", "aria-label"}, "article": {"class", "id"}, "dd": {"class"},
-    "del": {"data-n"}, "details": {"class", "open", "id"}, "div": {"dir", "class"}, "dl": {"class"},
+    "del": {"data-n"}, "details": {"class", "open", "id", "data-call"}, "div": {"dir", "class"}, "dl": {"class"},
     "header": {"class"}, "html": {"lang"}, "img": {"alt", "src"}, "input": {"type", "class", "id", "name", "checked"},
     "ins": {"data-n"}, "label": {"class", "for"}, "li": {"class"}, "line": {"x1", "x2", "y1", "y2"}, "main": {"id"},
     "meta": {"charset", "http-equiv", "content", "name"}, "nav": {"class", "aria-label"}, "ol": {"start"},

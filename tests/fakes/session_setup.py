@@ -14,6 +14,8 @@ from fakes.model_requests import a_model
 from fakes.repositories import NOW, DiskRepository
 from pigeon.agent.inference import OutputFormat
 from pigeon.agent.interfaces import PreparedImage
+from pigeon.app.environment import Environment
+from pigeon.app.export_page import PageWriter
 from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import Dependencies
@@ -174,7 +176,7 @@ class SessionSetup:
                 permissions=NoPermissions(),
                 gate=lambda: None,
                 run_started=lambda: None,
-                write_page=lambda *given: "",
+                pages=PageWriter(Environment(variables={}, home="/", cwd="/"), lambda data: data),
                 now=lambda: NOW,
                 report=self.repository.reports.append,
             )

@@ -253,7 +253,8 @@ async def test_what_is_not_on_disk_cannot_be_a_page(tmp_path: Path) -> None:
     assert refusal["error"].startswith("Nothing to export yet")
     host = Host(says("one"), folder=tmp_path)
     await host.prompt("go")
-    assert await host.ask("export_html") == {"path": ""}
+    path = str(tmp_path / "page.html")
+    assert await host.ask("export_html", outputPath=path) == {"path": path}
 
 
 OTHER = a_model(id="other", reasoning=True)

@@ -258,7 +258,7 @@ class _Builder:
             gate=permissions.gate,
             run_started=tools.warm_up,
             mask_result=self._redactor.mask_result,
-            write_page=self._pages().write,
+            pages=self._pages(),
             now=self._environment.now,
             report=self._reports.notify,
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from pigeon.app.environment import Environment
 from pigeon.app.models import registry_of
@@ -18,7 +19,12 @@ from pigeon.session.history.views import name_of, stats_of
 from pigeon.system.paths import expand_home
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
+from pigeon.wire.answers import BranchInfo, FoundText, HtmlPiece
+from pigeon.wire.commands import RenderHtml
 from pigeon.wire.errors import Refusal, StartupError
+
+if TYPE_CHECKING:
+    from pigeon.export.markdown import TextFormatter
 
 _AT_ONCE = 1 << 20
 Mask = Callable[[bytes], bytes]
@@ -60,11 +66,49 @@ class PageWriter:
             raise StartupError(f"File not found: {file}")
         return self._write(asked, file, loaded.header_line, loaded.lines, _last_branch(loaded.lines), by_title)
 
+    def pieces(
+        self, start: int, window: list[bytes], labels: list[bytes], previous: bytes | None, running: bool
+    ) -> tuple[list[HtmlPiece], int]:
+        """Entries in a row as HTML, and how many of them will not change any more; runs in a thread, like `write`."""
+        from pigeon.export.live import pieces_of, unsettled_at
+
+        lines = self._lines(window)
+        marks = self._lines(labels)
+        before = self._lines([] if previous is None else [previous])
+        made = pieces_of(lines, start, self._formatter(), marks, before[0] if before else None)
+        return made, unsettled_at(lines) if running else len(lines)
+
+    def rendered(self, asked: RenderHtml) -> str:
+        """One text as HTML; runs in a thread."""
+        from pigeon.export.live import text_html
+
+        masked = codec.convert(codec.decode(self._mask(codec.encode(asked))), RenderHtml)
+        return text_html(masked, self._formatter())
+
+    def found(self, branch: list[bytes], text: str, most: int) -> tuple[list[FoundText], bool]:
+        """Where a text stands, newest first, and whether there are more such places; runs in a thread."""
+        from pigeon.export.live import found_in
+
+        return found_in(self._lines(branch), text, most)
+
+    def branches(self, every: list[bytes], branch: list[str]) -> list[BranchInfo]:
+        """The branches of a session; runs in a thread."""
+        from pigeon.export.live import listed_branches
+
+        return listed_branches(self._lines(every), branch)
+
+    def _lines(self, raw: list[bytes]) -> list[EntryLine]:
+        return list(self._masked([line for line in map(line_from_bytes, raw) if line is not None]))
+
+    def _formatter(self) -> TextFormatter:
+        from pigeon.export.markdown import TextFormatter
+
+        return TextFormatter(self._mask_text)
+
     def _write(
         self, asked: str, file: str, head: bytes, lines: list[EntryLine], active: list[str], by_title: bool = False
     ) -> str:
         from pigeon.export.html import SessionPage, write_page
-        from pigeon.export.markdown import TextFormatter
 
         header = codec.decode(self._mask(head))
         lines = list(self._masked(lines))
@@ -72,7 +116,7 @@ class PageWriter:
         page = SessionPage(header, lines, active, stats, name_of(lines))
         default = page.file_name() if by_title else _page_name(file)
         path = expand_home(asked, self._environment.home) or default
-        blocks = _in_blocks(page.pieces(TextFormatter(self._mask_text)))
+        blocks = _in_blocks(page.pieces(self._formatter()))
         write_page(self._environment.absolute(path), map(self._mask_keys, blocks), protected=file, called=path)
         return path
 

@@ -44,16 +44,22 @@ _ORDINARY_ENDS = ("stop", "toolUse", "pending")
 
 
 def conversation_html(
-    items: Iterable[tuple[int, Item]], formatter: TextFormatter, labels: Mapping[str, str]
+    items: Iterable[tuple[int, Item]],
+    formatter: TextFormatter,
+    labels: Mapping[str, str],
+    previous: MessageEntry | None = None,
 ) -> Iterator[tuple[int, str]]:
     """The entries of one branch, oldest first, each with its number; results stand with their calls.
 
-    `labels` are the bookmarks by the id of their entry. Entries are read one at a time and forgotten: a session may be
-    larger than what should be in memory.
+    `labels` are the bookmarks by the id of their entry, `previous` is the message before the first one. Entries are
+    read one at a time and forgotten: a session may be larger than what should be in memory.
     """
     rest = iter(items)
     ahead: deque[tuple[int, Item]] = deque()
     speaker, day = "", 0
+    if previous is not None:
+        day = previous.message.timestamp // DAY
+        speaker = previous.message.model if isinstance(previous.message, AssistantMessage) else ""
     while ahead or (following := next(rest, None)) is not None:
         number, item = ahead.popleft() if ahead else following  # type: ignore[misc]
         message = item.message if isinstance(item, MessageEntry) else None

@@ -59,7 +59,7 @@ class SessionPage:
             if branch.leaves is not None:
                 self._forks.setdefault(branch.leaves, []).append(branch)
         said = (self._found.prompts[number] for number in self._branches[0].entries if number in self._found.prompts)
-        self.title = _one_line(name or next(said, "") or f"Session {header.get('id', '')}")
+        self.title = one_line(name or next(said, "") or f"Session {header.get('id', '')}")
 
     def pieces(self, formatter: TextFormatter) -> Iterator[str]:
         """The page from its first line to its last; entries are read as they are needed, and not kept."""
@@ -206,7 +206,7 @@ def _look_through(lines: Sequence[Line]) -> _Found:
 
 def _note(found: _Found, number: int, entry: Entry) -> None:
     if isinstance(entry, LabelEntry):
-        label = "" if isinstance(entry.label, Absent) else _one_line(entry.label)
+        label = "" if isinstance(entry.label, Absent) else one_line(entry.label)
         found.labels.pop(entry.target_id, None)
         if label:
             found.labels[entry.target_id] = label
@@ -216,7 +216,7 @@ def _note(found: _Found, number: int, entry: Entry) -> None:
     elif isinstance(entry, MessageEntry):
         message = entry.message
         if isinstance(message, UserMessage):
-            text = _one_line(text_of(message.content))
+            text = one_line(text_of(message.content))
             if text:
                 found.prompts[number] = text
         elif isinstance(message, AssistantMessage):
@@ -241,7 +241,7 @@ def _link(anchor: str, text: str, mark: str = "") -> str:
     return f'<a href="#{anchor}">{shown}{escaped(text)}</a>'
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """The beginning of a text; signs of markdown that mean bold or code are left out."""
     line = " ".join(plain(text[: LONGEST_TITLE * 8]).replace("**", "").replace("`", "").split())
     return line if len(line) <= LONGEST_TITLE else line[:LONGEST_TITLE] + "…"

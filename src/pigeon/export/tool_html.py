@@ -56,13 +56,18 @@ class Card(Struct):
 
 def call_html(call: ToolCall, result: ToolResultMessage | None, formatter: TextFormatter) -> str:
     """The card of a call, without a page around it; `result` is none while there is none yet."""
-    return card_html(call.name, call.arguments, result, formatter, error=_error_of(call))
+    return card_html(call.name, call.arguments, result, formatter, _error_of(call), call.id)
 
 
 def card_html(
-    name: str, arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter, error: str = ""
+    name: str,
+    arguments: dict[str, Any],
+    result: ToolResultMessage | None,
+    formatter: TextFormatter,
+    error: str = "",
+    id: str = "",
 ) -> str:
-    """The same for a result whose call is not known."""
+    """The same for a result whose call is not known; `id` is that of the call."""
     make = _CARDS.get(name.lower(), _general)
     card = make(arguments, result, formatter) or _general(arguments, result, formatter)
     rest = {key: value for key, value in arguments.items() if key not in card.shown}
@@ -71,12 +76,13 @@ def card_html(
     body = given + label + card.body
     if error:
         body = f'<p class="bad">{escaped(error)}</p>{body}'
+    place = f' data-call="{escaped(id)}"' if id else ""
     opened = " open" if result is not None and _is_short(card, result) else ""
     note = f' <span class="note">{card.note}</span>' if card.note else ""
     gist = f" <code>{escaped(card.gist)}</code>" if card.gist else ""
     return (
-        f'<details class="card"{opened}><summary><b>{escaped(name[:80])}</b>{gist}{note}{_state(result)}</summary>'
-        f'<div class="inner">{body}</div></details>'
+        f'<details class="card"{place}{opened}><summary><b>{escaped(name[:80])}</b>{gist}{note}{_state(result)}'
+        f'</summary><div class="inner">{body}</div></details>'
     )
 
 
@@ -327,7 +333,7 @@ def _lines_in(text: str) -> int:
 
 def _state(result: ToolResultMessage | None) -> str:
     if result is None:
-        return ' <span class="note">no result</span>'
+        return ' <span class="note none">no result</span>'
     took = result.duration_ms
     seconds = f' <span class="note took">{took / 1000:,.1f} s</span>' if isinstance(took, int) and took >= 100 else ""
     return seconds + (' <span class="bad">failed</span>' if result.is_error else "")

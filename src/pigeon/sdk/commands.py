@@ -9,6 +9,7 @@ from pigeon.wire import commands
 from pigeon.wire.answers import (
     Accepted,
     BashResult,
+    Branches,
     Cancelled,
     ClearedQueue,
     Commands,
@@ -20,7 +21,9 @@ from pigeon.wire.answers import (
     FastMode,
     Forked,
     ForkMessages,
+    FoundTexts,
     HostUriSchemes,
+    HtmlPage,
     Integrations,
     LastAssistantText,
     Level,
@@ -34,6 +37,7 @@ from pigeon.wire.answers import (
     OpenedSession,
     Permissions,
     QueueItem,
+    RenderedHtml,
     Sessions,
     SessionStats,
     State,
@@ -47,7 +51,7 @@ from pigeon.wire.answers import (
     Welcome,
 )
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.commands import HostTool
+from pigeon.wire.commands import HostTool, RenderedCall
 from pigeon.wire.content import Attachment, ImageInput
 from pigeon.wire.model import Model
 from pigeon.wire.steering import Limits, TodoPhaseGiven
@@ -286,6 +290,40 @@ class CommandMethods(ABC):
     async def export_html(self, *, output_path: str | None = None) -> Exported:
         """Write the session as a page."""
         return cast("Exported", await self.send(commands.ExportHtml(output_path=_given(output_path))))
+
+    async def get_html(
+        self, *, before: str | None = None, after: str | None = None, around: str | None = None, limit: int = 30
+    ) -> HtmlPage:
+        """Entries of the active branch as HTML, for programs that show the conversation.
+
+        The newest ones, or those `before`, `after` or `around` an entry of the branch; `limit` counts entries,
+        and results of tools come with their calls.
+        """
+        return cast(
+            "HtmlPage",
+            await self.send(
+                commands.GetHtml(before=_given(before), after=_given(after), around=_given(around), limit=limit)
+            ),
+        )
+
+    async def render_html(
+        self, *, markdown: str | None = None, diff: str | None = None, call: RenderedCall | None = None
+    ) -> RenderedHtml:
+        """One text as HTML: a piece of `markdown`, a `diff`, or the `call` of a tool whose result is not there
+        yet.
+        """
+        return cast(
+            "RenderedHtml",
+            await self.send(commands.RenderHtml(markdown=_given(markdown), diff=_given(diff), call=_given(call))),
+        )
+
+    async def find_text(self, text: str, *, limit: int = 100) -> FoundTexts:
+        """The entries of the active branch that have a text in them, whatever its case, newest first."""
+        return cast("FoundTexts", await self.send(commands.FindText(text=text, limit=limit)))
+
+    async def get_branches(self) -> Branches:
+        """The branches of the session, the active one first; `navigate_tree` goes to their `leafId`."""
+        return cast("Branches", await self.send(commands.GetBranches()))
 
     async def hello(
         self,

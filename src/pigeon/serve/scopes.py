@@ -35,6 +35,10 @@ READ = frozenset(
         "get_tree",
         "get_trust",
         "get_integrations",
+        "get_html",
+        "render_html",
+        "find_text",
+        "get_branches",
         "get_subagents",
     )
 )

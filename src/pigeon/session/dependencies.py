@@ -22,8 +22,9 @@ from pigeon.session.settings import SessionSettings
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
 from pigeon.system.shell.shell import Workplace
-from pigeon.wire.answers import Permissions, SlashCommand, TrustChange, TrustState
+from pigeon.wire.answers import BranchInfo, FoundText, HtmlPiece, Permissions, SlashCommand, TrustChange, TrustState
 from pigeon.wire.base import Json
+from pigeon.wire.commands import RenderHtml
 from pigeon.wire.messages import ToolResultMessage
 from pigeon.wire.steering import Rule
 
@@ -86,6 +87,32 @@ class FolderTrust(Protocol):
         ...
 
 
+class SessionPages(Protocol):
+    """The conversation as HTML. Lines are raw, because the work is done in threads."""
+
+    def write(self, asked: str, file: str, every: list[bytes], branch: list[bytes]) -> str:
+        """Write the page of a session and return its path as it was asked for."""
+        ...
+
+    def pieces(
+        self, start: int, window: list[bytes], labels: list[bytes], previous: bytes | None, running: bool
+    ) -> tuple[list[HtmlPiece], int]:
+        """Entries in a row as HTML, and how many of them will not change any more."""
+        ...
+
+    def rendered(self, asked: RenderHtml) -> str:
+        """One text as HTML."""
+        ...
+
+    def found(self, branch: list[bytes], text: str, most: int) -> tuple[list[FoundText], bool]:
+        """Where a text stands, newest first, and whether there are more such places."""
+        ...
+
+    def branches(self, every: list[bytes], branch: list[str]) -> list[BranchInfo]:
+        """The branches of a session."""
+        ...
+
+
 class Dependencies(Struct, frozen=True, kw_only=True):
     """Everything from outside that a session needs."""
 
@@ -112,6 +139,6 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     gate: Callable[[], Gate | None]  # what stands before the next tool call
     run_started: Callable[[], None]  # called beside each run's first request, to warm up what tools will need
     mask_result: Callable[[ToolResultMessage], ToolResultMessage]  # takes keys out of what a tool returned
-    write_page: Callable[[str, str, list[bytes], list[bytes]], str]
+    pages: SessionPages
     now: Callable[[], int]
     report: Callable[[str], None]

@@ -32,7 +32,7 @@ class Session:
         self.trust = dependencies.trust
         self.toolset = dependencies.toolset
         self.todos = dependencies.todos
-        self.write_page = dependencies.write_page
+        self.pages = dependencies.pages
         self.dialogs = dependencies.dialogs
         self.permissions = dependencies.permissions
         self.queue = MessageQueue(bus.post, dependencies.settings)

@@ -348,6 +348,65 @@ class Exported(Record, kw_only=True):
     path: str
 
 
+class HtmlPiece(Record, kw_only=True):
+    """One entry as a complete element; of an answer with the results of its calls."""
+
+    entry_id: str
+    html: str
+
+
+class HtmlPage(Record, kw_only=True):
+    """Answer of `get_html`: some entries, oldest first, those without anything to show left out.
+
+    What stands behind the entry `settledId` may change yet: an answer whose calls have not all ended. To go on, ask for
+    what comes `after` that one, or `before` the entry `firstId`.
+    """
+
+    pieces: list[HtmlPiece]
+    first_id: str | None
+    settled_id: str | None
+    leaf_id: str | None
+    more_before: bool
+    more_after: bool
+
+
+class RenderedHtml(Record, kw_only=True):
+    """Answer of `render_html`."""
+
+    html: str
+
+
+class FoundText(Record, kw_only=True):
+    """An entry in which a text was found, with the words around it."""
+
+    entry_id: str
+    role: str
+    text: str
+
+
+class FoundTexts(Record, kw_only=True):
+    """Answer of `find_text`; `more` if there are others."""
+
+    found: list[FoundText]
+    more: bool
+
+
+class BranchInfo(Record, kw_only=True):
+    """A branch: its last entry, what was first said on it, how many entries it has of its own."""
+
+    leaf_id: str
+    title: str
+    entries: int
+    active: bool
+    timestamp: str
+
+
+class Branches(Record, kw_only=True):
+    """Answer of `get_branches`."""
+
+    branches: list[BranchInfo]
+
+
 class TodoPhases(Record, kw_only=True):
     """Answer of `set_todos`."""
 

@@ -1,15 +1,19 @@
-"""Handlers: the conversation as a page."""
+"""Handlers: the conversation as a page, and parts of it as HTML; the work is done in threads, on lines as they are."""
 
 from __future__ import annotations
 
 import asyncio
 
 from pigeon.rpc.router import handles
+from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.session import Session
-from pigeon.wire.answers import Exported
-from pigeon.wire.base import or_else
-from pigeon.wire.commands import ExportHtml
-from pigeon.wire.errors import Refusal
+from pigeon.wire.answers import Branches, Exported, FoundTexts, HtmlPage, RenderedHtml
+from pigeon.wire.base import Absent, or_else
+from pigeon.wire.commands import ExportHtml, FindText, GetBranches, GetHtml, RenderHtml
+from pigeon.wire.errors import ENTRY_MISSING, Refusal
+
+# How far we look for the answer that results belong to.
+FARTHEST = 500
 
 
 @handles(ExportHtml)
@@ -22,4 +26,86 @@ async def export_html(cmd: ExportHtml, s: Session) -> Exported:
         raise Refusal("Nothing to export yet - start a conversation first")
     every = list(s.journal.every_line())
     branch = [line.raw for line in s.journal.branch]
-    return Exported(path=await asyncio.to_thread(s.write_page, or_else(cmd.output_path, ""), file, every, branch))
+    return Exported(path=await asyncio.to_thread(s.pages.write, or_else(cmd.output_path, ""), file, every, branch))
+
+
+@handles(GetHtml)
+async def get_html(cmd: GetHtml, s: Session) -> HtmlPage:
+    """What is there now; an answer whose calls are running may be asked for again."""
+    branch = s.journal.branch
+    start, end = _window(cmd, branch)
+    window = [line.raw for line in branch[start:end]]
+    labels = [line.raw for line in s.journal.lines if line.type == "label"]
+    spoken = (line.raw for line in reversed(branch[max(0, start - FARTHEST) : start]) if _speaks(line))
+    first, leaf, more_after = (branch[start].id if window else None), s.journal.leaf_id, end < len(branch)
+    before, ids = (branch[start - 1].id if start else None), [line.id for line in branch[start:end]]
+    running = s.activity.in_run and not more_after
+    pieces, settled = await asyncio.to_thread(s.pages.pieces, start, window, labels, next(spoken, None), running)
+    return HtmlPage(
+        pieces=pieces,
+        first_id=first,
+        settled_id=ids[settled - 1] if settled else before,
+        leaf_id=leaf,
+        more_before=start > 0,
+        more_after=more_after,
+    )
+
+
+def _window(cmd: GetHtml, branch: list[EntryLine]) -> tuple[int, int]:
+    """From where to where; the results of an answer stay with it."""
+    limit, most = cmd.limit, len(branch)
+    if not isinstance(cmd.after, Absent):
+        start = _place(cmd.after, branch) + 1
+        end = start + limit
+    elif not isinstance(cmd.around, Absent):
+        end = _place(cmd.around, branch) + limit // 2 + 1
+        start = end - limit
+    else:
+        end = most if isinstance(cmd.before, Absent) else _place(cmd.before, branch)
+        start = end - limit
+    start, end = max(0, start), min(most, end)
+    while isinstance(cmd.after, Absent) and start > 0 and _is_result(branch, start):
+        start -= 1
+    while isinstance(cmd.before, Absent) and end < most and _is_result(branch, end):
+        end += 1
+    return start, end
+
+
+def _place(id: str, branch: list[EntryLine]) -> int:
+    for at in range(len(branch) - 1, -1, -1):
+        if branch[at].id == id:
+            return at
+    raise Refusal(f"{ENTRY_MISSING}{id}")
+
+
+def _is_result(branch: list[EntryLine], at: int) -> bool:
+    return at < len(branch) and branch[at].role == "toolResult"
+
+
+def _speaks(line: EntryLine) -> bool:
+    return line.type == "message" and line.role not in ("toolResult", "system")
+
+
+@handles(RenderHtml)
+async def render_html(cmd: RenderHtml, s: Session) -> RenderedHtml:
+    """Nothing of it is kept."""
+    if sum(not isinstance(given, Absent) for given in (cmd.markdown, cmd.diff, cmd.call)) != 1:
+        raise Refusal('render_html needs one of "markdown", "diff" and "call"')
+    return RenderedHtml(html=await asyncio.to_thread(s.pages.rendered, cmd))
+
+
+@handles(FindText)
+async def find_text(cmd: FindText, s: Session) -> FoundTexts:
+    """On the active branch; a result counts as part of the answer that asked for it."""
+    if not cmd.text.strip():
+        raise Refusal('"text" is empty: say what to look for')
+    branch = [line.raw for line in s.journal.branch]
+    found, more = await asyncio.to_thread(s.pages.found, branch, cmd.text, cmd.limit)
+    return FoundTexts(found=found, more=more)
+
+
+@handles(GetBranches)
+async def get_branches(cmd: GetBranches, s: Session) -> Branches:
+    """Those that say nothing are left out."""
+    every, active = [line.raw for line in s.journal.lines], [line.id for line in s.journal.branch]
+    return Branches(branches=await asyncio.to_thread(s.pages.branches, every, active))

@@ -7,11 +7,18 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from pigeon.wire import answers
-from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.commands.base import Command
 
 ListScope = Literal["project", "all"]
 PageLimit = Annotated[int, Meta(ge=1, le=500)]
+
+
+class RenderedCall(Record, kw_only=True):
+    """A call of a tool that is to be shown."""
+
+    name: str
+    arguments: dict[str, Json]
 
 
 class NewSession(Command, tag="new_session", kw_only=True):
@@ -112,7 +119,48 @@ class ExportHtml(Command, tag="export_html", kw_only=True):
     output_path: str | Absent = ABSENT
 
 
+class GetHtml(Command, tag="get_html", kw_only=True):
+    """Entries of the active branch as HTML, for programs that show the conversation.
+
+    The newest ones, or those `before`, `after` or `around` an entry of the branch; `limit` counts entries, and results
+    of tools come with their calls.
+    """
+
+    lane = "beside"
+    answer = answers.HtmlPage
+    before: str | Absent = ABSENT
+    after: str | Absent = ABSENT
+    around: str | Absent = ABSENT
+    limit: PageLimit = 30
+
+
+class RenderHtml(Command, tag="render_html", kw_only=True):
+    """One text as HTML: a piece of `markdown`, a `diff`, or the `call` of a tool whose result is not there yet."""
+
+    lane = "beside"
+    answer = answers.RenderedHtml
+    markdown: str | Absent = ABSENT
+    diff: str | Absent = ABSENT
+    call: RenderedCall | Absent = ABSENT
+
+
+class FindText(Command, tag="find_text", kw_only=True):
+    """The entries of the active branch that have a text in them, whatever its case, newest first."""
+
+    lane = "beside"
+    answer = answers.FoundTexts
+    text: str
+    limit: PageLimit = 100
+
+
+class GetBranches(Command, tag="get_branches", kw_only=True):
+    """The branches of the session, the active one first; `navigate_tree` goes to their `leafId`."""
+
+    lane = "beside"
+    answer = answers.Branches
+
+
 SESSIONS: tuple[type[Command], ...] = (
     NewSession, SwitchSession, Fork, Branch, Clone, GetForkMessages, GetBranchMessages, GetEntries, GetTree,
-    NavigateTree, ListSessions, SetSessionName, ExportHtml,
+    NavigateTree, ListSessions, SetSessionName, ExportHtml, GetHtml, RenderHtml, FindText, GetBranches,
 )  # fmt: skip

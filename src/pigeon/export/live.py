@@ -1,0 +1,164 @@
+"""Parts of a conversation for programs that show it while it goes on: some entries, one text, what a search finds.
+
+They are made by the same code as exported pages, and need nothing around them but the style sheet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pigeon.export.diff_html import diff_html, lines_of_listing, lines_of_patch
+from pigeon.export.entry_html import conversation_html
+from pigeon.export.escaping import escaped, plain
+from pigeon.export.html import one_line
+from pigeon.export.markdown import TextFormatter
+from pigeon.export.tool_html import card_html, json_text
+from pigeon.export.tree import Line, branches_of
+from pigeon.wire.answers import BranchInfo, FoundText, HtmlPiece
+from pigeon.wire.base import Absent
+from pigeon.wire.commands import RenderHtml
+from pigeon.wire.content import TextContent, ThinkingContent, ToolCall, text_of
+from pigeon.wire.entries import (
+    BranchSummaryEntry,
+    CompactionEntry,
+    CustomMessageEntry,
+    Entry,
+    LabelEntry,
+    MessageEntry,
+)
+from pigeon.wire.messages import (
+    AssistantMessage,
+    BashExecutionMessage,
+    CustomMessage,
+    Message,
+    ToolResultMessage,
+    UserMessage,
+)
+
+AROUND = 60
+
+
+def pieces_of(
+    lines: Sequence[Line], start: int, formatter: TextFormatter, labels: Iterable[Line], previous: Line | None
+) -> list[HtmlPiece]:
+    """Entries in a row, of which the first is the one with the number `start`; `previous` is the message before it."""
+    before = None if previous is None else previous.read()
+    items = ((start + at, line.read() or line.plain()) for at, line in enumerate(lines))
+    made = conversation_html(items, formatter, _texts_of(labels), before if isinstance(before, MessageEntry) else None)
+    return [HtmlPiece(entry_id=lines[number - start].id, html=html) for number, html in made]
+
+
+def unsettled_at(lines: Sequence[Line]) -> int:
+    """The place of the last answer, if it has a call without a result; else that behind the last entry."""
+    done: set[str] = set()
+    for at in range(len(lines) - 1, -1, -1):
+        if lines[at].role not in ("assistant", "toolResult"):
+            continue
+        entry = lines[at].read()
+        message = entry.message if isinstance(entry, MessageEntry) else None
+        if isinstance(message, ToolResultMessage):
+            done.add(message.tool_call_id)
+        elif isinstance(message, AssistantMessage):
+            calls = {block.id for block in message.content if isinstance(block, ToolCall)}
+            return at if calls - done else len(lines)
+    return len(lines)
+
+
+def text_html(asked: RenderHtml, formatter: TextFormatter) -> str:
+    """What a program wants to have shown."""
+    if not isinstance(asked.markdown, Absent):
+        return formatter.prose(asked.markdown)
+    if not isinstance(asked.diff, Absent):
+        lines = lines_of_patch(asked.diff) or lines_of_listing(asked.diff)
+        return diff_html(lines, formatter.may_spend) if lines else f"<pre>{escaped(asked.diff)}</pre>"
+    if not isinstance(asked.call, Absent):
+        return card_html(asked.call.name, asked.call.arguments, None, formatter)
+    return ""
+
+
+def found_in(lines: Sequence[Line], text: str, most: int) -> tuple[list[FoundText], bool]:
+    """The entries that have a text in them, newest first, and whether there are more of them."""
+    wanted = text.casefold()
+    found: list[FoundText] = []
+    for at in range(len(lines) - 1, -1, -1):
+        entry = lines[at].read()
+        for role, said in () if entry is None else _said_by(entry):
+            place = said.casefold().find(wanted)
+            if place < 0:
+                continue
+            if len(found) == most:
+                return found, True
+            around = said[max(0, place - AROUND) : place + len(text) + AROUND]
+            shown = _shown_with(lines, at)
+            found.append(FoundText(entry_id=lines[shown].id, role=role, text=" ".join(plain(around).split())))
+            break
+    return found, False
+
+
+def listed_branches(lines: Sequence[Line], active: Sequence[str]) -> list[BranchInfo]:
+    """Every branch of a session, for a list of them."""
+    rows = []
+    for branch in branches_of(lines, active):
+        if not branch.entries:
+            continue
+        last = lines[branch.entries[-1]]
+        entries = (lines[number].read() for number in branch.entries if lines[number].role == "user")
+        said = (one_line(text_of(_user_content(entry))) for entry in entries)
+        title = next(filter(None, said), "")
+        rows.append(
+            BranchInfo(
+                leaf_id=last.id,
+                title=title,
+                entries=len(branch.entries),
+                active=branch.number == 0,
+                timestamp=str(last.plain().get("timestamp", "")),
+            )
+        )
+    return rows
+
+
+def _user_content(entry: Entry | None) -> str:
+    message = entry.message if isinstance(entry, MessageEntry) else None
+    return text_of(message.content) if isinstance(message, UserMessage) else ""
+
+
+def _texts_of(labels: Iterable[Line]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for line in labels:
+        entry = line.read()
+        if isinstance(entry, LabelEntry):
+            found[entry.target_id] = "" if isinstance(entry.label, Absent) else one_line(entry.label)
+    return found
+
+
+def _shown_with(lines: Sequence[Line], at: int) -> int:
+    """A result is shown with the answer before it."""
+    while at > 0 and lines[at].role == "toolResult":
+        at -= 1
+    return at
+
+
+def _said_by(entry: Entry) -> Iterator[tuple[str, str]]:
+    if isinstance(entry, (CompactionEntry, BranchSummaryEntry)):
+        yield "summary", entry.summary
+    elif isinstance(entry, CustomMessageEntry):
+        yield "custom", text_of(entry.content)
+    elif isinstance(entry, MessageEntry):
+        yield from _texts_in(entry.message)
+
+
+def _texts_in(message: Message) -> Iterator[tuple[str, str]]:
+    if isinstance(message, AssistantMessage):
+        for block in message.content:
+            if isinstance(block, TextContent):
+                yield "assistant", block.text
+            elif isinstance(block, ThinkingContent):
+                yield "thinking", block.thinking
+            else:
+                yield block.name, json_text(block.arguments)
+    elif isinstance(message, BashExecutionMessage):
+        yield "shell", f"{message.command}\n{message.output}"
+    elif isinstance(message, ToolResultMessage):
+        yield message.tool_name, text_of(message.content)
+    elif isinstance(message, (UserMessage, CustomMessage)):
+        yield "user" if isinstance(message, UserMessage) else "custom", text_of(message.content)

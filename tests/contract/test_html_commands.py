@@ -1,0 +1,114 @@
+"""Commands for programs that show a conversation: its entries as HTML, single texts, search, branches."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from fakes.contract_manifest import proves
+from fakes.model_server import Call, ModelServer
+from fakes.rpc_process import RpcProcess, Start
+
+
+def talk(agent: RpcProcess, server: ModelServer, *messages: str) -> None:
+    for message in messages:
+        server.answers(f"answer to *{message}*")
+        agent.run(message)
+
+
+def words(page: dict[str, Any]) -> str:
+    """What a reader sees of the pieces."""
+    return re.sub(r"<[^>]+>", "", "".join(piece["html"] for piece in page["pieces"]))
+
+
+@proves("get_html.newest", "command.get_html")
+def test_entries_come_as_html_a_window_at_a_time(start: Start, server: ModelServer) -> None:
+    agent = start(keeps=True)
+    empty = agent.ask("get_html")
+    assert all("<article" not in piece["html"] for piece in empty["pieces"])
+    assert not empty["moreBefore"]
+    server.answers(Call("bash", {"command": "echo from-the-tool"}))
+    talk(agent, server, "one")
+    talk(agent, server, "two", "three")
+    whole = agent.ask("get_html", limit=500)
+    assert "<em>one</em>" in "".join(piece["html"] for piece in whole["pieces"])
+    assert "from-the-tool" in words(whole)
+    assert not whole["moreBefore"]
+    assert whole["settledId"] == whole["leafId"]
+    ids = [piece["entryId"] for piece in whole["pieces"]]
+    newest = agent.ask("get_html", limit=2)
+    assert [piece["entryId"] for piece in newest["pieces"]] == ids[-2:]
+    assert newest["moreBefore"]
+    before = agent.ask("get_html", before=newest["firstId"], limit=2)
+    assert [piece["entryId"] for piece in before["pieces"]] == ids[-4:-2]
+    assert before["moreAfter"]
+    after = agent.ask("get_html", after=before["settledId"])
+    assert [piece["entryId"] for piece in after["pieces"]] == ids[-2:]
+    assert ids[-4] in [piece["entryId"] for piece in agent.ask("get_html", around=ids[-4], limit=3)["pieces"]]
+    shown, first = [], None
+    while True:
+        page = agent.ask("get_html", limit=1, **({"before": first} if first else {}))
+        shown[:0] = [piece["entryId"] for piece in page["pieces"]]
+        first = page["firstId"]
+        if not page["moreBefore"]:
+            break
+    assert shown == ids
+    assert "nowhere" in agent.refused("get_html", after="nowhere")
+
+
+@proves("get_html.running")
+def test_an_answer_whose_tool_runs_is_given_again_with_the_result(start: Start, server: ModelServer) -> None:
+    agent = start(keeps=True)
+    pipe = agent.folders.work / "pipe"
+    os.mkfifo(pipe)
+    server.answers("Reading.", Call("bash", {"command": "cat pipe"}))
+    server.answers("Done.")
+    agent.ask("prompt", message="read it")
+    agent.wait_event("tool_execution_start")
+    page = agent.ask("get_html")
+    assert "Reading." in words(page)
+    assert "no result" in words(page)
+    assert page["settledId"] == page["pieces"][-2]["entryId"]
+    pipe.write_text("out of the pipe")
+    agent.wait_event("agent_settled")
+    again = agent.ask("get_html", after=page["settledId"])
+    assert again["pieces"][0]["entryId"] == page["pieces"][-1]["entryId"]
+    assert "out of the pipe" in words(again)
+    assert again["settledId"] == again["leafId"]
+
+
+@proves("get_html.masked", "render_html.one", "command.render_html")
+def test_single_texts_come_as_html_without_secrets(start: Start, server: ModelServer) -> None:
+    agent = start(keeps=True)
+    secret = "ghp_" + "a1B2" * 9
+    talk(agent, server, f"my token is {secret}")
+    assert secret not in str(agent.ask("get_html"))
+    assert secret not in str(agent.ask("render_html", markdown=f"`{secret}`"))
+    assert "<strong>bold</strong>" in agent.ask("render_html", markdown="**bold** <script>")["html"]
+    assert "<script" not in agent.ask("render_html", markdown="**bold** <script>")["html"]
+    patch = "--- a\n+++ b\n@@ -1,1 +1,1 @@\n-old\n+new\n"
+    assert '<del data-n="1">' in agent.ask("render_html", diff=patch)["html"]
+    assert "ls -l" in agent.ask("render_html", call={"name": "bash", "arguments": {"command": "ls -l"}})["html"]
+    assert "one of" in agent.refused("render_html")
+    assert "one of" in agent.refused("render_html", markdown="a", diff="b")
+
+
+@proves("find_text.branch", "get_branches.all", "command.find_text", "command.get_branches")
+def test_texts_and_branches_are_found(start: Start, server: ModelServer) -> None:
+    agent = start(keeps=True)
+    talk(agent, server, "one Needle", "two")
+    first = agent.ask("get_fork_messages")["messages"][1]["entryId"]
+    left = agent.ask("get_html")["leafId"]
+    agent.ask("navigate_tree", entryId=first)
+    talk(agent, server, "three needle")
+    found = agent.ask("find_text", text="NEEDLE")
+    assert [hit["role"] for hit in found["found"]] == ["assistant", "user", "assistant", "user"]
+    assert "three needle" in found["found"][1]["text"]
+    assert agent.ask("find_text", text="two") == {"found": [], "more": False}
+    assert agent.ask("find_text", text="needle", limit=1)["more"]
+    assert "empty" in agent.refused("find_text", text=" ")
+    branches = agent.ask("get_branches")["branches"]
+    assert [(branch["title"], branch["active"]) for branch in branches] == [("one Needle", True), ("two", False)]
+    agent.ask("navigate_tree", entryId=branches[1]["leafId"])
+    assert agent.ask("get_html")["leafId"] == left
