@@ -51,14 +51,17 @@ def test_modules_in_the_working_directory_are_not_run_as_libraries(folders: Agen
     assert not (folders.work / "planted").exists()
 
 
-def test_an_interrupt_while_it_starts_leaves_no_complaint(folders: AgentFolders) -> None:
+@pytest.mark.parametrize(
+    ("interrupt", "code"), [("raise KeyboardInterrupt", 130), ("os.kill(os.getpid(), 2)", -2)], ids=["taken", "start"]
+)
+def test_an_interrupt_while_it_starts_leaves_no_complaint(folders: AgentFolders, interrupt: str, code: int) -> None:
     """What was half made, as an event loop, complains when it is collected: the process ends before."""
-    broken = "import pigeon.cli.running as r, pigeon.cli.main as m\nasync def half(): pass\n"
-    broken += "def run(*_):\n    made = half()\n    raise KeyboardInterrupt\nr.run = run\nm.main()\n"
+    broken = "import os, pigeon.cli.running as r, pigeon.cli.main as m\nasync def half(): pass\n"
+    broken += f"def run(*_):\n    made = half()\n    {interrupt}\nr.run = run\nm.main()\n"
     ran = subprocess.run(
         [sys.executable, "-c", broken, "hello"], env=folders.environment(), capture_output=True, timeout=30, check=False
     )
-    assert (ran.returncode, ran.stderr) == (130, b"")
+    assert (ran.returncode, ran.stderr) == (code, b"")
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["-v"], ["--version", "--mode", "rpc"]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import struct
@@ -13,16 +14,50 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyte
+import pytest
 
 SECONDS = 20.0
 SIGN = "\u276f"
 ENTER, ESC, TAB, UP, DOWN = "\r", "\x1b", "\t", "\x1b[A", "\x1b[B"
 ALT_ENTER, ALT_UP = ESC + ENTER, ESC + UP
-CTRL_C, CTRL_D, CTRL_G, CTRL_J, CTRL_O, CTRL_R, CTRL_T, CTRL_Z = (chr(ord(letter) - 64) for letter in "CDGJORTZ")
+SHIFT_TAB, BACKSPACE = "\x1b[Z", "\x7f"
+CTRL_C, CTRL_D, CTRL_G, CTRL_J, CTRL_O, CTRL_P = (chr(ord(letter) - 64) for letter in "CDGJOP")
+CTRL_R, CTRL_T, CTRL_V, CTRL_Z = (chr(ord(letter) - 64) for letter in "RTVZ")
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+    "1f15c4890000000d49444154789c6360606060000000050001a5f64540"
+    "0000000049454e44ae426082"
+)
+# What is drawn around a text, and where it is broken into lines.
+_LAYOUT = re.compile(r"[\s│┃|]+")
+_COLOUR = re.compile(rb"\x1b\[(?:[\d;]*;)?(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[\d;]*)?m")
+
+
+@dataclass(frozen=True)
+class Look:
+    """A terminal to try the chat in: its size, and whether it shows colours."""
+
+    columns: int
+    rows: int
+    colours: bool
+
+    def open(self, folder: Path, arguments: Sequence[str], **more: Any) -> PtyChat:
+        """A chat in such a terminal."""
+        env = {**({} if self.colours else {"NO_COLOR": "1"}), **more.pop("env", {})}
+        return PtyChat(folder, arguments, self.columns, self.rows, env, **more)
+
+    def fits(self, chat: PtyChat) -> None:
+        """Fails if something was coloured that must not be, or nothing that could be."""
+        assert bool(_COLOUR.search(chat.raw)) == self.colours
+
+
+LOOKS = pytest.mark.parametrize("look", [Look(40, 20, False), Look(200, 50, True)], ids=["narrow-plain", "wide"])
 
 
 def pasted(text: str) -> str:
@@ -63,6 +98,8 @@ class PtyChat:
     ) -> None:
         self._screen = pyte.HistoryScreen(columns, rows, history=5000)
         self._stream = pyte.ByteStream(self._screen)
+        self._rows: dict[int, str] = {}
+        self._above: list[str] = []
         self.raw = b""
         ours, theirs = os.openpty()
         self._terminal = ours
@@ -122,13 +159,20 @@ class PtyChat:
     @property
     def lines(self) -> list[str]:
         """What stands on the screen."""
-        return [line.rstrip() for line in self._screen.display]
+        # Only rows that have changed are read again: a screen is looked at after each piece that comes.
+        for number in self._screen.dirty:
+            self._rows[number] = _row_text(self._screen.buffer[number])
+        self._screen.dirty.clear()
+        return [self._rows.get(number, "") for number in range(self._screen.lines)]
 
     @property
     def text(self) -> str:
         """The screen with all that scrolled away above it."""
-        above = ["".join(row[x].data for x in range(self._screen.columns)).rstrip() for row in self._screen.history.top]
-        return "\n".join([*above, *self.lines]).strip()
+        above = self._screen.history.top
+        if len(above) < len(self._above):
+            self._above.clear()
+        self._above += map(_row_text, islice(above, len(self._above), None))
+        return "\n".join([*self._above, *self.lines]).strip()
 
     def until(self, found: str | Callable[[str], bool], seconds: float = SECONDS) -> str:
         """Read until a text is on the screen or above it; fails with the screen when it does not come."""
@@ -140,6 +184,27 @@ class PtyChat:
             if not self._read(left):
                 assert holds(self.text), f"{found!r} did not come before the end:\n{self.text}"
         return self.text
+
+    def reads(self, text: str) -> str:
+        """Read until a text is there, whatever lines and frames it is laid out in."""
+        wanted = _LAYOUT.sub("", text)
+        return self.until(lambda found: wanted in _LAYOUT.sub("", found))
+
+    def answers(self, keys: str, question: str) -> None:
+        """Wait for a question, press keys, and wait until it is gone."""
+        wanted = _LAYOUT.sub("", question)
+        self.until(lambda _: wanted in _LAYOUT.sub("", "".join(self.lines)))
+        self.type(keys)
+        self.until(lambda _: wanted not in _LAYOUT.sub("", "".join(self.lines)))
+
+    def footer(self, text: str) -> None:
+        """Read until the last row that has something in it contains a text."""
+        self.until(lambda _: text in next((line for line in reversed(self.lines) if line), ""))
+
+    def empty(self) -> None:
+        """Take away what stands in the input."""
+        self.type(CTRL_C)
+        self.has_input("")
 
     def gone(self, text: str) -> None:
         """Read until a text is not on the screen any more."""
@@ -153,6 +218,11 @@ class PtyChat:
         """The processes of the agent of this chat."""
         found = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         return [pid for pid in found if _parent(pid) == self.process.pid]
+
+    def kill_agents(self) -> None:
+        """The agent dies, as when memory is short."""
+        for pid in self.agents():
+            os.kill(pid, signal.SIGKILL)
 
     def ended(self, seconds: float = SECONDS) -> int:
         """Read until the program has ended; returns its exit code."""
@@ -177,6 +247,10 @@ class PtyChat:
             data = b""
         self.raw += data
         return data
+
+
+def _row_text(row: Mapping[int, Any]) -> str:
+    return "".join(row[column].data for column in range(max(row, default=-1) + 1)).rstrip()
 
 
 def _parent(pid: int) -> int:

@@ -1,31 +1,34 @@
-"""Slash commands, the input line and dialogs of extensions in a real pseudo-terminal."""
+"""Slash commands, the input line and dialogs of extensions in a real pseudo-terminal, narrow and wide."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 from fakes.pty_chat import (
-    CTRL_C,
     CTRL_D,
     CTRL_G,
     CTRL_J,
+    CTRL_P,
     CTRL_R,
+    CTRL_V,
     DOWN,
     ENTER,
     ESC,
+    LOOKS,
+    PIXEL,
+    SHIFT_TAB,
+    SIGN,
     TAB,
     UP,
+    Look,
     PtyChat,
     pasted,
     scripted,
 )
 
-PIXEL = bytes.fromhex(
-    "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
-    "1f15c4890000000d49444154789c6360606060000000050001a5f64540"
-    "0000000049454e44ae426082"
-)
 DIALOGS = """
 from pigeon.extensions import CommandContext, Extension
 
@@ -35,7 +38,7 @@ ext = Extension("dialogs", needs=["ui"])
 @ext.command("ask", help="ask everything")
 async def ask(args: str, ctx: CommandContext) -> None:
     ui = ctx.ui
-    ui.set_status("dialogs", "status-shown")
+    ui.set_status("dialogs", "status")
     ui.set_widget("dialogs", ["widget-shown"])
     ui.set_title("title-shown")
     answers = [await ui.select("Which bird?", ["pigeon", "parrot"]), await ui.confirm("Fly south?", "It is cold.")]
@@ -44,123 +47,218 @@ async def ask(args: str, ctx: CommandContext) -> None:
     ui.notify(f"answers {answers}", "warning")
     ui.set_editor_text("text of the editor")
 """
+MODELS: dict[str, Any] = {
+    "providers": {
+        "own": {
+            "baseUrl": "http://127.0.0.1:9",
+            "apiKey": "dummy",
+            "api": "anthropic-messages",
+            "models": [{"id": name, "reasoning": True} for name in ("m-one", "m-two")],
+        }
+    }
+}
 
 
-def test_every_command_of_the_table_works(tmp_path: Path) -> None:
-    (tmp_path / "dot.png").write_bytes(PIXEL)
-    with PtyChat(tmp_path, scripted(tmp_path), columns=100, rows=40) as chat:
-        chat.until("context 0%")
-        chat.say("/modle")
-        chat.until("did you mean /model?")
-        chat.has_input("/modle")
-        chat.type(CTRL_C)
-        chat.has_input("")
-        chat.say("first words")
-        chat.until("You said: first words")
-        for command, shown in (
-            ("/help", "/permissions"),
-            ("/cost", "tokens"),
-            ("/name a good name", "Named: a good name"),
-            ("/copy", "Copied"),
-            ("/image dot.png", "1 image"),
-            ("/trust", "Nothing here needs trust"),
-            ("/compact", "Nothing to compact"),
-            ("/resume", "no other conversation"),
-        ):
-            chat.say(command)
-            chat.until(shown)
-        chat.say("/export page.html")
-        chat.until("page.html")
-        chat.say("look at it")
-        chat.until("You said: look at it")
-        for command, question in (
-            ("/model", "Which model?"),
-            ("/thinking", "How much shall the model think?"),
-            ("/tree", "Go to which point?"),
-            ("/permissions", "What may tools do"),
-        ):
-            chat.say(command)
-            chat.until(question)
-            chat.type(ESC)
-            chat.gone(question)
-        chat.say("/thinking low")
-        chat.until("s.json low")
-        chat.say("/fork")
-        chat.until("before which message?")
-        chat.type(DOWN, ENTER)
-        chat.has_input("first words")
-        chat.type(CTRL_C)
-        chat.has_input("")
-        chat.say("/new")
-        chat.until("A new conversation")
-        chat.say("/quit")
-        assert chat.ended() == 0
-    assert (tmp_path / "page.html").exists()
-    sessions = "".join(path.read_text() for path in tmp_path.rglob("*.jsonl"))
-    assert '"type":"image"' in sessions.replace(" ", "")
-
-
-def test_the_input_line_completes_folds_searches_and_remembers(tmp_path: Path) -> None:
-    arguments = _folder_with_editor(tmp_path)
-    env = {"EDITOR": str(tmp_path / "editor.sh"), "VISUAL": ""}
-    _write_in_many_ways(tmp_path, arguments, env)
-    with PtyChat(tmp_path, [*arguments, "--continue"]) as chat:
-        chat.until("You said: from the editor")
-        chat.until("context")
-        chat.type(UP)
-        chat.has_input("what is on @dot.png")
-        chat.type(CTRL_C)
-        chat.has_input("")
-        chat.type(CTRL_R)
-        chat.until("Which of what you wrote?")
-        chat.type("editor", ENTER)
-        chat.has_input("from the editor")
-
-
-def _folder_with_editor(tmp_path: Path) -> list[str]:
+def _folder(tmp_path: Path) -> list[str]:
+    """A folder with a repository, files, a picture, a skill and a template; an editor and a clipboard; two models."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/twig\n")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "deep-notes.txt").write_text("x")
     (tmp_path / "dot.png").write_bytes(PIXEL)
-    editor = tmp_path / "editor.sh"
-    editor.write_text("#!/bin/sh\nprintf 'from the editor' > \"$1\"\n")
-    editor.chmod(0o755)
-    return scripted(tmp_path)
+    agent = tmp_path / "home" / ".pigeon" / "agent"
+    (agent / "prompts").mkdir(parents=True)
+    (agent / "prompts" / "greet.md").write_text("Greet the $1 politely")
+    (agent / "skills" / "nesting").mkdir(parents=True)
+    (agent / "skills" / "nesting" / "SKILL.md").write_text("---\nname: nesting\ndescription: how to nest\n---\nTwigs.")
+    (agent / "models.json").write_text(json.dumps(MODELS))
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, script in (
+        ("editor", "printf 'from the editor' > \"$1\""),
+        ("wl-paste", f"cat '{tmp_path}/dot.png'"),
+        ("wl-copy", "cat > /dev/null"),
+    ):
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    return scripted(tmp_path, cost={"input": 900, "output": 900})
 
 
-def _write_in_many_ways(tmp_path: Path, arguments: list[str], env: dict[str, str]) -> None:
-    with PtyChat(tmp_path, arguments, env=env) as chat:
-        chat.until("context 0%")
-        chat.type("/exp", TAB)
-        chat.has_input("/export")
-        chat.type(CTRL_C)
-        chat.has_input("")
-        chat.type("see @deep", TAB)
-        chat.until("see @sub/deep-notes.txt")
-        chat.type(CTRL_J, "second row", ENTER)
-        chat.until("second row")
-        chat.until("You said: see")
+def _environment(tmp_path: Path) -> dict[str, str]:
+    return {
+        "EDITOR": str(tmp_path / "programs" / "editor"),
+        "VISUAL": "",
+        "PATH": f"{tmp_path}/programs:{os.environ['PATH']}",
+    }
 
-        chat.type(pasted("one\r\ntwo"))
-        chat.until("two")
-        chat.type(ENTER)
-        chat.until("You said: one")
-        log = "".join(f"line {number}\n" for number in range(120))
-        chat.type("read ", pasted(log), " end")
-        chat.until("read [pasted 120 lines] end")
-        chat.type(ENTER)
-        chat.until("line 119 end")
 
-        chat.type("draft", CTRL_G)
-        chat.has_input("from the editor")
-        chat.type(ENTER)
-        chat.until("You said: from the editor")
+@LOOKS
+def test_every_command_of_the_table_works(tmp_path: Path, look: Look) -> None:
+    arguments = _folder(tmp_path)
+    with look.open(tmp_path, [*arguments, "first words"], env=_environment(tmp_path)) as chat:
+        chat.until("You said: first words")
+        chat.footer("%")
+        chat.say("/modle")
+        chat.reads("did you mean /model?")
+        chat.has_input("/modle")
+        chat.empty()
+        _simple_commands(chat)
+        _questions(chat)
+        _other_points(chat)
+        _footer(chat, look)
+        chat.say("/quit")
+        assert chat.ended() == 0
+        look.fits(chat)
+    assert (tmp_path / "page.html").exists()
 
-        chat.type(pasted(str(tmp_path / "dot.png")))
-        chat.until("1 image")
-        chat.say("what is on @dot.png")
-        chat.until("2 images")
+
+def _simple_commands(chat: PtyChat) -> None:
+    for command, shown in (
+        ("/help", "runs a command for both of you"),
+        ("/cost", "1 message of yours"),
+        ("/name a good name", "Named: a good name"),
+        ("/copy", "Copied"),
+        ("/trust", "Nothing here needs trust"),
+        ("/compact", "Nothing to compact"),
+        ("/resume", "no other conversation"),
+        ("/export page.html", "page.html"),
+        ("/greet owl", "You said: Greet the owl politely"),
+        ("/skill:nesting", "Twigs."),
+    ):
+        chat.say(command)
+        chat.reads(shown)
+
+
+def _questions(chat: PtyChat) -> None:
+    chat.say("/model")
+    chat.answers("m-two" + ENTER, "Which model?")
+    chat.footer("m-two")
+    chat.say("/model s.json")
+    chat.footer("s.json")
+    chat.say("/thinking")
+    chat.answers(DOWN + ENTER, "How much shall the model think?")
+    chat.footer("s.json high")
+    chat.say("/thinking low")
+    chat.footer("s.json low")
+    chat.say("/permissions")
+    chat.answers("a", "What may tools do")
+    chat.say("/permissions")
+    chat.until(lambda _: any("Ask before every" in line for line in chat.lines))
+    chat.reads("Ask before every tool that no rule allows  now")
+    chat.answers("f", "What may tools do")
+
+
+def _other_points(chat: PtyChat) -> None:
+    """Another point of the tree, a copy before a message, a new conversation, and back to the first one."""
+    chat.say("/tree")
+    chat.answers("first" + ENTER, "Go to which point?")
+    chat.has_input("first words")
+    chat.type(ENTER)
+    chat.until(f"{SIGN} first words")
+    chat.until("You said: first words")
+    chat.say("other words")
+    chat.until("You said: other words")
+    chat.say("/fork")
+    chat.answers("other" + ENTER, "before which message?")
+    chat.has_input("other words")
+    chat.empty()
+    chat.say("/new")
+    chat.until("A new conversation")
+    chat.say("/resume")
+    chat.answers("good name" + ENTER, "Go on with which conversation?")
+    chat.until("You said: other words")
+
+
+def _footer(chat: PtyChat, look: Look) -> None:
+    chat.type(SHIFT_TAB)
+    chat.footer("medium")
+    chat.type(CTRL_P)
+    chat.footer("own/m-" if look.columns > 60 else "m-")
+    for word in ("m-one", "%") if look.columns < 60 else ("context", "%", "$", "/test_every", "(twig)", "a good name"):
+        chat.footer(word)
+
+
+@LOOKS
+def test_the_input_line_completes_folds_searches_and_remembers(tmp_path: Path, look: Look) -> None:
+    arguments = _folder(tmp_path)
+    with look.open(tmp_path, arguments, env=_environment(tmp_path)) as chat:
+        chat.footer("%")
+        _complete(chat)
+        _write_in_many_ways(chat)
+        _attach(chat, tmp_path)
+        _run_commands(chat)
         chat.type(CTRL_D)
         assert chat.ended() == 0
+        look.fits(chat)
+    with look.open(tmp_path, [*arguments, "--resume"]) as chat:
+        chat.answers(ENTER, "Go on with which conversation?")
+        chat.until("You said: go on")
+        chat.type(UP)
+        chat.has_input("go on")
+        chat.empty()
+        chat.type(CTRL_R)
+        chat.answers("editor" + ENTER, "Which of what you wrote?")
+        chat.has_input("from the editor")
+
+
+def _complete(chat: PtyChat) -> None:
+    for typed, completed in (("/exp", "/export"), ("/gre", "/greet"), ("/thinking hi", "/thinking high")):
+        chat.type(typed, TAB)
+        chat.has_input(completed)
+        chat.empty()
+    chat.type("see @deep", TAB)
+    chat.until("see @sub/deep-notes.txt")
+    chat.type(CTRL_J, "second row", ENTER)
+    chat.until("second row")
+    chat.until("You said: see")
+
+
+def _write_in_many_ways(chat: PtyChat) -> None:
+    chat.type("a line\\", ENTER, "below")
+    chat.until("below")
+    chat.type(ENTER)
+    chat.until("You said: a line")
+    chat.type(pasted("one\r\ntwo"))
+    chat.until("two")
+    chat.type(ENTER)
+    chat.until("You said: one")
+    log = "".join(f"line {number}\n" for number in range(120))
+    chat.type("read ", pasted(log), " end")
+    chat.reads("read [pasted 120 lines] end")
+    chat.type(ENTER)
+    chat.until("line 119 end")
+    chat.type("draft", CTRL_G)
+    chat.has_input("from the editor")
+    chat.type(ENTER)
+    chat.until("You said: from the editor")
+
+
+def _attach(chat: PtyChat, folder: Path) -> None:
+    """By its path, from the clipboard, with a command and in the text: one more each time."""
+    chat.type(pasted(str(folder / "dot.png")))
+    chat.until("1 image for")
+    chat.type(CTRL_V)
+    chat.until("2 images for")
+    chat.say("/image dot.png")
+    chat.until("3 images for")
+    chat.say("what is on @dot.png")
+    chat.until("4 images")
+    chat.until("You said: what is on")
+
+
+def _run_commands(chat: PtyChat) -> None:
+    chat.say("!echo both-$((1+1))")
+    chat.until("both-2")
+    chat.say("!!echo alone-$((1+1))")
+    chat.until("alone-2")
+    chat.until("only for you")
+    chat.say("!echo before; sleep 600")
+    chat.until("Running")
+    chat.type(ESC)
+    chat.until("Stopped")
+    chat.gone("Running")
+    chat.say("go on")
+    chat.until("You said: go on")
 
 
 def test_a_megabyte_that_is_pasted_is_folded_and_sent_whole(tmp_path: Path) -> None:
@@ -178,14 +276,26 @@ def test_a_megabyte_that_is_pasted_is_folded_and_sent_whole(tmp_path: Path) -> N
     assert len(json.dumps(said)) > 1_048_600
 
 
-def test_dialogs_widgets_and_notices_of_extensions(tmp_path: Path) -> None:
-    (tmp_path / "dialogs.py").write_text(DIALOGS)
-    with PtyChat(tmp_path, [*scripted(tmp_path), "--extension", "dialogs.py"], columns=200) as chat:
-        chat.until("context 0%")
+@LOOKS
+def test_extensions_of_a_folder_ask_and_show_once_it_is_trusted(tmp_path: Path, look: Look) -> None:
+    (tmp_path / ".pigeon" / "extensions").mkdir(parents=True)
+    (tmp_path / ".pigeon" / "extensions" / "dialogs.py").write_text(DIALOGS)
+    with look.open(tmp_path, scripted(tmp_path)) as chat:
+        chat.reads(".pigeon/extensions")
+        chat.answers("n", "Do you trust")
+        chat.say("/ask")
+        chat.reads("There is no command /ask")
+        chat.empty()
+        chat.say("/trust")
+        chat.answers("y", "Do you trust")
+        chat.reads("In use from the next start on")
+    # What was trusted always is not asked about again.
+    with look.open(tmp_path, scripted(tmp_path)) as chat:
+        chat.footer("%")
         chat.type("/as", TAB, ENTER)
         chat.until("Which bird?")
         chat.until("widget-shown")
-        chat.until("status-shown")
+        chat.footer("status" if look.columns > 60 else "s.json")
         assert b"title-shown" in chat.raw
         chat.type("2")
         chat.until("Fly south?")
@@ -195,6 +305,7 @@ def test_dialogs_widgets_and_notices_of_extensions(tmp_path: Path) -> None:
         chat.type("Pia", ENTER)
         chat.until("Dear pigeon,")
         chat.type(CTRL_J, "coo", ENTER)
-        chat.until("answers ['parrot', True, 'Pia', 'Dear pigeon,\\ncoo']")
+        chat.reads("answers ['parrot', True, 'Pia', 'Dear pigeon,\\ncoo']")
         chat.gone("widget-shown")
         chat.has_input("text of the editor")
+        look.fits(chat)

@@ -1,13 +1,11 @@
-"""The chat in a real pseudo-terminal: what a person says, sees and decides."""
+"""The chat in a real pseudo-terminal, narrow without colours and wide with them: what the agent does, and what the
+person decides meanwhile."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 from pathlib import Path
-
-import pytest
 
 from fakes.pty_chat import (
     ALT_ENTER,
@@ -18,20 +16,22 @@ from fakes.pty_chat import (
     CTRL_T,
     ENTER,
     ESC,
+    LOOKS,
+    PIXEL,
     SIGN,
-    PtyChat,
+    Look,
     call,
     scripted,
 )
 
-SIZES = pytest.mark.parametrize(("columns", "rows"), [(40, 20), (200, 50)])
-WORDS = {"text": "word " * 400, "chunkDelayMs": 20}
+WORDS = {"text": "word " * 20000, "chunkDelayMs": 20}
 ANSWER = "# Birds\n\nThey **fly**.\n\n```python\ndef fly():\n    return 1\n```\n\n- one\n- two\n"
 COMMAND = "echo first; cat go; seq 20; echo last"
+LONG_COMMAND = "\n".join(f"echo line{number}" for number in range(40)) + " " + "x" * 900 + "END"
 
 
-@SIZES
-def test_answers_stream_with_thoughts_folded_and_tools_as_cards(tmp_path: Path, columns: int, rows: int) -> None:
+@LOOKS
+def test_answers_stream_with_thoughts_folded_and_tools_as_cards(tmp_path: Path, look: Look) -> None:
     (tmp_path / "notes.txt").write_text("alpha\n")
     os.mkfifo(tmp_path / "go")
     edits = [{"oldText": "alpha", "newText": "beta"}]
@@ -40,9 +40,10 @@ def test_answers_stream_with_thoughts_folded_and_tools_as_cards(tmp_path: Path, 
         ("birds", {"thinking": "Birds, then.", "text": ANSWER, "chunk": 3}),
         ("command", [call("bash", command=COMMAND), "That is done."]),
         ("change", [call("edit", path="notes.txt", edits=edits), "That is done."]),
+        ("cut", {"text": "Once upon", "stop": "length"}),
     )
-    with PtyChat(tmp_path, arguments, columns, rows) as chat:
-        chat.until("scripted/s.json")
+    with look.open(tmp_path, arguments) as chat:
+        chat.until("s.json")
         chat.say("birds")
         text = chat.until("two")
         assert f"{SIGN} birds" in text
@@ -59,8 +60,6 @@ def test_answers_stream_with_thoughts_folded_and_tools_as_cards(tmp_path: Path, 
         chat.until("│ first")
         (tmp_path / "go").write_text("went\n")
         text = chat.until("That is done.")
-        assert "bash" in text
-        assert "first" in text
         assert " s" in next(line for line in text.splitlines() if "bash" in line)
         chat.type(CTRL_O)
         chat.until("last")
@@ -69,30 +68,41 @@ def test_answers_stream_with_thoughts_folded_and_tools_as_cards(tmp_path: Path, 
         chat.until(lambda text: text.count("That is done.") == 2)
         text = chat.until("beta")
         assert "alpha" in text
-        assert all(len(line) <= columns for line in text.splitlines())
+        chat.say("cut")
+        text = chat.reads("The answer was cut off")
+        assert all(len(line) <= look.columns for line in text.splitlines())
         chat.type(CTRL_D)
         assert chat.ended() == 0
         assert f"{SIGN}  " not in chat.lines[-1]
+        look.fits(chat)
     assert (tmp_path / "notes.txt").read_text() == "beta\n"
 
 
-@SIZES
-def test_messages_for_a_busy_agent_wait_and_can_be_taken_back(tmp_path: Path, columns: int, rows: int) -> None:
-    with PtyChat(tmp_path, scripted(tmp_path, ("slow", WORDS)), columns, rows) as chat:
-        chat.until("scripted/s.json")
+@LOOKS
+def test_messages_for_a_busy_agent_wait_and_can_be_taken_back(tmp_path: Path, look: Look) -> None:
+    (tmp_path / "dot.png").write_bytes(PIXEL)
+    with look.open(tmp_path, scripted(tmp_path, ("slow", WORDS))) as chat:
+        chat.until("s.json")
         chat.say("slow")
         chat.until("word word")
         chat.say("and faster")
         chat.until("Next: and faster")
+        # An image that is taken back with its message is attached to the next one.
+        chat.say("/image dot.png")
+        chat.until("1 image")
         chat.type("then rest", ALT_ENTER)
         chat.until("Next: then rest")
         chat.type(ALT_UP)
-        chat.until(f"{SIGN} then rest")
+        chat.has_input("then rest")
         chat.gone("Next: then rest")
+        chat.until(lambda text: text.count("1 image") == 2)
+        chat.type(ENTER)
+        chat.until("Next: then rest")
         chat.type(ESC)
         chat.until("Stopped")
         # What was meant for the work that ended is not said to the next one.
         chat.until(f"{SIGN} and faster")
+        chat.until(lambda text: text.count("1 image") == 3)
         chat.type(CTRL_C)
         chat.gone("and faster")
         chat.say("what now")
@@ -110,14 +120,21 @@ def test_messages_for_a_busy_agent_wait_and_can_be_taken_back(tmp_path: Path, co
         chat.until("again to leave")
         chat.type(CTRL_C)
         assert chat.ended() == 0
+        look.fits(chat)
+    (session,) = tmp_path.rglob("*.jsonl")
+    messages = [json.loads(line).get("message", {}) for line in session.read_text().splitlines()]
+    said = [str(message["content"]) for message in messages if message.get("role") == "user"]
+    assert ["image" in text for text in said if "what now" in text] == [True]
 
 
-def test_a_permission_is_asked_with_the_change_and_answered_by_a_key(tmp_path: Path) -> None:
-    names = ("one", "two", "three", "four", "five")
-    rules = [(name, [call("write", path=name, content=f"in {name}\n"), f"Done, {name}."]) for name in names]
+@LOOKS
+def test_a_permission_is_asked_with_the_change_and_answered_by_a_key(tmp_path: Path, look: Look) -> None:
+    names = ("one", "two", "three", "four")
+    rules = [(name, [call("write", path=name, content=f"in {name}\n"), f"Done, {name}."] * 2) for name in names]
+    rules.append(("long", [call("bash", command=LONG_COMMAND), "Done, long."]))
     arguments = scripted(tmp_path, *rules)
-    with PtyChat(tmp_path, [*arguments, "--approval-mode", "always-ask"]) as chat:
-        chat.until("scripted/s.json")
+    with look.open(tmp_path, [*arguments, "--approval-mode", "always-ask"]) as chat:
+        chat.until("s.json")
         for name, key, verdict in (("one", "n", False), ("two", ESC, False), ("three", "y", True)):
             chat.say(name)
             text = chat.until("Yes, for this session")
@@ -133,59 +150,33 @@ def test_a_permission_is_asked_with_the_change_and_answered_by_a_key(tmp_path: P
         assert not (tmp_path / "four").exists()
         chat.type("a")
         chat.until("Done, four.")
-        chat.until(f"{SIGN} say it")
-        chat.type(CTRL_C)
-        chat.gone("say it")
-        chat.say("five")
-        chat.until("Yes, for this session")
-        # While the question waits, the agent dies: the question goes with it.
-        for pid in chat.agents():
-            os.kill(pid, signal.SIGKILL)
-        chat.until("The agent has ended by signal 9.")
-        chat.gone("Yes, for this session")
-        chat.say("are you there")
-        chat.until("You said: are you there")
-    assert (tmp_path / "four").exists()
-    assert not (tmp_path / "five").exists()
+        chat.has_input("say it")
+        chat.empty()
+        # What is allowed for the session is not asked about again.
+        chat.say("four")
+        chat.until(lambda text: text.count("Done, four.") == 2)
 
-
-def test_without_a_key_the_demo_is_offered(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("hello")
-    with PtyChat(tmp_path, []) as chat:
-        chat.until("Try the demo model")
-        chat.type("d")
-        chat.until('Try "list the files"')
-        chat.type("list the files", ENTER)
-        chat.until("● bash ls -A .")
-        chat.until("notes.txt")
-
-
-def test_shell_commands_run_for_both_or_for_the_person_alone(tmp_path: Path) -> None:
-    with PtyChat(tmp_path, scripted(tmp_path)) as chat:
-        chat.until("scripted/s.json")
-        chat.say("!echo both-$((1+1))")
-        chat.until("both-2")
-        chat.say("!!echo alone-$((1+1))")
-        chat.until("alone-2")
-        chat.until("only for you")
-        chat.say("!echo before; sleep 600")
-        chat.until("Running")
-        chat.type(ESC)
-        chat.until("Stopped")
-        chat.gone("Running")
-        chat.say("go on")
-        chat.until("You said: go on")
-
-
-def test_nothing_is_allowed_unseen(tmp_path: Path) -> None:
-    """A command that does not fit above the choices stands in the conversation, to its last line."""
-    lines = [f"echo line{number}" for number in range(40)]
-    reply = {"toolCalls": [{"name": "bash", "arguments": {"command": "\n".join(lines) + " " + "x" * 900 + "END"}}]}
-    (tmp_path / "script.json").write_text(json.dumps({"replies": [reply], "default": "done"}))
-    with PtyChat(tmp_path, ["--model", "scripted/script.json", "--approval-mode", "always-ask"], rows=24) as chat:
-        chat.until("scripted/")
-        chat.type("go", ENTER)
-        text = chat.until("all of it stands above")
+        # A command that does not fit above the choices stands in the conversation, to its last line.
+        chat.say("long")
+        text = chat.reads("all of it stands above")
         assert "echo line0" in text
         assert "echo line39" in text
         assert "xEND" in text.replace("\n", "")
+        chat.answers("n", "Yes, for this session")
+        chat.until("Done, long.")
+        look.fits(chat)
+    assert (tmp_path / "four").exists()
+
+
+@LOOKS
+def test_without_a_key_the_demo_is_offered(tmp_path: Path, look: Look) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    with look.open(tmp_path, []) as chat:
+        chat.reads("Set the key of one, for example ANTHROPIC_API_KEY")
+        chat.until("Try the demo model")
+        chat.type("d")
+        chat.reads('Try "list the files"')
+        chat.say("list the files")
+        chat.until("● bash ls -A .")
+        chat.until("notes.txt")
+        look.fits(chat)

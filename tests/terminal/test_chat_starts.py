@@ -1,30 +1,42 @@
-"""How a chat starts: with what it is given, and without what it lacks."""
+"""How a chat starts: with what it is given, and without what it lacks; and how it sounds without drawing."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from fakes.pty_chat import CTRL_D, ENTER, PtyChat, scripted
+from fakes.pty_chat import CTRL_C, LOOKS, PIXEL, Look, PtyChat, call, scripted
 
-EXTENSION = 'from pigeon.extensions import Extension\n\next = Extension("local", needs=[])\n'
+EDITS = [{"oldText": "alpha", "newText": "beta"}]
+WORDS = {"text": "word " * 20000, "chunkDelayMs": 20}
 
 
-def test_a_first_message_then_going_on_and_choosing_among_conversations(tmp_path: Path) -> None:
+def test_a_conversation_is_gone_on_with_and_its_copy_survives_its_agent(tmp_path: Path) -> None:
     arguments = scripted(tmp_path)
     with PtyChat(tmp_path, [*arguments, "the first prompt"]) as chat:
         chat.until("You said: the first prompt")
-        chat.type(CTRL_D)
-        assert chat.ended() == 0
+        chat.until("context")
     with PtyChat(tmp_path, [*arguments, "--continue"]) as chat:
         chat.until("You said: the first prompt")
         chat.until("context")
-        chat.type("more", ENTER)
+        chat.say("more")
         chat.until("You said: more")
-    with PtyChat(tmp_path, [*arguments, "--resume"]) as chat:
-        chat.until("Go on with which conversation?")
-        chat.type(ENTER)
+        chat.until("context")
+    (original,) = tmp_path.rglob("*.jsonl")
+    before = original.read_bytes()
+    # An agent that dies is started again in the copy, and makes no other one.
+    with PtyChat(tmp_path, [*arguments, "--fork", str(original)]) as chat:
         chat.until("You said: more")
-    assert len(list(tmp_path.rglob("*.jsonl"))) <= 2
+        chat.until("context")
+        chat.say("of the copy")
+        chat.until("You said: of the copy")
+        chat.kill_agents()
+        chat.until("The agent has ended by signal 9.")
+        chat.say("and again")
+        chat.until("You said: and again")
+        chat.until("context")
+    assert original.read_bytes() == before
+    (copy,) = set(tmp_path.rglob("*.jsonl")) - {original}
+    assert "You said: and again" in copy.read_text()
 
 
 def test_a_start_that_fails_says_why_and_leaves_a_clean_terminal(tmp_path: Path) -> None:
@@ -41,7 +53,7 @@ def test_a_key_and_warnings_reach_the_chat_but_no_list_of_processes(tmp_path: Pa
     key.write_text("sk-from-a-file\n")
     with PtyChat(tmp_path, [*scripted(tmp_path), "--api-key-file", "key"]) as chat:
         chat.until("settings.json")
-        chat.type("hello", ENTER)
+        chat.say("hello")
         chat.until("You said: hello")
         (agent,) = chat.agents()
         words = Path(f"/proc/{agent}/cmdline").read_text()
@@ -49,35 +61,54 @@ def test_a_key_and_warnings_reach_the_chat_but_no_list_of_processes(tmp_path: Pa
         assert "sk-from" not in words
 
 
-def test_what_a_folder_brings_is_used_only_if_the_person_trusts_it(tmp_path: Path) -> None:
-    (tmp_path / ".pigeon" / "extensions").mkdir(parents=True)
-    (tmp_path / ".pigeon" / "extensions" / "local.py").write_text(EXTENSION)
-    with PtyChat(tmp_path, scripted(tmp_path)) as chat:
-        chat.until("Do you trust")
-        assert ".pigeon" in chat.text.replace("\n", "")
-        chat.type("n")
-        chat.gone("Do you trust")
-        chat.type("hello", ENTER)
-        chat.until("You said: hello")
-
-
-def test_without_colours_and_in_plain_lines(tmp_path: Path) -> None:
-    arguments = scripted(tmp_path, ("code", "```python\nx = 1\n```\n\n**strong** words"))
-    with PtyChat(tmp_path, arguments, env={"NO_COLOR": "1"}) as chat:
-        chat.until("scripted/s.json")
-        chat.type("code", ENTER)
-        chat.until("strong words")
-        chat.type(CTRL_D)
-        assert chat.ended() == 0
-        for number in (*range(30, 38), *range(90, 98), 38):
-            assert f"\x1b[{number}".encode() + b"m" not in chat.raw
-            assert f"[0;{number}".encode() not in chat.raw
-    with PtyChat(tmp_path, [*arguments, "--no-session"], env={"TERM": "dumb"}) as chat:
-        chat.until("Esc" if "Esc" in chat.text else "scripted/s.json")
-        chat.type("code\n")
-        chat.until("strong words")
-        chat.type("/model\n")
-        chat.until("Which model?")
-        chat.type("\n/quit\n")
+@LOOKS
+def test_everything_is_said_in_words_where_nothing_is_drawn(tmp_path: Path, look: Look) -> None:
+    (tmp_path / "notes.txt").write_text("alpha\n")
+    (tmp_path / "dot.png").write_bytes(PIXEL)
+    arguments = scripted(
+        tmp_path,
+        ("code", {"thinking": "Hm.", "text": "```python\nx = 1\n```\n\n**strong** words"}),
+        ("change", [call("edit", path="notes.txt", edits=EDITS), "It is changed."]),
+        ("slow", WORDS),
+    )
+    arguments += ["--approval-mode", "always-ask", *(["--plain"] if look.colours else [])]
+    with look.open(tmp_path, arguments, env={} if look.colours else {"TERM": "dumb"}) as chat:
+        chat.reads("Type a message and press Enter.")
+        _talk(chat)
+        _use_commands(chat)
+        chat.type("slow\n")
+        chat.reads("You said with 1 image: slow")
+        chat.type("and then\n")
+        chat.reads("Your message waits for the agent's next break.")
+        chat.type(CTRL_C)
+        chat.reads("Stopped")
+        chat.reads("Not said to the agent: and then")
+        chat.type("/quit\n")
         assert chat.ended() == 0
         assert b"\x1b" not in chat.raw
+    assert (tmp_path / "notes.txt").read_text() == "beta\n"
+
+
+def _talk(chat: PtyChat) -> None:
+    chat.type("code\n")
+    chat.reads("Code, python: x = 1 End of code. strong words")
+    chat.type("change\n")
+    chat.reads("Question: Allow edit notes.txt? Removed line 1: alpha Added line 1: beta")
+    chat.reads("Type a letter and press Enter.")
+    chat.type("y\n")
+    chat.reads("Tool edit: notes.txt, done")
+    chat.reads("It is changed.")
+
+
+def _use_commands(chat: PtyChat) -> None:
+    chat.type("/image dot.png\n")
+    chat.reads("1 image for the next message")
+    chat.type("!echo $((40+2))\n")
+    chat.reads("Command echo $((40+2)), done")
+    chat.type("/model\n")
+    chat.reads("Which model?")
+    chat.type("\n")
+    chat.type("/modle\n")
+    chat.reads("did you mean /model?")
+    chat.type("/help\n")
+    chat.reads("runs a command for both of you")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from fakes.processes import eventually, is_alive
-from fakes.pty_chat import CTRL_C, CTRL_D, CTRL_Z, DOWN, ESC, SIGN, PtyChat, call, pasted, scripted
+from fakes.pty_chat import CTRL_C, CTRL_D, CTRL_Z, DOWN, ESC, LOOKS, SIGN, Look, PtyChat, call, pasted, scripted
 
-WORDS = {"text": "word " * 2000, "chunkDelayMs": 10}
+WORDS = {"text": "word " * 20000, "chunkDelayMs": 20}
 # Colours, a title, a wiped screen, an eight-bit sequence, a device control string, and a line written over.
 HOSTILE = "\x1b[31mred\x1b]0;owned\x07\x1b[2J\x9b31m\x1bPq#0\x1b\\ good\rbad"
+# Marks that turn the direction in which letters are read.
+TURNING = ("\u202e", "\u2066", "\u200f")
 FORBIDDEN = (b"\x1b]0;owned", b"\x1b[2J", b"\x1b[31mred", b"\x9b31m", b"\xc2\x9b", b"\x1bP")
 
 
@@ -44,18 +44,20 @@ def test_a_resized_and_a_tiny_terminal_keep_working(tmp_path: Path) -> None:
         assert chat.ended() == 0
 
 
-def test_ctrl_z_gives_the_shell_its_terminal_and_fg_goes_on(tmp_path: Path) -> None:
+@LOOKS
+def test_ctrl_z_gives_the_shell_its_terminal_and_fg_goes_on(tmp_path: Path, look: Look) -> None:
     arguments = scripted(tmp_path)
-    with PtyChat(tmp_path, program=["bash", "--norc", "--noprofile", "-i"], env={"PS1": "shell> "}) as chat:
+    shell = ["bash", "--norc", "--noprofile", "-i"]
+    with look.open(tmp_path, (), program=shell, env={"PS1": "shell> "}) as chat:
         chat.until("shell>")
         chat.type(f"{sys.executable} -m pigeon {' '.join(arguments)}; stty -a\n")
         chat.until("Esc stops")
-        chat.until("context 0%")
+        chat.footer("0%")
         chat.type("half a")
         chat.until(f"{SIGN} half a")
         chat.type(CTRL_Z)
         chat.until("Stopped")
-        chat.gone("context 0%")
+        chat.gone("s.json medium")
         chat.type("echo still-$((1+1))\n")
         chat.until("still-2")
         chat.type("fg\n")
@@ -70,10 +72,13 @@ def test_ctrl_z_gives_the_shell_its_terminal_and_fg_goes_on(tmp_path: Path) -> N
         chat.type("exit\n")
 
 
+@LOOKS
 @pytest.mark.parametrize(("how", "code"), [("hang up", 129), ("terminate", 143)])
-def test_a_chat_that_must_go_leaves_a_whole_session_and_no_process(tmp_path: Path, how: str, code: int) -> None:
-    with PtyChat(tmp_path, scripted(tmp_path, ("slow", WORDS))) as chat:
-        chat.until("scripted/s.json")
+def test_a_chat_that_must_go_leaves_a_whole_session_and_no_process(
+    tmp_path: Path, look: Look, how: str, code: int
+) -> None:
+    with look.open(tmp_path, scripted(tmp_path, ("slow", WORDS))) as chat:
+        chat.until("s.json")
         chat.say("slow")
         chat.until("word word")
         agents = chat.agents()
@@ -93,15 +98,26 @@ def test_a_chat_that_must_go_leaves_a_whole_session_and_no_process(tmp_path: Pat
 
 
 def test_an_agent_that_is_killed_is_started_again_with_its_conversation(tmp_path: Path) -> None:
-    with PtyChat(tmp_path, scripted(tmp_path, ("slow", WORDS))) as chat:
+    rules = (("slow", WORDS), ("write", [call("write", path="file", content="x"), "Done."]))
+    with PtyChat(tmp_path, [*scripted(tmp_path, *rules), "--approval-mode", "always-ask"]) as chat:
         chat.until("scripted/s.json")
         chat.say("remember this")
         chat.until("You said: remember this")
+        # A question goes with the agent that asked it.
+        chat.say("write")
+        chat.until("Yes, for this session")
+        chat.kill_agents()
+        chat.until("The agent has ended by signal 9.")
+        chat.gone("Yes, for this session")
         chat.say("slow")
         chat.until("word word")
-        for pid in chat.agents():
-            os.kill(pid, signal.SIGKILL)
-        chat.until("The agent has ended by signal 9.")
+        # What waited for it comes back.
+        chat.say("wait")
+        chat.until("Next: wait")
+        chat.kill_agents()
+        chat.until(lambda text: text.count("The agent has ended by signal 9.") == 2)
+        chat.has_input("wait")
+        chat.empty()
         chat.say("and now")
         chat.until("You said: and now")
         chat.say("/tree")
@@ -112,9 +128,12 @@ def test_an_agent_that_is_killed_is_started_again_with_its_conversation(tmp_path
         assert any("you are here" in line and line.startswith(SIGN) for line in chat.lines)
         chat.type(ESC)
         chat.gone("Go to which point?")
+    assert not (tmp_path / "file").exists()
 
 
-def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path) -> None:
+@LOOKS
+def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path, look: Look) -> None:
+    _hostile_session(tmp_path)
     bad_name = "evil\x1b]0;owned\x07.txt"
     (tmp_path / bad_name).write_text("x")
     hostile_json = json.dumps(HOSTILE)
@@ -124,8 +143,8 @@ def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path) -> None:
         ("tool", [call("bash", command=f"printf '%b' {hostile_json!r}; ls"), "tool ends"]),
         name=HOSTILE,
     )
-    with PtyChat(tmp_path, arguments) as chat:
-        chat.until("scripted/s.json")
+    with look.open(tmp_path, arguments) as chat:
+        chat.until("s.json")
         chat.say("talk")
         chat.until("talk ends")
         chat.say("tool")
@@ -135,18 +154,36 @@ def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path) -> None:
         chat.type(CTRL_C)
         chat.gone("@evil")
         chat.say("/model")
-        chat.until("Which model?")
-        chat.type(ESC)
-        chat.gone("Which model?")
+        chat.answers(ESC, "Which model?")
         chat.type(pasted(HOSTILE))
         chat.until("good")
         chat.type("\r")
         chat.until("You said:")
         chat.say("/tree")
-        chat.until("Go to which point?")
-        chat.type(ESC)
-        chat.gone("Go to which point?")
+        chat.answers(ESC, "Go to which point?")
+        # A conversation whose name and words are hostile, in the list, in the footer and on the screen.
+        chat.say("/resume")
+        chat.reads("named")
+        chat.answers("\r", "Go on with which conversation?")
+        chat.until("old words")
+        chat.footer("s.json" if look.columns < 60 else "named")
         chat.type(CTRL_D)
         assert chat.ended() == 0
         for sequence in FORBIDDEN:
             assert sequence not in chat.raw.replace(b"\x1b[2J\x1b[0;0H", b"")
+        for mark in TURNING:
+            assert mark.encode() not in chat.raw
+
+
+def _hostile_session(folder: Path) -> None:
+    """A session on disk that another program wrote."""
+    named = f"{HOSTILE}{''.join(TURNING)} named"
+    with PtyChat(folder, [*scripted(folder), "old words"]) as chat:
+        chat.until("You said: old words")
+        chat.until("context")
+    (session,) = folder.rglob("*.jsonl")
+    lines = session.read_text().splitlines()
+    last = json.loads(lines[-1])
+    info = {"type": "session_info", "id": "0badcafe", "parentId": last["id"], "timestamp": last["timestamp"]}
+    lines = [line.replace("You said: old", json.dumps(HOSTILE + "".join(TURNING))[1:-1]) for line in lines]
+    session.write_text("\n".join([*lines, json.dumps({**info, "name": named}), ""]))

@@ -69,8 +69,8 @@ def run_chat(line: CommandLine, environment: Environment) -> int:
     plain = line.plain or environment.variables.get("TERM", "") in ("", "dumb")
     # A key does not wait for a thread that paints or imports.
     sys.setswitchinterval(SWITCH_SECONDS)
-    # Ctrl-C waits until there is an event loop to take it: one that is half made cannot be left in order.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # Signals wait until there is an event loop to take them: only then the terminal is left as it was.
+    signal.pthread_sigmask(signal.SIG_BLOCK, exit_codes.BY_SIGNAL)
     with nullcontext() if plain else _keys_kept():
         return asyncio.run(_ChatProgram(line, environment, plain).run())
 
@@ -112,14 +112,18 @@ class _ChatProgram:
         self._chooses = line.agent.resume == ""
         self._started: SubprocessTransport | None = None
         self._client: Client | None = None
+        self._view: View | None = None
 
     async def run(self) -> int:
         """Start the agent, draw, talk, end both."""
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        self._watch_signals()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, exit_codes.BY_SIGNAL)
         transport = self._started = self._transport(())
         await transport.start()
         try:
-            return await self._talk(self._view())
+            self._view = self._make_view()
+            # A signal that came before there was a view has said with which code to end.
+            return self._code or await self._talk(self._view)
         finally:
             if self._client is not None:
                 await self._client.close()
@@ -148,7 +152,6 @@ class _ChatProgram:
 
     async def _talk(self, view: View) -> int:
         drawing = asyncio.ensure_future(view.run())
-        self._watch_signals(view)
         # What nothing else has caught must not be written over the screen.
         asyncio.get_running_loop().set_exception_handler(lambda loop, about: _tell_fault(view, about))
         talking = asyncio.ensure_future(self._chat(view))
@@ -210,7 +213,7 @@ class _ChatProgram:
             raise error
         return self._code
 
-    def _view(self) -> View:
+    def _make_view(self) -> View:
         variables = self._environment.variables
         colours = colours_of(variables)
         unicode = _knows_unicode(variables)
@@ -237,12 +240,13 @@ class _ChatProgram:
             is_picture=self._attachments.is_picture,
         )
 
-    def _watch_signals(self, view: View) -> None:
+    def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()
 
         def end(number: signal.Signals) -> None:
             self._code = exit_codes.BY_SIGNAL[number]
-            view.leave()
+            if self._view is not None:
+                self._view.leave()
 
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, end, number)

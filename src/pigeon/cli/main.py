@@ -21,6 +21,7 @@ FAILED = 1
 
 def main() -> NoReturn:
     """Run the program and leave with its exit code."""
+    _end_on_interrupt()
     _refuse_windows()
     # Nothing that a start makes is garbage: looking for some costs time. A mode that serves switches it on again.
     gc.disable()
@@ -44,6 +45,19 @@ def _refuse_windows() -> None:
     why = why_unsupported()
     if why is not None:
         sys.exit(f"Error: {why}")
+
+
+def _end_on_interrupt() -> None:
+    """Let Ctrl-C end the process itself while it starts.
+
+    As an exception it could come in the middle of any import, where it may be lost and leaves modules half made. What
+    has to end in order takes interrupts again (`take_interrupts`), or handles the signal in its event loop.
+    """
+    # The part of `signal` that is there without an import that could be interrupted.
+    import _signal  # type: ignore[import-not-found]
+
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 
 def _run_from(program: str, *arguments: str) -> int:

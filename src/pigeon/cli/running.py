@@ -68,7 +68,17 @@ def _run_command(name: str, arguments: Sequence[str], environment: Environment) 
     before_dashes = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "--help" in before_dashes or "-h" in before_dashes:
         return show_help(name)
-    return command.run(call_of(command, arguments, environment))
+    call = call_of(command, arguments, environment)
+    take_interrupts()
+    return command.run(call)
+
+
+def take_interrupts() -> None:
+    """From now on Ctrl-C is an exception: while the program starts, it ends the process."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _help(line: CommandLine) -> int:
@@ -118,6 +128,7 @@ def open_chat(line: CommandLine, environment: Environment) -> int:
         refuse_unknown_options(line, environment)
     from pigeon.cli.chat_mode import run_chat
 
+    take_interrupts()
     return run_chat(line, environment)
 
 

@@ -231,16 +231,15 @@ class Chat:
             return
         card = self._transcript.begin_shell(command)
         self._view.refresh()
-        output = ""
         try:
             result = await self._conversation.bash(command, exclude_from_context=not for_model)
-            output = result.output
+            self._transcript.end_shell(card, result.output)
+            self._show(ShellCard(command, result.output, or_else(result.exit_code, None), for_model=for_model))
+            if result.cancelled:
+                self._show(Notice("Stopped", "warning"))
         finally:
-            self._transcript.end_shell(card, output)
+            self._transcript.end_shell(card, "")
             self._view.refresh()
-        self._show(ShellCard(command, result.output, or_else(result.exit_code, None), for_model=for_model))
-        if result.cancelled:
-            self._show(Notice("Stopped", "warning"))
 
     def _attach(self, image: str | bytes) -> None:
         self._attachments.add(image)

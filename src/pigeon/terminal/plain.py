@@ -19,7 +19,7 @@ from pigeon.terminal.content.spoken import spoken_diff, spoken_markdown
 from pigeon.terminal.content.tool_details import ToolDetails, counted, details_of, first_line, tail
 from pigeon.terminal.inputs import Input, Inputs
 from pigeon.terminal.painting import SHELL_LINES, duration
-from pigeon.terminal.transcript import ChatTranscript
+from pigeon.terminal.transcript import SHELL_NAME, ChatTranscript
 from pigeon.terminal.view import Choice, Question, TextQuestion
 
 LISTED = 20
@@ -146,7 +146,8 @@ class PlainView:
     def _announce(self, card: ToolCard) -> None:
         if card.running and not self._left.is_set():
             self._running.add(card.call_id)
-            self._line(f"Tool {cleaned(card.name)}: {details_of(card, AND_MORE).about}, running.")
+            called = "Command" if card.name == SHELL_NAME else f"Tool {cleaned(card.name)}:"
+            self._line(f"{called} {details_of(card, AND_MORE).about}, running.")
 
     # What is asked
 
@@ -224,8 +225,8 @@ class PlainView:
             self._line(f"To send it again, type: {cleaned(text)}")
 
     def put_back(self, text: str) -> None:
-        """As for `set_input`."""
-        self.set_input(text)
+        """Say what was not said to the agent: unlike a line that was refused, it went away unseen."""
+        self._line(f"Not said to the agent: {cleaned(text)}")
 
     def set_title(self, title: str) -> None:
         """There is no window to name."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ENDS = {"limit": "The run was stopped by a limit", "denied": "The run ended: what it needed was not permitted"}
 
 
+# The name of the card of a command that the person runs.
+SHELL_NAME = "!"
 # How much of a message of the person is shown: a log that was pasted need not be read again.
 SHOWN_LINES = 30
 SHOWN_CHARACTERS = 6_000
@@ -49,6 +51,7 @@ class ChatTranscript:
         self._thinking_since: float | None = None
         self._calls: dict[str, ToolCard] = {}
         self._shells: list[ToolCard] = []
+        self._shell_count = 0
         self._writing: str | None = None
         self._since: float | None = None
         self.running = False
@@ -118,14 +121,17 @@ class ChatTranscript:
 
     def begin_shell(self, command: str) -> ToolCard:
         """A command of the person begins; the card stands among the live ones until `end_shell`."""
-        card = ToolCard("", "!", {"command": command}, self._now())
+        self._shell_count += 1
+        card = ToolCard(f"!{self._shell_count}", SHELL_NAME, {"command": command}, self._now())
         self._shells.append(card)
         return card
 
     def end_shell(self, card: ToolCard, output: str) -> None:
-        """It is over, and this is what it wrote."""
-        self._shells.remove(card)
-        self.last_output = output
+        """It is over, and this is what it wrote; of one that has ended already, nothing."""
+        if card in self._shells:
+            self._shells.remove(card)
+            card.end(self._now() - card.started, failed=False, output=output)
+            self.last_output = output
 
     # Events
 

@@ -120,6 +120,7 @@ class Screen:
         self._away = 0
         self._refreshing: asyncio.Handle | None = None
         self.shown = asyncio.Event()
+        self._left = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._live = LiveView(transcript, painter, now)
         self._drawn: tuple[str, StyleAndTextTuples] = ("", [])
@@ -212,7 +213,13 @@ class Screen:
     def leave(self) -> None:
         """End."""
         self.give("leave")
+        self._left = True
         if self.app.is_running:
+            self.app.exit()
+
+    def _leave_again(self) -> None:
+        """What was asked for before there was anything to end."""
+        if self._left:
             self.app.exit()
 
     # Running
@@ -221,7 +228,7 @@ class Screen:
         """Draw until `leave`; the terminal is afterwards as it was. Raises `OSError` where it is gone."""
         ticking = asyncio.ensure_future(self._tick())
         try:
-            await self.app.run_async(handle_sigint=False, set_exception_handler=False)
+            await self.app.run_async(pre_run=self._leave_again, handle_sigint=False, set_exception_handler=False)
         except EOFError:
             raise OSError(errno.EIO, "the terminal is gone") from None
         finally:
