@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.pty_chat import TAB, PtyChat
 from pigeon.cli.args import option_names, option_rows
 from pigeon.cli.commands.all import COMMANDS
 from pigeon.cli.commands.completions import bash_script, fish_script, zsh_script
@@ -51,7 +53,7 @@ def test_every_quote_is_closed(shell: str) -> None:
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        (["pigeon", "s"], ["sessions", "schema"]),
+        (["pigeon", "s"], ["sessions", "serve", "schema"]),
         (["pigeon", "--mo"], ["--mode", "--model", "--models"]),
         (["pigeon", "--output", "s"], ["stream-json"]),
         (["pigeon", "sessions", "un"], ["undelete"]),
@@ -83,3 +85,56 @@ def test_bash_completes(tmp_path: Path, words: list[str], completed: list[str]) 
     )
     assert (list(filter(None, ran.stdout.split("\n"))), ran.stderr) == (completed, "")
     assert "complete -o default" in SCRIPTS["bash"]
+
+
+CTRL_U = "\x15"  # an empty line
+# What is typed, and what it becomes or may become, in shells that complete by themselves.
+TYPED = [
+    ("pigeon doc", ["doctor"]),
+    ("pigeon sc", ["schema"]),
+    ("pigeon --output s", ["stream-json"]),
+    ("pigeon --verb", ["--verbose"]),
+    ("pigeon sessions un", ["undelete"]),
+    ("pigeon sessions --a", ["--all"]),
+    ("pigeon completions fi", ["fish"]),
+    ("pigeon help doc", ["doctor"]),
+    ("pigeon -p @no", ["@notes.txt"]),
+    ("pigeon -p hello @no", ["@notes.txt"]),
+]
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "completions.fish").write_text(SCRIPTS["fish"])
+    asked = "; ".join(f"echo '== {typed}'; complete -C '{typed}'" for typed, _ in TYPED)
+    ran = subprocess.run(
+        ["fish", "--no-config", "-c", f"source completions.fish; {asked}"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=20,
+    )
+    found = [part.splitlines() for part in ran.stdout.split("== ")[1:]]
+    assert [(first, [line.partition("\t")[0] for line in lines]) for first, *lines in found] == TYPED
+    assert ran.stderr == ""
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "completions.zsh").write_text(SCRIPTS["zsh"])
+    start = "autoload -U compinit; compinit -u -D; eval \"$(cat completions.zsh)\"; echo rea''dy\n"
+    with PtyChat(tmp_path, program=["zsh", "-f", "-i"], columns=150, env={"PS1": "shell> "}) as shell:
+        shell.until("shell>")
+        shell.type(start)
+        shell.until("ready")
+        for number, (typed, (completed,)) in enumerate(TYPED):
+            whole = f"{typed.rpartition(' ')[0]} {completed}"
+            shell.type(typed, TAB)
+            shell.until(lambda _, whole=whole: any(line.endswith(whole) for line in shell.lines))
+            shell.type(CTRL_U, f"echo next{number}'' \n")
+            shell.until(lambda _, number=number: f"next{number}" in shell.lines)
+        shell.type("exit\n")

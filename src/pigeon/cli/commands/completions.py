@@ -57,6 +57,11 @@ def _words_of(command: CommandDeclaration) -> list[tuple[str, str]]:
     return named or [(word, text) for word, text in choices if word.islower()]
 
 
+# Files that belong to the prompt have a sign before their name.
+FISH_MENTIONED = "string match -q '@*' -- (commandline -ct)"
+FISH_MENTIONS = "(__fish_complete_path (string sub -s 2 -- (commandline -ct)) | string replace -r '^' '@')"
+
+
 def bash_script() -> str:
     """For bash 3.2, which macOS has, and newer."""
     cases = []
@@ -117,6 +122,8 @@ def zsh_script() -> str:
         [
             "#compdef pigeon",
             "# zsh completion of pigeon; made by `pigeon completions zsh`",
+            # A file that belongs to the prompt has a sign before its name.
+            "_pigeon_files() { compset -P '@'; _files }",
             "_pigeon() {",
             "  local -a commands actions options",
             "  commands=(",
@@ -137,7 +144,7 @@ def zsh_script() -> str:
             "    _describe -t actions 'action' actions",
             "    return",
             "  fi",
-            "  _arguments $options '*:file:_files'",
+            "  _arguments $options '*:file:_pigeon_files'",
             "}",
             'if [[ "$funcstack[1]" == _pigeon ]]; then _pigeon "$@"; else compdef _pigeon pigeon; fi',
         ]
@@ -156,6 +163,7 @@ def fish_script() -> str:
         lines += [_fish_option(row, inside) for row in _shown(command.rows)]
     outside = _quoted(f"not __fish_seen_subcommand_from {names}")
     lines += [_fish_option(row, outside) for row in _shown(option_rows())]
+    lines.append(f"complete -c pigeon -n {_quoted(FISH_MENTIONED)} -a {_quoted(FISH_MENTIONS)}")
     return "\n".join(lines)
 
 
