@@ -108,10 +108,11 @@ class _Lexers:
 
     def at_once(self, language: str) -> Lexer | None:
         """The same if it was made before; else it is made in a thread, for the next time."""
+        made = self._made.get(language)
         if language not in self._asked:
             self._asked.add(language)
             Thread(target=self.of, args=(language,), daemon=True, name="pigeon-lexer").start()
-        return self._made.get(language)
+        return made
 
 
 _lexers = _Lexers()
