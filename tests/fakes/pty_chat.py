@@ -211,8 +211,15 @@ class PtyChat:
         self.until(lambda _: text not in "\n".join(self.lines))
 
     def has_input(self, text: str) -> None:
-        """Read until this, and nothing else, stands in the row that is written in: the last one with its sign."""
-        self.until(lambda _: [line for line in self.lines if line.startswith(SIGN)][-1:] == [f"{SIGN} {text}".rstrip()])
+        """Read until this, and nothing else, stands in the row that is written in: the one with the cursor."""
+        row = f"{SIGN} {text}".rstrip()
+
+        def holds(_: str) -> bool:
+            cursor = self._screen.cursor
+            # Of a terminal that shrank, it may stand below the last row until it is drawn.
+            return not cursor.hidden and self.lines[cursor.y : cursor.y + 1] == [row]
+
+        self.until(holds)
 
     def agents(self) -> list[int]:
         """The processes of the agent of this chat."""
