@@ -262,7 +262,7 @@ def _run_commands(chat: PtyChat) -> None:
 
 
 def test_a_megabyte_that_is_pasted_is_folded_and_sent_whole(tmp_path: Path) -> None:
-    arguments = scripted(tmp_path, ("x", "It came."))
+    arguments = scripted(tmp_path, ("x", "It came."), contextWindow=2_000_000)
     with PtyChat(tmp_path, arguments) as chat:
         chat.until("context 0%")
         chat.type(pasted(("x" * 99 + "\n") * 10_486), " end")
