@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from fakes.fork_server import stop_servers
+from fakes.served import stop_shared_server
 from pigeon.system.process.start import ProcessOwner
 
 settings.register_profile("default", deadline=None, max_examples=100, print_blob=True)
@@ -31,6 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_unconfigure() -> None:
     stop_servers()
+    stop_shared_server()
 
 
 @pytest.hookimpl(optionalhook=True)

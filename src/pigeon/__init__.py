@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pigeon.sdk.agent import Agent as Agent
     from pigeon.sdk.conversation import Conversation as Conversation
     from pigeon.sdk.errors import AnswerTimeout as AnswerTimeout
+    from pigeon.sdk.errors import ConnectionLost as ConnectionLost
     from pigeon.sdk.errors import ConversationClosed as ConversationClosed
     from pigeon.sdk.errors import ProcessDied as ProcessDied
     from pigeon.sdk.errors import ReaderTooSlow as ReaderTooSlow
@@ -220,7 +221,7 @@ _HOMES = {
     "pigeon.sdk.agent": "Agent",
     "pigeon.sdk.remote.client": "Client",
     "pigeon.sdk.conversation": "Conversation",
-    "pigeon.sdk.errors": "AnswerTimeout ConversationClosed ProcessDied ReaderTooSlow RunOver",
+    "pigeon.sdk.errors": "AnswerTimeout ConnectionLost ConversationClosed ProcessDied ReaderTooSlow RunOver",
     "pigeon.sdk.host_calls": "PermissionAnswer PermissionRequest",
     "pigeon.sdk.images": "ImageLike",
     "pigeon.sdk.records": "UnknownEvent",

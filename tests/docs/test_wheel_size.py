@@ -1,4 +1,4 @@
-"""The wheel stays below a megabyte: an archive of what setuptools packs, with its list of files."""
+"""The wheel stays below a megabyte and a quarter: an archive of what setuptools packs, with its list of files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from fakes.source_tree import ROOT
 
 PACKAGE = ROOT / "src" / "pigeon"
-MOST = 1_048_576
+MOST = 1_310_720
 
 
 def packed_files() -> list[Path]:
@@ -23,7 +23,7 @@ def packed_files() -> list[Path]:
     return sorted(found - left_out)
 
 
-def test_the_wheel_is_smaller_than_a_megabyte() -> None:
+def test_the_wheel_is_smaller_than_a_megabyte_and_a_quarter() -> None:
     files = packed_files()
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as wheel:

@@ -1,7 +1,8 @@
-"""Conversations of the SDK in its three ways: in this process, over a subprocess, over a unix socket.
+"""Conversations of the SDK in its four ways: in this process, over a subprocess, a unix socket or a WebSocket.
 
 `Conversations(kind, folder).start(...)` gives one that is not opened yet; `script` writes what the scripted model says.
-Subprocesses are forked agents behind a relay; `by_exec` is for tests whose subject is the process itself.
+Subprocesses are forked agents behind a relay; `by_exec` is for tests whose subject is the process itself. Behind the
+WebSocket is one `pigeon serve` for all tests of a pytest worker.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 import pigeon
 from fakes.agent_folders import AgentFolders
 from fakes.processes import eventually
 from fakes.rpc_process import RpcProcess, command_line, light_command_line
+from fakes.served import shared_server
 from pigeon.wire.base import ABSENT
 
-KINDS = ("agent", "subprocess", "socket")
+KINDS = ("agent", "subprocess", "socket", "websocket")
 
 
 class Conversations:
@@ -28,9 +31,10 @@ class Conversations:
     def __init__(self, kind: str, root: Path, by_exec: bool = False) -> None:
         self.kind = kind
         self._command = command_line if by_exec else light_command_line
-        self.folders = AgentFolders(root)
+        self.folders = shared_server().folders if kind == "websocket" else AgentFolders(root)
         self.folders.configure({"providers": {}})
-        self.work = self.folders.work
+        self.work = root / "work" if kind == "websocket" else self.folders.work
+        self.work.mkdir(parents=True, exist_ok=True)
         self._script = root / "script.json"
         self._root = root
         self._served: list[RpcProcess] = []
@@ -69,6 +73,8 @@ class Conversations:
         flags = ["--model", model, *_flags(options)]
         if self.kind == "subprocess":
             return self.client(model, *_flags(options), **own)
+        if self.kind == "websocket":
+            return _served_client(self.work, model, own, options)
         path = self._root / f"socket-{len(self._served)}"
         self._served.append(RpcProcess(self.folders, *flags, "--socket", str(path)))
         return _SocketClient(path, own)
@@ -94,6 +100,19 @@ class _SocketClient(pigeon.Client):
     async def open(self) -> None:
         await asyncio.to_thread(eventually, self._path.exists)
         await super().open()
+
+
+def _served_client(work: Path, model: str, own: dict[str, Any], options: dict[str, Any]) -> pigeon.Client:
+    """A client of the server; what others are started with, it tells its agent."""
+    server = shared_server()
+    names = {"max_turns": "turns", "max_cost": "cost", "max_tokens": "tokens"}
+    limits = {names[name]: options.pop(name) for name in list(options) if name in names}
+    told = {} if not limits else {"limits": pigeon.Limits(**limits)}
+    if "permissions" in options:
+        told["permissions"] = options.pop("permissions")
+    if options:
+        pytest.skip(f"the agents of a server are not started by their clients with {', '.join(options)}")
+    return pigeon.Client(url=server.url, cwd=str(work), model=model, token=server.token, **told, **own)
 
 
 def _flags(options: dict[str, Any]) -> list[str]:

@@ -22,6 +22,7 @@ CHANGING = (
     "session_file",
     "runId",
     "run_id",
+    "seq",
 )
 
 

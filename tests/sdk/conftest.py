@@ -1,4 +1,4 @@
-"""The same tests for a conversation in this process, over a subprocess and over a socket."""
+"""The same tests for a conversation in this process, over a subprocess, a socket and a WebSocket."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import pigeon
+from fakes.fifo import Fifo
 from fakes.sdk_conversations import Conversations, call
 
 HANGS = {"text": "On and on", "hang": True}
@@ -43,13 +44,15 @@ async def test_of_two_runs_at_once_one_is_refused_and_the_other_is_whole(convers
 
 @pytest.mark.parametrize("behavior", ["steer", "followUp"])
 async def test_a_prompt_that_joins_a_run_ends_with_it(conversations: Conversations, behavior: Any) -> None:
-    conversations.script(call("bash", command="true"), "Heard.", "Both.")
+    go = Fifo(conversations.work)
+    conversations.script(call("bash", command=go.waits), "Heard.", "Both.")
     async with conversations.start() as agent:
         joined = None
         async for event in agent.prompt("go"):
             if isinstance(event, pigeon.ToolExecutionStart) and joined is None:
                 joined = asyncio.ensure_future(agent.run("also", streaming_behavior=behavior))
                 await agent.get_state()
+                go.release()
         assert joined is not None
         result = await joined
         assert isinstance(event, pigeon.AgentSettled)
@@ -59,7 +62,7 @@ async def test_a_prompt_that_joins_a_run_ends_with_it(conversations: Conversatio
 
 
 async def test_leaving_a_prompt_that_waits_takes_it_back_and_the_run_goes_on(conversations: Conversations) -> None:
-    conversations.script(SLOW)
+    conversations.script({**SLOW, "chunkDelayMs": 15})
     async with conversations.start() as agent:
         async for event in agent.prompt("go"):
             if isinstance(event, pigeon.TextStart):
@@ -71,7 +74,8 @@ async def test_leaving_a_prompt_that_waits_takes_it_back_and_the_run_goes_on(con
 
 
 async def test_messages_in_the_queue_are_removed_edited_and_promoted(conversations: Conversations) -> None:
-    conversations.script(call("bash", command="true"), "Steered.", "Followed.")
+    go = Fifo(conversations.work)
+    conversations.script(call("bash", command=go.waits), "Steered.", "Followed.")
     async with conversations.start() as agent:
         async for event in agent.prompt("go"):
             if isinstance(event, pigeon.ToolExecutionStart):
@@ -83,6 +87,7 @@ async def test_messages_in_the_queue_are_removed_edited_and_promoted(conversatio
                 assert (await agent.promote_queued(str(kept.queued_id))).queue == "steering"
                 with pytest.raises(pigeon.Refusal):
                     await agent.remove_queued("no such")
+                go.release()
         said = [one for one in (await agent.get_messages()).messages if isinstance(one, pigeon.UserMessage)]
         assert [one.content[0].text for one in said] == ["go", "changed"]  # type: ignore[union-attr]
 

@@ -21,6 +21,10 @@ class AnswerTimeout(PigeonError, TimeoutError):
         self.seconds = seconds
 
 
+class ConnectionLost(PigeonError):
+    """The connection was lost before a command was answered, and it is not known whether it was done."""
+
+
 class ReaderTooSlow(PigeonError):
     """A reader of events has left so many unread that it gets no more of them; the run goes on without it."""
 

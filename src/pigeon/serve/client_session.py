@@ -33,18 +33,25 @@ class ClientSession:
         self, conversations: Conversations, conversation: ServedConversation, scope: Scope, after: int | None
     ) -> None:
         self._conversations = conversations
-        self._conversation = conversation
+        self.conversation = conversation
         self._watcher = Watcher(conversation, scope, after)
+        # The number behind which its events begin, once it is open.
+        self.start = 0
 
     async def open(self) -> None:
         """Wake the conversation and begin to watch; raises `PigeonError` or `OSError`."""
-        await self._conversations.ready(self._conversation)
-        await self._conversation.wake()
-        self._conversation.attach(self._watcher)
+        await self._conversations.ready(self.conversation)
+        await self.conversation.wake()
+        self.conversation.attach(self._watcher)
+        self.start = self._watcher.begin()
+
+    def refuse_line(self, why: str) -> None:
+        """A line of the client that cannot be read."""
+        self._answer(failed("parse", f"Failed to parse command: {why}"))
 
     def close(self) -> None:
         """The client has gone."""
-        self._conversation.detach(self._watcher)
+        self.conversation.detach(self._watcher)
 
     def lines(self) -> AsyncIterator[list[bytes]]:
         """What it is to be sent."""
@@ -74,11 +81,11 @@ class ClientSession:
 
     async def _send_on(self, value: dict[str, Json]) -> None:
         try:
-            await self._conversations.ready(self._conversation)
+            await self._conversations.ready(self.conversation)
         except PigeonError as error:
             self._answer(failed(str(value["type"]), str(error), value.get("id", ABSENT)))
             return
-        await self._conversation.tell(value, self._watcher)
+        await self.conversation.tell(value, self._watcher)
 
     def _own(self, value: dict[str, Any]) -> None:
         """Answer what is about this client's connection alone."""
@@ -97,7 +104,7 @@ class ClientSession:
             self._answer(succeeded("set_event_filter", data, command.id))
 
     def _answer(self, response: Response) -> None:
-        self._watcher.answer(codec.encode(response), self._conversation.end)
+        self._watcher.answer(codec.encode(response), self.conversation.end)
 
 
 def _welcome(command: Hello) -> Response:

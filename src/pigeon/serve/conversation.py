@@ -200,7 +200,12 @@ class ServedConversation:
         state = await self.ask({"type": "get_state"})
         messages = await self.ask({"type": "get_messages"})
         number = self.number
-        data = {"seq": number, "state": state.get("data"), "messages": messages.get("data", {}).get("messages")}
+        data = {
+            "seq": number,
+            "runId": self.work.run_id,
+            "state": state.get("data"),
+            "messages": messages.get("data", {}).get("messages"),
+        }
         return codec.encode(data), number
 
     # The worker

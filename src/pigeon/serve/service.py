@@ -16,6 +16,7 @@ from pigeon.serve.conversations import Conversations
 from pigeon.serve.http.application import ServeApplication
 from pigeon.serve.http.entrance import Entrance
 from pigeon.serve.http.tokens import Tokens
+from pigeon.serve.unix_door import UnixDoor
 from pigeon.transport import exit_codes
 
 FRAME_BYTES = 32 * 1024 * 1024
@@ -28,6 +29,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     port: int = 7463
+    socket: str | None = None
     allowed_hosts: Sequence[str] = ()
 
 
@@ -70,13 +72,18 @@ class NetworkService:
         )
         server = HttpServer(config)
         serving = asyncio.ensure_future(server.serve([listener]))
+        door = None if options.socket is None else UnixDoor(options.socket, self._conversations)
         try:
+            if door is not None:
+                await door.open()
             address = f"http://{options.host}:{port}"
             ready(address, f"{address}/?token={self._tokens.link()}")
             waited: set[asyncio.Future[Any]] = {serving, ended}
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         finally:
             server.should_exit = True
+            if door is not None:
+                await door.close()
             await serving
             await self._conversations.close()
         return exit_codes.OK

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_UNREAD = 64 * 1024 * 1024
 Scope = Literal["read", "talk", "admin"]
+# What a client may have to answer, whatever else it wants to see.
+ALWAYS_SENT = ("extension_ui_request", "host_tool_call", "host_tool_cancel")
 _TYPE = b'"type":"'
 
 
@@ -28,11 +30,19 @@ class Watcher:
         self.scope = scope
         self._conversation = conversation
         self._after = after
+        self._asked_before: list[bytes] = []
         self._kinds: frozenset[str] | None = None
         self._answers: deque[tuple[LogEnd, bytes]] = deque()
         self._unread = 0
         self._changed = asyncio.Event()
         self.too_slow = False
+
+    def begin(self) -> int:
+        """Fix where it begins: behind the event with this number. One that had none is sent the open questions, too."""
+        if self._after is None:
+            self._after = self._conversation.number
+            self._asked_before = list(self._conversation.work.questions.values())
+        return self._after
 
     def send_only(self, kinds: frozenset[str] | None) -> None:
         """Leave out events of other types from now on; none leaves out nothing."""
@@ -55,9 +65,9 @@ class Watcher:
     async def lines(self) -> AsyncIterator[list[bytes]]:
         """All that it is to be sent, without LF, as long as it is read; ends if it does not read its answers."""
         conversation = self._conversation
-        after = conversation.number if self._after is None else self._after
-        if self._after is None and conversation.work.questions:
-            yield list(conversation.work.questions.values())
+        after = self.begin()
+        if self._asked_before:
+            yield self._asked_before
         reader = LogReader(conversation.log_folder, after, conversation.end)
         try:
             while not self.too_slow:
@@ -85,4 +95,4 @@ class Watcher:
     def _wants(self, line: bytes) -> bool:
         at = line.find(_TYPE) + len(_TYPE)
         kind = line[at : line.find(b'"', at)].decode("ascii", "replace")
-        return kind == "extension_ui_request" or self._kinds is None or kind in self._kinds
+        return kind in ALWAYS_SENT or self._kinds is None or kind in self._kinds

@@ -122,7 +122,11 @@ async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [({}, "either"), ({"command": ["x"], "url": "unix:x"}, "either"), ({"url": "http://x"}, "unix:"),
+    [({}, "either"), ({"command": ["x"], "url": "unix:x"}, "either"), ({"url": "ftp://x"}, "unix:"),
+     ({"url": "http://x"}, "cwd="), ({"url": "ws://x/id", "cwd": "/"}, "new conversation"),
+     ({"url": "ws://x/id?token=secret"}, "token="), ({"url": "ws://me:secret@x/id"}, "token="),
+     ({"url": "ws://x/id", "session": "f"}, "session="), ({"command": ["x"], "token": "t"}, "token="),
+     ({"url": "ws://x/a/b"}, "id of a session"), ({"url": "unix:"}, "unix:PATH"),
      ({"command": ["x"], "api_key": "a\nb"}, "one line"), ({"url": "unix:x", "api_key": "k"}, "for command="),
      ({"command": "pigeon --mode rpc"}, "list of words"), ({"command": []}, "list of words")],
 )  # fmt: skip

@@ -174,6 +174,7 @@ SERVE = CommandDeclaration(
     options=(
         ("--host", "ADDRESS", "listen on this address (127.0.0.1 unless told)"),
         ("--port", "N", "listen on this port (7463 unless told; 0 for any)"),
+        ("--socket", "PATH", "also listen on a unix socket, for programs of your own user"),
         ("--token-file", "FILE", "the tokens that let clients in (serve.token in the agent's folder unless told)"),
         ("--root", "DIR...", "folders in which conversations may work (repeatable; this folder unless told)"),
         ("--model", "PATTERN", "the model of new conversations"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from pigeon.app.options import AgentOptions
 from pigeon.cli.commands.call import CommandCall
@@ -24,12 +25,14 @@ def run_serve(call: CommandCall) -> int:
     environment = call.environment
     agent_dir = environment.agent_dir()
     tokens = Tokens(environment.absolute(call.options.get("token_file") or os.path.join(agent_dir, "serve.token")))
+    asked = call.options.get("socket")
+    socket = None if asked is None else environment.absolute(asked)
     roots = [environment.absolute(root) for root in call.options.get("root") or [environment.cwd]]
     options = AgentOptions(agent_dir=agent_dir, model=call.options.get("model"))
 
     async def serve() -> int:
         conversations = Conversations(agent_dir, options, dict(environment.variables), roots, ServeLimits())
-        settings = ServeOptions(host=call.options.get("host") or "127.0.0.1", port=_port(call))
+        settings = ServeOptions(host=call.options.get("host") or "127.0.0.1", port=_port(call), socket=socket)
         return await NetworkService(conversations, tokens, settings).run(_ready)
 
     return SteadyLoop().run_until_complete(serve())
@@ -38,6 +41,8 @@ def run_serve(call: CommandCall) -> int:
 def _ready(address: str, link: str) -> None:
     say(f"Serving on {address}")
     say(f"Open once in your browser: {link}")
+    # Programs that start it wait for these lines.
+    sys.stdout.flush()
 
 
 def _port(call: CommandCall) -> int:

@@ -1,4 +1,5 @@
-"""`Client`: a conversation with an agent behind a pipe or a socket, be it Pigeon or another agent of the family.
+"""`Client`: a conversation with an agent behind a pipe, a socket or the network, be it Pigeon or another agent of the
+family.
 
 It opens with `hello`, by which Pigeon speaks `pi-latest`. An agent that does not know that command is one of the
 originals: its lines are read as they come (`sdk/records.py`), and the ends of its runs are found
@@ -19,10 +20,11 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from pigeon.sdk.conversation import FEATURES, Conversation
-from pigeon.sdk.errors import AnswerTimeout, ConversationClosed, ProcessDied
+from pigeon.sdk.errors import AnswerTimeout, ConnectionLost, ConversationClosed, ProcessDied
 from pigeon.sdk.host_calls import AnyTool, OnDialog, OnPermission
 from pigeon.sdk.records import UnknownEvent, event_of, fitted
 from pigeon.sdk.remote.original_peer import OriginalPeer
+from pigeon.sdk.remote.served_transport import LOST_CODE, PATIENCE_SECONDS, ServedTransport, served_at
 from pigeon.sdk.remote.transports import READ_KEY, ProgramChoices, Transport, key_line, transport_of
 from pigeon.transport.reader import Framing, TooLong
 from pigeon.wire import codec
@@ -142,17 +144,24 @@ class _Open:
 
 
 class Client(Conversation):
-    """An agent behind a transport: Pigeon, pi or oh-my-pi in a process of its own, or Pigeon behind a socket.
+    """An agent behind a transport: Pigeon, pi or oh-my-pi in a process of its own, Pigeon behind a socket, or a
+    conversation of `pigeon serve`.
 
     When the process dies, every call and iteration that waits raises `ProcessDied`; `restart` starts it anew.
+
+    A connection to `pigeon serve` that breaks is made again, and nothing is lost or comes twice: events go on behind
+    the last one, prompts are accepted once. A command that may or may not have been carried out raises
+    `ConnectionLost`. Closing the client leaves the conversation, and what runs in it goes on.
 
     The further options of `Agent` become flags of the command, or commands to the agent behind the socket. An agent
     that is not Pigeon is not opened with those that it does not know (`StartupError`).
 
     Args:
         command: the program to start and its arguments, as `["pigeon", "--mode", "rpc"]`
-        url: instead of a command, where an agent listens: `unix:PATH`
-        cwd: the folder that the program is started in
+        url: instead of a command, where an agent listens, `unix:PATH`; or a conversation of `pigeon serve`,
+            `ws://HOST:PORT/ID` (also `wss:`, `http:`, `https:`) or `unix:PATH?session=ID`; or a server alone, which
+            begins a new one in the folder `cwd`
+        cwd: the folder that the program is started in; for a new conversation of a server, a folder there
         env: the variables of the program, instead of those of this process
         tools: functions that the model may call, with or without `@pigeon.tool`
         on_permission: is asked about each tool call that the rules ask about; without it all of these are denied
@@ -167,6 +176,8 @@ class Client(Conversation):
         on_stderr: gets each line that the program writes to its stderr, as its warnings; it must not block
         connect: instead of a command or an address, makes the way to the agent each time that it is opened; is told
             whether it is to go on with a session, so that what chose the first one is not repeated
+        token: lets the client in to `pigeon serve` over the network
+        reconnect: for how many seconds it tries to come back to `pigeon serve`; none for ever
     """
 
     def __init__(  # noqa: PLR0913 - the names are those of the options
@@ -188,10 +199,21 @@ class Client(Conversation):
         api_key: str | None = None,
         on_stderr: Callable[[str], None] | None = None,
         connect: Callable[[bool], Transport] | None = None,
+        token: str | None = None,
+        reconnect: float | None = PATIENCE_SECONDS,
     ) -> None:
         super().__init__(tools, on_permission, on_dialog)
         folder = None if cwd is None else os.fspath(cwd)
         resumed = None if session is None else os.fspath(session)
+        served = None if url is None else served_at(url, folder, model)
+        self._address = None if served is None else served.address
+        if served is not None:
+            folder = None
+            model = None if served.new is not None else model
+            if resumed is not None:
+                raise ValueError("session= is not for a conversation of pigeon serve: its address says which it is")
+        elif token is not None:
+            raise ValueError("token= is for a conversation of pigeon serve over the network")
         self._choices = StartChoices(model, resumed, limits, permissions, unattended, api_key is not None)
         self._told = [] if url is None else self._choices.commands()
         program = ProgramChoices(folder, env, b"" if api_key is None else key_line(api_key), on_stderr)
@@ -200,9 +222,13 @@ class Client(Conversation):
             transport_of(command, url, program)
             if command is not None:
                 command = [*command, *self._choices.flags()]
-            self._make_transport: Callable[[bool], Transport] = lambda going_on: transport_of(command, url, program)
-        else:
-            self._make_transport = connect
+
+        def make(going_on: bool) -> Transport:
+            if served is not None:
+                return ServedTransport(self._address or served.address, token, served.new, reconnect)
+            return transport_of(command, url, program)
+
+        self._make_transport = connect or make
         self._timeout = timeout
         self._transport: Transport | None = None
         self._waiting: dict[str, _Open] = {}
@@ -225,6 +251,11 @@ class Client(Conversation):
         """The id of the agent's process; none behind a socket, or before it is opened."""
         return getattr(self._transport, "pid", None)
 
+    @property
+    def url(self) -> str | None:
+        """The address of the conversation, once it is known to `pigeon serve`; none of an agent that serves none."""
+        return None if self._address is None or self._address.session is None else self._address.text
+
     async def open(self) -> None:
         """Start or reach the agent; raises `StartupError` or `ProcessDied`."""
         await self._open(going_on=False)
@@ -237,6 +268,8 @@ class Client(Conversation):
         self._peer = self._welcome = self._session_file = None
         await transport.open(partial(self._received, Framing(ANY_LENGTH)), lambda: self._lost(transport))
         self._transport = transport
+        if isinstance(transport, ServedTransport):
+            self._address = transport.address
         try:
             await self._greet()
             await self._tell_choices()
@@ -283,7 +316,7 @@ class Client(Conversation):
             await self.close()
             try:
                 await self._open(going_on=session_file is not None)
-                if session_file is not None:
+                if session_file is not None and self._address is None:
                     await self._call(SwitchSession(session_path=session_file))
             finally:
                 # A start that failed can be tried again.
@@ -364,7 +397,10 @@ class Client(Conversation):
             return
         if value.get("success") is not True:
             text, code = value.get("error"), value.get("code")
-            waiting.fail(Refusal(str(text or "refused"), code if isinstance(code, str) else None))
+            if code == LOST_CODE:
+                waiting.fail(ConnectionLost(str(text)))
+            else:
+                waiting.fail(Refusal(str(text or "refused"), code if isinstance(code, str) else None))
             return
         data = _answer(waiting.command, value.get("data", ABSENT))
         if self._peer is not None and isinstance(waiting.command, Prompt):

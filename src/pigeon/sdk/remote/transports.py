@@ -1,4 +1,5 @@
-"""How a `Client` reaches its agent: as a process that it starts, or over a unix socket.
+"""How a `Client` reaches its agent: as a process that it starts, or over a unix socket of its own; conversations of
+`pigeon serve` are in `sdk/remote/served_transport.py`.
 
 A transport carries bytes. It hands on what comes (`receive`), says once that nothing more will (`lost`), and knows why
 (`death`). `close` ends it in order: the input is closed, which every agent of the family takes as the end, and only
@@ -219,7 +220,5 @@ def transport_of(
         return SubprocessTransport(command, choices)
     assert url is not None
     if choices != ProgramChoices():
-        raise ValueError("cwd=, env=, api_key= and on_stderr= are for command=; an agent behind a socket has its own")
-    if not url.startswith("unix:"):
-        raise ValueError(f'url must begin with "unix:", got {url!r}')
+        raise ValueError("env=, api_key= and on_stderr= are for command=; an agent behind a socket has its own")
     return SocketTransport(url.removeprefix("unix:").removeprefix("//"))

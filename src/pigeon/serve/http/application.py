@@ -21,6 +21,8 @@ from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal
 
 MOST_BODY = 64 * 1024
+# In the answer to a WebSocket: the number behind which its events begin, which a client needs to come back.
+SEQ_HEADER = b"pigeon-seq"
 TOO_SLOW, NOT_FOUND, BAD_REQUEST, OVERLOADED = 4008, 4004, 4000, 1013
 
 
@@ -104,7 +106,7 @@ class ServeApplication:
             code = NOT_FOUND if isinstance(error, UnknownConversation) else BAD_REQUEST
             await socket.close(OVERLOADED if isinstance(error, TooMany) else code, str(error)[:120])
             return
-        await socket.accept()
+        await socket.accept(headers=[(SEQ_HEADER, str(client.start).encode())])
         try:
             await _serve(socket, client)
         finally:
