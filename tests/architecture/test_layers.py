@@ -41,6 +41,7 @@ EXCEPTIONS: dict[str, str] = {
     "pigeon.sdk.agent -> pigeon": "the version is there, and nothing else is loaded by it",
     "pigeon.serve.worker -> pigeon": "the version",
     "pigeon.serve.client_session -> pigeon": "the version",
+    "pigeon.serve.http.api -> pigeon": "the version",
 }
 
 

@@ -14,6 +14,8 @@ ALLOWED: dict[str, str] = {
     "pigeon.extensions.runtime.extension_thread: _exit": "an extension must not end the process",
     "pigeon.extensions.runtime.extension_thread: abort": "an extension must not end the process",
     "pigeon.extensions.runtime.extension_thread: setattr(sys, name, io.StringIO())": "an extension closed it",
+    "pigeon.cli.commands.serve: check_hostname": "the only way in which ssl takes it",
+    "pigeon.serve.http.application: redirect_slashes": "the only way in which Starlette takes it",
     "pigeon.tools.images.resizing: MAX_IMAGE_PIXELS": "the only way in which Pillow takes its limit",
 }
 

@@ -7,6 +7,7 @@ else goes to the worker, if the client may send it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, get_args
 
@@ -14,14 +15,24 @@ from pigeon import __version__
 from pigeon.rpc.lanes import MOST_IN_FLIGHT
 from pigeon.serve.conversation import ServedConversation
 from pigeon.serve.conversations import Conversations
-from pigeon.serve.scopes import refused_command
-from pigeon.serve.watching import Scope, Watcher
+from pigeon.serve.scopes import permitted
+from pigeon.serve.watching import Scope, WatchEnd, Watcher
 from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire import codec
-from pigeon.wire.answers import DialectName, EventFilter, Feature, InputLimits, Response, Welcome, failed, succeeded
+from pigeon.wire.answers import (
+    DialectName,
+    EventFilter,
+    Feature,
+    InputLimits,
+    Response,
+    Sessions,
+    Welcome,
+    failed,
+    succeeded,
+)
 from pigeon.wire.base import ABSENT, Json, or_else
-from pigeon.wire.commands import Hello, SetEventFilter
-from pigeon.wire.errors import BadRecord, PigeonError
+from pigeon.wire.commands import Hello, ListSessions, SetEventFilter
+from pigeon.wire.errors import BadRecord, PigeonError, Refusal
 
 DIALECT: DialectName = "pi-latest"
 
@@ -53,6 +64,15 @@ class ClientSession:
         """The client has gone."""
         self.conversation.detach(self._watcher)
 
+    def end(self, why: WatchEnd) -> None:
+        """Send the client nothing more; `lines` ends."""
+        self._watcher.end(why)
+
+    @property
+    def ended(self) -> WatchEnd | None:
+        """Why it was left, if it was not the client that went."""
+        return self._watcher.ended
+
     def lines(self) -> AsyncIterator[list[bytes]]:
         """What it is to be sent."""
         return self._watcher.lines()
@@ -71,11 +91,15 @@ class ClientSession:
             return
         if value.get("id") is None:
             value.pop("id", None)
-        refusal = refused_command(value, self._watcher.scope, self._conversations)
-        if refusal is not None:
-            self._answer(failed(value["type"], refusal, value.get("id", ABSENT)))
-        elif value["type"] in ("hello", "set_event_filter"):
+        try:
+            value = permitted(value, self._watcher.scope, self._conversations, self._conversation.record.cwd)
+        except Refusal as error:
+            self._answer(failed(value["type"], str(error), value.get("id", ABSENT)))
+            return
+        if value["type"] in ("hello", "set_event_filter"):
             self._own(value)
+        elif value["type"] == "list_sessions" and value.get("scope") == "all":
+            await self._list(value)
         else:
             await self._send_on(value)
 
@@ -86,6 +110,19 @@ class ClientSession:
             self._answer(failed(str(value["type"]), str(error), value.get("id", ABSENT)))
             return
         await self.conversation.tell(value, self._watcher)
+
+    async def _list(self, value: dict[str, Any]) -> None:
+        """Answer for all folders that may be opened; the worker does not know which these are."""
+        try:
+            command = codec.command_of(value)
+            assert isinstance(command, ListSessions)
+            asked = (None, None, command.limit, or_else(command.cursor, None))
+            rows, following = await asyncio.to_thread(self._conversations.rows, *asked)
+        except Refusal as error:
+            self._answer(failed("list_sessions", str(error), value.get("id", ABSENT)))
+            return
+        page = Sessions(sessions=rows, next_cursor=ABSENT if following is None else following)
+        self._answer(succeeded("list_sessions", codec.to_plain(page), command.id))
 
     def _own(self, value: dict[str, Any]) -> None:
         """Answer what is about this client's connection alone."""

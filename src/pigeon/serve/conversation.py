@@ -25,7 +25,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pigeon.app.options import AgentOptions
-from pigeon.serve.watching import Watcher
+from pigeon.serve.counts import ServeCounts
+from pigeon.serve.watching import WatchEnd, Watcher
 from pigeon.serve.worker import WorkerRequest
 from pigeon.serve.worker_process import (
     SocketFolder,
@@ -108,6 +109,7 @@ class ServedConversation:
         variables: Mapping[str, str],
         workers: Workers,
         sockets: SocketFolder,
+        counts: ServeCounts,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.record = record
@@ -116,6 +118,7 @@ class ServedConversation:
         self._variables = variables
         self._workers = workers
         self._sockets = sockets
+        self._counts = counts
         self._now = now
         self.log_folder = os.path.join(folder, LOG_FOLDER)
         os.makedirs(self.log_folder, 0o700, exist_ok=True)
@@ -166,6 +169,11 @@ class ServedConversation:
     def detach(self, watcher: Watcher) -> None:
         """It has gone; what it has begun goes on."""
         self._watchers.discard(watcher)
+
+    def end_clients(self, why: WatchEnd) -> None:
+        """Leave all clients."""
+        for watcher in self._watchers:
+            watcher.end(why)
 
     async def tell(self, command: dict[str, Json], watcher: Watcher) -> None:
         """Send a client's command on; its answer goes to that client alone. Wakes the worker."""
@@ -289,6 +297,7 @@ class ServedConversation:
             self._process.release()
         self._process = process
         self._died = ""
+        self._counts.count("worker_wakes")
         for command in list(self.record.remembered.values()):
             await self._ask(command)
 
@@ -315,9 +324,11 @@ class ServedConversation:
         assert self._tracker is not None
         while lines := self._tracker.read(end):
             first = self._tracker.number - len(lines) + 1
+            self._counts.count("events", len(lines))
             for number, line in enumerate(lines, first):
                 self.work.take(line, number)
                 if line.startswith(SETTLED):
+                    self._counts.count("runs")
                     self._start_task(self._note_session())
         for watcher in self._watchers:
             watcher.wake()
@@ -357,6 +368,7 @@ class ServedConversation:
         self._restarts = [at for at in self._restarts if now - at < RESTART_SECONDS]
         if needed and len(self._restarts) < MOST_RESTARTS:
             self._restarts.append(now)
+            self._counts.count("worker_restarts")
             with suppress(PigeonError, OSError):
                 await self._awake()
 

@@ -18,17 +18,21 @@ from msgspec import Struct
 
 from pigeon.app.options import AgentOptions
 from pigeon.serve.conversation import RECORD_FILE, ConversationRecord, ServedConversation
+from pigeon.serve.counts import ServeCounts
 from pigeon.serve.worker_process import SocketFolder, Workers
-from pigeon.session.history.listing import all_folders, listed, row_of
+from pigeon.session.history.listing import all_folders, header_of, listed, newest_with_message, row_of
 from pigeon.session.history.repository import default_folder
+from pigeon.session.history.trash import SessionTrash
 from pigeon.system import ids
 from pigeon.system.clock import now_ms
+from pigeon.system.paths import absolute
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionRow
+from pigeon.wire.base import or_else
 from pigeon.wire.errors import BadRecord, Refusal
 
 LOOK_SECONDS = 5.0
-MOST_LISTED = 200
+MOST_FOLDERS = 1_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -57,13 +61,15 @@ class Conversations:
         variables: Mapping[str, str],
         roots: Sequence[str],
         limits: ServeLimits,
+        counts: ServeCounts,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._agent_dir = agent_dir
         self._options = options
         self._variables = variables
-        self._roots = [os.path.realpath(root) for root in roots]
+        self.roots = [os.path.realpath(root) for root in roots]
         self._limits = limits
+        self._counts = counts
         self._now = now
         self._folder = os.path.join(agent_dir, "serve", "conversations")
         os.makedirs(self._folder, 0o700, exist_ok=True)
@@ -71,6 +77,7 @@ class Conversations:
         self.workers = Workers(variables)
         self._known: dict[str, ServedConversation] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._trash = SessionTrash(agent_dir, now_ms)
 
     @property
     def awake(self) -> list[ServedConversation]:
@@ -101,9 +108,9 @@ class Conversations:
         self.workers.close()
         self._sockets.close()
 
-    def new(self, cwd: str, model: str | None = None) -> ServedConversation:
+    def new(self, cwd: str, model: str | None = None, id: str | None = None) -> ServedConversation:
         """A conversation in a folder; raises `Refusal` if that is not one of those that may be opened."""
-        record = ConversationRecord(id=ids.session_id(now_ms()), cwd=self.allowed(cwd), model=model)
+        record = ConversationRecord(id=id or ids.session_id(now_ms()), cwd=self.allowed(cwd), model=model)
         made = self._make(record)
         made.save()
         return made
@@ -138,39 +145,105 @@ class Conversations:
         self._known.pop(id, None)
         shutil.rmtree(os.path.join(self._folder, id), ignore_errors=True)
 
-    def rows(self, cwd: str | None = None) -> list[SessionRow]:
-        """The sessions on disk in the folders that may be opened, newest first."""
+    async def delete(self, id: str) -> None:
+        """End a conversation and move its session to the trash.
+
+        Raises `UnknownConversation`, and `StartupError` if another process writes the session.
+        """
+        one = self.conversation(id)
+        file = one.record.session_file or self._file_of(id)
+        await one.sleep()
+        await asyncio.to_thread(self._throw_away, file)
+        one.end_clients("deleted")
+        await self.remove(id)
+
+    def rows(
+        self, cwd: str | None, query: str | None, limit: int, cursor: str | None
+    ) -> tuple[list[SessionRow], str | None]:
+        """A page of the sessions on disk in the folders that may be opened, newest first, and where the next begins."""
         everywhere = os.path.join(self._agent_dir, "sessions")
         folders = all_folders(everywhere) if cwd is None else [default_folder(self._agent_dir, self.allowed(cwd))]
-        rows, _ = listed(folders, None, MOST_LISTED)
-        return [row for row in rows if self.may_open(row.cwd)]
+        wanted = (query or "").casefold()
+        found: list[SessionRow] = []
+        while True:
+            rows, cursor = listed(folders, cursor, limit - len(found))
+            found += [row for row in rows if self.may_open(row.cwd) and wanted in _words_of(row)]
+            if cursor is None or len(found) >= limit:
+                return found, cursor
+
+    def folders(self, path: str) -> list[str]:
+        """The names of the folders in a folder that may be opened, without hidden ones; raises `Refusal`."""
+        try:
+            with os.scandir(self.allowed(path)) as found:
+                inside = [item for item in found if not item.name.startswith(".") and item.is_dir()]
+        except OSError as error:
+            raise Refusal(f"{path} cannot be read: {error.strerror}") from None
+        # A link may lead out.
+        names = [item.name for item in inside if not item.is_symlink() or self.may_open(item.path)]
+        return sorted(names, key=str.casefold)[:MOST_FOLDERS]
 
     def may_open(self, cwd: str) -> bool:
-        """Whether a folder is one of those that may be worked in."""
-        path = os.path.realpath(cwd)
-        return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in self._roots)
+        """Whether a folder is one of those that may be worked in, or a file below one."""
+        try:
+            path = os.path.realpath(cwd)
+        except ValueError:
+            # No path: it has a NUL, or half of a surrogate pair.
+            return False
+        return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in self.roots)
 
-    def may_use_file(self, path: str) -> bool:
-        """Whether a session file, or a folder of them, belongs to such a folder or is the agent's own."""
-        real = os.path.realpath(path)
-        if not real.startswith(os.path.realpath(self._agent_dir) + os.sep):
-            return self.may_open(real)
-        row = row_of(real) if os.path.isfile(real) else None
-        return row is not None and self.may_open(row.cwd)
+    def usable_session(self, path: str, cwd: str) -> str:
+        """The session file, or the folder of such, that a client has named from a folder; raises `Refusal`.
+
+        Not only its place counts but also the folder that it says it works in.
+        """
+        real = self._placed(path, cwd)
+        own = self._is_own(real)
+        sessions = os.path.join(os.path.realpath(self._agent_dir), "sessions") + os.sep
+        if not (self.may_open(real) and not own) and not real.startswith(sessions):
+            raise Refusal(f"{path} is outside of the folders that may be opened")
+        file = newest_with_message(real) if os.path.isdir(real) else real
+        header = header_of(file) if file is not None else None
+        where = header.get("cwd") if header is not None else None
+        if isinstance(where, str) and where and not self.may_open(os.path.join(cwd, where)):
+            raise Refusal(f"{path} is the session of a folder that may not be opened: {where}")
+        if own and file is not None and header is None:
+            raise Refusal(f"There is no session in {path}")
+        return real
+
+    def usable_output(self, path: str, cwd: str) -> str:
+        """The file that a client wants written, named from a folder; raises `Refusal`."""
+        real = self._placed(path, cwd)
+        if not self.may_open(real) or self._is_own(real):
+            raise Refusal(f"{path} is outside of the folders that may be opened")
+        return real
 
     def allowed(self, cwd: str) -> str:
         """The folder, if it may be worked in; raises `Refusal`."""
         if not os.path.isabs(cwd) or not self.may_open(cwd):
-            raise Refusal(f"{cwd} is not below a folder that may be opened: {', '.join(self._roots)}")
+            raise Refusal(f"{cwd} is not below a folder that may be opened: {', '.join(self.roots)}")
         if not os.path.isdir(cwd):
             raise Refusal(f"{cwd} is not a folder")
         return cwd
+
+    def _throw_away(self, file: str | None) -> None:
+        if file is not None and os.path.lexists(file):
+            self._trash.put(file)
+
+    def _placed(self, path: str, cwd: str) -> str:
+        try:
+            return os.path.realpath(absolute(path, cwd, self._variables.get("HOME", "/")))
+        except ValueError:
+            raise Refusal("A path cannot contain a NUL character or half of a surrogate pair") from None
+
+    def _is_own(self, real: str) -> bool:
+        """Whether it is in the agent's own folder, where keys and tokens are."""
+        return (real + os.sep).startswith(os.path.realpath(self._agent_dir) + os.sep)
 
     def _make(self, record: ConversationRecord) -> ServedConversation:
         folder = os.path.join(self._folder, record.id)
         os.makedirs(folder, 0o700, exist_ok=True)
         made = ServedConversation(
-            record, folder, self._options, self._variables, self.workers, self._sockets, self._now
+            record, folder, self._options, self._variables, self.workers, self._sockets, self._counts, self._now
         )
         self._known[record.id] = made
         return made
@@ -184,13 +257,16 @@ class Conversations:
 
     def _adopted(self, id: str) -> ConversationRecord | None:
         """A session that was made elsewhere."""
+        path = self._file_of(id)
+        row = None if path is None else row_of(path)
+        return None if row is None else ConversationRecord(id=id, cwd=row.cwd, session_file=path)
+
+    def _file_of(self, id: str) -> str | None:
         for folder in all_folders(os.path.join(self._agent_dir, "sessions")):
             for name in os.listdir(folder):
-                if name.endswith(f"_{id}.jsonl"):
-                    path = os.path.join(folder, name)
-                    row = row_of(path)
-                    if row is not None:
-                        return ConversationRecord(id=id, cwd=row.cwd, session_file=path)
+                path = os.path.join(folder, name)
+                if name.endswith(f"_{id}.jsonl") and row_of(path) is not None:
+                    return path
         return None
 
     async def _look_after(self) -> None:
@@ -200,3 +276,9 @@ class Conversations:
             for one in self.awake:
                 if one.idle and one.used < before:
                     await one.sleep()
+
+
+def _words_of(row: SessionRow) -> str:
+    """What a search looks at."""
+    words = (row.id, row.cwd, or_else(row.name, ""), or_else(row.first_message, ""))
+    return "\n".join(words).casefold()

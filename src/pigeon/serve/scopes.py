@@ -1,88 +1,142 @@
 """Who may send which command: `read` sees, `talk` also speaks and answers, `admin` does everything.
 
-What is not listed is for `admin`: a new command is not open to others before it is decided about.
+Every command is listed, which a test holds; one that is not is for `admin`. Paths that commands name must lead into the
+folders that may be opened, for every scope.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pigeon.serve.watching import Scope
 from pigeon.wire.base import Json
+from pigeon.wire.commands import OLD_NAMES
+from pigeon.wire.errors import Refusal
 
 if TYPE_CHECKING:
     from pigeon.serve.conversations import Conversations
 
-READ = frozenset(
-    (
-        "hello",
-        "set_event_filter",
-        "get_state",
-        "get_messages",
-        "get_messages_page",
-        "get_last_assistant_text",
-        "get_session_stats",
-        "get_commands",
-        "get_available_commands",
-        "get_available_models",
-        "get_available_thinking_levels",
-        "get_limits",
-        "get_permissions",
-        "get_fork_messages",
-        "get_branch_messages",
-        "get_entries",
-        "get_tree",
-        "get_trust",
-        "get_integrations",
-        "get_html",
-        "render_html",
-        "find_text",
-        "get_branches",
-        "get_subagents",
-    )
+ORDER: tuple[Scope, ...] = ("read", "talk", "admin")
+# What shows something, or is about the client's own connection.
+_READ = (
+    "hello",
+    "set_event_filter",
+    "negotiate_protocol",
+    "get_state",
+    "get_messages",
+    "get_messages_page",
+    "get_last_assistant_text",
+    "get_session_stats",
+    "get_commands",
+    "get_available_commands",
+    "get_available_models",
+    "get_available_thinking_levels",
+    "get_limits",
+    "get_permissions",
+    "get_fork_messages",
+    "get_branch_messages",
+    "get_entries",
+    "get_tree",
+    "get_trust",
+    "get_integrations",
+    "get_html",
+    "render_html",
+    "find_text",
+    "get_branches",
+    "get_subagents",
+    "get_subagent_messages",
+    "get_login_providers",
+    "list_sessions",
 )
-TALK = frozenset(
-    (
-        "prompt",
-        "steer",
-        "follow_up",
-        "abort_and_prompt",
-        "abort",
-        "clear_queue",
-        "remove_queued",
-        "edit_queued",
-        "promote_queued",
-        "set_model",
-        "cycle_model",
-        "set_thinking_level",
-        "cycle_thinking_level",
-        "set_steering_mode",
-        "set_follow_up_mode",
-        "set_interrupt_mode",
-        "set_locale",
-        "set_auto_compaction",
-        "set_auto_retry",
-        "abort_retry",
-        "compact",
-        "navigate_tree",
-        "set_session_name",
-        "set_todos",
-        "extension_ui_response",
-    )
+# What belongs to a conversation with the agent, which asks before it does what needs to be asked.
+_TALK = (
+    "prompt",
+    "steer",
+    "follow_up",
+    "abort_and_prompt",
+    "abort",
+    "clear_queue",
+    "remove_queued",
+    "edit_queued",
+    "promote_queued",
+    "set_model",
+    "cycle_model",
+    "set_thinking_level",
+    "cycle_thinking_level",
+    "set_fast_mode",
+    "set_steering_mode",
+    "set_follow_up_mode",
+    "set_interrupt_mode",
+    "set_locale",
+    "set_auto_compaction",
+    "set_auto_retry",
+    "set_subagent_subscription",
+    "abort_retry",
+    "compact",
+    "handoff",
+    "new_session",
+    "fork",
+    "branch",
+    "clone",
+    "navigate_tree",
+    "set_session_name",
+    "set_todos",
+    "extension_ui_response",
 )
-# Members of commands that name files, and may only name what is below the folders that may be opened.
-PATHS = {"switch_session": "sessionPath", "new_session": "parentSession", "open_session": "sessionDir"}
+# What works without the agent's questions, changes what it may do, or reaches beyond the conversation.
+_ADMIN = (
+    "bash",
+    "abort_bash",
+    "set_permissions",
+    "set_limits",
+    "set_trust",
+    "set_host_tools",
+    "host_tool_update",
+    "host_tool_result",
+    "set_host_uri_schemes",
+    "switch_session",
+    "open_session",
+    "export_html",
+    "login",
+)
+NEEDED: dict[str, Scope] = {
+    **dict.fromkeys(_READ, "read"),
+    **dict.fromkeys(_TALK, "talk"),
+    **dict.fromkeys(_ADMIN, "admin"),
+}
+# Members of commands that name a session file, or a folder of such, and a file to be written.
+SESSION_PATHS = {
+    "switch_session": "sessionPath",
+    "new_session": "parentSession",
+    "open_session": "sessionDir",
+    "get_subagent_messages": "sessionFile",
+}
+OUTPUT_PATHS = {"export_html": "outputPath"}
 
 
-def refused_command(command: Mapping[str, Json], scope: Scope, conversations: Conversations) -> str | None:
-    """Why a client with this scope may not send a command; none if it may."""
-    name = str(command.get("type"))
-    needed: Scope = "read" if name in READ else "talk" if name in TALK else "admin"
-    order: tuple[Scope, ...] = ("read", "talk", "admin")
-    if order.index(scope) < order.index(needed):
-        return f"{name} needs the scope {needed}, and this token has the scope {scope}"
-    path = command.get(PATHS.get(name, ""))
-    if isinstance(path, str) and not conversations.may_use_file(path):
-        return f"{path} is outside of the folders that may be opened"
-    return None
+def needed_scope(name: str) -> Scope:
+    """The least scope that may send a command, under any of its names."""
+    return NEEDED.get(OLD_NAMES.get(name, name), "admin")
+
+
+def permitted(command: dict[str, Json], scope: Scope, conversations: Conversations, cwd: str) -> dict[str, Json]:
+    """The command as it may be sent, with the paths in it as they were checked; raises `Refusal`.
+
+    `cwd` is the folder of the conversation, in which relative paths begin.
+    """
+    asked = str(command.get("type"))
+    needed = needed_scope(asked)
+    if ORDER.index(scope) < ORDER.index(needed):
+        raise Refusal(f"{asked} needs the scope {needed}, and this token has the scope {scope}")
+    name = OLD_NAMES.get(asked, asked)
+    checks: tuple[tuple[dict[str, str], Callable[[str, str], str]], ...] = (
+        (SESSION_PATHS, conversations.usable_session),
+        (OUTPUT_PATHS, conversations.usable_output),
+    )
+    for members, check in checks:
+        member = members.get(name, "")
+        path = command.get(member)
+        if isinstance(path, str) and path:
+            command = {**command, member: check(path, cwd)}
+    return command

@@ -20,6 +20,8 @@ MOST_UNREAD = 64 * 1024 * 1024
 Scope = Literal["read", "talk", "admin"]
 # What a client may have to answer, whatever else it wants to see.
 ALWAYS_SENT = ("extension_ui_request", "host_tool_call", "host_tool_cancel")
+# Why a client is left: it does not read its answers, its token was taken back, the conversation is gone.
+WatchEnd = Literal["too slow", "revoked", "deleted"]
 _TYPE = b'"type":"'
 
 
@@ -35,7 +37,7 @@ class Watcher:
         self._answers: deque[tuple[LogEnd, bytes]] = deque()
         self._unread = 0
         self._changed = asyncio.Event()
-        self.too_slow = False
+        self.ended: WatchEnd | None = None
 
     def begin(self) -> int:
         """Fix where it begins: behind the event with this number. One that had none is sent the open questions, too."""
@@ -51,11 +53,18 @@ class Watcher:
     def answer(self, line: bytes, end: LogEnd) -> None:
         """Send an answer, behind the events up to that end of the log."""
         self._unread += len(line)
-        self.too_slow = self.too_slow or self._unread > MOST_UNREAD
-        if self.too_slow:
-            self._answers.clear()
-        else:
+        # One answer may be of any length.
+        if self._answers and self._unread > MOST_UNREAD:
+            self.end("too slow")
+        if self.ended is None:
             self._answers.append((end, line))
+        self._changed.set()
+
+    def end(self, why: WatchEnd) -> None:
+        """Send nothing more."""
+        if self.ended is None:
+            self.ended = why
+        self._answers.clear()
         self._changed.set()
 
     def wake(self) -> None:
@@ -63,14 +72,14 @@ class Watcher:
         self._changed.set()
 
     async def lines(self) -> AsyncIterator[list[bytes]]:
-        """All that it is to be sent, without LF, as long as it is read; ends if it does not read its answers."""
+        """All that it is to be sent, without LF, until it is to `end`."""
         conversation = self._conversation
         after = self.begin()
         if self._asked_before:
             yield self._asked_before
         reader = LogReader(conversation.log_folder, after, conversation.end)
         try:
-            while not self.too_slow:
+            while self.ended is None:
                 if reader.lost:
                     asked_after = max(after, reader.number)
                     snapshot, number = await conversation.snapshot()

@@ -178,8 +178,21 @@ SERVE = CommandDeclaration(
         ("--token-file", "FILE", "the tokens that let clients in (serve.token in the agent's folder unless told)"),
         ("--root", "DIR...", "folders in which conversations may work (repeatable; this folder unless told)"),
         ("--model", "PATTERN", "the model of new conversations"),
+        ("--allow-host", "NAME...", "a name of this server, with its port if only that is meant (repeatable)"),
+        ("--tls-cert", "FILE", "serve with TLS, with this certificate (PEM, with those that vouch for it)"),
+        ("--tls-key", "FILE", "the key of the certificate, if it is not in the same file"),
+        ("--behind-proxy", "", "a proxy stands in front: believe what it says in X-Forwarded-For, -Host and -Proto"),
+        ("--insecure", "", "listen on an address that others can reach, without TLS"),
+        ("--max-connections", "N", "at most so many connections with a token (2000 unless told)"),
+        ("--max-frame-mb", "N", "the longest record that a client may send, in MB (32 unless told)"),
+        ("--log-level", "LEVEL", "debug, info (unless told), warning, error or off"),
+        ("--link", "", "print a new link to the server that is running, and leave"),
+        ("--scope", "SCOPE", "with --link: what it allows: read, talk or admin (unless told)"),
     ),
-    examples=(("pigeon serve", "serve this folder on this machine"),),
+    examples=(
+        ("pigeon serve", "serve this folder on this machine"),
+        ("pigeon serve --link", "a new link for another browser; each can be used once"),
+    ),
 )
 HELP = CommandDeclaration(
     name="help",

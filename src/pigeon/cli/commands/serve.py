@@ -4,38 +4,83 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from pigeon.app.options import AgentOptions
 from pigeon.cli.commands.call import CommandCall
 from pigeon.cli.printing import say
 from pigeon.system.clock import SteadyLoop
-from pigeon.wire.errors import StartupError, UsageError
+from pigeon.transport import exit_codes
+from pigeon.wire import codec
+from pigeon.wire.errors import BadRecord, StartupError, UsageError
+
+if TYPE_CHECKING:
+    from pigeon.serve.http.server import ServeOptions
+    from pigeon.serve.http.tokens import Tokens
 
 NO_EXTRA = "pigeon serve needs packages that are not installed: pip install 'pigeon-agent[serve]'"
+NOT_RUNNING = "No server of this agent's folder is running. Start one: pigeon serve"
+STDERR = 2
+MEGABYTE = 1024 * 1024
 
 
 def run_serve(call: CommandCall) -> int:
     """Serve until a signal; returns the exit code."""
     try:
         from pigeon.serve.conversations import Conversations, ServeLimits
+        from pigeon.serve.counts import ServeCounts
         from pigeon.serve.http.tokens import Tokens
-        from pigeon.serve.service import NetworkService, ServeOptions
+        from pigeon.serve.service import NetworkService
+        from pigeon.serve.service_log import LEVELS, ServiceLog
     except ModuleNotFoundError as error:
         raise StartupError(f"{NO_EXTRA} ({error.name} is missing)") from None
     environment = call.environment
     agent_dir = environment.agent_dir()
-    tokens = Tokens(environment.absolute(call.options.get("token_file") or os.path.join(agent_dir, "serve.token")))
-    asked = call.options.get("socket")
-    socket = None if asked is None else environment.absolute(asked)
+    token_file = environment.absolute(call.options.get("token_file") or os.path.join(agent_dir, "serve.token"))
+    folder = os.path.join(agent_dir, "serve")
+    level = LEVELS.get(call.options.get("log_level") or "info")
+    if level is None:
+        raise UsageError(f"--log-level must be one of {', '.join(LEVELS)}")
+    if call.has("link"):
+        return _print_link(folder, Tokens(token_file), call.options.get("scope") or "admin")
+    tokens = Tokens(token_file)
     roots = [environment.absolute(root) for root in call.options.get("root") or [environment.cwd]]
+    for root in roots:
+        if not os.path.isdir(root):
+            raise UsageError(f"--root {root} is not a folder")
     options = AgentOptions(agent_dir=agent_dir, model=call.options.get("model"))
+    settings = _settings(call)
 
     async def serve() -> int:
-        conversations = Conversations(agent_dir, options, dict(environment.variables), roots, ServeLimits())
-        settings = ServeOptions(host=call.options.get("host") or "127.0.0.1", port=_port(call), socket=socket)
-        return await NetworkService(conversations, tokens, settings).run(_ready)
+        counts = ServeCounts()
+        log = ServiceLog(STDERR, level)
+        log.take_over_logging()
+        try:
+            variables = {name: value for name, value in environment.variables.items() if name != "PIGEON_TOKEN"}
+            conversations = Conversations(agent_dir, options, variables, roots, ServeLimits(), counts)
+            return await NetworkService(conversations, tokens, settings, folder, counts, log).run(_ready)
+        finally:
+            log.close()
 
     return SteadyLoop().run_until_complete(serve())
+
+
+def _settings(call: CommandCall) -> ServeOptions:
+    from pigeon.serve.http.connections import ConnectionLimits
+    from pigeon.serve.http.server import FRAME_BYTES, ServeOptions
+
+    options = call.options
+    given = {name: call.environment.absolute(options[name]) for name in ("tls_cert", "tls_key", "socket") if options.get(name)}
+    return ServeOptions(
+        host=options.get("host") or "127.0.0.1",
+        port=_number(call, "port", 7463, 65535),
+        allowed_hosts=tuple(options.get("allow_host") or ()),
+        behind_proxy=call.has("behind_proxy"),
+        insecure=call.has("insecure"),
+        connections=ConnectionLimits(known=_number(call, "max_connections", ConnectionLimits().known)),
+        frame_bytes=_number(call, "max_frame_mb", FRAME_BYTES // MEGABYTE, 1024) * MEGABYTE,
+        **given,
+    )
 
 
 def _ready(address: str, link: str) -> None:
@@ -45,8 +90,50 @@ def _ready(address: str, link: str) -> None:
     sys.stdout.flush()
 
 
-def _port(call: CommandCall) -> int:
-    asked = call.options.get("port") or "7463"
-    if not asked.isdigit() or int(asked) > 65535:
-        raise UsageError(f'--port must be a number up to 65535; got "{asked}"')
+def _print_link(folder: str, tokens: Tokens, scope: str) -> int:
+    """Have the server that runs make a new link: it is asked with a token of the file, over its own address."""
+    import http.client
+    import ssl
+    from urllib.parse import urlsplit
+
+    from pigeon.serve.http.server import kept_address
+
+    address = kept_address(folder)
+    token = tokens.first("admin")
+    if address is None:
+        raise StartupError(NOT_RUNNING)
+    if token is None:
+        raise StartupError("The token file has no token with the scope admin")
+    place = urlsplit(address.url)
+    assert place.hostname is not None
+    if place.scheme == "https":
+        # The certificate is known, and was made for the name by which others call this server.
+        context = ssl.create_default_context(cafile=address.tls_cert)
+        context.check_hostname = False
+        link: http.client.HTTPConnection = http.client.HTTPSConnection(
+            place.hostname, place.port, timeout=10, context=context
+        )
+    else:
+        link = http.client.HTTPConnection(place.hostname, place.port, timeout=10)
+    try:
+        headers = {"Authorization": f"Bearer {token.secret}", "Content-Type": "application/json"}
+        link.request("POST", "/api/links", codec.encode({"scope": scope}), headers)
+        answer = link.getresponse()
+        value = codec.decode(answer.read())
+    except (OSError, http.client.HTTPException, BadRecord) as error:
+        raise StartupError(f"{NOT_RUNNING} ({address.url} does not answer: {type(error).__name__})") from None
+    finally:
+        link.close()
+    if answer.status != 201:
+        raise StartupError(f"The server at {address.url} refuses: {value.get('error')}")
+    say(f"{address.public}{value['path']}")
+    return exit_codes.OK
+
+
+def _number(call: CommandCall, name: str, default: int, most: int = 10**9) -> int:
+    asked = call.options.get(name)
+    if asked is None:
+        return default
+    if not asked.isascii() or not asked.isdigit() or len(asked) > 9 or int(asked) > most:
+        raise UsageError(f'--{name.replace("_", "-")} must be a number up to {most}; got "{asked}"')
     return int(asked)

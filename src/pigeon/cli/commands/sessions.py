@@ -12,13 +12,13 @@ from pigeon.app.export_page import export_file
 from pigeon.app.options import AgentOptions
 from pigeon.app.sessions import repository_of
 from pigeon.cli.commands.call import CommandCall
-from pigeon.cli.commands.session_trash import SessionTrash, TrashedSession
 from pigeon.cli.printing import complain, say, table
 from pigeon.config.layers import Layers
 from pigeon.guard.secrets import Redactor
 from pigeon.session.history import listing
 from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.history.repository import SessionRepository
+from pigeon.session.history.trash import SessionTrash, TrashedSession
 from pigeon.session.history.views import clean_name, name_of, stats_of
 from pigeon.transport import exit_codes
 from pigeon.wire import codec

@@ -1,150 +1,314 @@
-"""The application that answers HTTP: routes, and what stands before each of them (`serve/http/entrance.py`)."""
+"""The application that answers HTTP: routes from `serve/http/api.py`, each behind the entrance."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from pigeon.serve.client_session import ClientSession
 from pigeon.serve.conversation import ServedConversation
 from pigeon.serve.conversations import Conversations, TooMany, UnknownConversation
-from pigeon.serve.http.entrance import COOKIE, Entrance
+from pigeon.serve.counts import CONTENT_TYPE, Gauge, ServeCounts, memory_of, text_of
+from pigeon.serve.http import api
+from pigeon.serve.http.connections import RETRY_SECONDS, Connections
+from pigeon.serve.http.entrance import COOKIE, Entrance, HttpRefusal
+from pigeon.serve.http.tokens import COOKIE_SECONDS, LINK_SECONDS, Token, Tokens
+from pigeon.serve.service_log import ServiceLog
 from pigeon.wire import codec
-from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import Json
-from pigeon.wire.errors import BadRecord, PigeonError, Refusal
+from pigeon.wire.errors import BadRecord, PigeonError, Refusal, StartupError
 
 MOST_BODY = 64 * 1024
 # In the answer to a WebSocket: the number behind which its events begin, which a client needs to come back.
 SEQ_HEADER = b"pigeon-seq"
-TOO_SLOW, NOT_FOUND, BAD_REQUEST, OVERLOADED = 4008, 4004, 4000, 1013
+PIECE = 256 * 1024
+LOOK_SECONDS = 2.0
+RPC = "/api/sessions/{id}/rpc"
+NO_TEXT, OVERLOADED, BAD_REQUEST, NOT_ADMITTED, NOT_FOUND, TOO_SLOW = 1003, 1013, 4000, 4001, 4004, 4008
+# How a WebSocket ends, by why its client's session did.
+ENDS = {
+    "too slow": (TOO_SLOW, "The client does not read its answers"),
+    "revoked": (NOT_ADMITTED, "The token was taken back"),
+    "deleted": (NOT_FOUND, "The session was deleted"),
+}
+# A page of a session shows what models and tools have written: it runs nothing, and is of no origin.
+PAGE_POLICY = (
+    "sandbox allow-popups; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+)
+Handler = Callable[[Request, dict[str, str | int]], Awaitable[Response]]
 
 
 class ServeApplication:
-    """Conversations over HTTP."""
+    """Conversations over HTTP. `connections` are those it is asked by."""
 
-    def __init__(self, conversations: Conversations, entrance: Entrance) -> None:
+    def __init__(
+        self,
+        conversations: Conversations,
+        entrance: Entrance,
+        tokens: Tokens,
+        connections: Connections,
+        counts: ServeCounts,
+        log: ServiceLog,
+    ) -> None:
         self._conversations = conversations
         self._entrance = entrance
+        self._tokens = tokens
+        self._connections = connections
+        self._counts = counts
+        self._log = log
+        self._document = codec.encode(api.openapi())
+        self._clients: dict[ClientSession, Token] = {}
         self.asgi = Starlette(
-            routes=[
-                Route("/", self._enter),
-                Route("/healthz", self._health),
-                Route("/api/sessions", self._list, methods=["GET"]),
-                Route("/api/sessions", self._create, methods=["POST"]),
-                Route("/api/sessions/{id}", self._show, methods=["GET"]),
-                Route("/api/sessions/{id}", self._remove, methods=["DELETE"]),
-                WebSocketRoute("/api/sessions/{id}/rpc", self._rpc),
-            ],
-            exception_handlers={Refusal: _refused},
+            routes=[*self._routes(), WebSocketRoute(RPC, self._rpc)],
+            exception_handlers={PigeonError: _refused, HTTPException: _no_route, ClientDisconnect: _left},
         )
+        self.asgi.router.redirect_slashes = False
+
+    async def look_after(self) -> None:
+        """End the clients whose tokens were taken back."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for client, token in list(self._clients.items()):
+                if not self._entrance.holds(token):
+                    client.end("revoked")
+
+    def _routes(self) -> Iterator[BaseRoute]:
+        """One route for each path, so that a wrong method is answered with all that are right."""
+        handlers: dict[str, Handler] = {
+            "listSessions": self._list,
+            "openSession": self._open,
+            "showSession": self._show,
+            "deleteSession": self._delete,
+            "exportSession": self._export,
+            "listFolders": self._folders,
+            "makeLink": self._link,
+            "openapi": self._openapi,
+            "health": self._health,
+            "metrics": self._metrics,
+        }
+        by_path: dict[str, list[api.Operation]] = {}
+        for operation in api.OPERATIONS:
+            by_path.setdefault(operation.path, []).append(operation)
+        yield Route("/", self._enter)
+        for path, operations in by_path.items():
+            methods = [*(operation.method for operation in operations), "OPTIONS"]
+            endpoint = self._endpoint(path, {one.method: (one, handlers[one.id]) for one in operations})
+            yield Route(path, endpoint, methods=methods)
+
+    def _endpoint(
+        self, path: str, operations: dict[str, tuple[api.Operation, Handler]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        allowed = ", ".join([*operations, *(["HEAD"] if "GET" in operations else []), "OPTIONS"])
+
+        async def answer(request: Request) -> Response:
+            request.scope["pattern"] = path
+            if request.method == "OPTIONS":
+                # What another site would have to read before it asks: that it may not.
+                return Response(status_code=204, headers={"allow": allowed})
+            operation, handler = operations["GET" if request.method == "HEAD" else request.method]
+            if operation.needed is not None:
+                self._entrance.admit(request, operation.needed)
+            return await handler(request, api.asked(operation, request.query_params.multi_items()))
+
+        return answer
+
+    # The page and the operations
 
     async def _enter(self, request: Request) -> Response:
         """The link that was printed at the start becomes a cookie, once."""
-        if "token" in request.query_params:
-            secret = self._entrance.redeemed(request)
+        if "token" in request.query_params and request.method == "GET":
+            value = self._entrance.redeemed(request)
+            self._log.info("link_used", peer=self._entrance.peer(request))
             response = RedirectResponse("/", 303)
-            response.set_cookie(COOKIE, secret, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+            secure = self._entrance.scheme(request) == "https"
+            response.set_cookie(COOKIE, value, max_age=COOKIE_SECONDS, httponly=True, samesite="strict", secure=secure)
             return response
         self._entrance.admit(request, "read")
         return PlainTextResponse("Pigeon\n")
 
-    async def _health(self, request: Request) -> Response:
+    async def _health(self, request: Request, asked: dict[str, str | int]) -> Response:
         return PlainTextResponse("ok\n")
 
-    async def _list(self, request: Request) -> Response:
-        self._entrance.admit(request, "read")
-        rows = await asyncio.to_thread(self._conversations.rows, request.query_params.get("cwd"))
-        return JSONResponse({"sessions": [self._row(row) for row in rows]})
+    async def _openapi(self, request: Request, asked: dict[str, str | int]) -> Response:
+        return Response(self._document, media_type=api.JSON_TYPE)
 
-    async def _create(self, request: Request) -> Response:
-        self._entrance.admit(request, "admin")
-        body = await _body(request)
-        cwd, model, id = body.get("cwd"), body.get("model"), body.get("sessionId")
-        if id is not None:
-            made = self._conversations.conversation(str(id))
-        elif isinstance(cwd, str):
-            made = self._conversations.new(cwd, model if isinstance(model, str) else None)
-        else:
-            raise Refusal('"cwd" must be a folder')
-        await self._conversations.ready(made)
-        await made.wake()
-        return JSONResponse(_described(made), 201)
+    async def _list(self, request: Request, asked: dict[str, str | int]) -> Response:
+        cwd, query, cursor = (str(asked.get(name, "")) or None for name in ("cwd", "query", "cursor"))
+        limit = int(asked.get("limit", api.LISTED))
+        rows, following = await asyncio.to_thread(self._conversations.rows, cwd, query, limit, cursor)
+        known = {one.record.id: one for one in self._conversations.known}
+        by_file = {one.record.session_file: one for one in self._conversations.known if one.record.session_file}
+        listed = [{**codec.to_plain(row), **_state(by_file.get(row.path) or known.get(row.id))} for row in rows]
+        if cursor is None:
+            seen = {row.id for row in rows} | {row.path for row in rows}
+            fresh = (one for one in known.values() if one.record.session_file is None and one.record.id not in seen)
+            wanted = [one for one in fresh if cwd in (None, one.record.cwd) and query is None]
+            listed[:0] = [{"id": one.record.id, "cwd": one.record.cwd, **_state(one)} for one in wanted]
+        answer: dict[str, Json] = {"sessions": listed}
+        if following is not None:
+            answer["nextCursor"] = following
+        return _json(answer)
 
-    async def _show(self, request: Request) -> Response:
-        self._entrance.admit(request, "read")
-        return JSONResponse(_described(self._conversations.conversation(request.path_params["id"])))
+    async def _open(self, request: Request, asked: dict[str, str | int]) -> Response:
+        body = codec.convert(await _body(request), api.SessionRequest)
+        made, new = self._wanted(body)
+        try:
+            await self._conversations.ready(made)
+            await made.wake()
+        except (PigeonError, OSError):
+            if new:
+                await self._conversations.remove(made.record.id)
+            raise
+        headers = {"location": f"/api/sessions/{made.record.id}"}
+        return _json(_described(made), 201 if new else 200, headers)
 
-    async def _remove(self, request: Request) -> Response:
-        self._entrance.admit(request, "admin")
-        await self._conversations.remove(request.path_params["id"])
+    def _wanted(self, body: api.SessionRequest) -> tuple[ServedConversation, bool]:
+        if body.session_id is not None:
+            try:
+                return self._conversations.conversation(body.session_id), False
+            except UnknownConversation:
+                if body.cwd is None:
+                    raise
+        if body.cwd is None:
+            raise BadRecord('"cwd" must be a folder, or "sessionId" the id of a session')
+        return self._conversations.new(body.cwd, body.model, body.session_id), True
+
+    async def _show(self, request: Request, asked: dict[str, str | int]) -> Response:
+        return _json(_described(self._conversations.conversation(request.path_params["id"])))
+
+    async def _delete(self, request: Request, asked: dict[str, str | int]) -> Response:
+        id = request.path_params["id"]
+        try:
+            await self._conversations.delete(id)
+        except StartupError as error:
+            raise HttpRefusal(409, "conflict", str(error)) from None
+        self._log.info("session_deleted", session=id)
         return Response(status_code=204)
 
-    def _row(self, row: SessionRow) -> dict[str, Json]:
-        shown: dict[str, Json] = codec.to_plain(row)
-        known = next((one for one in self._conversations.known if one.record.id == row.id), None)
-        return {**shown, "state": "asleep" if known is None else known.state}
+    async def _export(self, request: Request, asked: dict[str, str | int]) -> Response:
+        one = self._conversations.conversation(request.path_params["id"])
+        await self._conversations.ready(one)
+        path = os.path.join(one.log_folder, f"export-{os.urandom(8).hex()}.html")
+        try:
+            answer = await one.ask({"type": "export_html", "outputPath": path})
+            if not answer.get("success"):
+                raise HttpRefusal(409, "conflict", str(answer.get("error")))
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            with suppress(OSError):
+                os.unlink(path)
+        headers = {"content-security-policy": PAGE_POLICY, "content-length": str(os.fstat(descriptor).st_size)}
+        return StreamingResponse(_pieces(descriptor), media_type=api.HTML_TYPE, headers=headers)
+
+    async def _folders(self, request: Request, asked: dict[str, str | int]) -> Response:
+        path = str(asked.get("path", "")) or self._conversations.roots[0]
+        folders = await asyncio.to_thread(self._conversations.folders, path)
+        parent = os.path.dirname(path)
+        above = parent if self._conversations.may_open(parent) and parent != path else None
+        return _json({"path": path, "parent": above, "folders": folders, "roots": self._conversations.roots})
+
+    async def _link(self, request: Request, asked: dict[str, str | int]) -> Response:
+        body = codec.convert(await _body(request), api.LinkRequest)
+        path = f"/?token={self._tokens.link(body.scope)}"
+        return _json({"path": path, "seconds": int(LINK_SECONDS)}, 201)
+
+    async def _metrics(self, request: Request, asked: dict[str, str | int]) -> Response:
+        known = self._conversations.known
+        states = {state: 0.0 for state in ("asleep", "starting", "awake", "stopping")}
+        for one in known:
+            states[one.state] += 1
+        pids = [one.pid for one in known if one.pid is not None]
+        memory = await asyncio.to_thread(memory_of, pids)
+        own = await asyncio.to_thread(memory_of, [os.getpid()])
+        gauges: Sequence[Gauge] = (
+            Gauge("pigeon_conversations", "Conversations that were used since the start.", "state", states),
+            Gauge("pigeon_runs", "Runs under way.", "", {"": sum(one.work.running for one in known)}),
+            Gauge("pigeon_questions", "Questions without an answer.", "", {"": _questions(known)}),
+            Gauge("pigeon_clients", "Clients of conversations.", "", {"": sum(one.watched for one in known)}),
+            Gauge("pigeon_connections", "Connections, by whether they had a token.", "kind",
+                  {"known": self._connections.known, "unknown": self._connections.unknown}),
+            Gauge("pigeon_worker_memory_bytes", "Real memory of all workers.", "", {"": memory}),
+            Gauge("pigeon_supervisor_memory_bytes", "Real memory of the supervisor.", "", {"": own}),
+        )  # fmt: skip
+        return Response(text_of(self._counts, gauges), headers={"content-type": CONTENT_TYPE})
+
+    # The conversation itself
 
     async def _rpc(self, socket: WebSocket) -> None:
-        scope = self._entrance.admit_socket(socket)
-        if scope is None:
-            await socket.close(4001)
+        try:
+            token = self._entrance.admit(socket, "read")
+        except HttpRefusal as refusal:
+            self._log.warning("refused", route=RPC, reason=refusal.reason, peer=self._entrance.peer(socket))
+            await socket.send_denial_response(await _refused(None, refusal))
             return
         try:
             after = _number(socket.query_params.get("after"))
             conversation = self._conversations.conversation(socket.path_params["id"])
-            client = ClientSession(self._conversations, conversation, scope, after)
+            client = ClientSession(self._conversations, conversation, token.scope, after)
             await client.open()
         except (PigeonError, OSError) as error:
+            # A page gets to know the reason only from a socket that was open.
             await socket.accept()
             code = NOT_FOUND if isinstance(error, UnknownConversation) else BAD_REQUEST
-            await socket.close(OVERLOADED if isinstance(error, TooMany) else code, str(error)[:120])
+            await socket.close(OVERLOADED if isinstance(error, TooMany) else code, _reason(str(error)))
             return
         await socket.accept(headers=[(SEQ_HEADER, str(client.start).encode())])
+        self._clients[client] = token
+        session = conversation.record.id
+        self._log.info("client_joined", session=session, peer=self._entrance.peer(socket), scope=token.scope)
         try:
-            await _serve(socket, client)
+            await self._serve(socket, client)
         finally:
+            del self._clients[client]
             client.close()
+            self._log.info("client_left", session=session, why=client.ended)
 
-
-async def _serve(socket: WebSocket, client: ClientSession) -> None:
-    sending = asyncio.ensure_future(_send(socket, client))
-    try:
-        with suppress(WebSocketDisconnect):
+    async def _serve(self, socket: WebSocket, client: ClientSession) -> None:
+        sending = asyncio.ensure_future(self._send(socket, client))
+        try:
             while not sending.done():
-                await client.take((await socket.receive_text()).encode("utf-8", "surrogatepass"))
-    finally:
-        sending.cancel()
-        with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
-            await sending
+                message = await socket.receive()
+                if message["type"] == "websocket.disconnect":
+                    break
+                text = message.get("text")
+                if text is None:
+                    await socket.close(NO_TEXT, "Records are sent in text frames")
+                    break
+                line = text.encode("utf-8", "surrogatepass")
+                self._counts.count("received_bytes", len(line))
+                await client.take(line)
+        finally:
+            sending.cancel()
+            with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
+                await sending
+
+    async def _send(self, socket: WebSocket, client: ClientSession) -> None:
+        async for lines in client.lines():
+            for line in lines:
+                self._counts.count("sent_bytes", len(line))
+                await socket.send_text(line.decode("utf-8", "replace"))
+        await socket.close(*ENDS[client.ended or "too slow"])
 
 
-async def _send(socket: WebSocket, client: ClientSession) -> None:
-    async for lines in client.lines():
-        for line in lines:
-            await socket.send_text(line.decode("utf-8", "replace"))
-    await socket.close(TOO_SLOW, "The client does not read its answers")
-
-
-async def _body(request: Request) -> dict[str, Json]:
+async def _body(request: Request) -> Json:
     data = b""
     async for piece in request.stream():
         data += piece
         if len(data) > MOST_BODY:
-            raise Refusal(f"The body is longer than {MOST_BODY} bytes")
+            raise HttpRefusal(413, "too_long", f"The body is longer than {MOST_BODY} bytes")
     try:
-        value = codec.decode(data)
+        return codec.decode(data)
     except BadRecord as error:
-        raise Refusal(f"The body is no JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise Refusal("The body must be a JSON object")
-    return value
+        raise HttpRefusal(400, "bad_request", f"The body is no JSON: {error}") from None
 
 
 def _number(text: str | None) -> int | None:
@@ -155,20 +319,65 @@ def _number(text: str | None) -> int | None:
     return int(text)
 
 
-def _described(one: ServedConversation) -> dict[str, Json]:
+def _state(one: ServedConversation | None) -> dict[str, Json]:
+    if one is None:
+        return {"state": "asleep", "running": False, "questions": 0, "clients": 0}
     return {
-        "id": one.record.id,
-        "cwd": one.record.cwd,
         "state": one.state,
         "running": one.work.running,
         "questions": len(one.work.questions),
         "clients": one.watched,
-        "seq": one.number,
-        "pid": one.pid,
-        "openSeq": None if one.work.first is None else one.work.first - 1,
     }
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    code = 404 if isinstance(error, UnknownConversation) else 503 if isinstance(error, TooMany) else 400
-    return JSONResponse({"error": str(error)}, getattr(error, "status", code))
+def _described(one: ServedConversation) -> dict[str, Json]:
+    open_seq = None if one.work.first is None else one.work.first - 1
+    about = {"seq": one.number, "pid": one.pid, "openSeq": open_seq}
+    return {"id": one.record.id, "cwd": one.record.cwd, **_state(one), **about}
+
+
+def _questions(known: list[ServedConversation]) -> int:
+    return sum(len(one.work.questions) for one in known)
+
+
+def _pieces(descriptor: int) -> Iterator[bytes]:
+    with open(descriptor, "rb") as file:
+        while piece := file.read(PIECE):
+            yield piece
+
+
+def _reason(text: str) -> str:
+    """As much of a sentence as a close frame has room for."""
+    return text.encode("utf-8", "replace")[:120].decode("utf-8", "ignore")
+
+
+def _json(value: Json, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(codec.encode(value), status, headers, api.JSON_TYPE)
+
+
+async def _refused(request: Request | None, error: Exception) -> Response:
+    status, headers = 400, {}
+    retry = RETRY_SECONDS if isinstance(error, TooMany) else None
+    if isinstance(error, HttpRefusal):
+        status, retry = error.status, error.retry_after
+    elif isinstance(error, UnknownConversation):
+        status = 404
+    elif isinstance(error, TooMany):
+        status = 503
+    if retry is not None:
+        headers["retry-after"] = str(retry)
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return _json({"error": str(error)}, status, headers)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    words = {404: "There is nothing at this address", 405: "This address has no such method"}
+    text = words.get(error.status_code, "The request cannot be answered")
+    return _json({"error": text}, error.status_code, dict(error.headers or {}))
+
+
+async def _left(request: Request, error: Exception) -> Response:
+    """Not read by any client: it has gone before its request was whole."""
+    return Response(status_code=400)

@@ -1,75 +1,218 @@
-"""Who may come in by HTTP: the token of a request, its `Host` and its `Origin`."""
+"""Who may come in by HTTP: the token of a request, and where the request comes from.
+
+A page of another site must not get through, whatever the browser sends along. So what is asked for is checked before
+the token is:
+
+    Host            one of our names; a name that the DNS of others lets point at us is none of them
+    Origin          ours, where there is one; a WebSocket with the cookie must have one
+    Sec-Fetch-Site  `same-origin`, or `none` for an address that was typed in; from elsewhere only `/` can be opened
+    cookie + POST   also one of the three things that pages of other sites cannot send: our Origin, our Sec-Fetch-Site,
+                    or a body that is called JSON
+
+Wrong tokens are counted for each peer, and beyond a number of them answered with 429; a right token is never refused
+for the wrong ones of others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from urllib.parse import urlsplit
+import ipaddress
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from starlette.requests import HTTPConnection
 
+from pigeon.serve.counts import ServeCounts
 from pigeon.serve.http.tokens import Token, Tokens
 from pigeon.serve.watching import Scope
 from pigeon.wire.errors import Refusal
 
 COOKIE = "pigeon_token"
 ORDER: tuple[Scope, ...] = ("read", "talk", "admin")
+SAFE = ("GET", "HEAD", "OPTIONS")
+# So many wrong tokens of one peer within this time are looked at.
+MOST_WRONG = 20
+WRONG_SECONDS = 60.0
+MOST_PEERS = 10_000
+NO_TOKEN = "A token is needed: Authorization: Bearer TOKEN, or the cookie that the link sets"
+WRONG_TOKEN = "This token is not known here"
+OTHER_SITE = "A page of another site may not use this server"
 
 
-class NotAdmitted(Refusal):
-    """A request without a token, or with one that does not do."""
+class HttpRefusal(Refusal):
+    """A request that is refused with a status; `reason` is the word under which it is counted."""
 
-    status = 401
+    def __init__(self, status: int, reason: str, text: str, retry_after: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
 
 
-class NotAllowed(Refusal):
-    """A request that this token, or this origin, may not make."""
+class WrongTokens:
+    """Counts wrong tokens by peer; those of peers that have been quiet for long are forgotten."""
 
-    status = 403
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._peers: dict[str, deque[float]] = {}
+
+    def add(self, peer: str) -> int:
+        """One more; returns the seconds after which the next would be looked at, 0 if that is now."""
+        now = self._now()
+        times = self._peers.pop(peer, None) or deque(maxlen=MOST_WRONG)
+        while times and now - times[0] >= WRONG_SECONDS:
+            times.popleft()
+        # Peers are kept in the order of their last wrong token.
+        self._peers[peer] = times
+        if len(self._peers) > MOST_PEERS:
+            del self._peers[next(iter(self._peers))]
+        if len(times) >= MOST_WRONG:
+            return max(1, math.ceil(times[0] + WRONG_SECONDS - now))
+        times.append(now)
+        return 0
 
 
 class Entrance:
-    """Checks requests; `hosts` are the names, with port, by which this server is called."""
+    """Checks requests.
 
-    def __init__(self, tokens: Tokens, hosts: Sequence[str]) -> None:
+    `names` are those by which this server is called, each with a port, or without one for any port. Behind a proxy
+    that is trusted, `X-Forwarded-Host`, `-Proto` and `-For` say what the proxy was asked for, and by whom.
+    """
+
+    def __init__(
+        self, tokens: Tokens, names: Sequence[str], counts: ServeCounts, wrong: WrongTokens, behind_proxy: bool = False
+    ) -> None:
         self._tokens = tokens
-        self._hosts = frozenset(host.lower() for host in hosts)
+        self._names = frozenset(name.lower() for name in names)
+        self._counts = counts
+        self._wrong = wrong
+        self._behind_proxy = behind_proxy
 
-    def admit(self, request: HTTPConnection, needed: Scope) -> Scope:
-        """The scope of a request; raises `NotAdmitted` or `NotAllowed`."""
-        self._check_origin(request)
-        token = self._token(request)
-        if token is None:
-            raise NotAdmitted("A token is needed: Authorization: Bearer TOKEN, or the cookie that the link sets")
-        if ORDER.index(token.scope) < ORDER.index(needed):
-            raise NotAllowed(f"This needs the scope {needed}, and the token has the scope {token.scope}")
-        return token.scope
-
-    def admit_socket(self, socket: HTTPConnection) -> Scope | None:
-        """The scope of a WebSocket; none if it is not admitted."""
+    def admit(self, request: HTTPConnection, needed: Scope) -> Token:
+        """The token of a request; raises `HttpRefusal`."""
         try:
-            return self.admit(socket, "read")
-        except Refusal:
-            return None
+            self._check_source(request)
+            token, by_cookie = self._token(request)
+            if ORDER.index(token.scope) < ORDER.index(needed):
+                text = f"This needs the scope {needed}, and the token has the scope {token.scope}"
+                raise HttpRefusal(403, "scope", text)
+            if by_cookie:
+                self._check_cookie_use(request)
+        except HttpRefusal as refusal:
+            self._counts.refuse(refusal.reason)
+            raise
+        connection = request.scope.get("state", {}).get("connection")
+        if connection is not None:
+            connection.admit()
+        return token
+
+    def holds(self, token: Token) -> bool:
+        """Whether a token that was let in still may."""
+        return self._tokens.holds(token)
 
     def redeemed(self, request: HTTPConnection) -> str:
-        """The secret for the cookie that a link of ours asks for; raises `NotAdmitted`."""
-        self._check_origin(request)
-        token = self._tokens.redeemed(request.query_params["token"])
+        """What goes into the cookie that a link of ours asks for; raises `HttpRefusal`."""
+        try:
+            self._check_source(request)
+            token = self._tokens.redeemed(request.query_params["token"])
+            if token is None:
+                self._count_wrong(request, "This link was used before or is too old. A new one: pigeon serve --link")
+        except HttpRefusal as refusal:
+            self._counts.refuse(refusal.reason)
+            raise
+        assert token is not None
+        return self._tokens.cookie(token)
+
+    def scheme(self, request: HTTPConnection) -> str:
+        """`http` or `https`, as the browser sees it."""
+        scheme = {"ws": "http", "wss": "https"}.get(request.url.scheme, request.url.scheme)
+        forwarded = self._forwarded(request, "x-forwarded-proto").lower()
+        return forwarded if forwarded in ("http", "https") else scheme
+
+    def peer(self, request: HTTPConnection) -> str:
+        """Whose request it is: an address, or the network of one for IPv6."""
+        asked = self._forwarded(request, "x-forwarded-for") or (request.client.host if request.client else "")
+        try:
+            address = ipaddress.ip_address(asked.strip("[]"))
+        except ValueError:
+            return "unknown"
+        if address.version == 6 and address.ipv4_mapped is None:
+            return str(ipaddress.ip_network((address, 64), strict=False))
+        return str(address)
+
+    def _token(self, request: HTTPConnection) -> tuple[Token, bool]:
+        given = request.headers.getlist("authorization")
+        cookie = request.cookies.get(COOKIE, "")
+        if not given and not cookie:
+            raise HttpRefusal(401, "no_token", NO_TOKEN)
+        if len(given) > 1:
+            raise HttpRefusal(400, "bad_request", "There is more than one Authorization header")
+        if given:
+            kind, _, secret = given[0].partition(" ")
+            token = self._tokens.found(secret.strip()) if kind.lower() == "bearer" else None
+        else:
+            token = self._tokens.in_cookie(cookie)
         if token is None:
-            raise NotAdmitted("This link was used before or is too old. The server prints a new one when it starts")
-        return token.secret
+            self._count_wrong(request, WRONG_TOKEN)
+        assert token is not None
+        return token, not given
 
-    def _token(self, request: HTTPConnection) -> Token | None:
-        kind, _, secret = request.headers.get("authorization", "").partition(" ")
-        if kind:
-            return self._tokens.found(secret.strip()) if kind.lower() == "bearer" else None
-        secret = request.cookies.get(COOKIE, "")
-        return self._tokens.found(secret) if secret else None
+    def _count_wrong(self, request: HTTPConnection, text: str) -> None:
+        wait = self._wrong.add(self.peer(request))
+        if wait:
+            raise HttpRefusal(429, "rate", f"Too many wrong tokens. Try again in {wait} s", wait)
+        raise HttpRefusal(401, "wrong_token", text)
 
-    def _check_origin(self, request: HTTPConnection) -> None:
-        host = request.headers.get("host", "").lower()
-        if host not in self._hosts:
-            raise NotAllowed(f"This server is not called {host[:100]}. Name it with --allow-host")
-        origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host:
-            raise NotAllowed("A page of another site may not use this server")
+    def _check_source(self, request: HTTPConnection) -> None:
+        hosts = request.headers.getlist("host")
+        host = self._forwarded(request, "x-forwarded-host") or (hosts[0] if len(hosts) == 1 else "")
+        host = host.lower()
+        if not self._is_ours(request, host):
+            raise HttpRefusal(403, "host", f"This server is not called {host[:100]!r}. Name it with --allow-host")
+        origins = request.headers.getlist("origin")
+        if origins and origins != [f"{self.scheme(request)}://{host}"]:
+            raise HttpRefusal(403, "origin", OTHER_SITE)
+        site = request.headers.get("sec-fetch-site", "none").lower()
+        if site not in ("same-origin", "none") and not _opens_page(request):
+            raise HttpRefusal(403, "origin", OTHER_SITE)
+
+    def _is_ours(self, request: HTTPConnection, host: str) -> bool:
+        if host in self._names or _without_port(host) in self._names:
+            return bool(host)
+        # The address itself is no name that a DNS server could have lied about.
+        server = request.scope.get("server")
+        if not server or not server[1]:
+            return False
+        name = f"[{server[0]}]" if ":" in server[0] else server[0]
+        return host == f"{name}:{server[1]}"
+
+    def _check_cookie_use(self, request: HTTPConnection) -> None:
+        """A browser sends the cookie along without being told: see that a page of ours made it do so."""
+        ours = bool(request.headers.getlist("origin")) or request.headers.get("sec-fetch-site") == "same-origin"
+        if request.scope["type"] == "websocket":
+            if not request.headers.getlist("origin"):
+                raise HttpRefusal(403, "origin", "A WebSocket with a cookie needs an Origin")
+        elif request.scope["method"] == "POST" and not ours:
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "application/json":
+                raise HttpRefusal(403, "origin", "A POST with a cookie needs an Origin, or the content type of JSON")
+
+    def _forwarded(self, request: HTTPConnection, name: str) -> str:
+        """What our proxy has added: the last of the values, those before it may be anything."""
+        if not self._behind_proxy:
+            return ""
+        values = request.headers.getlist(name)
+        return values[-1].rpartition(",")[2].strip() if values else ""
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() else host
+
+
+def _opens_page(request: HTTPConnection) -> bool:
+    """Whether a person has followed a link to our page, which shows it to them and not to the other site."""
+    headers = request.headers
+    opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    return opened and request.scope["type"] == "http" and request.url.path == "/" and request.scope["method"] in SAFE

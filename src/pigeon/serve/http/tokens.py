@@ -1,11 +1,13 @@
 """Tokens: who comes in, and with which scope.
 
 The file has a line for each token: `SCOPE TOKEN NAME...`, or a token alone, which has the scope `admin`. It is made
-with one token if it is not there, and readable by its owner alone.
+with one token if it is not there, and readable by its owner alone. It is read again when it has changed, so tokens are
+added and removed while the server runs; as long as the file cannot be used, no client is let in.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 import secrets
@@ -17,10 +19,12 @@ from msgspec import Struct
 
 from pigeon.serve.watching import Scope
 from pigeon.system.files import put_file
-from pigeon.wire.errors import StartupError
+from pigeon.wire.errors import Refusal, StartupError
 
 SCOPES: dict[str, Scope] = {"read": "read", "talk": "talk", "admin": "admin"}
 LINK_SECONDS = 600.0
+MOST_LINKS = 100
+COOKIE_SECONDS = 30 * 24 * 3600
 SHORTEST = 16
 
 
@@ -35,33 +39,93 @@ class Token(Struct, frozen=True):
 class Tokens:
     """The tokens of a file, and links that stand for one of them once."""
 
-    def __init__(self, path: str, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, path: str, now: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
+    ) -> None:
         """Raises `StartupError` for a file that cannot be used."""
         self._path = path
         self._now = now
+        self._wall = wall
         self._links: dict[str, tuple[Token, float]] = {}
         if not os.path.lexists(path):
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
             put_file(path, f"admin {secrets.token_urlsafe(32)}\n".encode(), 0o600)
+        self.problem = ""
+        self._state = self._look()
         self._tokens = self._read()
 
     def found(self, secret: str) -> Token | None:
         """The token with this secret."""
+        self._read_if_changed()
         given = secret.encode("utf-8", "replace")
         matching = [one for one in self._tokens if hmac.compare_digest(one.secret.encode(), given)]
         return matching[0] if matching else None
 
-    def link(self) -> str:
-        """A word that can be exchanged once, within a few minutes, for the first token with the scope `admin`."""
-        token = next((one for one in self._tokens if one.scope == "admin"), self._tokens[0])
+    def in_cookie(self, value: str) -> Token | None:
+        """The token that a cookie stands for: one that `cookie` has made, or the token itself."""
+        self._read_if_changed()
+        until, _, proof = value.partition(".")
+        if proof and until.isascii() and until.isdigit() and len(until) < 20:
+            given = proof.encode("utf-8", "replace")
+            matching = [one for one in self._tokens if hmac.compare_digest(_proof(one, until).encode(), given)]
+            if matching:
+                return matching[0] if self._wall() < int(until) else None
+        return self.found(value)
+
+    def cookie(self, token: Token) -> str:
+        """What a browser keeps in place of a token: it ends by itself, and the token cannot be told from it."""
+        until = str(int(self._wall()) + COOKIE_SECONDS)
+        return f"{until}.{_proof(token, until)}"
+
+    def holds(self, token: Token) -> bool:
+        """Whether a token that was let in is still in the file."""
+        self._read_if_changed()
+        return token in self._tokens
+
+    def first(self, scope: Scope) -> Token | None:
+        """The first token with this scope."""
+        self._read_if_changed()
+        return next((one for one in self._tokens if one.scope == scope), None)
+
+    def link(self, scope: Scope = "admin") -> str:
+        """A word that can be exchanged once, within a few minutes, for the first token with this scope.
+
+        Raises a `Refusal` if there is no such token.
+        """
+        token = self.first(scope)
+        if token is None:
+            raise Refusal(f"{self._path} has no token with the scope {scope}. Add a line: {scope} TOKEN NAME")
+        now = self._now()
+        self._links = {word: kept for word, kept in self._links.items() if now < kept[1]}
+        while len(self._links) >= MOST_LINKS:
+            del self._links[next(iter(self._links))]
         word = secrets.token_urlsafe(24)
-        self._links[word] = (token, self._now() + LINK_SECONDS)
+        self._links[word] = (token, now + LINK_SECONDS)
         return word
 
     def redeemed(self, word: str) -> Token | None:
-        """The token that a link stands for; none if it was used or is too old."""
+        """The token that a link stands for; none if it was used, is too old, or its token is gone."""
         token, until = self._links.pop(word, (None, 0.0))
-        return token if self._now() < until else None
+        return token if token is not None and self._now() < until and self.holds(token) else None
+
+    def _read_if_changed(self) -> None:
+        state = self._look()
+        if state == self._state:
+            return
+        try:
+            self._tokens = self._read()
+            self.problem = ""
+        except StartupError as error:
+            self._tokens = []
+            self.problem = str(error)
+        self._state = state
+
+    def _look(self) -> tuple[int, ...]:
+        try:
+            about = os.stat(self._path)
+        except OSError:
+            return ()
+        return (about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino, about.st_mode)
 
     def _read(self) -> list[Token]:
         try:
@@ -69,13 +133,18 @@ class Tokens:
             with open(self._path, encoding="utf-8") as file:
                 lines = [line.split() for line in file if line.strip() and not line.startswith("#")]
         except (OSError, UnicodeDecodeError) as error:
-            raise StartupError(f"{self._path}: {error}") from None
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise StartupError(f"{self._path} cannot be read: {why}") from None
         if stat.S_IMODE(mode) & 0o077:
             raise StartupError(f"{self._path} can be read by others. Make it yours alone: chmod 600 {self._path}")
         tokens = [_token(words, self._path) for words in lines]
         if not tokens:
-            raise StartupError(f"{self._path} has no token. Remove it, and a new one is made")
+            raise StartupError(f"{self._path} has no token. Remove it, and a new one is made at the next start")
         return tokens
+
+
+def _proof(token: Token, until: str) -> str:
+    return hmac.new(token.secret.encode(), f"pigeon cookie {until}".encode(), hashlib.sha256).hexdigest()
 
 
 def _token(words: list[str], path: str) -> Token:

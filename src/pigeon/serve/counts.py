@@ -1,0 +1,98 @@
+"""What `pigeon serve` counts, and the text in which Prometheus reads it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+CountName = Literal["runs", "worker_restarts", "worker_wakes", "events", "sent_bytes", "received_bytes"]
+
+
+TOTALS: dict[CountName, str] = {
+    "runs": "Runs that have ended.",
+    "worker_restarts": "Workers that died and were started again.",
+    "worker_wakes": "Workers that were started.",
+    "events": "Events that conversations have announced.",
+    "sent_bytes": "Bytes of records sent to clients.",
+    "received_bytes": "Bytes of records received from clients.",
+}
+
+
+class ServeCounts:
+    """Counters since the start. `refused` is by reason, `answered` by method, route and status."""
+
+    def __init__(self) -> None:
+        self.totals: Counter[CountName] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.answered: Counter[tuple[str, str, int]] = Counter()
+
+    def count(self, name: CountName, number: int = 1) -> None:
+        """So many more of these."""
+        self.totals[name] += number
+
+    def refuse(self, reason: str) -> None:
+        """One more was refused."""
+        self.refused[reason] += 1
+
+    def answer(self, method: str, route: str, status: int) -> None:
+        """One more request was answered."""
+        self.answered[method, route, status] += 1
+
+
+class Gauge(Struct, frozen=True):
+    """A figure as it is now, by the values of one label."""
+
+    name: str
+    help: str
+    label: str
+    values: dict[str, float]
+
+
+def text_of(counts: ServeCounts, gauges: Sequence[Gauge]) -> str:
+    """All figures as Prometheus reads them."""
+    lines: list[str] = []
+    for name, help in TOTALS.items():
+        lines += _head(f"pigeon_{name}_total", help, "counter")
+        lines.append(f"pigeon_{name}_total {counts.totals[name]}")
+    lines += _head("pigeon_refused_total", "What was refused, by reason.", "counter")
+    lines += [f'pigeon_refused_total{{reason="{reason}"}} {value}' for reason, value in sorted(counts.refused.items())]
+    lines += _head("pigeon_http_requests_total", "Requests that were answered.", "counter")
+    for (method, route, status), value in sorted(counts.answered.items()):
+        labels = f'method="{method}",route="{route}",status="{status}"'
+        lines.append(f"pigeon_http_requests_total{{{labels}}} {value}")
+    for gauge in gauges:
+        lines += _head(gauge.name, gauge.help, "gauge")
+        for value_of_label, figure in gauge.values.items():
+            labels = f'{{{gauge.label}="{value_of_label}"}}' if gauge.label else ""
+            lines.append(f"{gauge.name}{labels} {figure:g}" if figure < 1e6 else f"{gauge.name}{labels} {figure:.0f}")
+    return "\n".join(lines) + "\n"
+
+
+def memory_of(pids: Iterable[int]) -> float:
+    """The real memory of processes in bytes: what they share with others counts in part. Gone ones count nothing."""
+    return float(sum(map(_memory, pids)))
+
+
+def _memory(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _head(name: str, help: str, kind: str) -> list[str]:
+    return [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]

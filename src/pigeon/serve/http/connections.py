@@ -1,0 +1,238 @@
+"""Connections of HTTP and WebSocket: how many there may be, and how long one may take to say what it wants.
+
+A connection is unknown until a request on it had a right token. Unknown ones are few and short: a request must be
+whole within some seconds, and where a new one finds no room the oldest unknown one gives way, so that connections
+which say nothing lock no client out. Known ones have a limit of their own. What uvicorn does not do is done here, in
+subclasses of its protocols.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import h11
+from msgspec import Struct
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+
+from pigeon.serve.counts import ServeCounts
+from pigeon.serve.http.entrance import HttpRefusal
+from pigeon.wire import codec
+
+HEADER_BYTES = 32 * 1024
+RETRY_SECONDS = 5
+ABORT_SECONDS = 5.0
+_PHRASES = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
+
+
+class ConnectionLimits(Struct, frozen=True, kw_only=True):
+    """How many connections there may be, and how long they may be silent.
+
+    `request_seconds` is from the first byte of a request, or the beginning of the connection, to the end of its body;
+    `unread_seconds` how long a peer may not read what it is sent.
+    """
+
+    known: int = 2_000
+    unknown: int = 512
+    unknown_per_peer: int = 256
+    request_seconds: float = 20.0
+    idle_seconds: int = 15
+    unread_seconds: float = 60.0
+
+
+class PeerConnection:
+    """One connection; `admit` makes it a known one."""
+
+    def __init__(self, connections: Connections, transport: asyncio.Transport, peer: str) -> None:
+        self._connections = connections
+        self.transport = transport
+        self.peer = peer
+        self.known = False
+
+    def admit(self) -> None:
+        """It had a right token; raises `HttpRefusal` if there are too many of that kind."""
+        if not self.known:
+            self._connections.make_known(self)
+
+    def close(self) -> None:
+        """It has gone."""
+        self._connections.remove(self)
+
+    def refuse(self, status: int, text: str) -> None:
+        """Answer what cannot become a request, and close."""
+        if not self.transport.is_closing():
+            self.transport.write(_answer(status, text))
+        self.end()
+
+    def end(self) -> None:
+        """Close, by force if the peer does not read the rest."""
+        if not self.transport.is_closing():
+            self.transport.close()
+            asyncio.get_running_loop().call_later(ABORT_SECONDS, self.transport.abort)
+
+
+class Connections:
+    """All connections of one server."""
+
+    def __init__(self, limits: ConnectionLimits, counts: ServeCounts, by_peer: bool = True) -> None:
+        """`by_peer` is false behind a proxy, which is the peer of all."""
+        self.limits = limits
+        self._counts = counts
+        self._by_peer = by_peer
+        self._unknown: dict[PeerConnection, None] = {}
+        self._known: set[PeerConnection] = set()
+        self._of_peer: dict[str, dict[PeerConnection, None]] = {}
+
+    @property
+    def known(self) -> int:
+        """How many have had a right token."""
+        return len(self._known)
+
+    @property
+    def unknown(self) -> int:
+        """How many have not."""
+        return len(self._unknown)
+
+    def add(self, transport: asyncio.Transport) -> PeerConnection:
+        """A new one; another gives way where there is no room."""
+        name = transport.get_extra_info("peername")
+        connection = PeerConnection(self, transport, str(name[0]) if name else "")
+        _end_if_unread(transport, self.limits.unread_seconds)
+        mine = self._of_peer.setdefault(connection.peer, {})
+        if self._by_peer and len(mine) >= self.limits.unknown_per_peer:
+            self._give_way(next(iter(mine)))
+        elif len(self._unknown) >= self.limits.unknown:
+            self._give_way(next(iter(self._unknown)))
+        self._unknown[connection] = None
+        self._of_peer.setdefault(connection.peer, {})[connection] = None
+        return connection
+
+    def make_known(self, connection: PeerConnection) -> None:
+        """Count it among the known ones; raises `HttpRefusal`."""
+        if len(self._known) >= self.limits.known:
+            self._counts.refuse("connections")
+            raise HttpRefusal(503, "connections", "There are too many connections. Try again later", RETRY_SECONDS)
+        self._forget(connection)
+        connection.known = True
+        self._known.add(connection)
+
+    def remove(self, connection: PeerConnection) -> None:
+        """It has gone."""
+        self._forget(connection)
+        self._known.discard(connection)
+
+    def count_slow(self) -> None:
+        """One more that did not say in time what it wants."""
+        self._counts.refuse("slow")
+
+    def count_bad(self) -> None:
+        """One more whose request cannot be read."""
+        self._counts.refuse("bad_request")
+
+    def _give_way(self, connection: PeerConnection) -> None:
+        self._counts.refuse("connections")
+        self._forget(connection)
+        connection.refuse(503, "There are too many connections. Try again later")
+
+    def _forget(self, connection: PeerConnection) -> None:
+        self._unknown.pop(connection, None)
+        mine = self._of_peer.get(connection.peer)
+        if mine is not None:
+            mine.pop(connection, None)
+            if not mine:
+                del self._of_peer[connection.peer]
+
+
+class LimitedHttp(H11Protocol):
+    """Requests of one connection."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._all = connections
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A peer is there, and is to say what it wants."""
+        super().connection_made(transport)
+        self._connection = self._all.add(transport)
+        self.app_state = {**self.app_state, "connection": self._connection}
+        self._set_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has gone."""
+        self._clear_deadline()
+        self._connection.close()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """More of a request: the time for it runs from its first byte to its last."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and self.transport.get_protocol() is self:
+            self._set_deadline()
+        else:
+            self._clear_deadline()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request, or one with too many headers."""
+        self._all.count_bad()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._connection.end()
+        elif self.conn.their_state is h11.ERROR and len(self.conn.trailing_data[0]) > HEADER_BYTES:
+            self._connection.refuse(431, f"The headers are longer than {HEADER_BYTES} bytes")
+        else:
+            self._connection.refuse(400, "This is no HTTP request")
+
+    def _set_deadline(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(self._all.limits.request_seconds, self._too_late)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        self._all.count_slow()
+        if self.cycle is None or not self.cycle.response_started:
+            self._connection.refuse(408, "The request was not whole in time")
+        else:
+            self._connection.end()
+
+
+class LimitedWebSocket(WebSocketsSansIOProtocol):
+    """A connection that has become a WebSocket."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has gone."""
+        connection = self.app_state.get("connection")
+        if isinstance(connection, PeerConnection):
+            connection.close()
+        super().connection_lost(exc)
+
+
+def _end_if_unread(transport: asyncio.Transport, seconds: float) -> None:
+    """Have the system end the connection to a peer that does not take what it is sent."""
+    link = transport.get_extra_info("socket")
+    if link is not None and link.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_USER_TIMEOUT"):
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+
+
+def _answer(status: int, text: str) -> bytes:
+    body = codec.encode({"error": text})
+    retry = f"retry-after: {RETRY_SECONDS}\r\n" if status == 503 else ""
+    head = f"HTTP/1.1 {status} {_PHRASES[status]}\r\ncontent-type: application/json\r\n{retry}"
+    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body

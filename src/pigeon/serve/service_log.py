@@ -1,0 +1,104 @@
+"""The log of `pigeon serve`: JSON lines on stderr that say what happened, and never what was said.
+
+A thread writes them, so that a stderr that is not read holds nothing up; lines that find no room are counted and left
+out. What libraries log is reduced to its fixed words: their arguments may hold addresses with secrets in them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from typing import Literal
+
+from pigeon.system import clock
+from pigeon.wire import codec
+from pigeon.wire.base import Json
+from pigeon.wire.errors import printable
+
+Level = Literal["debug", "info", "warning", "error", "off"]
+LEVELS: dict[str, Level] = {"debug": "debug", "info": "info", "warning": "warning", "error": "error", "off": "off"}
+ORDER: tuple[Level, ...] = ("debug", "info", "warning", "error", "off")
+MOST_WAITING = 1_000
+LONGEST = 500
+
+
+class ServiceLog:
+    """Writes to a descriptor what is at least as grave as `level`."""
+
+    def __init__(self, descriptor: int, level: Level = "info") -> None:
+        self._descriptor = descriptor
+        self._least = ORDER.index(level)
+        self._lines: queue.Queue[bytes | None] = queue.Queue(MOST_WAITING)
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+
+    def debug(self, event: str, **fields: Json) -> None:
+        """Something that is only of interest when one looks for a fault."""
+        self._say("debug", event, fields)
+
+    def info(self, event: str, **fields: Json) -> None:
+        """Something that belongs to the course of things."""
+        self._say("info", event, fields)
+
+    def warning(self, event: str, **fields: Json) -> None:
+        """Something that was refused or went wrong, and was dealt with."""
+        self._say("warning", event, fields)
+
+    def error(self, event: str, **fields: Json) -> None:
+        """A fault."""
+        self._say("error", event, fields)
+
+    def close(self, seconds: float = 1.0) -> None:
+        """Write what is left, as far as it is read."""
+        try:
+            self._lines.put(None, timeout=seconds)
+        except queue.Full:
+            return
+        self._thread.join(seconds)
+
+    def take_over_logging(self) -> None:
+        """Let what libraries log come out here."""
+        logging.getLogger().addHandler(_Forwarder(self))
+
+    def _say(self, level: Level, event: str, fields: dict[str, Json]) -> None:
+        if ORDER.index(level) < self._least:
+            return
+        record: dict[str, Json] = {"time": clock.iso(int(time.time() * 1000)), "level": level, "event": event}
+        if self._dropped:
+            record["dropped"], self._dropped = self._dropped, 0
+        for name, value in fields.items():
+            record[name] = printable(value)[:LONGEST] if isinstance(value, str) else value
+        try:
+            self._lines.put_nowait(codec.encode(record) + b"\n")
+        except queue.Full:
+            self._dropped += 1 + int(record.get("dropped", 0))
+
+    def _write(self) -> None:
+        while True:
+            line = self._lines.get()
+            if line is None:
+                return
+            try:
+                while line:
+                    line = line[os.write(self._descriptor, line) :]
+            except OSError:
+                return
+
+
+class _Forwarder(logging.Handler):
+    """What a library says, without what it says it about."""
+
+    def __init__(self, log: ServiceLog) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass it on."""
+        failure = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
+        tell = self._log.error if record.levelno >= logging.ERROR else self._log.warning
+        words = str(record.msg).strip().splitlines()
+        tell("library", source=record.name, message=words[0][:100] if words else "", failure=failure)
