@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo demo-raw test faults faults-limits interop lint types schema docs sdk house divergences pins picture clean
+.PHONY: demo demo-raw test faults faults-limits serve-flood interop lint types schema docs sdk house divergences pins picture clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -33,6 +33,9 @@ faults: $(DEV)
 
 faults-limits: $(DEV)
 	cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes.limit_faults $(or $(N),500) $(or $(SEED),1)
+
+serve-flood: $(DEV)
+	cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes.connection_flood $(or $(N),10000)
 
 interop: $(DEV)
 	PIGEON_INTEROP=1 $(BIN)/python -m pytest -m interop

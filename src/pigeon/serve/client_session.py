@@ -92,7 +92,7 @@ class ClientSession:
         if value.get("id") is None:
             value.pop("id", None)
         try:
-            value = permitted(value, self._watcher.scope, self._conversations, self._conversation.record.cwd)
+            value = permitted(value, self._watcher.scope, self._conversations, self.conversation.record.cwd)
         except Refusal as error:
             self._answer(failed(value["type"], str(error), value.get("id", ABSENT)))
             return

@@ -184,6 +184,7 @@ SERVE = CommandDeclaration(
         ("--behind-proxy", "", "a proxy stands in front: believe what it says in X-Forwarded-For, -Host and -Proto"),
         ("--insecure", "", "listen on an address that others can reach, without TLS"),
         ("--max-connections", "N", "at most so many connections with a token (2000 unless told)"),
+        ("--request-seconds", "N", "a request must be whole after so many seconds (20 unless told)"),
         ("--max-frame-mb", "N", "the longest record that a client may send, in MB (32 unless told)"),
         ("--log-level", "LEVEL", "debug, info (unless told), warning, error or off"),
         ("--link", "", "print a new link to the server that is running, and leave"),

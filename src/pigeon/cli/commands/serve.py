@@ -70,14 +70,19 @@ def _settings(call: CommandCall) -> ServeOptions:
     from pigeon.serve.http.server import FRAME_BYTES, ServeOptions
 
     options = call.options
-    given = {name: call.environment.absolute(options[name]) for name in ("tls_cert", "tls_key", "socket") if options.get(name)}
+    limits = ConnectionLimits()
+    paths = [name for name in ("tls_cert", "tls_key", "socket") if options.get(name)]
+    given = {name: call.environment.absolute(options[name]) for name in paths}
     return ServeOptions(
         host=options.get("host") or "127.0.0.1",
         port=_number(call, "port", 7463, 65535),
         allowed_hosts=tuple(options.get("allow_host") or ()),
         behind_proxy=call.has("behind_proxy"),
         insecure=call.has("insecure"),
-        connections=ConnectionLimits(known=_number(call, "max_connections", ConnectionLimits().known)),
+        connections=ConnectionLimits(
+            known=_number(call, "max_connections", limits.known),
+            request_seconds=_number(call, "request_seconds", int(limits.request_seconds)),
+        ),
         frame_bytes=_number(call, "max_frame_mb", FRAME_BYTES // MEGABYTE, 1024) * MEGABYTE,
         **given,
     )

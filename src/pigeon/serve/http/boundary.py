@@ -10,7 +10,7 @@ import traceback
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pigeon.serve.counts import ServeCounts
-from pigeon.serve.http.connections import PeerConnection
+from pigeon.serve.http.connections import HEADER_BYTES, LONG_HEADERS, PeerConnection
 from pigeon.serve.service_log import ServiceLog
 from pigeon.wire import codec
 
@@ -56,9 +56,10 @@ class HttpBoundary:
         connection = scope.get("state", {}).get("connection")
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                if _length_is_ambiguous(scope):
+                wrong = _what_is_wrong(scope)
+                if wrong is not None:
                     self._counts.refuse("bad_request")
-                    await _refuse(_with_headers(noted), "The length of the body is given in two ways")
+                    await _refuse(_with_headers(noted), *wrong)
                 else:
                     await self._application(scope, receive, _with_headers(noted))
         except Exception as error:
@@ -86,15 +87,23 @@ def _with_headers(send: Send) -> Send:
     return sending
 
 
-def _length_is_ambiguous(scope: Scope) -> bool:
-    """Whether a proxy could see another end of this request than we do."""
+def _what_is_wrong(scope: Scope) -> tuple[int, str] | None:
+    """The status and the reason with which a request is refused before it is looked at."""
+    if scope["http_version"] not in ("1.0", "1.1"):
+        return 505, "This server speaks HTTP/1.1"
+    length = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+    if length + len(scope["raw_path"]) + len(scope["query_string"]) > HEADER_BYTES:
+        return 431, LONG_HEADERS
     names = [name for name, _ in scope["headers"]]
-    return b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] == "1.0")
+    if b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] == "1.0"):
+        # A proxy could see another end of this request than we do.
+        return 400, "The length of the body is given in two ways"
+    return None
 
 
-async def _refuse(send: Send, text: str) -> None:
+async def _refuse(send: Send, status: int, text: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": 400, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": codec.encode({"error": text})})
 
 

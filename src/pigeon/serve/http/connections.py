@@ -26,6 +26,7 @@ from pigeon.wire import codec
 HEADER_BYTES = 32 * 1024
 RETRY_SECONDS = 5
 ABORT_SECONDS = 5.0
+LONG_HEADERS = f"The address and the headers are longer than {HEADER_BYTES} bytes"
 _PHRASES = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
 
 
@@ -185,13 +186,19 @@ class LimitedHttp(H11Protocol):
         else:
             self._clear_deadline()
 
+    def on_response_complete(self) -> None:
+        """Answered; the next request may have begun already."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0] and not self.transport.is_closing():
+            self._set_deadline()
+
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no request, or one with too many headers."""
         self._all.count_bad()
         if self.cycle is not None and not self.cycle.response_complete:
             self._connection.end()
         elif self.conn.their_state is h11.ERROR and len(self.conn.trailing_data[0]) > HEADER_BYTES:
-            self._connection.refuse(431, f"The headers are longer than {HEADER_BYTES} bytes")
+            self._connection.refuse(431, LONG_HEADERS)
         else:
             self._connection.refuse(400, "This is no HTTP request")
 
