@@ -28,12 +28,13 @@ CHANGING = (
 
 def plain_record(record: Any, root: Path) -> Any:
     """The type of a record, and its members without what changes from one conversation to another."""
-    return type(record).__name__, _without_changes(codec.to_plain(record), root)
+    return type(record).__name__, without_changes(codec.to_plain(record), root)
 
 
-def _without_changes(value: Any, root: Path) -> Any:
+def without_changes(value: Any, root: Path) -> Any:
+    """Parsed JSON without what changes from one conversation to another."""
     if isinstance(value, dict):
-        return {key: _without_changes(one, root) for key, one in value.items() if key not in CHANGING}
+        return {key: without_changes(one, root) for key, one in value.items() if key not in CHANGING}
     if isinstance(value, list):
-        return [_without_changes(one, root) for one in value]
+        return [without_changes(one, root) for one in value]
     return re.sub(rf"{root}|[0-9a-f]{{8}}-[0-9a-f-]{{27}}", "", value) if isinstance(value, str) else value

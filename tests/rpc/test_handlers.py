@@ -16,6 +16,7 @@ from fakes.loop_fakes import Script, fails, says
 from fakes.model_requests import a_model, answered, text
 from fakes.session_setup import MODEL, KnownModels, SessionSetup
 from pigeon.rpc.handlers.all import HANDLERS
+from pigeon.rpc.lanes import CommandRunner
 from pigeon.rpc.outbox import EncodedData, LongAnswer
 from pigeon.rpc.server import Server
 from pigeon.session.hooks import NoHooks, PromptInput
@@ -40,7 +41,9 @@ class Host:
         connection = SimpleNamespace(
             session=self.setup.session, form=SimpleNamespace(dialect=SimpleNamespace(version="9"))
         )
-        self._server = Server({"session": self.setup.session, "connection": connection}, HANDLERS, outbox)
+        self._server = Server(
+            CommandRunner({"session": self.setup.session, "connection": connection}, HANDLERS), outbox
+        )
 
     def encoded(self, answer: LongAnswer) -> EncodedData:
         return EncodedData(list(answer.pieces))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pigeon.rpc.handlers.all import HANDLERS
-from pigeon.rpc.lanes import MOST_IN_FLIGHT, TOO_MANY
+from pigeon.rpc.lanes import MOST_IN_FLIGHT, TOO_MANY, CommandRunner
 from pigeon.rpc.server import Server
 from pigeon.transport.reader import TooLong
 from pigeon.wire.answers import Response
@@ -47,7 +47,7 @@ class Shell:
 async def test_too_many_running_commands_are_refused_and_control_commands_still_work() -> None:
     answers, shell = Answers(), Shell()
     outbox: Any = answers
-    server = Server({"session": SimpleNamespace(shell=shell)}, HANDLERS, outbox)
+    server = Server(CommandRunner({"session": SimpleNamespace(shell=shell)}, HANDLERS), outbox)
     assert server.take([b'{"id":%d,"type":"bash","command":"x"}' % at for at in range(MOST_IN_FLIGHT + 1)]) is None
     assert [(answer.id, answer.error) for answer in answers.given] == [(MOST_IN_FLIGHT, TOO_MANY)]
     assert server.take([b'{"id":"stop","type":"abort_bash"}']) is None
@@ -61,7 +61,7 @@ def served(*lines: bytes, **handled: Any) -> list[Response]:
     answers = Answers()
     outbox: Any = answers
     handlers = {**HANDLERS, **{kind: handled[name] for kind, name in NAMES.items() if name in handled}}
-    Server({"session": None, "connection": None}, handlers, outbox).take(list(lines))
+    Server(CommandRunner({"session": None, "connection": None}, handlers), outbox).take(list(lines))
     return answers.given
 
 
@@ -97,7 +97,7 @@ async def test_an_answer_that_cannot_be_written_is_a_failure_of_that_command() -
     answers = Choosy()
     outbox: Any = answers
     handlers: Any = {**HANDLERS, GetState: lambda *_: "data"}
-    Server({"session": None}, handlers, outbox).take([b'{"id":1,"type":"get_state"}'])
+    Server(CommandRunner({"session": None}, handlers), outbox).take([b'{"id":1,"type":"get_state"}'])
     assert [(one.id, one.error) for one in answers.given] == [(1, UNEXPECTED)]
 
 
@@ -123,7 +123,7 @@ async def test_a_line_that_is_no_command_is_answered_under_the_best_name_there_i
 async def test_a_line_that_is_too_long_is_told_with_the_limit() -> None:
     answers = Answers()
     outbox: Any = answers
-    Server({}, HANDLERS, outbox).take([TooLong(99)])
+    Server(CommandRunner({}, HANDLERS), outbox).take([TooLong(99)])
     assert [one.error for one in answers.given] == [
         "Failed to parse command: the line is longer than 99 bytes and was skipped"
     ]
@@ -144,7 +144,7 @@ async def test_no_more_is_taken_than_the_host_reads() -> None:
 
     answers = Full()
     outbox: Any = answers
-    server = Server({"session": None}, {**HANDLERS, GetState: lambda *_: None}, outbox)
+    server = Server(CommandRunner({"session": None}, {**HANDLERS, GetState: lambda *_: None}), outbox)
     began = asyncio.ensure_future(server.until_begun())
     await asyncio.sleep(0)
     assert not began.done()

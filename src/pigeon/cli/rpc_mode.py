@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from contextlib import suppress
 
 from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine
 from pigeon.cli.starting import Descriptors, StartedAgent, run_agent, spoken_dialect, with_key
 from pigeon.rpc.host import Host, PipeChannel
-from pigeon.rpc.shutdown import Shutdown
-from pigeon.transport import exit_codes
+from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
 from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire.errors import StartupError, UsageError
 
@@ -49,10 +47,7 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
         return await host.serve(life.started, life.leaving, life.stop)
 
     code = run_agent(line, environment, dialect, serve, refuses_unknown=False)
-    if code == exit_codes.BY_SIGNAL[signal.SIGINT]:
-        # A shell only takes the whole script down if its child died of the signal.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
+    die_if_interrupted(code)
     return code
 
 

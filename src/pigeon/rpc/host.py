@@ -12,6 +12,7 @@ from pigeon.dialects.base import Dialect
 from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.handlers.hello import hello
 from pigeon.rpc.host_connection import HostConnection
+from pigeon.rpc.lanes import CommandRunner
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.server import Server
 from pigeon.rpc.shutdown import Shutdown
@@ -126,7 +127,8 @@ class Host:
         channel.open(self._shutdown.request)
         self._outbox = Outbox(channel.answers, dialect, mask, channel.events, channel.numbered)
         self._connection = HostConnection(session, self._outbox.form, record_cap)
-        self._server = Server({"session": session, "connection": self._connection}, HANDLERS, self._outbox)
+        commands = CommandRunner({"session": session, "connection": self._connection}, HANDLERS)
+        self._server = Server(commands, self._outbox)
         self._ending: asyncio.Future[None] | None = None
         self._warm = warm
         if not shows_dialogs:

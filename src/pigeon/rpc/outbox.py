@@ -217,6 +217,11 @@ class Outbox:
         self._let_go()
         self._tell(event)
 
+    def pass_on(self, line: bytes) -> None:
+        """Send a line of another agent as it is, behind what waits."""
+        self._let_go()
+        self._events.put((line, b"\n"))
+
     def answer(self, response: Response) -> None:
         """Answer a command."""
         # The answer to `hello` itself has the one form that every dialect shares.

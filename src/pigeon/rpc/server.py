@@ -6,29 +6,38 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Awaitable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
-from pigeon.rpc.lanes import PROMPTS, CommandRunner
+from pigeon.rpc.lanes import PROMPTS, Finish
 from pigeon.rpc.outbox import EncodedData, LongAnswer, Outbox
-from pigeon.rpc.router import CommandHandler
 from pigeon.transport.reader import Frame, TooLong
 from pigeon.wire import codec
 from pigeon.wire.answers import failed, succeeded
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.commands import NAMES, Command, HostToolResult, Subject
+from pigeon.wire.commands import NAMES, Command, HostToolResult
 from pigeon.wire.errors import UNEXPECTED, BadRecord, Refusal, UnknownCommand, text_for_host
 
 PARSE = "parse"
 
 
+class CommandTaker(Protocol):
+    """Has commands carried out: here (`rpc/lanes.py`), or elsewhere (`rpc/relay.py`)."""
+
+    def submit(self, command: Command, finish: Finish, taken: Callable[[Any], Any]) -> None:
+        """Take a command; `finish` is called exactly once with its answer or its failure."""
+        ...
+
+    async def drained(self) -> None:
+        """Wait until every command taken has ended."""
+        ...
+
+
 class Server:
     """Takes frames as they come and answers in the order things finish."""
 
-    def __init__(
-        self, subjects: Mapping[Subject, object], handlers: Mapping[type[Command], CommandHandler], outbox: Outbox
-    ) -> None:
-        self._commands = CommandRunner(subjects, handlers)
+    def __init__(self, commands: CommandTaker, outbox: Outbox) -> None:
+        self._commands = commands
         self._outbox = outbox
         self._frames: deque[Frame] = deque()
         self._begun = asyncio.Event()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +49,14 @@ class Shutdown:
     async def within(self, work: asyncio.Future[Any], seconds: float) -> None:
         """Let closing work go on for at most this long, and only until the end is asked for again."""
         await _first(work, self._again, timeout=seconds)
+
+
+def die_if_interrupted(code: int) -> None:
+    """End the process by SIGINT if that is its exit code: a shell only takes the whole script down if its child died of
+    the signal."""
+    if code == exit_codes.BY_SIGNAL[signal.SIGINT]:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 async def _first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:

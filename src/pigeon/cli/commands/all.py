@@ -55,6 +55,12 @@ def _serve(call: CommandCall) -> int:
     return run_serve(call)
 
 
+def _attach(call: CommandCall) -> int:
+    from pigeon.cli.commands.attach import run_attach
+
+    return run_attach(call)
+
+
 def _help(call: CommandCall) -> int:
     from pigeon.cli.help_pages import show_help
 
@@ -195,6 +201,25 @@ SERVE = CommandDeclaration(
         ("pigeon serve --link", "a new link for another browser; each can be used once"),
     ),
 )
+ATTACH = CommandDeclaration(
+    name="attach",
+    summary="speak the protocol on stdin and stdout with a conversation of `pigeon serve`",
+    run=_attach,
+    actions=(Action("", ("URL",), "relay until the input ends; the conversation goes on"),),
+    options=(
+        ("--new", "DIR", "begin a new conversation in this folder; the URL is then that of the server"),
+        ("--model", "PATTERN", "the model of the new conversation"),
+        ("--dialect", "NAME", "pi, pi-latest, omp, xcsh or companion"),
+        ("--token-file", "FILE", "the token (PIGEON_TOKEN, else that of your server on this machine, unless told)"),
+        ("--reconnect", "SECONDS", "try so long to come back when the connection breaks (300 unless told)"),
+        ("--mode", "MODE", ""),
+    ),
+    examples=(
+        ("pigeon attach ws://127.0.0.1:7463/0198f2c4-...", "for a program that starts a subprocess"),
+        ("pigeon attach http://127.0.0.1:7463 --new .", "a new conversation in this folder"),
+        ("pigeon attach unix:serve.sock?session=0198f2c4-...", "over the socket of a server"),
+    ),
+)
 HELP = CommandDeclaration(
     name="help",
     summary="explain a command",
@@ -202,4 +227,4 @@ HELP = CommandDeclaration(
     actions=(Action("", ("[COMMAND]",), "this page, or that of a command"),),
     examples=(("pigeon help sessions", "the page of a command"),),
 )
-COMMANDS = {one.name: one for one in (SESSIONS, MODELS, CONFIG, DOCTOR, DEMO, SERVE, COMPLETIONS, SCHEMA, HELP)}
+COMMANDS = {one.name: one for one in (SESSIONS, MODELS, CONFIG, DOCTOR, DEMO, SERVE, ATTACH, COMPLETIONS, SCHEMA, HELP)}

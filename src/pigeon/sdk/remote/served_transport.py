@@ -18,7 +18,7 @@ import os
 import random
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -41,7 +41,7 @@ LOST_CODE = "connection_lost"
 LOST = "The connection was lost before {} was answered; it is not known whether it was done"
 GAP = "The connection was lost for so long that the events of this run are gone; get_messages has what came of it"
 # What does the same when it is done twice, by name or by the beginning of its name.
-AGAIN = ("get_", "set_", "list_sessions", "hello", "abort", "abort_bash", "abort_retry")
+AGAIN = ("get_", "set_", "list_sessions", "find_text", "render_html", "hello", "abort")
 MESSAGES = frozenset(("prompt", "steer", "follow_up", "abort_and_prompt"))
 ANSWERS = frozenset(("extension_ui_response", "host_tool_result"))
 QUESTIONS = frozenset(("extension_ui_request", "host_tool_call", "host_tool_cancel"))
@@ -97,15 +97,19 @@ class ServedTransport:
         token: str | None = None,
         new: NewConversation | None = None,
         patience: float | None = PATIENCE_SECONDS,
+        room: Callable[[], Awaitable[None] | None] = lambda: None,
     ) -> None:
+        """`room` gives something to await while what comes cannot be taken."""
         self.address = address
         self._token = token
         self._new = new
         self._patience = patience
+        self._room = room
         self._receive: Callable[[bytes], None] = lambda data: None
         self._lost: Callable[[], None] = lambda: None
         self._running: asyncio.Task[None] | None = None
-        self._reason = ""
+        # Why there is no connection any more.
+        self.reason = ""
         self._last = 0
         self._outgoing: deque[_Sent] = deque()
         self._more = asyncio.Event()
@@ -131,7 +135,7 @@ class ServedTransport:
 
     async def death(self) -> ProcessDied:
         """Why there is no connection any more."""
-        return ProcessDied(f"The connection to {self.address.text} has ended: {self._reason}")
+        return ProcessDied(f"The connection to {self.address.text} has ended: {self.reason}")
 
     async def close(self) -> None:
         """Leave the conversation, which goes on."""
@@ -150,7 +154,7 @@ class ServedTransport:
                 self._let_go_unknown()
                 connection = await self._next_connection()
         except Exception as error:  # not to be reached, or anything else: the client must not wait for ever
-            self._reason = str(error)
+            self.reason = str(error)
             self._lost()
 
     async def _use(self, connection: LineConnection) -> None:
@@ -159,6 +163,9 @@ class ServedTransport:
         try:
             async for line in connection.lines():
                 self._came(line)
+                waiting = self._room()
+                if waiting is not None:
+                    await waiting
         finally:
             sending.cancel()
             with suppress(asyncio.CancelledError, OSError):

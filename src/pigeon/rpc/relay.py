@@ -1,0 +1,386 @@
+"""A host whose agent is elsewhere: it speaks its own dialect with us, and we speak for it with the agent.
+
+The agent is a conversation of `pigeon serve`, which sends every client the same events: `pi-latest` with all features.
+What a host has not asked for is taken out here, and the rest put into its dialect, as if the agent were in this
+process: commands are read and answered by the server of `--mode rpc` (`rpc/server.py`), which has them carried out over
+there (`RemoteCommands`), and events go through its outbox. Results of prompts, which only oh-my-pi's clients know, are
+made of the ends of runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pigeon.dialects.base import Dialect
+from pigeon.dialects.choice import changed_dialect
+from pigeon.rpc.lanes import MOST_IN_FLIGHT, Finish
+from pigeon.rpc.outbox import EncodedData, Outbox
+from pigeon.rpc.server import Server
+from pigeon.transport.reader import DEFAULT_CAP, Frame
+from pigeon.transport.writer import LineSink
+from pigeon.wire import codec
+from pigeon.wire.answers import Accepted, EventFilter, Feature, InputLimits, Welcome
+from pigeon.wire.base import ABSENT, Absent, Json, or_else
+from pigeon.wire.commands import (
+    AbortAndPrompt,
+    ClearQueue,
+    Command,
+    FollowUp,
+    GetAvailableCommands,
+    GetState,
+    Hello,
+    Prompt,
+    RemoveQueued,
+    SetEventFilter,
+    Steer,
+)
+from pigeon.wire.errors import Refusal
+from pigeon.wire.events import (
+    AgentEnd,
+    AgentRestarted,
+    AgentSettled,
+    AgentStart,
+    AvailableCommand,
+    AvailableCommandsUpdate,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    Outbound,
+    PermissionResolved,
+    PromptError,
+    PromptResult,
+    QueueUpdate,
+    SessionSettled,
+    TrustRequired,
+)
+from pigeon.wire.messages import AssistantMessage, SystemMessage
+
+BAD_FILTER = "events must be a list of event types, or null for all"
+NEWEST = "pi-latest"
+_SAYS = (Prompt, Steer, FollowUp, AbortAndPrompt)
+_FAILED = "The run ended in an error"
+# What oh-my-pi's clients read besides in the state, and what is the same of every agent here.
+_FULL_STATE = {
+    "hasPendingAsyncWork": False,
+    "fastModeEnabled": False,
+    "tokensPerSecond": None,
+    "fastModeActive": False,
+}
+
+
+class _Answer(Struct):
+    """The answer of the agent to a command of ours."""
+
+    id: str = ""
+    success: bool = False
+    error: str = ""
+    code: str | None = None
+    data: msgspec.Raw | Absent = ABSENT
+
+
+class _Waiting(Struct, frozen=True):
+    command: Command
+    finish: Finish
+
+
+class RemoteCommands:
+    """Has commands carried out by the agent; `own` answers those that are about the host's connection."""
+
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        own: Callable[[Command], Any],
+        answered: Callable[[Command, Any], Any],
+    ) -> None:
+        """`answered` may change the data of a successful answer."""
+        self._write = write
+        self._own = own
+        self._answered = answered
+        self._waiting: dict[str, _Waiting] = {}
+        self._count = 0
+        self._none_waits = asyncio.Event()
+        self._none_waits.set()
+
+    def submit(self, command: Command, finish: Finish, taken: Callable[[Any], Any] | None = None) -> None:
+        """Take a command; `finish` gets its answer or its failure when the line of the answer comes."""
+        if isinstance(command, (Hello, SetEventFilter)):
+            try:
+                answer = self._own(command)
+            except Refusal as refusal:
+                finish(None, refusal)
+            else:
+                finish(answer, None)
+        elif command.silent:
+            self._write(codec.encode(command) + b"\n")
+            finish(None, None)
+        else:
+            self._count += 1
+            id = f"attach-{self._count}"
+            self._waiting[id] = _Waiting(command, finish)
+            self._none_waits.clear()
+            self._write(codec.encode(replace(command, id=id)) + b"\n")
+
+    def take(self, line: bytes) -> None:
+        """An answer of the agent."""
+        answer = msgspec.json.decode(line, type=_Answer)
+        waiting = self._waiting.pop(answer.id, None)
+        if waiting is None:
+            return
+        if not answer.success:
+            waiting.finish(None, Refusal(answer.error, answer.code))
+        else:
+            waiting.finish(self._answered(waiting.command, _data(waiting.command, answer.data)), None)
+        if not self._waiting:
+            self._none_waits.set()
+
+    async def drained(self) -> None:
+        """Wait until every command taken has its answer."""
+        await self._none_waits.wait()
+
+
+class Relay:
+    """One host. `write` sends a line to the agent; `decoded` makes a record of an event, or something else of one that
+    is not known."""
+
+    def __init__(
+        self,
+        sink: LineSink,
+        dialect: Dialect,
+        write: Callable[[bytes], None],
+        decoded: Callable[[dict[str, Json]], Any],
+    ) -> None:
+        self._decoded = decoded
+        self._outbox = Outbox(sink, dialect)
+        self._features: frozenset[str] = frozenset()
+        self._commands = RemoteCommands(write, self._own, self._answered)
+        self._server = Server(self._commands, self._outbox)
+        self._in_message = False
+        self._in_run = False
+        self._last_answer: AssistantMessage | None = None
+        self._prompts = OpenPromptIds()
+
+    def start(self) -> None:
+        """Say whatever the dialect says first."""
+        self._outbox.greet()
+        if self._outbox.form.dialect.full_state:
+            self._commands.submit(GetAvailableCommands(), self._tell_commands)
+
+    def take(self, frames: list[Frame]) -> Awaitable[None] | None:
+        """Lines of the host; gives something to await where it has to read some answers first."""
+        return self._server.take(frames)
+
+    def room(self) -> Awaitable[None] | None:
+        """Something to await while the host is behind."""
+        return self._outbox.room()
+
+    async def drained(self) -> None:
+        """Wait until everything that the host has asked is answered."""
+        await self._commands.drained()
+
+    def receive(self, data: bytes) -> None:
+        """Whole lines of the agent."""
+        for line in data.split(b"\n"):
+            if line:
+                self._line(line)
+
+    def _line(self, line: bytes) -> None:
+        value = codec.decode(line)
+        if value.get("type") == "response":
+            self._commands.take(line)
+            return
+        event = self._decoded(value)
+        if isinstance(event, Outbound.__args__):
+            for one in self._shown(replace(event, seq=ABSENT)):
+                self._outbox.event(one)
+        elif self._newest:
+            self._outbox.pass_on(line)
+
+    # Events
+
+    @property
+    def _newest(self) -> bool:
+        return self._outbox.form.dialect.name == NEWEST
+
+    def _shown(self, event: Any) -> list[Any]:
+        """An event as an agent in this process would have announced it to this host: none, one or several."""
+        if isinstance(event, PermissionResolved):
+            return [event] if "permissions" in self._features else []
+        if isinstance(event, TrustRequired):
+            return [event] if "trust" in self._features else []
+        if isinstance(event, AgentRestarted):
+            return [event] if self._newest else []
+        if isinstance(event, QueueUpdate):
+            self._prompts.queue_is([*event.steering, *event.follow_up])
+            return [event if "attribution" in self._features else replace(event, items=ABSENT)]
+        if isinstance(event, (MessageStart, MessageUpdate, MessageEnd)):
+            return self._message(event)
+        if isinstance(event, AgentStart):
+            self._in_run = True
+        elif isinstance(event, AgentEnd):
+            self._in_run = False
+            messages = [one for one in event.messages if self._newest or not isinstance(one, SystemMessage)]
+            return [replace(event, messages=messages)]
+        elif isinstance(event, AgentSettled):
+            return self._ends(event)
+        return [event]
+
+    def _message(self, event: MessageStart | MessageUpdate | MessageEnd) -> list[Any]:
+        if isinstance(event, MessageUpdate):
+            # Of an answer whose beginning was before our time no snapshot can be made; its end has it all.
+            return [event] if self._in_message or self._outbox.form.dialect.deltas else []
+        if isinstance(event.message, SystemMessage) and not self._newest:
+            return []
+        if isinstance(event.message, AssistantMessage):
+            self._in_message = isinstance(event, MessageStart)
+            self._last_answer = event.message if isinstance(event, MessageEnd) else None
+        return [event]
+
+    def _ends(self, event: AgentSettled) -> list[Any]:
+        """The end of a run, with the results of its prompts; one that a dead agent has left is ended in full."""
+        denied = event.reason == "denied" and "permissions" not in self._features
+        settled = replace(event, reason="done") if denied else event
+        ends: list[Any] = [AgentEnd(messages=[], run_id=event.run_id)] if self._in_run else []
+        self._in_run = self._in_message = False
+        results = self._prompts.results(event, self._error(event))
+        return [*ends, settled, *results, SessionSettled(run_id=event.run_id)]
+
+    def _error(self, event: AgentSettled) -> PromptError:
+        failed = self._last_answer
+        if not isinstance(event.error_message, Absent):
+            return PromptError(message=event.error_message, retryable=False)
+        if failed is None or isinstance(failed.error_message, Absent):
+            return PromptError(message=_FAILED, retryable=False)
+        return PromptError(message=failed.error_message, provider=failed.provider, model=failed.model, retryable=False)
+
+    # Commands
+
+    def _own(self, command: Command) -> Any:
+        """Answer what is about this host's connection alone."""
+        form = self._outbox.form
+        if isinstance(command, SetEventFilter):
+            events = command.events
+            if events is not None and (
+                not isinstance(events, list) or not all(isinstance(name, str) and name for name in events)
+            ):
+                raise Refusal(BAD_FILTER)
+            form.send_only(None if events is None else frozenset(events))
+            return EventFilter(events=events)
+        assert isinstance(command, Hello)
+        wanted = or_else(command.features, [str(feature) for feature in self._in_force()])
+        after = changed_dialect(form.dialect, or_else(command.dialect, form.dialect.name), "deltas" in wanted)
+        form.turn_to(after, "seq" in wanted)
+        form.attribute((lambda: None) if "attribution" in wanted else None)
+        self._features = frozenset(wanted)
+        self._in_message = False
+        limits = InputLimits(record_bytes=DEFAULT_CAP, commands_in_flight=MOST_IN_FLIGHT)
+        features = self._in_force()
+        return Welcome(name="pigeon", version=after.version, dialect=after.name, features=features, limits=limits)
+
+    def _in_force(self) -> list[Feature]:
+        form = self._outbox.form
+        known: list[tuple[Feature, bool]] = [
+            ("deltas", form.dialect.deltas),
+            ("seq", form.numbers),
+            ("trust", "trust" in self._features),
+            ("permissions", "permissions" in self._features),
+            ("attribution", form.attributes),
+        ]
+        return [feature for feature, on in known if on]
+
+    def _answered(self, command: Command, data: Any) -> Any:
+        """The data of an answer as this host is shown it."""
+        if isinstance(data, Accepted):
+            if isinstance(command, (Prompt, AbortAndPrompt)) and data.disposition != "handled":
+                self._prompts.add(command, data)
+            return data if "attribution" in self._features else _unattributed(data)
+        if isinstance(command, RemoveQueued):
+            self._withdraw(command.queued_id)
+        elif isinstance(command, ClearQueue):
+            self._withdraw(None)
+        if isinstance(command, GetState) and self._outbox.form.dialect.full_state:
+            return _full_state(data)
+        return data
+
+    def _withdraw(self, queued_id: str | None) -> None:
+        for result in self._prompts.withdrawn(queued_id):
+            self._outbox.event(result)
+
+    def _tell_commands(self, data: Any, error: BaseException | None) -> None:
+        if error is None and isinstance(data, EncodedData):
+            commands = msgspec.json.decode(b"".join(data.pieces)).get("commands", [])
+            listed = [codec.convert(command, AvailableCommand) for command in commands]
+            self._outbox.event(AvailableCommandsUpdate(commands=listed))
+
+
+class _OpenPrompt(Struct, frozen=True):
+    id: Json | Absent
+    text: str
+    wants_output: bool
+    queued_id: str | Absent
+
+
+class OpenPromptIds:
+    """The prompts of this host that have no result yet."""
+
+    def __init__(self) -> None:
+        self._waiting: list[str] = []
+        self._open: list[_OpenPrompt] = []
+
+    def queue_is(self, texts: list[str]) -> None:
+        """These messages wait."""
+        self._waiting = texts
+
+    def add(self, command: Prompt | AbortAndPrompt, accepted: Accepted) -> None:
+        """A prompt was accepted."""
+        wants = not isinstance(command.output_schema, Absent)
+        self._open.append(_OpenPrompt(command.id, command.message, wants, accepted.queued_id))
+
+    def results(self, end: AgentSettled, error: PromptError) -> list[PromptResult]:
+        """The results of all of them, which the end of a run brings."""
+        taken, self._open = self._open, []
+        return [self._result(prompt, end, error) for prompt in taken]
+
+    def withdrawn(self, queued_id: str | None) -> list[PromptResult]:
+        """The results of those that were taken out of the queue: of one, or of all."""
+        gone = [one for one in self._open if one.queued_id and queued_id in (None, one.queued_id)]
+        self._open = [one for one in self._open if one not in gone]
+        return [PromptResult(id=one.id, agent_invoked=False, status="aborted", session_settled=False) for one in gone]
+
+    def _result(self, prompt: _OpenPrompt, end: AgentSettled, error: PromptError) -> PromptResult:
+        delivered = not (prompt.queued_id and prompt.text in self._waiting)
+        failed = end.reason not in ("done", "aborted")
+        completed = end.reason == "done" and delivered
+        return PromptResult(
+            id=prompt.id,
+            agent_invoked=delivered,
+            status="error" if failed else "completed" if completed else "aborted",
+            session_settled=True,
+            error=error if failed else ABSENT,
+            output=end.output if prompt.wants_output else ABSENT,
+            run_id=end.run_id,
+        )
+
+
+def _data(command: Command, data: msgspec.Raw | Absent) -> Any:
+    if isinstance(data, Absent):
+        return ABSENT
+    if isinstance(command, _SAYS):
+        return msgspec.json.decode(data, type=Accepted)
+    return EncodedData([bytes(data)])
+
+
+def _unattributed(accepted: Accepted) -> Accepted:
+    return replace(accepted, run_id=ABSENT, queued_id=ABSENT)
+
+
+def _full_state(data: Any) -> Any:
+    if not isinstance(data, EncodedData):
+        return data
+    state = codec.decode(b"".join(data.pieces))
+    return EncodedData([codec.encode({**state, **_FULL_STATE, "isSettled": not state.get("isStreaming")})])
