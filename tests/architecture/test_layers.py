@@ -24,7 +24,7 @@ EDGES: dict[str, set[str]] = {
     "rpc": {"session", "dialects", "transport", "wire"},
     "extensions": {"session", "agent", "wire", "system"},
     "export": {"wire", "system"},
-    "serve": {"app", "rpc", "session", "dialects", "guard", "transport", "wire", "system"},
+    "serve": {"app", "export.style", "rpc", "session", "dialects", "guard", "transport", "wire", "system"},
     "terminal": {"sdk", "wire", "system"},
     "sdk": {"app", "rpc", "extensions.public.tool_def", "tools.images.header", "transport", "wire", "system"},
     "testing": {"providers.scripted.script", "wire"},

@@ -80,6 +80,10 @@ class Browser:
                 return result
             self.events.append(answer)
 
+    def forget(self, session: str) -> None:
+        """Drop what has come from a page so far."""
+        self.events = [event for event in self.events if event.get("sessionId") != session]
+
     def wait_for(self, method: str, session: str) -> None:
         """Until an event of this name has come from a page."""
         while not any((event.get("method"), event.get("sessionId")) == (method, session) for event in self.events):
@@ -96,21 +100,25 @@ class Browser:
 
 
 class BrowserPage:
-    """A file, opened at a size and in a colour scheme (`light` or `dark`)."""
+    """A file or an address, opened at a size and in a colour scheme (`light` or `dark`)."""
 
-    def __init__(self, browser: Browser, file: Path, width: int, height: int, scheme: str = "light") -> None:
+    def __init__(self, browser: Browser, opened: Path | str, width: int, height: int, scheme: str = "light") -> None:
         self._browser = browser
-        target = browser.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = str(browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
-        browser.events.clear()
+        self._target = browser.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = str(browser.call("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"])
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.call(f"{domain}.enable")
         mobile = width < 600
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        browser.events.clear()
-        self.call("Page.navigate", url=file.as_uri())
+        browser.forget(self._session)
+        self.call("Page.navigate", url=opened.as_uri() if isinstance(opened, Path) else opened)
         browser.wait_for("Page.loadEventFired", self._session)
+
+    def close(self) -> None:
+        """Close the tab, and forget what it has said."""
+        self._browser.call("Target.closeTarget", targetId=self._target)
+        self._browser.forget(self._session)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """One command to this page."""

@@ -177,6 +177,11 @@ class ModelServer:
         """How many prepared answers were not asked for."""
         return len(self._queue)
 
+    def forget(self) -> None:
+        """Drop the prepared answers that were not asked for."""
+        with self._lock:
+            self._queue.clear()
+
     def _queued(self, answer: Answer) -> Answer:
         with self._lock:
             self._queue.append(answer)

@@ -75,8 +75,8 @@ class PageWriter:
         lines = self._lines(window)
         marks = self._lines(labels)
         before = self._lines([] if previous is None else [previous])
-        made = pieces_of(lines, start, self._formatter(), marks, before[0] if before else None)
-        return made, unsettled_at(lines) if running else len(lines)
+        settled = unsettled_at(lines) if running else len(lines)
+        return pieces_of(lines, start, settled, self._formatter(), marks, before[0] if before else None), settled
 
     def rendered(self, asked: RenderHtml) -> str:
         """One text as HTML; runs in a thread."""

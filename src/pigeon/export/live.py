@@ -39,13 +39,24 @@ AROUND = 60
 
 
 def pieces_of(
-    lines: Sequence[Line], start: int, formatter: TextFormatter, labels: Iterable[Line], previous: Line | None
+    lines: Sequence[Line],
+    start: int,
+    settled: int,
+    formatter: TextFormatter,
+    labels: Iterable[Line],
+    previous: Line | None,
 ) -> list[HtmlPiece]:
-    """Entries in a row, of which the first is the one with the number `start`; `previous` is the message before it."""
+    """Entries in a row, of which the first is the one with the number `start`; `previous` is the message before it.
+
+    So many of them as `settled` says will not change any more.
+    """
     before = None if previous is None else previous.read()
     items = ((start + at, line.read() or line.plain()) for at, line in enumerate(lines))
     made = conversation_html(items, formatter, _texts_of(labels), before if isinstance(before, MessageEntry) else None)
-    return [HtmlPiece(entry_id=lines[number - start].id, html=html) for number, html in made]
+    return [
+        HtmlPiece(entry_id=lines[number - start].id, html=html, settled=number - start < settled)
+        for number, html in made
+    ]
 
 
 def unsettled_at(lines: Sequence[Line]) -> int:

@@ -52,6 +52,10 @@ svg line { stroke: var(--line); }
 .legend span::before { content: ""; display: inline-block; width: .7em; height: .7em; margin: 0 .35em 0 .6em; }
 .key-cached::before { background: var(--cached); } .key-new::before { background: var(--new); }
 .key-out::before { background: var(--out); }
+"""
+
+_LISTS = """
+.bookmark { background: var(--tag); color: var(--mark); border-radius: 4px; padding: 0 .4em; font-size: .92em; }
 dl { display: grid; grid-template-columns: fit-content(40%) minmax(0, 1fr); gap: .1rem 1rem; margin: 0;
   align-items: baseline; font-size: .92rem; }
 dt { color: var(--dim); }
@@ -67,7 +71,6 @@ _SIDE = """
 .side li a { color: inherit; text-decoration: none; overflow-wrap: anywhere; display: -webkit-box;
   -webkit-box-orient: vertical; -webkit-line-clamp: 2; overflow: hidden; }
 .side li:hover, .side li:focus-within { background: var(--line); }
-.bookmark { background: var(--tag); color: var(--mark); border-radius: 4px; padding: 0 .4em; font-size: .92em; }
 .toggle { position: absolute; opacity: 0; pointer-events: none; }
 .opens { display: inline-block; cursor: pointer; color: var(--link); font-size: .95rem; }
 .opens::before { content: "▸ "; } #contents:checked ~ .side .opens::before { content: "▾ "; }
@@ -182,10 +185,13 @@ _BACKGROUNDS = (
 )
 # fmt: on
 
-_SWITCHES = """
+_TERMINAL_STYLES = """
 .t-bold { font-weight: 700; } .t-dim { opacity: .7; } .t-italic { font-style: italic; }
 .t-under { text-decoration: underline; } .t-struck { text-decoration: line-through; }
 .t-inverse { background: #dfe3e7; color: #1e2227; }
+"""
+
+_SWITCHES = """
 .view { display: none; }
 @supports selector(::details-content) { .view { display: block; }
   #view-open:checked ~ main :is(.branch, article details, details.changed)::details-content {
@@ -201,11 +207,7 @@ _SWITCHES = """
   .top, main, footer { padding-left: .9rem; padding-right: .9rem; }
   .top { padding-top: .8rem; }
   h1 { font-size: 1.1rem; display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 2; overflow: hidden; }
-  .side { padding-left: .9rem; padding-right: .9rem; }
-  article.user { margin-top: 1rem; padding: .6rem .8rem; }
-  .diff { font-size: .78rem; }
-  .diff :is(span, del, ins) { padding-left: 3.2rem; } .diff [data-n]::before { width: 1.9rem; }
-  .diff del::after, .diff ins::after { left: 2.3rem; } }
+  .side { padding-left: .9rem; padding-right: .9rem; } }
 @media print {
   body { display: block; font-size: 11pt; }
   .side, .skip, article > header a, .about details { display: none; }
@@ -222,6 +224,15 @@ _SWITCHES = """
 """
 
 
+_NARROW = """
+@media (max-width: 40rem) {
+  article.user { margin-top: 1rem; padding: .6rem .8rem; }
+  .diff { font-size: .78rem; }
+  .diff :is(span, del, ins) { padding-left: 3.2rem; } .diff [data-n]::before { width: 1.9rem; }
+  .diff del::after, .diff ins::after { left: 2.3rem; } }
+"""
+
+
 def _terminal_rules() -> str:
     rules = (
         f".fg{at} {{ color: {colour}; }} .bg{at} {{ background: {behind}; }}"
@@ -230,7 +241,10 @@ def _terminal_rules() -> str:
     return "\n".join(rules)
 
 
-CSS = _COLOURS + _PAGE + _SIDE + _TALK + _CARDS + _terminal_rules() + _SWITCHES
+_ENTRIES = _TALK + _CARDS + _terminal_rules() + _TERMINAL_STYLES + _NARROW
+CSS = _COLOURS + _PAGE + _LISTS + _SIDE + _ENTRIES + _SWITCHES
+# For entries on another page than ours.
+CONVERSATION_CSS = _COLOURS + _LISTS + _ENTRIES
 
 
 def style_hash() -> str:

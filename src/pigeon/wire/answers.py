@@ -349,10 +349,12 @@ class Exported(Record, kw_only=True):
 
 
 class HtmlPiece(Record, kw_only=True):
-    """One entry as a complete element; of an answer with the results of its calls."""
+    """One entry as a complete element; of an answer with the results of its calls. It may change yet if it is not
+    settled."""
 
     entry_id: str
     html: str
+    settled: bool
 
 
 class HtmlPage(Record, kw_only=True):

@@ -56,6 +56,8 @@ def _window(cmd: GetHtml, branch: list[EntryLine]) -> tuple[int, int]:
     limit, most = cmd.limit, len(branch)
     if not isinstance(cmd.after, Absent):
         start = _place(cmd.after, branch) + 1
+        while branch[start - 1].role == "assistant" and _is_result(branch, start):
+            start += 1
         end = start + limit
     elif not isinstance(cmd.around, Absent):
         end = _place(cmd.around, branch) + limit // 2 + 1

@@ -21,6 +21,7 @@ from pigeon.serve.counts import CONTENT_TYPE, Gauge, ServeCounts, memory_of, tex
 from pigeon.serve.http import api
 from pigeon.serve.http.connections import RETRY_SECONDS, Connections
 from pigeon.serve.http.entrance import COOKIE, Entrance, HttpRefusal
+from pigeon.serve.http.page_files import PageFiles
 from pigeon.serve.http.tokens import COOKIE_SECONDS, LINK_SECONDS, Token, Tokens
 from pigeon.serve.service_log import ServiceLog
 from pigeon.wire import codec
@@ -65,6 +66,7 @@ class ServeApplication:
         self._connections = connections
         self._counts = counts
         self._log = log
+        self._page = PageFiles()
         self._document = codec.encode(api.openapi())
         self._clients: dict[ClientSession, Token] = {}
         self.asgi = Starlette(
@@ -99,6 +101,7 @@ class ServeApplication:
         for operation in api.OPERATIONS:
             by_path.setdefault(operation.path, []).append(operation)
         yield Route("/", self._enter)
+        yield from self._page.routes()
         for path, operations in by_path.items():
             methods = [*(operation.method for operation in operations), "OPTIONS"]
             endpoint = self._endpoint(path, {one.method: (one, handlers[one.id]) for one in operations})
@@ -124,6 +127,15 @@ class ServeApplication:
     # The page and the operations
 
     async def _enter(self, request: Request) -> Response:
+        """The page; a browser without a token is told how to get a link."""
+        try:
+            return self._entered(request)
+        except HttpRefusal as refusal:
+            if refusal.status != 401 or "text/html" not in request.headers.get("accept", ""):
+                raise
+            return self._page.sign_in(request)
+
+    def _entered(self, request: Request) -> Response:
         """The link that was printed at the start becomes a cookie, once."""
         if "token" in request.query_params and request.method == "GET":
             value = self._entrance.redeemed(request)
@@ -133,7 +145,7 @@ class ServeApplication:
             response.set_cookie(COOKIE, value, max_age=COOKIE_SECONDS, httponly=True, samesite="strict", secure=secure)
             return response
         self._entrance.admit(request, "read")
-        return PlainTextResponse("Pigeon\n")
+        return self._page.index(request)
 
     async def _health(self, request: Request, asked: dict[str, str | int]) -> Response:
         return PlainTextResponse("ok\n")

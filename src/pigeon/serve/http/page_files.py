@@ -1,0 +1,91 @@
+"""The files of the page at `/`: read once, kept as they are sent.
+
+The page may load what stands here and talk to this server, and nothing else: its content security policy has no inline
+script, no inline style and no other origin. Its files say nothing about any session, so they need no token. A
+browser keeps them and asks whether they have changed, which costs one short answer each.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from collections.abc import Iterator
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from pigeon.export.style import CONVERSATION_CSS
+
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "page")
+INDEX, SIGN_IN = "index.html", "signin.html"
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class PageFile(Struct, frozen=True):
+    """One file: as it is, and compressed."""
+
+    media: str
+    plain: bytes
+    packed: bytes
+    tag: str
+
+
+class PageFiles:
+    """All files of the page, by name."""
+
+    def __init__(self) -> None:
+        self._files = {"conversation.css": _file("conversation.css", CONVERSATION_CSS.encode())}
+        for name in sorted(os.listdir(FOLDER)):
+            with open(os.path.join(FOLDER, name), "rb") as file:
+                self._files[name] = _file(name, file.read())
+
+    def routes(self) -> Iterator[Route]:
+        """What can be asked for without a token."""
+        yield Route("/page/{name}", self._asset)
+
+    def index(self, request: Request) -> Response:
+        """The page itself."""
+        return self._answer(request, self._files[INDEX], 200)
+
+    def sign_in(self, request: Request) -> Response:
+        """What a browser sees that has no token: how to get a link."""
+        return self._answer(request, self._files[SIGN_IN], 401)
+
+    async def _asset(self, request: Request) -> Response:
+        request.scope["pattern"] = "/page/{name}"
+        file = self._files.get(request.path_params["name"])
+        if file is None or request.path_params["name"].endswith(".html"):
+            return PlainTextResponse("There is no such file\n", 404)
+        return self._answer(request, file, 200)
+
+    def _answer(self, request: Request, file: PageFile, status: int) -> Response:
+        headers = {
+            "content-security-policy": POLICY,
+            "cache-control": "no-cache" if status == 200 else "no-store",
+            "vary": "accept-encoding, cookie",
+            "etag": file.tag,
+        }
+        if status == 200 and file.tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        content = file.plain
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            headers["content-encoding"] = "gzip"
+            content = file.packed
+        return Response(content, status, {**headers, "content-type": file.media})
+
+
+def _file(name: str, data: bytes) -> PageFile:
+    tag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+    return PageFile(TYPES[os.path.splitext(name)[1]], data, gzip.compress(data, 9, mtime=0), tag)

@@ -1,0 +1,287 @@
+// The message box: what is sent and how, images, commands, the messages that wait, the model and how much it thinks.
+
+import { byId, element, notice, say } from "./dom.js";
+
+const MOST_IMAGE = 10 * 1024 * 1024;
+const KINDS = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const MOST_SHOWN = 8;
+
+export class Composer {
+  // `own` are the commands of this page: name -> { about, run(rest) }.
+  constructor(own) {
+    this.own = own;
+    this.conversation = null;
+    this.commands = [];
+    this.pictures = [];
+    this.drafts = new Map();
+    this.chosen = 0;
+    this.box = byId("message");
+    this.list = byId("completions");
+    byId("composer").addEventListener("submit", (event) => { event.preventDefault(); this.send("steer"); });
+    byId("queue-up").addEventListener("click", () => this.send("followUp"));
+    byId("stop").addEventListener("click", () => this.stop());
+    this.box.addEventListener("input", () => { this._grow(); this._complete(); });
+    this.box.addEventListener("keydown", (event) => this._key(event));
+    this.box.addEventListener("blur", () => setTimeout(() => this._hideCompletions(), 150));
+    this.box.addEventListener("paste", (event) => this._files(event.clipboardData?.files, event));
+    byId("attach").addEventListener("click", () => byId("files").click());
+    byId("files").addEventListener("change", (event) => { this._files(event.target.files); event.target.value = ""; });
+    addEventListener("dragover", (event) => { if (event.dataTransfer?.types.includes("Files")) { event.preventDefault(); document.body.classList.add("dropping"); } });
+    addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("dropping"); });
+    addEventListener("drop", (event) => { document.body.classList.remove("dropping"); this._files(event.dataTransfer?.files, event); });
+    byId("model").addEventListener("change", (event) => this._setModel(event.target.value));
+    byId("thinking").addEventListener("change", (event) => this._setLevel(event.target.value));
+  }
+
+  // Show another conversation; what was typed for the last one is kept.
+  use(conversation) {
+    if (this.conversation) this.drafts.set(this.conversation.id, this.box.value);
+    this.conversation = conversation;
+    byId("composer").hidden = conversation === null;
+    this.setText(conversation ? this.drafts.get(conversation.id) ?? "" : "");
+    this.pictures = [];
+    this._showPictures();
+    this.changed("queue");
+    if (conversation) this._learn(conversation);
+  }
+
+  async _learn(conversation) {
+    this.commands = [];
+    try {
+      const [{ commands }, { models }] = await Promise.all([conversation.ask("get_commands"), conversation.ask("get_available_models")]);
+      if (conversation !== this.conversation) return;
+      this.commands = commands;
+      this.models = models;
+      this._showModels();
+      await this._learnLevels();
+    } catch { /* the page works without them */ }
+  }
+
+  async _learnLevels() {
+    const { levels } = await this.conversation.ask("get_available_thinking_levels");
+    this.levels = levels;
+    this._showLevels();
+  }
+
+  changed(what) {
+    const { conversation } = this;
+    if (!conversation) return;
+    const running = conversation.running;
+    byId("stop").hidden = byId("queue-up").hidden = !running;
+    const send = byId("send");
+    send.textContent = running ? "Steer" : "Send";
+    send.title = running ? "Tell the agent now, at the next break (Enter)" : "Send (Enter)";
+    if (what === "state") {
+      const model = conversation.state.model;
+      const key = model ? `${model.provider}/${model.id}` : "";
+      if (key !== this.modelKey) { this.modelKey = key; this._showModels(); this._learnLevels().catch(() => {}); }
+      else this._showLevels();
+    }
+    if (what === "stats") this._showSpent(conversation.stats);
+    if (what === "queue") this._showQueue(conversation.queue);
+  }
+
+  setText(text) {
+    this.box.value = text;
+    this._grow();
+    this._hideCompletions();
+  }
+
+  focus() { this.box.focus(); }
+
+  // --- sending ---
+
+  async send(behaviour) {
+    const { conversation } = this;
+    const text = this.box.value;
+    const images = this.pictures.map(({ data, mimeType }) => ({ type: "image", data, mimeType }));
+    if (!conversation || (!text.trim() && !images.length)) return;
+    const own = /^\/(\S+)\s*(.*)$/s.exec(text.trim());
+    if (own && own[1] in this.own && !this.commands.some((command) => command.name === own[1])) {
+      this.setText("");
+      return void this.own[own[1]].run(own[2]);
+    }
+    const pictures = this.pictures;
+    this.setText("");
+    this.pictures = [];
+    this._showPictures();
+    conversation.toNewest();
+    const record = { message: text, clientMessageId: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` };
+    if (images.length) record.images = images;
+    // Whether a run is active may have changed meanwhile, so what to do in that case is always said.
+    record.streamingBehavior = behaviour;
+    try {
+      const answer = await conversation.ask("prompt", record);
+      if (answer?.disposition === "handled") conversation.refresh();
+    } catch (error) {
+      notice(error.message, { kind: "error", key: "send" });
+      if (this.conversation === conversation && !this.box.value) { this.setText(text); this.pictures = pictures; this._showPictures(); }
+    }
+  }
+
+  async stop() {
+    if (!this.conversation?.running) return;
+    byId("stop").disabled = true;
+    try { await this.conversation.ask("abort"); } catch (error) { notice(error.message, { kind: "error" }); }
+    byId("stop").disabled = false;
+    this.focus();
+  }
+
+  _key(event) {
+    if (event.isComposing) return;
+    const open = !this.list.hidden;
+    if (open && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
+      event.preventDefault();
+      this.chosen = (this.chosen + (event.key === "ArrowDown" ? 1 : -1) + this.list.children.length) % this.list.children.length;
+      this._markChosen();
+    } else if (open && (event.key === "Tab" || (event.key === "Enter" && !event.shiftKey))) {
+      event.preventDefault();
+      this._take(this.list.children[this.chosen].dataset.name);
+    } else if (open && event.key === "Escape") {
+      event.stopPropagation();
+      this._hideCompletions();
+    } else if (event.key === "Enter" && !event.shiftKey) {
+      // On a phone the key makes a new line, as in every other program there.
+      if (matchMedia("(pointer: coarse)").matches && !event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      this.send(event.altKey ? "followUp" : "steer");
+    }
+  }
+
+  _grow() {
+    this.box.style.height = "auto";
+    this.box.style.height = `${Math.min(this.box.scrollHeight + 2, innerHeight * 0.4)}px`;
+  }
+
+  // --- commands ---
+
+  _complete() {
+    const typed = /^\/(\S*)$/.exec(this.box.value)?.[1];
+    if (typed === undefined) return this._hideCompletions();
+    const known = [...this.commands.map(({ name, description }) => ({ name, about: description ?? "" })),
+      ...Object.entries(this.own).map(([name, { about }]) => ({ name, about }))];
+    const matching = known.filter(({ name }) => name.toLowerCase().includes(typed.toLowerCase()))
+      .sort((one, other) => one.name.indexOf(typed) - other.name.indexOf(typed)).slice(0, MOST_SHOWN);
+    this.list.replaceChildren(...matching.map(({ name, about }, at) => element("li", {
+      id: `completion-${at}`, role: "option", data: { name }, onmousedown: (event) => { event.preventDefault(); this._take(name); },
+    }, element("b", {}, `/${name}`), " ", element("span", { class: "note" }, about))));
+    this.list.hidden = matching.length === 0;
+    this.chosen = 0;
+    this._markChosen();
+    if (matching.length) say(`${matching.length} commands`);
+  }
+
+  _markChosen() {
+    [...this.list.children].forEach((row, at) => row.setAttribute("aria-selected", String(at === this.chosen)));
+    if (!this.list.hidden) this.box.setAttribute("aria-activedescendant", `completion-${this.chosen}`);
+  }
+
+  _take(name) {
+    this.setText(`/${name} `);
+    this.focus();
+  }
+
+  _hideCompletions() {
+    this.list.hidden = true;
+    this.box.removeAttribute("aria-activedescendant");
+  }
+
+  // --- images ---
+
+  async _files(files, event) {
+    const images = [...(files ?? [])].filter((file) => KINDS.includes(file.type));
+    if (!images.length || !this.conversation) return;
+    event?.preventDefault();
+    for (const file of images) {
+      if (file.size > MOST_IMAGE) { notice(`${file.name || "The image"} has more than 10 MB`, { kind: "warning" }); continue; }
+      const url = await new Promise((done) => { const reader = new FileReader(); reader.onload = () => done(reader.result); reader.readAsDataURL(file); });
+      this.pictures.push({ name: file.name || "image", url, data: url.slice(url.indexOf(",") + 1), mimeType: file.type });
+    }
+    this._showPictures();
+    say(`${this.pictures.length} images attached`);
+  }
+
+  _showPictures() {
+    byId("pictures").hidden = this.pictures.length === 0;
+    byId("pictures").replaceChildren(...this.pictures.map((picture) => element("figure", {},
+      element("img", { src: picture.url, alt: picture.name }),
+      element("button", { type: "button", class: "quiet", "aria-label": `Remove ${picture.name}`, onclick: () => {
+        this.pictures = this.pictures.filter((one) => one !== picture);
+        this._showPictures();
+        this.focus();
+      } }, "✕"))));
+  }
+
+  // --- the model ---
+
+  _showModels() {
+    const model = this.conversation?.state.model;
+    const current = model ? `${model.provider}/${model.id}` : "";
+    const known = this.models ?? [];
+    const rows = known.map(({ provider, id, name }) => ({ key: `${provider}/${id}`, provider, name: name || id }));
+    if (current && !rows.some(({ key }) => key === current)) rows.unshift({ key: current, provider: model.provider, name: model.name || model.id });
+    const providers = [...new Set(rows.map(({ provider }) => provider))];
+    byId("model").replaceChildren(...(current ? [] : [element("option", { value: "" }, "no model")]), ...providers.map((provider) => element("optgroup", { label: provider },
+      ...rows.filter((row) => row.provider === provider).map(({ key, name }) => element("option", { value: key, selected: key === current }, name)))));
+  }
+
+  _showLevels() {
+    const level = this.conversation?.state.thinkingLevel;
+    const levels = this.levels ?? [];
+    byId("thinking").hidden = levels.length < 2;
+    byId("thinking").replaceChildren(...levels.map((one) => element("option", { value: one, selected: one === level }, one === "off" ? "no thinking" : `thinking: ${one}`)));
+  }
+
+  async _setModel(key) {
+    const at = key.indexOf("/");
+    await this._change("set_model", { provider: key.slice(0, at), modelId: key.slice(at + 1) });
+  }
+
+  async _setLevel(level) {
+    await this._change("set_thinking_level", { level });
+  }
+
+  async _change(type, members) {
+    try { await this.conversation.ask(type, members); } catch (error) { notice(error.message, { kind: "error" }); }
+    await this.conversation.refreshState().catch(() => {});
+    this.conversation.tellOthers();
+    this._showModels();
+    this._showLevels();
+    this.focus();
+  }
+
+  _showSpent(stats) {
+    const usage = stats?.contextUsage;
+    const cost = stats?.cost ? `$${stats.cost < 0.1 ? stats.cost.toFixed(4) : stats.cost.toFixed(2)}` : "$0";
+    const percent = typeof usage?.percent === "number" ? Math.round(usage.percent) : null;
+    const full = percent === null ? null : element("span", { class: percent > 80 ? "context full" : "context" },
+      element("meter", { min: 0, max: 100, high: 80, value: percent, "aria-label": "Context used" }), `${percent}%`);
+    const { tokens } = stats ?? {};
+    byId("spent").title = tokens ? `${tokens.input.toLocaleString()} tokens in, ${tokens.output.toLocaleString()} out, ${tokens.cacheRead.toLocaleString()} from cache` +
+      (usage ? `; context: ${usage.tokens?.toLocaleString() ?? "?"} of ${usage.contextWindow.toLocaleString()}` : "") : "";
+    byId("spent").replaceChildren(element("span", {}, cost), ...(full ? [full] : []));
+  }
+
+  // --- messages that wait ---
+
+  _showQueue(items) {
+    const place = byId("queue");
+    place.hidden = items.length === 0;
+    place.replaceChildren(...items.map((item) => element("li", {},
+      element("span", { class: "note" }, item.queue === "steering" ? "next" : "later"),
+      element("span", { class: "words" }, item.text),
+      item.queue === "steering" ? null : element("button", { type: "button", class: "quiet", onclick: () => this._queued("promote_queued", item) }, "Now"),
+      element("button", { type: "button", class: "quiet", onclick: () => this._takeBack(item) }, "Edit"),
+      element("button", { type: "button", class: "quiet", "aria-label": "Remove this message", onclick: () => this._queued("remove_queued", item) }, "✕"))));
+  }
+
+  async _queued(type, item) {
+    try { await this.conversation.ask(type, { queuedId: item.id }); return true; } catch (error) { notice(error.message, { kind: "warning" }); return false; }
+  }
+
+  async _takeBack(item) {
+    if (!(await this._queued("remove_queued", item))) return;
+    this.setText([this.box.value, item.text].filter(Boolean).join("\n"));
+    this.focus();
+  }
+}

@@ -1,0 +1,400 @@
+// One conversation on the page: a window of its entries, and behind it what is under way.
+//
+// Entries are HTML from the agent (`get_html`). Only some of them are on the page: more come when one scrolls to an end, and
+// those at the other end are removed. What is under way is drawn from events (live.js) and gives way to the
+// entries when they are on record, so that every reader sees the same in the end, whatever came when.
+
+import { byId, element, notice, rendered, removeNotice, request, say } from "./dom.js";
+import { Connection } from "./connection.js";
+import { Frames, LiveAnswer, RunningCalls } from "./live.js";
+
+const FIRST = 30;
+const MORE = 40;
+const MOST_PIECES = 160;
+const NEAR = 60;
+
+export class Conversation {
+  // `on` has changed(what) when something of `state`, `stats`, `queue` or `running` has, question(record),
+  // answered(id), refused(error), editor(text).
+  constructor(id, on) {
+    this.id = id;
+    this.on = on;
+    this.state = {};
+    this.stats = null;
+    this.queue = [];
+    this.running = false;
+    this.status = "";
+    this.page = null;         // the last answer of get_html that reaches the end, and where the window begins
+    this.atEnd = true;
+    this.stuck = true;        // the reader is at the bottom and stays there
+    this.scroll = byId("scroll");
+    this.entries = byId("entries");
+    this.place = byId("live");
+    this.frames = new Frames(() => this.follow());
+    this.calls = new RunningCalls(this.frames, (call) => this._card(call));
+    this.answers = [];
+    this.unfolded = new Map();
+    this.refreshing = null;
+    this.again = false;
+    this.ask = (type, members) => this.connection.ask(type, members);
+    this.connection = new Connection(id, {
+      event: (record) => this._event(record),
+      state: (name, detail) => this.on.connection(name, detail),
+      back: () => this._back(),
+      refused: (error) => this.on.refused(error),
+    });
+    this.scrolled = () => this._scrolled();
+    this.toggled = (event) => { if (event.target.dataset?.call && this.byHand) this.unfolded.set(event.target.dataset.call, event.target.open); };
+    this.clicked = (event) => { this.byHand = event.target.closest("summary") !== null; };
+    this.scroll.addEventListener("scroll", this.scrolled, { passive: true });
+    this.scroll.addEventListener("toggle", this.toggled, true);
+    this.scroll.addEventListener("click", this.clicked, true);
+  }
+
+  async open() {
+    this.scroll.setAttribute("aria-busy", "true");
+    const info = await request(`/api/sessions/${encodeURIComponent(this.id)}`);
+    this.folder = info.cwd;
+    const awake = info.state === "awake";
+    this.connection.open(info.openSeq ?? (awake ? info.seq : null));
+    await Promise.all([this._load(), this.refreshState(), this.refreshStats()]);
+    if (!awake && this.state.isStreaming) await this._seeOpenWork();
+  }
+
+  // It was asleep when we asked, and has begun something before we were there: begin again where that begins.
+  async _seeOpenWork() {
+    const info = await request(`/api/sessions/${encodeURIComponent(this.id)}`);
+    if (info.openSeq === null || info.openSeq === undefined) return;
+    this._clearLive();
+    this.connection.last = info.openSeq;
+    this.connection.socket?.close();
+  }
+
+  close() {
+    this.connection.close();
+    this.scroll.removeEventListener("scroll", this.scrolled);
+    this.scroll.removeEventListener("toggle", this.toggled, true);
+    this.scroll.removeEventListener("click", this.clicked, true);
+    this._clearLive();
+    this.entries.replaceChildren();
+  }
+
+  // --- entries ---
+
+  async _load(around = null) {
+    const page = await this.ask("get_html", around === null ? { limit: FIRST } : { around, limit: MORE });
+    this.entries.replaceChildren(...this._pieces(page));
+    this.page = page;
+    this._setEnd(!page.moreAfter);
+    this.calls.attachAll();
+    byId("earlier").hidden = !page.moreBefore;
+    this.on.changed("entries");
+    if (around === null) this.toNewest(false);
+    this.scroll.removeAttribute("aria-busy");
+    if (this.answers.some((answer) => answer.done)) this.refresh();
+  }
+
+  async refreshState() {
+    this.state = await this.ask("get_state");
+    this.running = this.state.isStreaming;
+    this.on.changed("state");
+  }
+
+  async refreshStats() {
+    this.stats = await this.ask("get_session_stats");
+    this.on.changed("stats");
+  }
+
+  // Put on the page what has come on record, in the place of what was drawn live. One request at a time.
+  refresh() {
+    if (this.refreshing) { this.again = true; return this.refreshing; }
+    this.refreshing = this._refresh().catch(() => {}).finally(() => {
+      this.refreshing = null;
+      if (this.again) { this.again = false; this.refresh(); }
+    });
+    return this.refreshing;
+  }
+
+  async _refresh() {
+    if (!this.page || this.connection.closed) return;
+    if (!this.atEnd) { byId("newest").hidden = false; return; }
+    const finished = this.answers.filter((answer) => answer.done);
+    let page;
+    try {
+      page = await this.ask("get_html", this.page.settledId === null ? { limit: FIRST } : { after: this.page.settledId, limit: 200 });
+    } catch {
+      return this._reload();  // another branch, or another session: its entries are not ours
+    }
+    if (!this.atEnd) return;
+    for (const piece of [...this.entries.children]) if (this.page.settledId === null || piece.dataset.open) piece.remove();
+    this.entries.append(...this._pieces(page));
+    for (const answer of finished) { answer.stop?.(); answer.element.remove(); }
+    this.answers = this.answers.filter((answer) => !finished.includes(answer));
+    this.page = { ...page, firstId: this.page.firstId ?? page.firstId, moreBefore: this.page.moreBefore, pieces: null };
+    for (const id of this.calls.running.keys()) {
+      const loose = [...this.place.querySelectorAll("[data-call]")].find((card) => card.dataset.call === id && !card.closest("article.live"));
+      if (loose && this._inEntries(id)) loose.remove();
+    }
+    this.calls.attachAll();
+    if (this.stuck) this._trimTop();
+    this.follow();
+    this.on.changed("entries");
+    if (page.moreAfter) this.again = true;
+  }
+
+  async _reload() {
+    this._clearLive(true);
+    await this._load();
+    await this.refreshState();
+  }
+
+  _pieces(page) {
+    return page.pieces.map(({ entryId, html, settled }) => {
+      const piece = element("div", { class: "piece", data: { entry: entryId } }, rendered(html));
+      if (!settled) piece.dataset.open = "1";
+      for (const card of piece.querySelectorAll("[data-call]")) {
+        if (this.unfolded.has(card.dataset.call)) card.open = this.unfolded.get(card.dataset.call);
+      }
+      for (const long of piece.querySelectorAll("pre, .code, .diff, table")) long.tabIndex = 0;
+      const said = piece.querySelector(":scope > article.user > header");
+      if (said) said.append(element("button", { class: "quiet back", type: "button", title: "Go back to before this message and edit it", data: { entry: entryId } }, "Edit"));
+      return piece;
+    });
+  }
+
+  _trimTop() {
+    let removed = false;
+    while (this.entries.children.length > MOST_PIECES) { this.entries.firstChild.remove(); removed = true; }
+    if (!removed) return;
+    this.page.firstId = this.entries.firstChild.dataset.entry;
+    this.page.moreBefore = true;
+    byId("earlier").hidden = false;
+  }
+
+  async _earlier() {
+    if (this.loading || !this.page?.moreBefore) return;
+    this.loading = true;
+    try {
+      const page = await this.ask("get_html", { before: this.page.firstId, limit: MORE });
+      const from = this.scroll.scrollHeight - this.scroll.scrollTop;
+      this.entries.prepend(...this._pieces(page));
+      this.page.firstId = page.firstId ?? this.page.firstId;
+      this.page.moreBefore = page.moreBefore;
+      byId("earlier").hidden = !page.moreBefore;
+      let cut = false;
+      this.scroll.scrollTop = this.scroll.scrollHeight - from;
+      while (this.entries.children.length > MOST_PIECES) { this.entries.lastChild.remove(); cut = true; }
+      if (cut) this._setEnd(false);
+    } finally { this.loading = false; }
+  }
+
+  async _later() {
+    if (this.loading || this.atEnd || !this.entries.lastChild) return;
+    this.loading = true;
+    try {
+      const page = await this.ask("get_html", { after: this.entries.lastChild.dataset.entry, limit: MORE });
+      this.entries.append(...this._pieces(page));
+      const from = this.scroll.scrollHeight - this.scroll.scrollTop;
+      let cut = false;
+      while (this.entries.children.length > MOST_PIECES) { this.entries.firstChild.remove(); cut = true; }
+      if (cut) {
+        this.page.firstId = this.entries.firstChild.dataset.entry;
+        this.page.moreBefore = true;
+        this.scroll.scrollTop = this.scroll.scrollHeight - from;
+      }
+      if (!page.moreAfter) {
+        this._setEnd(true);
+        this.page = { ...page, firstId: this.page.firstId, moreBefore: this.page.moreBefore };
+            this.calls.attachAll();
+      }
+    } finally { this.loading = false; }
+  }
+
+  _setEnd(atEnd) {
+    this.atEnd = atEnd;
+    this.place.hidden = !atEnd;
+    byId("newest").hidden = atEnd && this.stuck;
+  }
+
+  // Show an entry, wherever it is, and mark it.
+  async show(entryId) {
+    let piece = this._piece(entryId);
+    if (!piece) {
+      await this._load(entryId);
+      piece = this._piece(entryId);
+    }
+    this.stuck = false;
+    for (const old of this.entries.querySelectorAll(".found")) old.classList.remove("found");
+    if (!piece) return null;
+    piece.classList.add("found");
+    piece.scrollIntoView({ block: "center" });
+    return piece;
+  }
+
+  async toNewest(load = true) {
+    if (load && !this.atEnd) await this._load();
+    this.stuck = true;
+    this.follow();
+    byId("newest").hidden = true;
+  }
+
+  follow() {
+    if (this.stuck && this.atEnd) this.scroll.scrollTop = this.scroll.scrollHeight;
+  }
+
+  _scrolled() {
+    const { scrollTop, scrollHeight, clientHeight } = this.scroll;
+    const below = scrollHeight - scrollTop - clientHeight;
+    this.stuck = this.atEnd && below < NEAR;
+    byId("newest").hidden = this.stuck;
+    if (scrollTop < 600) this._earlier();
+    if (below < 600) this._later();
+  }
+
+  _piece(entryId) {
+    return this.entries.querySelector(`[data-entry="${CSS.escape(entryId)}"]`);
+  }
+
+  _inEntries(call) {
+    return [...this.entries.querySelectorAll("[data-open] [data-call]")].find((card) => card.dataset.call === call) ?? null;
+  }
+
+  // Ids of calls may come again, so the newest card counts.
+  _card(call) {
+    const cards = [...this.place.querySelectorAll("[data-call]")].filter((card) => card.dataset.call === call);
+    return this._inEntries(call) ?? cards.pop() ?? null;
+  }
+
+  // --- what is under way ---
+
+  _clearLive(all = false) {
+    for (const answer of this.answers) answer.stop?.();
+    this.answers = [];
+    this.place.replaceChildren();
+    this.calls.clear();
+    if (all) this._say("");
+  }
+
+  _say(status, working = true) {
+    this.status = status;
+    byId("status").replaceChildren(...(status ? [element("span", { class: working ? "working" : "" }, status)] : []));
+  }
+
+  // Whether the agent waits for an answer of the reader.
+  asks(waits) {
+    if (waits) this._say("Waiting for your answer");
+    else if (this.running) this._say("Working");
+  }
+
+  async _back() {
+    removeNotice("connection");
+    await Promise.all([this.refreshState(), this.refresh(), this.refreshStats()]).catch(() => {});
+    if (!this.running) { this._finishAll(); this._say(""); }
+  }
+
+  _event(record) {
+    switch (record.type) {
+      case "message_update": return this._answer()?.take(record.assistantMessageEvent);
+      case "message_start": return this._messageStart(record.message);
+      case "message_end": return this._messageEnd(record.message);
+      case "tool_execution_start": return this._toolStart(record);
+      case "tool_execution_update": return this.calls.update(record.toolCallId, record.partialResult);
+      case "tool_execution_end": this.calls.end(record.toolCallId, record.isError); return this.refresh();
+      case "agent_start": this._setRunning(true); return this._say("Working");
+      case "turn_start": return this._say("Waiting for the model");
+      case "turn_end": return this.refresh();
+      case "agent_settled": return this._settled(record);
+      case "queue_update": this.queue = record.items ?? []; return this.on.changed("queue");
+      case "compaction_start": return this._say("Making room in the context: a summary is being written");
+      case "compaction_end": return this._compacted(record);
+      case "auto_retry_start": return this._say(`The model's server failed (${record.errorMessage}). Trying again, ${record.attempt} of ${record.maxAttempts}`);
+      case "session_info_changed": this.state.sessionName = record.name; return this.on.changed("state");
+      case "thinking_level_changed": this.state.thinkingLevel = record.level; return this.on.changed("state");
+      case "entry_appended": this.refresh(); return void this.refreshState().catch(() => {});
+      case "extension_ui_request": return this.on.question(record);
+      case "permission_resolved": return this.on.answered(record.id);
+      case "extension_error": return void notice(`An extension failed: ${record.error}`, { kind: "warning" });
+      case "trust_required": return void notice(`This folder has settings that wait for your trust: ${record.waiting.join(", ")}. They are not used`, { kind: "warning", key: "trust" });
+      case "agent_restarted": return this._restarted(record);
+      case "gap": return this._gap();
+    }
+  }
+
+  _setRunning(running) {
+    this.running = running;
+    this.on.changed("running");
+  }
+
+  _answer() {
+    const last = this.answers.at(-1);
+    if (last && !last.done && last.take) return last;
+    return this._begin(new LiveAnswer(this.frames, this.ask, this.calls));
+  }
+
+  _begin(answer) {
+    this.answers.push(answer);
+    this.place.append(answer.element);
+    return answer;
+  }
+
+  _messageStart(message) {
+    if (message.role === "assistant") this._begin(new LiveAnswer(this.frames, this.ask, this.calls));
+    else if (message.role === "user") {
+      const text = typeof message.content === "string" ? message.content : message.content.filter((block) => block.type === "text").map((block) => block.text).join("");
+      this._begin({ done: false, element: element("article", { class: "user live" }, element("div", { class: "body lines", dir: "auto" }, text)) });
+      this.toNewest();
+    }
+    this.frames.ask({ paint() {} });
+  }
+
+  _messageEnd(message) {
+    const last = this.answers.at(-1);
+    if (last && message.role !== "toolResult") last.done = true;
+    if (message.role === "assistant") this._say(message.content.some((block) => block.type === "toolCall") ? "Running tools" : "");
+    return this.refresh();
+  }
+
+  _toolStart(record) {
+    const found = this.calls.start(record.toolCallId, record.toolName);
+    if (!found && this.atEnd) this.refresh();
+    this._say(`Running ${record.toolName}`);
+  }
+
+  _finishAll() {
+    for (const answer of this.answers) answer.done = true;
+    if (this.answers.length) this.refresh();
+  }
+
+  _settled(record) {
+    this._setRunning(false);
+    this.calls.clear();
+    this._finishAll();
+    this._say("");
+    const ends = { aborted: "Stopped.", error: "Ended with an error.", limit: "Ended: a limit was reached.", denied: "Ended: permission was denied." };
+    const how = ends[record.reason];
+    say(how ?? "The answer is complete.");
+    if (how && record.reason !== "aborted") notice(record.errorMessage ? `${how} ${record.errorMessage}` : how, { kind: record.reason === "error" ? "error" : "warning", key: "ended" });
+    this.refresh();
+    this.refreshState().catch(() => {});
+    this.refreshStats().catch(() => {});
+  }
+
+  _compacted(record) {
+    this._say("");
+    if (record.errorMessage) notice(`The context could not be compacted: ${record.errorMessage}`, { kind: "warning" });
+    this.refresh();
+    this.refreshStats().catch(() => {});
+  }
+
+  _restarted(record) {
+    this._clearLive(true);
+    notice(`The agent was restarted: ${record.reason}. The conversation is whole; what was under way has ended.`, { kind: "warning", key: "restarted" });
+    say("The agent was restarted.", true);
+    this._reload().catch(() => {});
+  }
+
+  _gap() {
+    notice("More has happened than is kept for reconnecting. The conversation was read anew.", { key: "gap", lasts: 8000 });
+    this._reload().catch(() => {});
+  }
+}

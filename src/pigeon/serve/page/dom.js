@@ -1,0 +1,92 @@
+// Small things that all parts of the page use: elements, times, words for screen readers, requests.
+
+export const byId = (id) => document.getElementById(id);
+
+// An element with properties, listeners (`onclick`) and children. Text is set as text, never as HTML.
+export function element(name, properties = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (key === "class") made.className = value;
+    else if (key === "data") Object.assign(made.dataset, value);
+    else if (key in made && !key.startsWith("aria")) made[key] = value;
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  return made;
+}
+
+// HTML that the agent's renderer has made: escaped and cleaned there, and the policy of this page runs no script in it.
+export function rendered(html) {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  return template.content;
+}
+
+// Said by screen readers when they are free, or at once. Single deltas are never said.
+export function say(text, urgent = false) {
+  const place = byId(urgent ? "urgent" : "said");
+  place.textContent = "";
+  requestAnimationFrame(() => { place.textContent = text; });
+}
+
+// A line at the top; one with the same key replaces the last one. `kind` is info, warning or error.
+export function notice(text, { kind = "info", key = text, action = null, lasts = 0 } = {}) {
+  const place = byId("notices");
+  const old = [...place.children].find((one) => one.dataset.key === key);
+  const close = element("button", { class: "quiet", type: "button", "aria-label": "Close this notice", onclick: () => made.remove() }, "✕");
+  const made = element("div", { class: `notice ${kind}`, data: { key } }, element("span", {}, text), action, close);
+  if (old) old.replaceWith(made); else place.append(made);
+  while (place.children.length > 4) place.firstChild.remove();
+  if (lasts) setTimeout(() => made.remove(), lasts);
+  return made;
+}
+
+export function removeNotice(key) {
+  for (const one of [...byId("notices").children]) if (one.dataset.key === key) one.remove();
+}
+
+// A request to this server; throws an Error with the sentence that the server gave, and `status`.
+export async function request(path, options = {}) {
+  const response = await fetch(path, {
+    method: options.method ?? "GET", credentials: "same-origin", cache: "no-store",
+    headers: options.body ? { "Content-Type": "application/json" } : {},
+    body: options.body ? JSON.stringify(options.body) : undefined,
+  });
+  const text = await response.text();
+  let value = null;
+  try { value = text ? JSON.parse(text) : null; } catch { /* not JSON: the status says enough */ }
+  if (response.ok) return value;
+  const problem = value?.error;
+  const error = new Error(typeof problem === "string" ? problem : problem?.message ?? `The server answered ${response.status}`);
+  error.status = response.status;
+  throw error;
+}
+
+export function timeAgo(iso) {
+  const seconds = (Date.now() - Date.parse(iso)) / 1000;
+  if (!Number.isFinite(seconds)) return "";
+  if (seconds < 60) return "now";
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h`;
+  if (seconds < 7 * 86400) return `${Math.floor(seconds / 86400)} d`;
+  return new Date(iso).toLocaleDateString();
+}
+
+export const baseName = (path) => path.replace(/\/+$/, "").split("/").pop() || path;
+
+export const typing = () => document.activeElement?.matches("input, textarea, select, [contenteditable]") ?? false;
+
+// A modal window: keeps the focus inside, closes with Escape, gives the focus back.
+export function openWindow(title, ...content) {
+  const before = document.activeElement;
+  const head = element("header", {}, element("h2", { id: "window-title" }, title),
+    element("button", { class: "quiet", type: "button", "aria-label": "Close", onclick: () => made.close() }, "✕"));
+  const made = element("dialog", { class: "window", "aria-labelledby": "window-title" }, head, ...content);
+  made.addEventListener("close", () => { made.remove(); before?.focus?.(); });
+  made.addEventListener("click", (event) => { if (event.target === made) made.close(); });
+  document.body.append(made);
+  made.showModal();
+  return made;
+}

@@ -1,0 +1,105 @@
+// What opens beside the conversation: search, branches, help.
+
+import { byId, element, notice, openWindow, timeAgo } from "./dom.js";
+
+const KEYS = [
+  ["Enter", "Send; while the agent works, steer it"], ["Shift+Enter", "New line"], ["Alt+Enter", "Queue: send when the agent has finished"],
+  ["Esc", "Stop the agent, or close what is open"], ["1 … 9", "Answer a question (Alt+1 … 9 while typing)"], ["Alt+K", "Sessions"], ["Alt+N", "New session"],
+  ["Alt+F", "Search this conversation"], ["Alt+B", "Other branches"], ["Alt+M", "Model"], ["Alt+T", "Thinking level"],
+  ["Alt+J", "Newest message"], ["Alt+I", "Message box"], ["?", "This help"],
+];
+
+export function showHelp() {
+  const rows = KEYS.flatMap(([key, about]) => [element("dt", {}, element("kbd", {}, key)), element("dd", {}, about)]);
+  openWindow("Keyboard shortcuts", element("dl", { class: "keys" }, ...rows),
+    element("p", { class: "note" }, "Images can be pasted into the message box or dropped on the page."));
+}
+
+export class Search {
+  constructor() {
+    this.conversation = null;
+    this.input = element("input", { type: "search", placeholder: "Search this conversation", "aria-label": "Search this conversation", autocomplete: "off" });
+    this.count = element("span", { class: "note", role: "status" });
+    this.list = element("ol", { class: "hits" });
+    byId("search").append(element("form", { onsubmit: (event) => { event.preventDefault(); this._step(1); } }, this.input, this.count,
+      element("button", { type: "button", class: "quiet", "aria-label": "Close the search", onclick: () => this.close() }, "✕")), this.list);
+    this.input.addEventListener("input", () => { clearTimeout(this.timer); this.timer = setTimeout(() => this._find(), 200); });
+    byId("search").addEventListener("keydown", (event) => {
+      if (event.key === "Escape") { event.stopPropagation(); this.close(); }
+      if (event.key === "ArrowDown" || event.key === "ArrowUp") { event.preventDefault(); this._step(event.key === "ArrowDown" ? 1 : -1); }
+    });
+  }
+
+  open(conversation) {
+    this.conversation = conversation;
+    byId("search").hidden = false;
+    this.input.focus();
+    this.input.select();
+  }
+
+  close() {
+    byId("search").hidden = true;
+    this.list.replaceChildren();
+    byId("message").focus();
+  }
+
+  async _find() {
+    const text = this.input.value;
+    this.at = -1;
+    if (!text.trim()) { this.list.replaceChildren(); this.count.textContent = ""; return; }
+    let answer;
+    try { answer = await this.conversation.ask("find_text", { text }); } catch (error) { this.count.textContent = error.message; return; }
+    if (text !== this.input.value) return;
+    this.hits = answer.found;
+    this.count.textContent = answer.found.length ? `${answer.found.length}${answer.more ? "+" : ""} found` : "nothing found";
+    this.list.replaceChildren(...answer.found.map((hit, at) => element("li", {}, element("button", { type: "button", class: "quiet", onclick: () => this._go(at) },
+      element("span", { class: "note" }, hit.role), " ", ...marked(hit.text, text)))));
+  }
+
+  _step(by) {
+    if (this.hits?.length) this._go((this.at + by + this.hits.length) % this.hits.length);
+  }
+
+  async _go(at) {
+    this.at = at;
+    [...this.list.children].forEach((row, number) => row.classList.toggle("chosen", number === at));
+    this.list.children[at]?.scrollIntoView({ block: "nearest" });
+    const piece = await this.conversation.show(this.hits[at].entryId);
+    if (piece) unfold(piece, this.input.value);
+    this.count.textContent = `${at + 1} of ${this.hits.length}`;
+  }
+}
+
+// Open what is folded around the words that were looked for.
+function unfold(piece, text) {
+  for (const part of piece.querySelectorAll("details")) if (part.textContent.toLowerCase().includes(text.toLowerCase())) part.open = true;
+  piece.scrollIntoView({ block: "center" });
+}
+
+function marked(text, wanted) {
+  const at = text.toLowerCase().indexOf(wanted.toLowerCase());
+  return at < 0 ? [text] : [text.slice(0, at), element("mark", {}, text.slice(at, at + wanted.length)), text.slice(at + wanted.length)];
+}
+
+// The branches of the tree; `go(entryId)` goes to one.
+export async function showBranches(conversation, go) {
+  const { branches } = await conversation.ask("get_branches");
+  const rows = branches.map((branch) => element("li", {}, element("button", {
+    type: "button", class: "quiet", disabled: branch.active, onclick: async () => { opened.close(); await go(branch.leafId); },
+  }, element("span", { class: "name" }, branch.title || "(nothing said)"),
+    element("span", { class: "note" }, `${branch.active ? "shown now · " : ""}${branch.entries} entries · ${timeAgo(branch.timestamp)}`))));
+  const opened = openWindow("Branches of this conversation",
+    element("p", { class: "note" }, "A branch begins where a message was edited and sent again: press Edit on one of your messages. Nothing is lost on the others."),
+    element("ul", { class: "branch-list" }, ...rows));
+}
+
+export async function goTo(conversation, composer, entryId) {
+  try {
+    const answer = await conversation.ask("navigate_tree", { entryId });
+    if (answer.cancelled) return;
+    await conversation.reload();
+    conversation.tellOthers();
+    if (answer.text) composer.setText(answer.text);
+    composer.focus();
+  } catch (error) { notice(error.message, { kind: "error" }); }
+}

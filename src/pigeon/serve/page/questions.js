@@ -1,0 +1,147 @@
+// Questions of the agent: about permission, with the change that is asked about, and those of extensions.
+//
+// They stand above the message box and take no key that is meant for the box: Enter, pressed to send a message just when a
+// question comes, must not allow anything. The first answer of any tab counts, and closes the question in the others.
+
+import { byId, element, notice, rendered, say, typing } from "./dom.js";
+
+const ASKING = ["select", "confirm", "input", "editor"];
+
+export class Questions {
+  constructor(focusBox, changed) {
+    this.open = new Map();
+    this.focusBox = focusBox;
+    this.changed = changed;
+    this.conversation = null;
+  }
+
+  use(conversation) {
+    this.conversation = conversation;
+    this.open.clear();
+    byId("questions").replaceChildren();
+    this.changed(0);
+  }
+
+  // An `extension_ui_request`.
+  take(record) {
+    if (ASKING.includes(record.method)) return this._ask(record);
+    if (record.method === "cancel") return this.close(record.targetId);
+    if (record.method === "notify") return void notice(record.message, { kind: record.notifyType ?? "info", lasts: record.notifyType === "error" ? 0 : 8000 });
+    if (record.method === "set_editor_text") return this.conversation.on.editor(record.text);
+    if (record.method === "setStatus" || record.method === "setWidget") return this._widget(record);
+  }
+
+  close(id) {
+    const question = this.open.get(id);
+    if (!question) return;
+    const inside = question.contains(document.activeElement);
+    this.open.delete(id);
+    question.remove();
+    this.changed(this.open.size);
+    if (inside) this.focusBox();
+  }
+
+  // The number key of an option of the first question; true if there is one.
+  key(number) {
+    const button = byId("questions").querySelector(`[data-key="${number}"]`);
+    button?.click();
+    return Boolean(button);
+  }
+
+  _ask(record) {
+    if (this.open.has(record.id)) return;
+    const permission = Boolean(record.toolCallId);
+    const title = element("h2", { id: `question-${record.id}` }, record.title);
+    const body = element("div", { class: "about-it body" });
+    const form = element("form", { class: "answers" });
+    const made = element("section", { class: permission ? "question permission" : "question", role: "alertdialog", tabindex: "-1", "aria-labelledby": title.id },
+      title, body, form);
+    this.open.set(record.id, made);
+    this[`_${record.method}`](record, form, body);
+    if (permission) this._explain(record, body);
+    if (record.timeout) this._countDown(record, made);
+    byId("questions").append(made);
+    this.changed(this.open.size);
+    say(`${permission ? "Permission is needed" : "The agent asks"}: ${record.title}`, true);
+    if (!typing() || (document.activeElement === byId("message") && byId("message").value === "")) made.focus();
+    this.conversation.follow();
+  }
+
+  _answer(record, members) {
+    // Closed when the server says that it has ended; should the connection be away, it stays to be answered again.
+    if (!this.conversation.connection.isOpen) return void notice("There is no connection now. Answer again when it is back", { kind: "warning", key: "away", lasts: 6000 });
+    this.conversation.connection.tell({ type: "extension_ui_response", id: record.id, ...members });
+    for (const one of this.open.get(record.id)?.querySelectorAll("button, input, textarea") ?? []) one.disabled = true;
+    if (this.open.get(record.id)?.contains(document.activeElement) || document.activeElement === document.body) this.focusBox();
+  }
+
+  _select(record, form) {
+    form.append(...record.options.map((option, at) => element("button", {
+      type: "button", class: /^deny|^no\b|^cancel/i.test(option) ? "deny" : at === 0 ? "first" : "", data: at < 9 ? { key: at + 1 } : {}, onclick: () => this._answer(record, { value: option }),
+    }, option, at < 9 ? element("kbd", {}, String(at + 1)) : null)));
+    if (!record.toolCallId) form.append(this._cancel(record));
+  }
+
+  _confirm(record, form, body) {
+    body.append(element("p", { class: "lines" }, record.message));
+    form.append(
+      element("button", { type: "button", class: "first", data: { key: 1 }, onclick: () => this._answer(record, { confirmed: true }) }, "Yes", element("kbd", {}, "1")),
+      element("button", { type: "button", data: { key: 2 }, onclick: () => this._answer(record, { confirmed: false }) }, "No", element("kbd", {}, "2")));
+  }
+
+  _input(record, form) {
+    const input = element("input", { type: "text", placeholder: record.placeholder ?? "", "aria-label": record.title });
+    form.addEventListener("submit", (event) => { event.preventDefault(); this._answer(record, { value: input.value }); });
+    form.append(input, element("button", { type: "submit", class: "first" }, "Answer"), this._cancel(record));
+  }
+
+  _editor(record, form) {
+    const input = element("textarea", { rows: 8, value: record.prefill ?? "", "aria-label": record.title });
+    form.addEventListener("submit", (event) => { event.preventDefault(); this._answer(record, { value: input.value }); });
+    form.append(input, element("button", { type: "submit", class: "first" }, "Answer"), this._cancel(record));
+  }
+
+  _cancel(record) {
+    return element("button", { type: "button", class: "quiet", onclick: () => this._answer(record, { cancelled: true }) }, "Cancel");
+  }
+
+  // What would be done: the change of a file, or the call with its arguments.
+  async _explain(record, body) {
+    const ask = record.diff ? { diff: record.diff } : record.toolName ? { call: { name: record.toolName, arguments: record.args ?? {} } } : null;
+    if (!ask) return;
+    try {
+      const { html } = await this.conversation.ask("render_html", ask);
+      const made = rendered(html);
+      for (const card of made.querySelectorAll("details")) card.open = true;
+      for (const note of made.querySelectorAll("summary > .none")) note.remove();
+      for (const long of made.querySelectorAll("pre, .code, .diff")) long.tabIndex = 0;
+      body.append(made);
+    } catch {
+      body.append(element("pre", { tabindex: "0" }, record.diff ?? JSON.stringify(record.args, null, 2)));
+    }
+    this.conversation.follow();
+  }
+
+  _countDown(record, made) {
+    const note = element("p", { class: "note" });
+    const until = Date.now() + record.timeout;
+    const tick = () => {
+      if (!made.isConnected && this.open.get(record.id) !== made) return clearInterval(timer);
+      const left = Math.max(0, Math.round((until - Date.now()) / 1000));
+      note.textContent = record.toolCallId ? `Denied if there is no answer within ${left} s` : `Closes in ${left} s`;
+    };
+    const timer = setInterval(tick, 1000);
+    tick();
+    made.append(note);
+  }
+
+  // Lines that an extension shows above the message box.
+  _widget(record) {
+    const key = record.statusKey ?? record.widgetKey;
+    const lines = record.method === "setStatus" ? record.statusText : record.widgetLines?.join("\n");
+    const place = byId("status");
+    const old = [...document.querySelectorAll(".widget")].find((one) => one.dataset.key === key);
+    old?.remove();
+    if (lines) place.before(element("div", { class: "widget lines", data: { key } }, lines));
+  }
+}

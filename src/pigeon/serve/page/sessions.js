@@ -1,0 +1,125 @@
+// The list of sessions, with search, and the window in which a folder is chosen for a new one.
+
+import { baseName, byId, element, notice, openWindow, request, timeAgo } from "./dom.js";
+
+const PAGE = 50;
+const EVERY = 20000;
+
+export class Sessions {
+  // `open(id)` shows a session.
+  constructor(open) {
+    this.open = open;
+    this.rows = [];
+    this.current = null;
+    this.cursor = null;
+    this.list = byId("sessions");
+    this.filter = byId("filter");
+    this.filter.addEventListener("input", () => { clearTimeout(this.typing); this.typing = setTimeout(() => this.load(), 200); this._show(); });
+    this.filter.addEventListener("keydown", (event) => { if (event.key === "ArrowDown") { event.preventDefault(); this.list.querySelector("a")?.focus(); } });
+    this.list.addEventListener("keydown", (event) => this._key(event));
+    byId("more-sessions").addEventListener("click", () => this.load(true));
+    byId("new-session").addEventListener("click", () => this.chooseFolder());
+    setInterval(() => { if (!document.hidden) this.load().catch(() => {}); }, EVERY);
+  }
+
+  async load(more = false) {
+    const asked = new URLSearchParams({ limit: PAGE });
+    if (this.filter.value.trim()) asked.set("query", this.filter.value.trim());
+    if (more && this.cursor) asked.set("cursor", this.cursor);
+    const answer = await request(`/api/sessions?${asked}`);
+    if (more) this.rows = [...this.rows, ...answer.sessions];
+    else this.rows = answer.sessions;
+    this.cursor = answer.nextCursor ?? null;
+    byId("more-sessions").hidden = !this.cursor;
+    this._show();
+    return this.rows;
+  }
+
+  // Which one is shown; `name` and `state` are known of it before it is on disk.
+  select(id, about = {}) {
+    this.current = id;
+    this.about = about;
+    this._show();
+  }
+
+  _show() {
+    const words = this.filter.value.trim().toLowerCase();
+    const matching = this.rows.filter((row) => !words || `${row.name ?? ""} ${row.firstMessage ?? ""} ${row.cwd}`.toLowerCase().includes(words));
+    if (this.current && !words && !this.rows.some((row) => row.id === this.current)) {
+      matching.unshift({ id: this.current, cwd: this.about?.cwd ?? "", name: "New session", modified: new Date().toISOString() });
+    }
+    const focused = document.activeElement?.dataset?.session;
+    this.list.replaceChildren(...matching.map((row) => this._row(row)));
+    if (!matching.length) this.list.append(element("li", { class: "hint" }, words ? "No session has these words" : "No sessions yet"));
+    if (focused) this.list.querySelector(`[data-session="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  _row(row) {
+    const title = row.name || row.firstMessage || "Untitled";
+    const state = row.questions ? ["asks", "asks you something"] : row.running ? ["works", "is working"] : null;
+    return element("li", {}, element("a", {
+      href: `/?session=${encodeURIComponent(row.id)}`, data: { session: row.id }, "aria-current": row.id === this.current ? "page" : null, title: `${title}\n${row.cwd}`,
+      onclick: (event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); this.open(row.id); },
+    },
+      element("span", { class: "name" }, title),
+      element("span", { class: "where" }, state ? element("span", { class: `dot ${state[0]}`, role: "img", "aria-label": state[1] }) : null, `${baseName(row.cwd)} · ${timeAgo(row.modified)}`)));
+  }
+
+  _key(event) {
+    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+    event.preventDefault();
+    const links = [...this.list.querySelectorAll("a")];
+    const at = links.indexOf(document.activeElement) + (event.key === "ArrowDown" ? 1 : -1);
+    if (at < 0) this.filter.focus(); else links[Math.min(at, links.length - 1)]?.focus();
+  }
+
+  // --- a new one ---
+
+  async chooseFolder() {
+    const recent = [...new Set(this.rows.map((row) => row.cwd))].slice(0, 6);
+    const path = element("input", { type: "text", id: "folder-path", "aria-label": "Folder", autocomplete: "off", spellcheck: false, placeholder: "/path/of/a/folder" });
+    const list = element("ul", { class: "folders", "aria-label": "Folders below" });
+    const problem = element("p", { class: "bad", role: "alert" });
+    const start = element("button", { type: "submit", class: "first" }, "Start here");
+    const form = element("form", { class: "chooser" },
+      element("label", { for: "folder-path" }, "Folder to work in"), path, problem, list,
+      recent.length ? element("div", { class: "recent" }, element("h3", {}, "Recent"), ...recent.map((cwd) => element("button", { type: "button", class: "quiet", title: cwd, onclick: () => this._start(cwd, opened, problem) }, cwd))) : null,
+      element("footer", {}, start));
+    const opened = openWindow("New session", form);
+    const look = async (asked, quiet = false) => {
+      try {
+        const answer = await request(`/api/folders${asked ? `?path=${encodeURIComponent(asked)}` : ""}`);
+        if (answer.path) path.value = answer.path;
+        problem.textContent = "";
+        this._showFolders(list, answer, look);
+      } catch (error) { if (!quiet) problem.textContent = error.message; }
+    };
+    let timer;
+    path.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(() => look(path.value.replace(/(.)\/$/, "$1"), true), 400); });
+    form.addEventListener("submit", (event) => { event.preventDefault(); this._start(path.value, opened, problem); });
+    await look("");
+    if (!path.value && recent[0]) await look(recent[0], true);
+    path.focus();
+  }
+
+  _showFolders(list, answer, look) {
+    const below = answer.path ? answer.path.replace(/\/$/, "") : "";
+    const up = below.split("/").slice(0, -1).join("/");
+    const row = (label, path) => element("li", {}, element("button", { type: "button", class: "quiet", onclick: async () => { await look(path); list.querySelector("button")?.focus(); } }, label));
+    const names = answer.folders ?? [];
+    list.replaceChildren(...(up && answer.parent !== null ? [row("↑ one up", up)] : []), ...names.map((name) => row(name.startsWith("/") ? name : `${name}/`, name.startsWith("/") ? name : `${below}/${name}`)));
+    if (!names.length) list.append(element("li", { class: "hint" }, "No folders below"));
+  }
+
+  async _start(cwd, opened, problem) {
+    try {
+      const made = await request("/api/sessions", { method: "POST", body: { cwd } });
+      opened.close();
+      this.about = { cwd };
+      await this.open(made.id);
+    } catch (error) {
+      problem.textContent = error.message;
+      if (!problem.isConnected) notice(error.message, { kind: "error" });
+    }
+  }
+}

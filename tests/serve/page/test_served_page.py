@@ -1,0 +1,349 @@
+"""The page of `pigeon serve` in a real browser: a whole conversation, the way a person has it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes.browser import Browser, chromium_path
+from fakes.model_server import Call, Gate, ModelServer, Text, Thinking
+from fakes.served_page import ALT, ASKING, PHONE, ServedPigeon, Tab
+
+pytestmark = [
+    pytest.mark.skipif(chromium_path() is None, reason="there is no chromium here; .ci/run installs it where it can"),
+    pytest.mark.xdist_group("served page"),
+]
+EDIT = Call("edit", {"path": "parser.py", "edits": [{"oldText": "return parts", "newText": "return sorted(parts)"}]})
+PARSER = "def parse(text):\n    parts = text.split(',')\n    return parts\n"
+
+
+@pytest.fixture(scope="module")
+def models() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, models: ModelServer) -> Iterator[ServedPigeon]:
+    with ServedPigeon(tmp_path_factory.mktemp("served"), models, ASKING) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory, served: ServedPigeon) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("chromium")) as started:
+        stranger = Tab(started, served)
+        stranger.shows("You are not signed in")
+        stranger.shows("pigeon serve --link")
+        Tab(started, served, link=True).shows("Start a session")
+        yield started
+
+
+@pytest.fixture
+def tab(browser: Browser, served: ServedPigeon, models: ModelServer) -> Iterator[Tab]:
+    models.forget()
+    (served.folders.work / "parser.py").write_text(PARSER)
+    made = Tab(browser, served, served.new_session())
+    made.settled()
+    yield made
+    # A socket that is refused while the server is away is no fault of the page.
+    assert [one for one in made.complaints() if "ERR_CONNECTION" not in one] == []
+    made.close()
+
+
+def test_a_whole_conversation_with_thinking_tools_a_permission_and_its_diff(
+    tab: Tab, models: ModelServer, served: ServedPigeon
+) -> None:
+    models.answers(Thinking("It is not sorted yet."), "Looking at *parser.py*.", Call("read", {"path": "parser.py"}))
+    models.answers("Sorting.", EDIT)
+    models.answers("Done: **sorted**.\n\n```python\nparse('b,a')\n```\n", usage={"input_tokens": 20_000})
+    tab.say("sort the parts")
+    tab.shows("return sorted(parts)", ".permission .diff ins")
+    tab.shows("Allow once", ".permission")
+    assert tab.ask("document.activeElement.closest('.permission') !== null"), "the question has the focus"
+    assert (served.folders.work / "parser.py").read_text() == PARSER
+    tab.press("1")
+    tab.settled()
+    tab.lacks(".permission")
+    assert "sorted(parts)" in (served.folders.work / "parser.py").read_text()
+    assert tab.ask("document.getElementById('message').value") == "", "the key that answered was not typed"
+    tab.shows("Done: sorted.", "#entries")
+    assert tab.ask("document.querySelectorAll('#entries .thinking').length") == 1
+    assert tab.ask("document.querySelector('#entries .thinking').open") is False
+    assert tab.ask("document.querySelector('#entries code .s').textContent") == "'b,a'"
+    tab.shows("10%", "#spent")
+    tab.shows("$0.0", "#spent")
+    tab.shows("sort the parts", "#sessions [aria-current]")
+    assert tab.ask("document.querySelector('#export').getAttribute('href')").endswith("/export")
+
+
+def test_a_question_does_not_take_the_keys_of_a_person_who_types(tab: Tab, models: ModelServer) -> None:
+    gate = Gate()
+    models.answers(gate, EDIT)
+    models.answers("Not done.")
+    tab.say("sort them")
+    gate.wait_reached()
+    tab.type("wait, I am typing 1")
+    gate.open()
+    tab.shows("Allow once", ".permission")
+    assert tab.ask("document.activeElement.id") == "message"
+    tab.press("3", ALT)
+    tab.settled()
+    tab.shows("Not done.", "#entries")
+    assert tab.ask("document.getElementById('message').value") == "wait, I am typing 1"
+
+
+def test_a_run_is_steered_queued_for_and_stopped_by_the_keyboard(tab: Tab, models: ModelServer) -> None:
+    gate = Gate()
+    models.answers(Text("Working on *it* ", closes=False), gate)
+    tab.say("begin")
+    gate.wait_reached()
+    tab.shows("Working on it", "#live")
+    tab.say("later, please")
+    tab.shows("later, please", "#queue")
+    tab.type("and at the end")
+    tab.press("Enter", ALT)
+    tab.shows("and at the end", "#queue")
+    tab.click("#queue li:last-child button[aria-label='Remove this message']")
+    tab.until("document.querySelectorAll('#queue li').length === 1")
+    tab.press("Escape")
+    tab.settled()
+    tab.shows("aborted", "#entries")
+
+
+def test_the_live_text_is_what_the_record_becomes(tab: Tab, models: ModelServer) -> None:
+    gates = [Gate(), Gate()]
+    text = "First *paragraph*.\n\n- one\n- two\n\n```python\nx = 'live'\n"
+    models.answers(Text(text, closes=False), gates[0], Text("```\n\nEnd."), gates[1])
+    tab.say("write")
+    gates[0].wait_reached()
+    tab.until("document.querySelector('#live em')?.textContent === 'paragraph'")
+    tab.until("document.querySelector('#live pre code .s')?.textContent.trim() === \"'live'\"")
+    assert tab.ask("document.querySelectorAll('#live li').length") == 2
+    assert tab.ask("document.getElementById('said').textContent") != text, "deltas are not read out"
+    for gate in gates:
+        gate.open()
+    tab.settled()
+    tab.shows("End.", "#entries")
+    tab.until("document.getElementById('said').textContent === 'The answer is complete.'")
+
+
+def test_output_of_a_tool_is_seen_while_it_runs(tab: Tab, models: ModelServer, served: ServedPigeon) -> None:
+    pipe = served.folders.work / "pipe"
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    models.answers("Running.", Call("bash", {"command": "echo first line; cat pipe"}, id="slow"))
+    models.answers("Finished.")
+    tab.say("run it")
+    tab.shows("first line", "[data-call=slow] .output")
+    tab.shows("running", "[data-call=slow] summary")
+    pipe.write_text("last line\n")
+    tab.settled()
+    tab.shows("last line", "#entries [data-call=slow]")
+
+
+def test_two_tabs_agree_and_a_question_is_answered_once(
+    tab: Tab, browser: Browser, served: ServedPigeon, models: ModelServer
+) -> None:
+    session = tab.ask("new URLSearchParams(location.search).get('session')")
+    models.answers("Sorting.", EDIT)
+    models.answers("Both see this.")
+    tab.say("sort")
+    tab.shows("Allow once", ".permission")
+    other = Tab(browser, served, session, PHONE, "dark")
+    other.shows("return sorted(parts)", ".permission ins")
+    other.click(".permission [data-key='1']")
+    tab.lacks(".permission")
+    tab.settled()
+    other.settled()
+    tab.shows("Both see this.", "#entries")
+    other.shows("Both see this.", "#entries")
+    words = "document.getElementById('entries').innerText.replace(/\\s+/g, ' ').length > 0"
+    assert tab.ask(words) is other.ask(words) is True
+    assert other.overflow() == 0
+    assert other.complaints() == []
+    other.ask("document.getElementById('thinking').value = 'high'")
+    other.ask("document.getElementById('thinking').dispatchEvent(new Event('change'))")
+    tab.until("document.getElementById('thinking').value === 'high'")
+    other.close()
+
+
+def test_a_broken_connection_comes_back_by_itself_without_a_loss(
+    tab: Tab, models: ModelServer, served: ServedPigeon
+) -> None:
+    gate = Gate()
+    models.answers(Text("Before. ", closes=False), gate, Text("After."))
+    tab.say("talk on")
+    gate.wait_reached()
+    tab.shows("Before.", "#live")
+    served.kill()
+    tab.shows("The connection was lost", "#notices")
+    gate.open()
+    served.start_again()
+    tab.ask("dispatchEvent(new Event('online'))")
+    tab.settled()
+    tab.shows("Before.\n\nAfter.", "#entries")
+    assert tab.ask("document.getElementById('entries').innerText.split('Before.').length") == 2
+
+
+def test_images_are_attached_by_paste_and_commands_completed(tab: Tab, models: ModelServer) -> None:
+    models.answers("A picture.")
+    tab.ask(f"({PASTE})()")
+    tab.until("document.querySelector('#pictures img')?.naturalWidth === 2")
+    tab.say("what is it?")
+    tab.shows("A picture.", "#entries")
+    sent = [message for message in models.requests[-1]["messages"] if message["role"] == "user"]
+    assert "image" in [block["type"] for message in sent for block in message["content"]], sent
+    tab.until("document.querySelector('#entries article.user img')?.naturalWidth === 2")
+    tab.type("/na")
+    tab.shows("name this session", "#completions")
+    tab.press("Enter")
+    tab.type("Pictures")
+    tab.press("Enter")
+    tab.shows("Pictures", "#title")
+
+
+PASTE = """async () => {
+  const canvas = document.createElement('canvas'); canvas.width = canvas.height = 2;
+  const blob = await new Promise(done => canvas.toBlob(done, 'image/png'));
+  const data = new DataTransfer(); data.items.add(new File([blob], 'dot.png', {type: 'image/png'}));
+  const pasted = new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true});
+  document.getElementById('message').dispatchEvent(pasted);
+}"""
+
+
+def test_another_branch_is_gone_to_and_everything_is_found(tab: Tab, models: ModelServer) -> None:
+    for word in ("alpha", "beta"):
+        models.answers(f"answer about {word}")
+        tab.say(f"question about {word}")
+        tab.settled()
+        tab.shows(f"answer about {word}", "#entries")
+    tab.ask("[...document.querySelectorAll('button.back')].at(-1).click()")
+    tab.until("document.getElementById('message').value === 'question about beta'")
+    models.answers("answer about gamma")
+    tab.ask("document.getElementById('message').value = ''")
+    tab.say("question about gamma")
+    tab.settled()
+    tab.shows("answer about gamma", "#entries")
+    assert "beta" not in tab.ask("document.getElementById('entries').innerText")
+    tab.press("b", ALT)
+    tab.shows("question about beta", "dialog")
+    tab.ask("[...document.querySelectorAll('dialog button')].find(one => one.textContent.includes('beta')).click()")
+    tab.shows("answer about beta", "#entries")
+    tab.until("document.activeElement.id === 'message'")
+    tab.press("f", ALT)
+    tab.type("ALPHA")
+    tab.shows("2 found", "#search")
+    tab.press("Enter")
+    tab.until("document.querySelector('.found')?.innerText.includes('answer about alpha')")
+    tab.press("Escape")
+    tab.lacks("#search")
+
+
+def test_the_first_paint_is_small_and_nothing_comes_from_elsewhere(
+    browser: Browser, served: ServedPigeon, models: ModelServer
+) -> None:
+    tab = Tab(browser, served)
+    tab.shows("Start a session")
+    sizes = "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'))"
+    assert tab.ask(f"{sizes}.reduce((sum, one) => sum + one.encodedBodySize, 0)") < 100_000
+    assert {url.partition("/page/")[0].partition("/api/")[0] for url in tab.requests()} == {served.url}
+    assert tab.ask("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd") < 1000
+    policy = tab.ask("fetch('/').then(answer => answer.headers.get('content-security-policy'))")
+    assert "unsafe" not in policy
+    assert "script-src 'self'" in policy
+    tab.close()
+
+
+def test_a_folder_is_chosen_and_a_session_started_there_with_the_keyboard(
+    browser: Browser, served: ServedPigeon, models: ModelServer
+) -> None:
+    (served.folders.work / "inner").mkdir(exist_ok=True)
+    tab = Tab(browser, served)
+    tab.shows("Start a session")
+    tab.press("n", ALT)
+    tab.until("document.activeElement?.id === 'folder-path'")
+    tab.ask("document.activeElement.select()")
+    tab.type(str(served.folders.work / "inner"))
+    tab.press("Enter")
+    tab.until("document.activeElement?.id === 'message'")
+    tab.shows("/inner", "#folder")
+    models.answers("Here.")
+    tab.say("where?")
+    tab.shows("Here.", "#entries")
+    tab.press("k", ALT)
+    tab.type("where")
+    tab.press("ArrowDown")
+    assert tab.ask("document.activeElement.innerText").startswith("where?")
+    tab.ask("document.activeElement.blur()")
+    tab.press("?")
+    tab.shows("Keyboard shortcuts", "dialog")
+    tab.press("Escape")
+    tab.lacks("dialog")
+    tab.close()
+
+
+def test_what_a_tool_or_a_model_writes_runs_nothing(tab: Tab, models: ModelServer) -> None:
+    attack = (
+        "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>[x](javascript:alert(1))"
+    )
+    models.answers(Text(attack), Call("bash", {"command": f"echo {json.dumps(attack)}"}))
+    models.answers(attack)
+    tab.say(attack)
+    tab.settled()
+    tab.shows("onerror", "#entries")
+    assert "owned" not in tab.ask("document.title").replace(attack, "")
+    assert (
+        tab.ask("document.querySelectorAll('#entries script, #entries img, #entries [href^=javascript]').length") == 0
+    )
+
+
+def test_a_session_of_five_thousand_messages_opens_at_once(
+    browser: Browser, served: ServedPigeon, tmp_path: Path
+) -> None:
+    session = _long_session(served, 5000)
+    tab = Tab(browser, served, session)
+    tab.shows("answer 4999", "#entries")
+    assert tab.ask("performance.now()") < 5000
+    assert tab.ask("document.querySelectorAll('.piece').length") < 60
+    for _ in range(6):
+        first = tab.ask("document.querySelector('.piece').dataset.entry")
+        tab.ask("document.getElementById('scroll').scrollTop = 0")
+        tab.until(f"document.querySelector('.piece').dataset.entry !== {first!r}")
+    assert tab.ask("document.querySelectorAll('.piece').length") <= 160
+    assert "answer 4999" not in tab.ask("document.getElementById('entries').innerText")
+    tab.press("j", ALT)
+    tab.shows("answer 4999", "#entries")
+    tab.press("f", ALT)
+    tab.type("question 1234")
+    tab.shows("1 found", "#search")
+    tab.press("Enter")
+    tab.until("document.querySelector('.found')?.innerText.includes('question 1234')")
+    tab.close()
+
+
+def _long_session(served: ServedPigeon, messages: int) -> str:
+    """A session on disk that the server did not make."""
+    id = "01a1968d-3900-7f16-b276-fd0456149700"
+    head = {"type": "session", "version": 3, "id": id, "timestamp": "2026-01-01T00:00:00.000Z"}
+    lines = [{**head, "cwd": str(served.folders.work)}]
+    usage = {"input": 1, "output": 1, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 2}
+    cost = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
+    for number in range(messages):
+        message: dict[str, object] = {"role": "user", "content": f"question {number}", "timestamp": 1767225600000}
+        if number % 2:
+            content = [{"type": "text", "text": f"answer {number} with *words*"}]
+            about = {"api": "anthropic-messages", "provider": "fake", "model": "fake-1", "stopReason": "stop"}
+            message = {**message, **about, "role": "assistant", "content": content, "usage": {**usage, "cost": cost}}
+        parent = f"{number - 1:08x}" if number else None
+        entry = {"type": "message", "id": f"{number:08x}", "parentId": parent, "timestamp": "2026-01-01T00:00:00.000Z"}
+        lines.append({**entry, "message": message})
+    folder = served.folders.agent / "sessions" / f"--{str(served.folders.work).strip('/').replace('/', '-')}--"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"2026-01-01T00-00-00-000Z_{id}.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return id
