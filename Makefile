@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo demo-raw test faults faults-limits serve-flood interop lint types schema docs sdk house divergences pins picture clean
+.PHONY: demo demo-raw test faults faults-limits serve-flood serve-storm interop lint types schema docs sdk house divergences pins picture clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -36,6 +36,10 @@ faults-limits: $(DEV)
 
 serve-flood: $(DEV)
 	cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes.connection_flood $(or $(N),10000)
+
+# Clients of `pigeon serve` that lose their connection so often, and then workers that are killed so often.
+serve-storm: $(DEV)
+	cd tests && ../$(BIN)/python -m fakes.serve_storm $(or $(N),1000) $(or $(KILLS),200) $(or $(SEED),1)
 
 interop: $(DEV)
 	PIGEON_INTEROP=1 $(BIN)/python -m pytest -m interop

@@ -27,6 +27,7 @@ IN_TEXTS = re.compile(r"\bsleep(?: |\()(\d[\d_.]*)")
 ALLOWED = {
     "fakes/processes.py: threading.Event().wait(BETWEEN_LOOKS)": "the one place that polls, and its docstring says why",
     "fakes/rpc_process.py: threading.Event().wait(0.03)": "that a process does no more shows only by looking again",
+    "fakes/serve_storm.py: asyncio.sleep(seconds)": "connections are lost at moments of chance",
     "faults/test_kills.py: threading.Event().wait(chance.random() * 0.003)": "a kill comes at a moment of chance",
     "faults/test_standstill.py: threading.Event().wait(STOPPED)": "a process stands still longer than a time-out",
     "guard/test_permissions.py: sleep 1": "a command that rules are matched with; it is not run",

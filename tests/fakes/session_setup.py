@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from pigeon.system import ids
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
-from pigeon.wire.answers import Accepted, Permissions, SlashCommand, TrustChange, TrustState
+from pigeon.wire.answers import Accepted, Permissions, SessionAllowance, SlashCommand, TrustChange, TrustState
 from pigeon.wire.content import ImageContent, text_of
 from pigeon.wire.events import AgentSettled, MessageEnd
 from pigeon.wire.model import Model
@@ -116,6 +117,12 @@ class NoPermissions:
         pass
 
     def set_host_rules(self, rules: Any) -> None:
+        raise NotImplementedError
+
+    def allowed(self) -> list[SessionAllowance]:
+        return []
+
+    def allow(self, calls: Sequence[SessionAllowance]) -> None:
         raise NotImplementedError
 
     def in_force(self) -> Permissions:

@@ -20,7 +20,7 @@ from pigeon.config.layers import Layers
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.system.paths import PathResolver
-from pigeon.wire.answers import Permissions
+from pigeon.wire.answers import Permissions, SessionAllowance
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.dialogs import SelectRequest
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
@@ -59,6 +59,8 @@ class PermissionSetup:
         self._extending = extending
         self._layers: PermissionLayers | None = None
         self._asking: PermissionGate | None = None
+        # What waits for a gate: there is none before there are rules.
+        self._kept: list[SessionAllowance] = []
         self._gate = extending
 
     @property
@@ -110,12 +112,22 @@ class PermissionSetup:
         host = host_rules(rules, self._options.approval_mode)
         self._use(replace(self._layers or PermissionLayers(), host=host))
 
+    def allowed(self) -> list[SessionAllowance]:
+        """What was allowed for the session that is open."""
+        return self._kept if self._asking is None else self._asking.allowed()
+
+    def allow(self, calls: Sequence[SessionAllowance]) -> None:
+        """An earlier process was allowed this in the session that is open: so is this one, unless rules deny it."""
+        self._kept = list(calls)
+        if self._asking is not None:
+            self._asking.allow(calls)
+
     def in_force(self) -> Permissions:
         """What is in force, source by source, and what was allowed for the session."""
         from pigeon.guard.permissions import described
         from pigeon.guard.rules import PermissionLayers
 
-        return described(self._layers or PermissionLayers(), self._asking.allowed() if self._asking else [])
+        return described(self._layers or PermissionLayers(), self.allowed())
 
     def _use(self, layers: PermissionLayers) -> None:
         self._layers = layers
@@ -128,6 +140,7 @@ class PermissionSetup:
             self._asking = PermissionGate(
                 layers, self._protected_places(), self._ask, self._paths, self._session_id, self._options.unattended
             )
+            self._asking.allow(self._kept)
         self._asking.use(layers)
         from pigeon.guard.gate_chain import chain
 

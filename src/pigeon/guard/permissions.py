@@ -120,6 +120,11 @@ class PermissionGate:
             if call.session == session
         ]
 
+    def allow(self, calls: Sequence[SessionAllowance]) -> None:
+        """Take these as allowed for the session that is open."""
+        for call in calls[:MOST_REMEMBERED]:
+            self._allowed[AllowedCall(self._session(), call.cwd, call.tool_name, call.subject)] = None
+
     async def before(self, prepared: PreparedCall) -> None:
         """Let it pass; raises `CallDenied` when the call may not run."""
         tool, subject, paths = prepared.call.name, prepared.subject, self._paths()

@@ -20,7 +20,9 @@ from pigeon.session.session import Session
 from pigeon.transport import exit_codes
 from pigeon.transport.reader import DEFAULT_CAP, Frame, Framing, Reader
 from pigeon.transport.writer import LineSink, Writer
+from pigeon.wire import codec
 from pigeon.wire.answers import Feature
+from pigeon.wire.base import Json
 from pigeon.wire.commands import Hello
 from pigeon.wire.events import Outbound
 
@@ -127,8 +129,8 @@ class Host:
         channel.open(self._shutdown.request)
         self._outbox = Outbox(channel.answers, dialect, mask, channel.events, channel.numbered)
         self._connection = HostConnection(session, self._outbox.form, record_cap)
-        commands = CommandRunner({"session": session, "connection": self._connection}, HANDLERS)
-        self._server = Server(commands, self._outbox)
+        self._commands = CommandRunner({"session": session, "connection": self._connection}, HANDLERS)
+        self._server = Server(self._commands, self._outbox)
         self._ending: asyncio.Future[None] | None = None
         self._warm = warm
         if not shows_dialogs:
@@ -141,6 +143,25 @@ class Host:
         hello(Hello(features=list(get_args(Feature))), self._connection)
         self._outbox.form.take_turn()
         self._session.dialogs.tell_ends()
+        self._session.host_tools.tell_ends()
+
+    @property
+    def busy(self) -> bool:
+        """True while anything is under way, or waits, that the end of this process would cut off."""
+        session = self._session
+        return (
+            session.activity.busy
+            or not session.engine.settled
+            or self._commands.in_flight > 0
+            or session.dialogs.waiting
+            or session.prompting.waiting
+            or bool(len(session.queue))
+        )
+
+    async def carry_out(self, command: Json) -> None:
+        """Have a command done that an earlier process was told; nothing is announced. Raises `PigeonError`."""
+        with self._outbox.silent():
+            await self._commands.carry_out(codec.command_of(command))
 
     def tell(self, event: Outbound) -> None:
         """Announce what is not of this session's doing."""

@@ -153,6 +153,24 @@ class CommandRunner:
         handler, subject = self._handlers[type(command)], self._subjects[command.about]
         self._lanes.submit(CommandJob(command, lambda: taken(handler(command, subject)), finish))
 
+    async def carry_out(self, command: Command) -> None:
+        """Have a command done whose answer is not wanted; raises what it would be refused with."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def finish(data: Any, error: BaseException | None) -> None:
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self.submit(command, finish)
+        await done
+
+    @property
+    def in_flight(self) -> int:
+        """Commands that were taken and have not ended."""
+        return self._lanes.in_flight
+
     async def drained(self) -> None:
         """Wait until every command taken has ended."""
         await self._lanes.drained()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import get_args
 
@@ -202,6 +203,15 @@ class Outbox:
     def mute(self) -> None:
         """Announce nothing more of what happens; commands are still answered, and warnings shown."""
         self._left_out += (Event,)
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Announce nothing meanwhile."""
+        before, self._left_out = self._left_out, (Event, *get_args(DialogRequest))
+        try:
+            yield
+        finally:
+            self._left_out = before
 
     def greet(self) -> None:
         """Whatever the dialect says first."""

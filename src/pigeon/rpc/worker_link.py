@@ -7,6 +7,9 @@ Over the socket goes, besides answers, how far the log reaches:
     {"type":"logged","segment":1,"offset":2304,"pid":815}
 
 An answer comes behind the notice of all events that were before it, so the supervisor can keep the order.
+
+A supervisor that wants to put a worker to sleep asks it with the line `{"sleep":true}` and sends no command until the
+worker has ended, or has said that it is needed, with `{"type":"needed"}`: only the worker knows all that is under way.
 """
 
 from __future__ import annotations
@@ -28,19 +31,26 @@ PAUSE_SECONDS = 1.0
 # How long a worker without a supervisor lives, while it does nothing and at most.
 LINGER_SECONDS = 600.0
 LONGEST_LINGER = 24 * 3600.0
+# The most frequent event, from which nothing follows.
+UPDATE = b'{"type":"message_update"'
+SLEEP = b'{"sleep":true}'
+NEEDED = b'{"type":"needed"}'
 
 
 class LogWriter:
     """Puts events into the log, all of one turn of the event loop with one write.
 
-    While the disk refuses them they wait here, and `full` holds back what makes more of them.
+    While the disk refuses them they wait here, and `full` holds back what makes more of them. `note` is called before
+    each write, but for those of deltas, and before each answer: it puts on disk what must be there before anything is
+    said that follows from it.
     """
 
     overfull = False
 
-    def __init__(self, log: EventLog, written: Callable[[LogEnd], None]) -> None:
+    def __init__(self, log: EventLog, written: Callable[[LogEnd], None], note: Callable[[], None]) -> None:
         self._log = log
         self._written = written
+        self._note = note
         self._waiting: list[bytes] = []
         self._due: asyncio.TimerHandle | asyncio.Handle | None = None
         self._room = asyncio.Event()
@@ -50,6 +60,11 @@ class LogWriter:
     def full(self) -> bool:
         """True while the disk has no room."""
         return not self._room.is_set()
+
+    @property
+    def empty(self) -> bool:
+        """True if everything is on disk."""
+        return not self._waiting
 
     async def room(self) -> None:
         """Wait until the disk has room."""
@@ -62,17 +77,21 @@ class LogWriter:
             self._due = asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
-        """Append what waits now."""
-        if not self._waiting:
+        """Append what waits now, or later if the disk has no room."""
+        if self._due is not None:
+            self._due.cancel()
             self._due = None
-            return
         try:
+            if not all(line.startswith(UPDATE) for line in self._waiting) or not self._waiting:
+                self._note()
+            if not self._waiting:
+                self._room.set()
+                return
             end = self._log.append(b"".join(self._waiting), len(self._waiting))
         except OSError:
             self._room.clear()
             self._due = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self.flush)
             return
-        self._due = None
         self._waiting.clear()
         self._room.set()
         self._written(end)
@@ -102,7 +121,7 @@ class AnswerWriter:
         await self._room.wait()
 
     def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
-        """Send one line; without a supervisor it is not wanted."""
+        """Send one line; without a supervisor it is not wanted. It does not wait for room on the disk."""
         self._events.flush()
         self.send(b"".join(buffers))
 
@@ -130,13 +149,15 @@ class AnswerWriter:
 class WorkerLink:
     """The channel of a worker's host. `busy` says whether there is work that must not be ended."""
 
-    def __init__(self, listener: socket, log: EventLog, busy: Callable[[], bool], record_cap: int) -> None:
+    def __init__(
+        self, listener: socket, log: EventLog, busy: Callable[[], bool], note: Callable[[], None], record_cap: int
+    ) -> None:
         self._listener = listener
         self._log = log
         self._busy = busy
         self._record_cap = record_cap
         self.numbered = log.next_number - 1
-        self.events = LogWriter(log, self._announce)
+        self.events = LogWriter(log, self._announce, note)
         self.answers = AnswerWriter(self.events)
         self._connection: SupervisorConnection | None = None
         self._leave: Callable[[int], None] = lambda code: None
@@ -180,8 +201,19 @@ class WorkerLink:
             self._alone_since = asyncio.get_running_loop().time()
 
     def take(self, frames: list[Frame]) -> Awaitable[None] | None:
-        """Hand commands on."""
-        return self._take(frames)
+        """Hand commands on, and sleep if that is what is asked."""
+        commands = [frame for frame in frames if frame != SLEEP]
+        waiting = self._take(commands) if commands else None
+        if len(commands) < len(frames):
+            if waiting is not None or self._is_needed():
+                self.answers.send(NEEDED + b"\n")
+            else:
+                self._leave(exit_codes.BY_SIGNAL[signal.SIGTERM])
+        return waiting
+
+    def _is_needed(self) -> bool:
+        self.events.flush()
+        return self._busy() or not self.events.empty
 
     def _announce(self, end: LogEnd) -> None:
         self.answers.send(b'{"type":"logged","segment":%d,"offset":%d,"pid":%d}\n' % (*end, os.getpid()))
@@ -190,7 +222,7 @@ class WorkerLink:
         """End a worker that no supervisor comes back to."""
         loop = asyncio.get_running_loop()
         alone = 0.0 if self._connection is not None else loop.time() - self._alone_since
-        if alone >= LONGEST_LINGER or (alone >= LINGER_SECONDS and not self._busy()):
+        if alone >= LONGEST_LINGER or (alone >= LINGER_SECONDS and not self._is_needed()):
             self._leave(exit_codes.BY_SIGNAL[signal.SIGTERM])
         else:
             loop.call_later(LINGER_SECONDS, self._look_after)

@@ -105,6 +105,8 @@ class ClientSession:
 
     async def _send_on(self, value: dict[str, Json]) -> None:
         try:
+            self._conversations.check_open(str(value["type"]))
+            self._check_session(value)
             await self._conversations.ready(self.conversation)
         except PigeonError as error:
             self._answer(failed(str(value["type"]), str(error), value.get("id", ABSENT)))
@@ -123,6 +125,13 @@ class ClientSession:
             return
         page = Sessions(sessions=rows, next_cursor=ABSENT if following is None else following)
         self._answer(succeeded("list_sessions", codec.to_plain(page), command.id))
+
+    def _check_session(self, value: dict[str, Json]) -> None:
+        """Two conversations do not share a session; raises a `Refusal`."""
+        path = value.get("sessionPath") if value["type"] == "switch_session" else None
+        owner = self._conversations.owner_of(path, self.conversation) if isinstance(path, str) else None
+        if owner is not None:
+            raise Refusal(f"This session is open in the conversation {owner}. Attach to that one")
 
     def _own(self, value: dict[str, Any]) -> None:
         """Answer what is about this client's connection alone."""

@@ -6,30 +6,35 @@ States of the worker:
     --------   ----------------------   --------------------   ------------------------------------------------
     asleep     start it, then send it   -                      -
     starting   wait, then send it       -                      the command is refused, with the worker's last words
-    awake      send it                  stop it                open commands are refused; started again if it is needed
+    awake      send it                  ask it to sleep        open commands are refused; started again if it is needed
     stopping   wait, then start it      -                      asleep
 
-What a worker knows beyond its session file, because a client has told it, is told to the next one (`REMEMBERED`).
+A worker that is asked to sleep may say that it is needed, and is awake again. What it knows beyond its session file is
+in its state file (`worker_state.py`), and what a client has told it is told to the next one (`REMEMBERED`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.app.options import AgentOptions
+from pigeon.rpc.worker_link import SLEEP
+from pigeon.serve.conversation_record import REMEMBERED, ConversationRecord
 from pigeon.serve.counts import ServeCounts
-from pigeon.serve.watching import WatchEnd, Watcher
+from pigeon.serve.watching import Watcher
 from pigeon.serve.worker import WorkerRequest
 from pigeon.serve.worker_process import (
-    SocketFolder,
+    RESTART_PAUSE,
+    UnwantedEnds,
     WorkerConnection,
     Workers,
     how_it_ended,
@@ -37,55 +42,30 @@ from pigeon.serve.worker_process import (
     open_stderr,
     stop_worker,
 )
-from pigeon.system.files import replace_file
+from pigeon.serve.worker_state import WorkerState, options_for, read_state
 from pigeon.system.process.forking import ForkedProcess
-from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
+from pigeon.transport.event_log import LogEnd, LogReader, lines_since, log_owner, segments_in
 from pigeon.wire import codec
 from pigeon.wire.answers import failed
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.errors import PigeonError, StartupError
 from pigeon.wire.open_work import SETTLED, OpenWork, open_work
 
-RECORD_FILE = "conversation.json"
+STATE_FILE = "state.json"
 LOG_FOLDER = "events"
 STDERR_FILE = "stderr.log"
 START_SECONDS = 60.0
-# So often within this time a worker that dies is started again without being asked for.
-MOST_RESTARTS = 5
-RESTART_SECONDS = 60.0
-# What is told to the next worker: the last command of each of these types that was carried out.
-REMEMBERED = frozenset(
-    (
-        "set_host_tools",
-        "set_permissions",
-        "set_limits",
-        "set_steering_mode",
-        "set_follow_up_mode",
-        "set_interrupt_mode",
-        "set_locale",
-        "set_auto_compaction",
-        "set_auto_retry",
-        "set_todos",
-    )
-)
-# After these another session may be the current one; a prompt may be a command of an extension.
-CHANGES_SESSION = frozenset(
-    ("prompt", "abort_and_prompt", "new_session", "switch_session", "open_session", "fork", "branch", "clone")
-)
+# How long a worker may take to say whether it is needed.
+SLEEP_SECONDS = 5.0
+# When to look again at a log that could not be read.
+AGAIN_SECONDS = 1.0
+SNAPSHOT_TRIES = 5
+SILENT = frozenset(("extension_ui_response", "host_tool_result", "host_tool_update"))
+_STARTED = b'"disposition":"started"'
+_TODO_END = b'"toolName":"todo"'
 _OUR_ID = b'{"id":"'
-_BASH = b'{"type":"bash_execution_update","id":"'
 
 State = Literal["asleep", "starting", "awake", "stopping"]
-
-
-class ConversationRecord(Struct, kw_only=True):
-    """What is kept of a conversation besides its session: where it works, as what it began, what it was told."""
-
-    id: str
-    cwd: str
-    model: str | None = None
-    session_file: str | None = None
-    remembered: dict[str, dict[str, Json]] = field(default_factory=dict)
 
 
 class OpenCommand(Struct, frozen=True):
@@ -99,7 +79,10 @@ class OpenCommand(Struct, frozen=True):
 
 
 class ServedConversation:
-    """One conversation. `options` are those of its agent; `variables` those of its process."""
+    """One conversation. `options` are those of its agent; `variables` those of its process.
+
+    A worker that has ended unasked `most_restarts` times within a minute is not started again for a while.
+    """
 
     def __init__(
         self,
@@ -108,16 +91,16 @@ class ServedConversation:
         options: AgentOptions,
         variables: Mapping[str, str],
         workers: Workers,
-        sockets: SocketFolder,
         counts: ServeCounts,
         now: Callable[[], float] = time.monotonic,
+        most_restarts: int = 5,
     ) -> None:
         self.record = record
         self._folder = folder
         self._options = options
         self._variables = variables
         self._workers = workers
-        self._sockets = sockets
+        self._sockets = workers.sockets
         self._counts = counts
         self._now = now
         self.log_folder = os.path.join(folder, LOG_FOLDER)
@@ -134,10 +117,14 @@ class ServedConversation:
         self._process: ForkedProcess | None = None
         self._waking: asyncio.Future[None] | None = None
         self._ready: asyncio.Future[None] | None = None
+        self._parting: asyncio.Future[bool] | None = None
         self._changing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._died = ""
-        self._restarts: list[float] = []
+        self._ended_for = ""
+        self._accepted = False
+        self._ends = UnwantedEnds(most_restarts, now)
+        self.removed = False
         self.used = now()
 
     # Clients
@@ -149,8 +136,13 @@ class ServedConversation:
 
     @property
     def idle(self) -> bool:
-        """Whether the worker could be stopped without cutting anything off."""
-        return self.state == "awake" and not self.work.busy and not self._open
+        """Whether the worker could be stopped without cutting anything off, as far as is known here."""
+        return self.state == "awake" and not self.work.busy and not self._open and not self._accepted
+
+    @property
+    def running(self) -> bool:
+        """Whether a prompt was accepted that has not come to its end."""
+        return self.work.running or self._accepted
 
     @property
     def watched(self) -> int:
@@ -162,6 +154,17 @@ class ServedConversation:
         """The process of the worker."""
         return None if self._process is None else self._process.pid
 
+    @property
+    def place(self) -> WorkerState | None:
+        """Where the conversation is now, as its worker has written down."""
+        return read_state(os.path.join(self._folder, STATE_FILE))
+
+    @property
+    def session_file(self) -> str | None:
+        """The file of the session that the conversation is in now, which need not exist yet."""
+        place = self.place
+        return self.record.session_file if place is None else place.session_file
+
     def attach(self, watcher: Watcher) -> None:
         """A client is there."""
         self._watchers.add(watcher)
@@ -170,33 +173,34 @@ class ServedConversation:
         """It has gone; what it has begun goes on."""
         self._watchers.discard(watcher)
 
-    def end_clients(self, why: WatchEnd) -> None:
-        """Leave all clients."""
-        for watcher in self._watchers:
-            watcher.end(why)
-
     async def tell(self, command: dict[str, Json], watcher: Watcher) -> None:
         """Send a client's command on; its answer goes to that client alone. Wakes the worker."""
         name = str(command.get("type"))
-        silent = name in ("extension_ui_response", "host_tool_result", "host_tool_update")
         self.used = self._now()
         try:
+            if name in SILENT:
+                await self._tell_silently(command)
+                return
             await self._awake()
         except (PigeonError, OSError) as error:
-            if not silent:
+            if name not in SILENT:
                 watcher.answer(codec.encode(failed(name, str(error), command.get("id", ABSENT))), self.end)
             return
-        if silent:
-            # The first answer counts.
-            if name == "host_tool_update" or self.work.answered(str(command.get("id"))):
+        self._send_open(OpenCommand(name, command.get("id", ABSENT), command, watcher, None))
+
+    async def _tell_silently(self, command: dict[str, Json]) -> None:
+        """An answer to a question: the worker takes the first that fits, and cancels the question for the others."""
+        if self.state != "asleep":
+            await self._awake()
+            if str(command.get("id")) in self.work.questions:
                 self._send(command)
-        else:
-            self._send_open(OpenCommand(name, command.get("id", ABSENT), command, watcher, None))
 
     async def ask(self, command: dict[str, Json]) -> dict[str, Any]:
-        """Our own command, and its answer; raises `PigeonError`."""
+        """Our own command, and its answer; raises `PigeonError` or `OSError`."""
         await self._awake()
-        return await self._ask(command)
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._send_open(OpenCommand(str(command["type"]), ABSENT, command, None, answer))
+        return await answer
 
     async def wake(self) -> None:
         """Have a worker; raises `PigeonError` or `OSError`."""
@@ -204,15 +208,25 @@ class ServedConversation:
         await self._awake()
 
     async def snapshot(self) -> tuple[bytes, int]:
-        """The conversation as it is now, as JSON, and the number of the last event that it covers."""
-        state = await self.ask({"type": "get_state"})
-        messages = await self.ask({"type": "get_messages"})
-        number = self.number
+        """The conversation as it is now, as JSON, and the number of the last event that it covers.
+
+        A message that is not finished is not part of it, so the events go on with the beginning of that.
+        """
+        for _ in range(SNAPSHOT_TRIES):
+            await self._awake()
+            number, said = self.number, self.work.messages
+            if self.work.message is not None:
+                number = self.work.message - 1
+            messages = await self.ask({"type": "get_messages"})
+            state = await self.ask({"type": "get_state"})
+            if said == self.work.messages:
+                break
         data = {
             "seq": number,
             "runId": self.work.run_id,
             "state": state.get("data"),
-            "messages": messages.get("data", {}).get("messages"),
+            "messages": (messages.get("data") or {}).get("messages"),
+            "questions": [codec.decode(line) for line in self.work.questions.values()],
         }
         return codec.encode(data), number
 
@@ -220,36 +234,100 @@ class ServedConversation:
 
     async def find(self) -> bool:
         """Look for a worker that an earlier supervisor has left; false if there is none."""
-        try:
-            await self._connect()
-        except (OSError, PigeonError):
-            self._sockets.remove(self.record.id)
-            return False
-        return True
+        async with self._changing:
+            self.state = "starting"
+            try:
+                async with asyncio.timeout(START_SECONDS):
+                    await self._connect()
+            except (OSError, PigeonError):
+                self._leave_worker()
+                self.state = "asleep"
+                self._sockets.remove(self.record.id)
+                # It may be there all the same, and must not go on by itself.
+                with suppress(OSError):
+                    await self._end_owner()
+                return False
+            except BaseException:
+                self.state = "asleep"
+                raise
+            return True
 
-    async def sleep(self) -> None:
-        """Stop the worker; its next command wakes another."""
+    async def sleep(self, forced: bool = False) -> bool:
+        """Stop the worker; its next command wakes another. False if it is needed, unless it is `forced` to go."""
         async with self._changing:
             if self.state != "awake":
-                return
+                return True
+            if not forced and not self.idle:
+                return False
             self.state = "stopping"
-            connection, process = self._connection, self._process
-            self._connection = self._process = None
-            if connection is not None:
-                connection.close()
-            if process is not None:
-                await stop_worker(process)
-                self._workers.forget(process)
+            assert self._connection is not None
+            self._parting = asyncio.get_running_loop().create_future()
+            try:
+                if forced and self._process is not None:
+                    self._process.send(signal.SIGTERM)
+                else:
+                    self._connection.send(SLEEP)
+                if not await self._parted(forced):
+                    self.state = "awake"
+                    return False
+            finally:
+                self._parting = None
+            if self.work.busy or self._accepted:
+                self._died = "it was stopped"
+            await self._let_go()
             self._refuse_open("The agent was stopped before it answered")
             self._sockets.remove(self.record.id)
             self.state = "asleep"
+            return True
+
+    async def _parted(self, forced: bool) -> bool:
+        """Whether the worker goes; one that says nothing stays, unless it must go."""
+        assert self._parting is not None
+        try:
+            async with asyncio.timeout(SLEEP_SECONDS):
+                return await self._parting
+        except TimeoutError:
+            return forced
+
+    def end_worker(self, why: str) -> None:
+        """Kill a worker that takes more than it may."""
+        if self.state == "awake" and self._process is not None:
+            self._ended_for = why
+            self._process.send(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """End the worker at once; what it has announced is on disk."""
+        if self._process is not None:
+            self._process.send(signal.SIGKILL)
 
     def leave(self) -> None:
         """Let the worker go on without us: another supervisor will find it."""
-        if self._connection is not None:
-            self._connection.close()
+        self._leave_worker()
         if self._tracker is not None:
             self._tracker.close()
+            self._tracker = None
+        for task in self._tasks:
+            task.cancel()
+
+    def remove(self) -> None:
+        """It is no more: its clients are sent away."""
+        self.removed = True
+        for watcher in self._watchers:
+            watcher.end("deleted")
+        self.leave()
+
+    def _leave_worker(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    async def _let_go(self) -> None:
+        """See that the process is gone, by force if it does not go."""
+        self._leave_worker()
+        process, self._process = self._process, None
+        if process is not None:
+            await stop_worker(process)
+            self._workers.forget(process)
 
     async def _awake(self) -> None:
         while self.state != "awake":
@@ -261,116 +339,197 @@ class ServedConversation:
         async with self._changing:
             if self.state == "awake":
                 return
+            if self.removed:
+                raise StartupError("This conversation was deleted")
+            if (refusal := self._ends.refusal(self._died)) is not None:
+                raise StartupError(refusal)
             self.state = "starting"
             try:
                 await self._start()
             except BaseException:
                 self.state = "asleep"
                 raise
+            self._counts.count("worker_wakes")
 
     async def _start(self) -> None:
-        self._count += 1
-        request = WorkerRequest(
-            number=self._count,
-            options=self._agent_options(),
-            folder=self.record.cwd,
+        await self._end_owner()
+        path = os.path.join(self._folder, STDERR_FILE)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await self._fork(path)
+                await self._connect()
+        except (OSError, PigeonError) as error:
+            words = await self._failure(error, path)
+            self._ends.add()
+            raise StartupError(f"The agent of this conversation could not be started: {words}") from None
+        except BaseException:
+            if self._process is not None:
+                self._process.send(signal.SIGKILL)
+            await self._let_go()
+            raise
+        self._died, self._accepted = "", False
+
+    async def _fork(self, stderr_path: str) -> None:
+        stderr = open_stderr(stderr_path)
+        try:
+            listener = self._sockets.listen(self.record.id)
+            with listener:
+                self._process = await self._workers.start(self._request(), listener, stderr)
+        finally:
+            os.close(stderr)
+
+    async def _failure(self, error: Exception, stderr_path: str) -> str:
+        """Why there is no worker, in words; and see that there is none."""
+        process = self._process
+        if isinstance(error, TimeoutError):
+            words = f"it was not ready within {START_SECONDS:g} seconds"
+        elif process is None:
+            words = str(error)
+        else:
+            code = await self._workers.code_of(process)
+            said = last_words(stderr_path) if code is not None and code > 0 else ""
+            words = said or how_it_ended(code)
+        if process is not None:
+            process.send(signal.SIGKILL)
+        await self._let_go()
+        self._sockets.remove(self.record.id)
+        return words
+
+    async def _end_owner(self) -> None:
+        """End a worker of ours that we have lost hold of: it would write into the same log."""
+        owner = log_owner(self.log_folder)
+        if owner is None:
+            return
+        with suppress(ProcessLookupError):
+            process = ForkedProcess(owner)
+            try:
+                # Now that the process is held, it is the one that has the lock, or none is.
+                if log_owner(self.log_folder) == owner:
+                    await stop_worker(process)
+            finally:
+                process.release()
+
+    def _request(self) -> WorkerRequest:
+        place, record = self.place, self.record
+        return WorkerRequest(
+            options=self._agent_options(place),
+            folder=record.cwd,
             variables=dict(self._variables),
             log_folder=self.log_folder,
+            state_file=os.path.join(self._folder, STATE_FILE),
+            commands=record.commands(place),
+            state=place,
             died=self._died,
+            accepted=self._accepted and not self.work.running,
         )
-        stderr_path = os.path.join(self._folder, STDERR_FILE)
-        stderr = open_stderr(stderr_path)
-        listener = self._sockets.listen(self.record.id)
-        try:
-            process = await self._workers.start(request, listener, stderr)
-        finally:
-            listener.close()
-            os.close(stderr)
-        try:
-            await self._connect()
-        except (OSError, PigeonError):
-            code = await self._workers.code_of(process)
-            self._workers.forget(process)
-            words = last_words(stderr_path) or how_it_ended(code)
-            raise StartupError(f"The agent of this conversation could not be started: {words}") from None
-        if self._process is not None:
-            self._process.release()
-        self._process = process
-        self._died = ""
-        self._counts.count("worker_wakes")
-        for command in list(self.record.remembered.values()):
-            await self._ask(command)
 
-    def _agent_options(self) -> AgentOptions:
-        file = self.record.session_file
-        if file is not None and os.path.exists(file):
-            return replace(self._options, session=file)
-        return replace(self._options, session_id=self.record.id, model=self.record.model or self._options.model)
+    def _agent_options(self, place: WorkerState | None) -> AgentOptions:
+        record = self.record
+        if place is not None:
+            return options_for(place, self._options)
+        if record.session_file is not None:
+            return replace(self._options, session=record.session_file, model=None)
+        return replace(self._options, session_id=record.id, model=record.model or self._options.model)
 
     async def _connect(self) -> None:
         self._ready = asyncio.get_running_loop().create_future()
-        connection = WorkerConnection(self._logged, self._answered, lambda: self._lost(connection))
+        connection = WorkerConnection(self._logged, self._answered, self._needed, lambda: self._lost(connection))
         await self._sockets.connect(self.record.id, connection)
         self._connection = connection
-        async with asyncio.timeout(START_SECONDS):
-            await self._ready
+        await self._ready
 
     def _logged(self, end: LogEnd, pid: int) -> None:
         """The log has grown."""
         self.used = self._now()
-        if self._ready is not None and not self._ready.done():
-            self._attached(end, pid)
         self.end = end
+        try:
+            if self._ready is not None and not self._ready.done():
+                self._attached(end, pid)
+            self._follow()
+        except OSError as error:
+            if self._ready is not None and not self._ready.done():
+                self._ready.set_exception(error)
+            else:
+                asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._follow_again)
+        for watcher in self._watchers:
+            watcher.wake()
+
+    def _follow_again(self) -> None:
+        if self._connection is not None and self._process is not None:
+            self._logged(self.end, self._process.pid)
+
+    def _follow(self) -> None:
+        """Take in what is new in the log."""
         assert self._tracker is not None
-        while lines := self._tracker.read(end):
+        while lines := self._tracker.read(self.end):
+            if self._tracker.lost:
+                self._read_anew()
+                return
             first = self._tracker.number - len(lines) + 1
             self._counts.count("events", len(lines))
             for number, line in enumerate(lines, first):
                 self.work.take(line, number)
                 if line.startswith(SETTLED):
                     self._counts.count("runs")
-                    self._start_task(self._note_session())
-        for watcher in self._watchers:
-            watcher.wake()
+                if _TODO_END in line[:200] and line.startswith(b'{"type":"tool_execution_end"'):
+                    # The plan is the agent's own now, and in the session.
+                    self._forget("set_todos")
+            if self.work.running:
+                self._accepted = False
+
+    def _read_anew(self) -> None:
+        if self._tracker is not None:
+            self._tracker.close()
+        known = lines_since(self.log_folder, SETTLED, self.end)
+        self.work = open_work(known)
+        last = known[-1][0] if known else self.end.segment - 1
+        self._tracker = LogReader(self.log_folder, last, self.end)
 
     def _attached(self, end: LogEnd, pid: int) -> None:
         """The first word of a worker: everything up to here was there before."""
         if self._process is None:
             self._process = ForkedProcess(pid)
-        if self._tracker is not None:
-            self._tracker.close()
-        known = lines_since(self.log_folder, SETTLED, end)
-        self.work = open_work(known)
-        last = known[-1][0] if known else end.segment - 1
-        self._tracker = LogReader(self.log_folder, last, end)
+        self._read_anew()
         self.state = "awake"
         assert self._ready is not None
         self._ready.set_result(None)
 
+    def _needed(self) -> None:
+        if self._parting is not None and not self._parting.done():
+            self._parting.set_result(False)
+
     def _lost(self, connection: WorkerConnection) -> None:
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(StartupError("the worker has ended"))
+        elif connection is self._connection and self._parting is not None:
+            if not self._parting.done():
+                self._parting.set_result(True)
         elif connection is self._connection:
             self.state = "stopping"
             self._start_task(self._died_unasked())
 
     async def _died_unasked(self) -> None:
         async with self._changing:
-            process, self._process, self._connection = self._process, None, None
+            process, self._connection = self._process, None
             code = None if process is None else await self._workers.code_of(process)
-            if process is not None:
-                self._workers.forget(process)
-            self._died = how_it_ended(code)
+            self._died, self._ended_for = self._ended_for or how_it_ended(code), ""
+            if process is not None and code is None and not await process.ended(0.0):
+                process.send(signal.SIGKILL)
+            await self._let_go()
+            self._ends.add()
+            self._counts.count("worker_restarts")
             self._refuse_open(f"The agent ended before it answered: {self._died}. Its session is whole; send it again")
             self.state = "asleep"
-        needed = self.work.busy or self._watchers
-        now = self._now()
-        self._restarts = [at for at in self._restarts if now - at < RESTART_SECONDS]
-        if needed and len(self._restarts) < MOST_RESTARTS:
-            self._restarts.append(now)
-            self._counts.count("worker_restarts")
-            with suppress(PigeonError, OSError):
+        await self._restart()
+
+    async def _restart(self) -> None:
+        """Have a worker again, as soon as that can be, if there is anything that waits for it."""
+        while (self.running or self.work.busy or self._watchers) and not self.removed:
+            try:
                 await self._awake()
+                return
+            except (PigeonError, OSError):
+                await asyncio.sleep(RESTART_PAUSE if self._ends.often else AGAIN_SECONDS)
 
     # Commands and answers
 
@@ -384,11 +543,6 @@ class ServedConversation:
         self._open[id] = waiting
         self._send({**waiting.command, "id": id})
 
-    async def _ask(self, command: Mapping[str, Json]) -> dict[str, Any]:
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._send_open(OpenCommand(str(command["type"]), ABSENT, command, None, answer))
-        return await answer
-
     def _answered(self, line: bytes) -> None:
         """An answer under an id of ours; it goes out under that of the client."""
         self.used = self._now()
@@ -397,34 +551,31 @@ class ServedConversation:
         waiting = self._open.pop(id, None) if line.startswith(_OUR_ID) else None
         if waiting is None:
             return
-        if waiting.watcher is None:
-            assert waiting.answer is not None
-            if not waiting.answer.done():
-                waiting.answer.set_result(codec.decode(line))
-            return
         rest = line[at + 1 :]
-        head = b"{" if isinstance(waiting.id, Absent) else b'{"id":' + codec.encode(waiting.id) + b","
-        waiting.watcher.answer(head + rest.removeprefix(b","), self.end)
         if b'"success":true' in rest[:200]:
-            self._carried_out(waiting)
+            self._carried_out(waiting, rest)
+        if waiting.watcher is not None:
+            head = b"{" if isinstance(waiting.id, Absent) else b'{"id":' + codec.encode(waiting.id) + b","
+            waiting.watcher.answer(head + rest.removeprefix(b","), self.end)
+        elif waiting.answer is not None and not waiting.answer.done():
+            waiting.answer.set_result(codec.decode(line))
 
-    def _carried_out(self, waiting: OpenCommand) -> None:
+    def _carried_out(self, waiting: OpenCommand, answer: bytes) -> None:
+        """It has to be told to the next worker, or to be waited for; before its client hears of it."""
+        if waiting.name in ("prompt", "abort_and_prompt"):
+            self._accepted = _STARTED in answer[:400]
         if waiting.name in REMEMBERED:
-            command = {name: value for name, value in waiting.command.items() if name != "id"}
-            self.record.remembered[waiting.name] = command
-            self.save()
-        if waiting.name in CHANGES_SESSION:
-            self._start_task(self._note_session())
+            self.record.remember(waiting.command, self.place)
+            self._save_soon()
 
-    async def _note_session(self) -> None:
-        if self.state != "awake":
-            return
-        with suppress(PigeonError, OSError):
-            state = (await self._ask({"type": "get_state"})).get("data") or {}
-            file = state.get("sessionFile")
-            if isinstance(file, str) and file != self.record.session_file:
-                self.record.session_file = file
-                self.save()
+    def _forget(self, name: str) -> None:
+        if self.record.remembered.pop(name, None) is not None:
+            self._save_soon()
+
+    def _save_soon(self) -> None:
+        """Put the record on disk, now if there is room; a full disk must not cost the worker its connection."""
+        with suppress(OSError):
+            self.record.save(self._folder)
 
     def _refuse_open(self, why: str) -> None:
         for waiting in list(self._open.values()):
@@ -435,11 +586,7 @@ class ServedConversation:
                 waiting.answer.set_exception(PigeonError(why))
         self._open.clear()
 
-    def save(self) -> None:
-        """Put the record on disk."""
-        replace_file(os.path.join(self._folder, RECORD_FILE), codec.encode(self.record), 0o600)
-
-    def _start_task(self, work: Any) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -11,27 +11,40 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from msgspec import Struct
 
 from pigeon.app.options import AgentOptions
-from pigeon.serve.conversation import RECORD_FILE, ConversationRecord, ServedConversation
+from pigeon.serve.conversation import STATE_FILE, ServedConversation
+from pigeon.serve.conversation_record import ConversationRecord, read_record
 from pigeon.serve.counts import ServeCounts
+from pigeon.serve.resources import ProcessUse, memory_of, uses_of
 from pigeon.serve.worker_process import SocketFolder, Workers
+from pigeon.serve.worker_state import read_state
 from pigeon.session.history.listing import all_folders, header_of, listed, newest_with_message, row_of
 from pigeon.session.history.repository import default_folder
 from pigeon.session.history.trash import SessionTrash
 from pigeon.system import ids
 from pigeon.system.clock import now_ms
 from pigeon.system.paths import absolute
-from pigeon.wire import codec
+from pigeon.transport.event_log import lock_log, log_owner
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import or_else
-from pigeon.wire.errors import BadRecord, Refusal
+from pigeon.wire.errors import PigeonError, Refusal, StartupError
 
-LOOK_SECONDS = 5.0
+LOOK_SECONDS = 1.0
+DRAIN_PAUSE = 0.05
+STOPPING = "The service is about to stop. Try again when it is back"
+# How long runs that are aborted when the service stops may take to end.
+ABORT_SECONDS = 5.0
+# What may be sent to a service that is about to stop: what lets runs come to their end, and what only looks.
+WHILE_STOPPING = frozenset(
+    ("abort", "abort_bash", "abort_retry", "extension_ui_response", "host_tool_result", "host_tool_update", "hello")
+)
+MB = 1024 * 1024
 MOST_FOLDERS = 1_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -41,14 +54,25 @@ class UnknownConversation(Refusal):
 
 
 class TooMany(Refusal):
-    """As many conversations as are allowed are awake, and none of them can be put to sleep."""
+    """As many conversations as are allowed are awake, and none of them can be put to sleep; or too many are kept."""
+
+
+class Stopping(TooMany):
+    """The service is about to stop."""
 
 
 class ServeLimits(Struct, frozen=True, kw_only=True):
-    """How much may be served at once."""
+    """How much may be served at once, and how much one worker may take: `worker_memory` in MB, with all its processes.
+
+    A worker that dies is started again `worker_restarts` times within a minute.
+    """
 
     awake: int = 200
+    kept: int = 10_000
     idle_seconds: float = 600.0
+    worker_memory: int = 4096
+    worker_processes: int = 500
+    worker_restarts: int = 5
 
 
 class Conversations:
@@ -74,9 +98,11 @@ class Conversations:
         self._folder = os.path.join(agent_dir, "serve", "conversations")
         os.makedirs(self._folder, 0o700, exist_ok=True)
         self._sockets = SocketFolder(os.path.join(agent_dir, "serve", "run"))
-        self.workers = Workers(variables)
+        self.workers = Workers(variables, self._sockets)
         self._known: dict[str, ServedConversation] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[bool]] = set()
+        self._stopping = False
         self._trash = SessionTrash(agent_dir, now_ms)
 
     @property
@@ -90,19 +116,61 @@ class Conversations:
         return list(self._known.values())
 
     async def open(self) -> None:
-        """Get ready, and find the workers that an earlier supervisor has left."""
+        """Get ready, and find the workers that an earlier supervisor has left; raises `StartupError`."""
+        place = os.path.dirname(self._folder)
+        try:
+            lock_log(place)
+        except OSError:
+            other = log_owner(place)
+            raise StartupError(f"Another pigeon serve (process {other}) serves {self._agent_dir} already") from None
         await self.workers.open()
+        found = []
         for name in self._sockets.names():
             with suppress(Refusal):
-                await self.conversation(name).find()
+                found.append(self.conversation(name).find())
+        await asyncio.gather(*found)
         self._looking = asyncio.ensure_future(self._look_after())
+
+    async def drain(self, seconds: float) -> None:
+        """Begin nothing more, let runs come to their end for so long, then abort them."""
+        self._stopping = True
+        await self._settled(seconds)
+        running = [one for one in self.awake if one.running]
+        for one in running:
+            self._start(self._abort(one))
+        if running:
+            await self._settled(ABORT_SECONDS)
+
+    async def _settled(self, seconds: float) -> None:
+        """Wait until nothing runs, for at most so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while any(one.running for one in self.awake):  # noqa: ASYNC110 - of many, each in its own time
+                    await asyncio.sleep(DRAIN_PAUSE)
+
+    async def _abort(self, one: ServedConversation) -> bool:
+        with suppress(PigeonError, OSError):
+            await one.ask({"type": "abort"})
+        return True
+
+    def check_open(self, command: str) -> None:
+        """Raises `Stopping` for what must not begin any more."""
+        if self._stopping and command not in WHILE_STOPPING and not command.startswith("get_"):
+            raise Stopping(STOPPING)
+
+    def kill(self) -> None:
+        """End all workers at once."""
+        self._stopping = True
+        for one in self.awake:
+            one.kill()
 
     async def close(self, stop: bool = True) -> None:
         """Stop all workers, or leave them to the next supervisor."""
+        self._stopping = True
         if self._looking is not None:
             self._looking.cancel()
         if stop:
-            await asyncio.gather(*(one.sleep() for one in self.awake))
+            await asyncio.gather(*(one.sleep(forced=True) for one in self.awake))
         for one in self._known.values():
             one.leave()
         self.workers.close()
@@ -110,9 +178,14 @@ class Conversations:
 
     def new(self, cwd: str, model: str | None = None, id: str | None = None) -> ServedConversation:
         """A conversation in a folder; raises `Refusal` if that is not one of those that may be opened."""
-        record = ConversationRecord(id=id or ids.session_id(now_ms()), cwd=self.allowed(cwd), model=model)
+        folder = self.allowed(cwd)
+        if self._stopping:
+            raise Stopping(STOPPING)
+        if len(os.listdir(self._folder)) >= self._limits.kept:
+            raise TooMany(f"{self._limits.kept} conversations are kept, which is the most. Delete one")
+        record = ConversationRecord(id=id or ids.session_id(now_ms()), cwd=folder, model=model)
         made = self._make(record)
-        made.save()
+        record.save(os.path.join(self._folder, record.id))
         return made
 
     def conversation(self, id: str) -> ServedConversation:
@@ -122,28 +195,38 @@ class Conversations:
             return known
         if not _ID.fullmatch(id):
             raise UnknownConversation(f"There is no session {id[:100]!r}")
-        record = self._kept(id) or self._adopted(id)
+        record = read_record(os.path.join(self._folder, id))
         if record is None:
-            raise UnknownConversation(f"There is no session {id}")
+            path = self._file_of(id)
+            row = None if path is None else row_of(path)
+            if path is None or row is None:
+                raise UnknownConversation(f"There is no session {id}")
+            owner = self._owner(os.path.realpath(path))
+            if owner is not None:
+                return self.conversation(owner)
+            record = ConversationRecord(id=id, cwd=row.cwd, session_file=path)
         self.allowed(record.cwd)
         return self._make(record)
 
     async def ready(self, one: ServedConversation) -> None:
         """See that there is room for one more worker; raises `TooMany`."""
-        if one.state == "awake" or len(self.awake) < self._limits.awake:
+        if one.state == "awake":
             return
+        if self._stopping:
+            raise Stopping(STOPPING)
         idle = sorted((other for other in self.awake if other.idle), key=lambda other: other.used)
-        if not idle:
-            raise TooMany(f"{self._limits.awake} conversations are at work, which is the most. Try again later")
-        await idle[0].sleep()
+        while len(self.awake) >= self._limits.awake:
+            if not idle:
+                raise TooMany(f"{self._limits.awake} conversations are at work, which is the most. Try again later")
+            await idle.pop(0).sleep()
 
     async def remove(self, id: str) -> None:
         """Forget a conversation and its event log; its session file is left alone."""
         one = self.conversation(id)
-        await one.sleep()
-        one.leave()
-        self._known.pop(id, None)
-        shutil.rmtree(os.path.join(self._folder, id), ignore_errors=True)
+        await one.sleep(forced=True)
+        one.remove()
+        self._known.pop(one.record.id, None)
+        shutil.rmtree(os.path.join(self._folder, one.record.id), ignore_errors=True)
 
     async def delete(self, id: str) -> None:
         """End a conversation and move its session to the trash.
@@ -151,11 +234,10 @@ class Conversations:
         Raises `UnknownConversation`, and `StartupError` if another process writes the session.
         """
         one = self.conversation(id)
-        file = one.record.session_file or self._file_of(id)
-        await one.sleep()
+        file = one.session_file or self._file_of(id)
+        await one.sleep(forced=True)
         await asyncio.to_thread(self._throw_away, file)
-        one.end_clients("deleted")
-        await self.remove(id)
+        await self.remove(one.record.id)
 
     def rows(
         self, cwd: str | None, query: str | None, limit: int, cursor: str | None
@@ -243,23 +325,32 @@ class Conversations:
         folder = os.path.join(self._folder, record.id)
         os.makedirs(folder, 0o700, exist_ok=True)
         made = ServedConversation(
-            record, folder, self._options, self._variables, self.workers, self._sockets, self._counts, self._now
+            record,
+            folder,
+            self._options,
+            self._variables,
+            self.workers,
+            self._counts,
+            self._now,
+            self._limits.worker_restarts,
         )
         self._known[record.id] = made
         return made
 
-    def _kept(self, id: str) -> ConversationRecord | None:
-        try:
-            with open(os.path.join(self._folder, id, RECORD_FILE), "rb") as file:
-                return codec.convert(codec.decode(file.read()), ConversationRecord)
-        except (OSError, BadRecord):
-            return None
+    def owner_of(self, path: str, besides: ServedConversation) -> str | None:
+        """The conversation, besides that one, that has a session file open."""
+        owner = self._owner(os.path.realpath(path))
+        return None if owner == besides.record.id else owner
 
-    def _adopted(self, id: str) -> ConversationRecord | None:
-        """A session that was made elsewhere."""
-        path = self._file_of(id)
-        row = None if path is None else row_of(path)
-        return None if row is None else ConversationRecord(id=id, cwd=row.cwd, session_file=path)
+    def _owner(self, path: str) -> str | None:
+        for name in os.listdir(self._folder):
+            folder = os.path.join(self._folder, name)
+            place = read_state(os.path.join(folder, STATE_FILE))
+            record = read_record(folder) if place is None else None
+            file = place.session_file if place is not None else None if record is None else record.session_file
+            if file is not None and os.path.realpath(file) == path:
+                return name
+        return None
 
     def _file_of(self, id: str) -> str | None:
         for folder in all_folders(os.path.join(self._agent_dir, "sessions")):
@@ -269,13 +360,38 @@ class Conversations:
                     return path
         return None
 
+    def _start(self, work: Coroutine[Any, Any, bool]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _look_after(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             before = self._now() - self._limits.idle_seconds
             for one in self.awake:
                 if one.idle and one.used < before:
-                    await one.sleep()
+                    self._start(one.sleep())
+            await self._end_greedy()
+
+    async def _end_greedy(self) -> None:
+        """End workers that take more than they may."""
+        workers = {one.pid: one for one in self.awake if one.pid is not None}
+        shared = self.workers.parent_pid
+        uses, base = await asyncio.to_thread(lambda: (uses_of(list(workers)), memory_of(shared)))
+        for pid, use in uses.items():
+            why = self._excess(use, base)
+            if why and workers[pid].pid == pid:
+                workers[pid].end_worker(why)
+
+    def _excess(self, use: ProcessUse, base: int) -> str:
+        limits = self._limits
+        # A worker has the memory of the parent that it was forked from, which costs nothing.
+        if limits.worker_memory and use.memory - base > limits.worker_memory * MB:
+            return f"it and its commands used more than {limits.worker_memory} MB of memory (--worker-memory)"
+        if limits.worker_processes and use.processes > limits.worker_processes:
+            return f"it had more than {limits.worker_processes} processes (--worker-processes)"
+        return ""
 
 
 def _words_of(row: SessionRow) -> str:

@@ -17,7 +17,8 @@ from pigeon.transport import exit_codes
 
 
 class NetworkService:
-    """Serves until a signal. `folder` is where others look for its address."""
+    """Serves until a signal: then nothing more begins, runs have some time to end and are aborted after that. A second
+    signal ends everything at once. `folder` is where others look for its address."""
 
     def __init__(
         self,
@@ -39,10 +40,14 @@ class NetworkService:
         """Serve; `ready` gets the address and a link to it when connections are taken. Returns the exit code."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[int] = loop.create_future()
+        again: asyncio.Future[None] = loop.create_future()
 
         def end() -> None:
             if not ended.done():
                 ended.set_result(exit_codes.OK)
+            elif not again.done():
+                again.set_result(None)
+                self._conversations.kill()
 
         raise_file_limit()
         server = HttpServer(self._conversations, self._tokens, self._options, self._counts, self._log)
@@ -61,6 +66,11 @@ class NetworkService:
             ready(address.url, f"{address.public}/?token={self._tokens.link()}")
             waited: set[asyncio.Future[Any]] = {serving, ended}
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            server.take_no_more()
+            self._log.info("draining")
+            draining = asyncio.ensure_future(self._conversations.drain(self._options.drain_seconds))
+            await asyncio.wait({draining, again}, return_when=asyncio.FIRST_COMPLETED)
+            draining.cancel()
         finally:
             self._log.info("stopping")
             forget_address(self._folder)

@@ -74,23 +74,27 @@ class Watcher:
     async def lines(self) -> AsyncIterator[list[bytes]]:
         """All that it is to be sent, without LF, until it is to `end`."""
         conversation = self._conversation
-        after = self.begin()
+        sent = self.begin()
         if self._asked_before:
             yield self._asked_before
-        reader = LogReader(conversation.log_folder, after, conversation.end)
+        reader = LogReader(conversation.log_folder, sent, conversation.end)
         try:
             while self.ended is None:
                 if reader.lost:
-                    asked_after = max(after, reader.number)
                     snapshot, number = await conversation.snapshot()
-                    yield [b'{"type":"gap","after":%d,"snapshot":%s}' % (asked_after, snapshot)]
+                    yield [b'{"type":"gap","after":%d,"snapshot":%s}' % (sent, snapshot)]
                     reader.close()
                     reader = LogReader(conversation.log_folder, number, conversation.end)
+                    if reader.lost:
+                        # Even the message that is under way began longer ago.
+                        reader.close()
+                        reader = LogReader(conversation.log_folder, conversation.number, conversation.end)
                 self._changed.clear()
                 lines = reader.read(self._answers[0][0] if self._answers else conversation.end)
                 if reader.lost:
-                    after = reader.number
-                elif lines:
+                    continue
+                sent = reader.number
+                if lines:
                     yield lines if self._kinds is None else [line for line in lines if self._wants(line)]
                 elif self._answers:
                     line = self._answers.popleft()[1]

@@ -20,30 +20,36 @@ from pigeon.dialects.pi_latest import PiLatest
 from pigeon.guard.secrets import Redactor
 from pigeon.rpc.host import Host
 from pigeon.rpc.worker_link import WorkerLink
+from pigeon.serve.worker_state import StateFile, WorkerState
 from pigeon.system.clock import SteadyLoop
-from pigeon.transport.event_log import EventLog, lines_since
+from pigeon.transport.event_log import EventLog, lines_since, lock_log
 from pigeon.transport.reader import DEFAULT_CAP
-from pigeon.wire.base import ABSENT
+from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.dialogs import CancelRequest
-from pigeon.wire.errors import printable
-from pigeon.wire.events import AgentRestarted, AgentSettled
-from pigeon.wire.open_work import SETTLED, OpenWork, open_work
+from pigeon.wire.errors import PigeonError, StartupError, printable
+from pigeon.wire.events import AgentRestarted, AgentSettled, HostToolCancel
+from pigeon.wire.open_work import HOST_TOOL_CALL, SETTLED, OpenWork, open_work
 
 DIED = "The agent died in the middle of the run: {}"
 
 
 class WorkerRequest(Struct, frozen=True, kw_only=True):
-    """A worker that is wanted: the agent, its surroundings, and the folder of its event log.
+    """A worker that is wanted: the agent, its surroundings, the folder of its event log and the file of its state.
 
-    `died` is how the process before this one came to its end, if that was not wanted.
+    `commands` are those that the process before this one has carried out and that have to be carried out again, `state`
+    is what that one has left, and `died` how it came to its end, if that was not wanted. `accepted` is true if it had
+    accepted a prompt whose run was not announced.
     """
 
-    number: int
     options: AgentOptions
     folder: str
     variables: dict[str, str]
     log_folder: str
+    state_file: str
+    commands: tuple[dict[str, Json], ...] = ()
+    state: WorkerState | None = None
     died: str = ""
+    accepted: bool = False
 
 
 def run_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
@@ -52,29 +58,48 @@ def run_worker(request: WorkerRequest, environment: Environment, redactor: Redac
 
 
 async def _serve(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
+    # Before anything of the conversation is touched: another process may still be at it.
+    lock_log(request.log_folder)
     agent = await build(request.options.spoken_in(PiLatest), environment, redactor)
     for problem in agent.problems:
         print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
     session, life = agent.session, agent.lifecycle
     log = EventLog(request.log_folder)
     left = open_work(lines_since(request.log_folder, SETTLED, log.end))
-    link = WorkerLink(listener, log, lambda: session.activity.busy, DEFAULT_CAP)
+    state = StateFile(request.state_file, session)
+    link = WorkerLink(listener, log, lambda: host.busy, state.note, DEFAULT_CAP)
     host = Host(session, PiLatest(__version__), link, life.drains, life.warm, mask=redactor.mask)
     host.speak_fully()
-    _end_open_work(left, host, request.died)
+    await _take_up(request, host, state)
+    _end_open_work(left, host, request)
     # The collector was off: nothing that a start makes is garbage.
     gc.freeze()
     gc.enable()
     return await host.serve(life.started, life.leaving, life.stop)
 
 
-def _end_open_work(left: OpenWork, host: Host, died: str) -> None:
+async def _take_up(request: WorkerRequest, host: Host, state: StateFile) -> None:
+    """Be in the state that the process before this one was in; raises `StartupError`."""
+    for command in request.commands:
+        try:
+            await host.carry_out(command)
+        except PigeonError as error:
+            problem = f"{command['type']}, which was in force, is refused now: {error}"
+            if command["type"] == "set_permissions":
+                raise StartupError(problem) from None
+            print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
+    if request.state is not None:
+        state.take_up(request.state)
+
+
+def _end_open_work(left: OpenWork, host: Host, request: WorkerRequest) -> None:
     """Say what became of all that the process before this one has left open."""
-    why = died or "the machine was stopped"
-    if died or left.busy:
+    why = request.died or "the machine was stopped"
+    if request.died or left.busy:
         host.tell(AgentRestarted(reason=why))
-    for number, id in enumerate(left.questions):
-        host.tell(CancelRequest(id=f"restarted-{number}", target_id=id))
-    if left.running:
+    for number, (id, line) in enumerate(left.questions.items()):
+        kind = HostToolCancel if line.startswith(HOST_TOOL_CALL) else CancelRequest
+        host.tell(kind(id=f"restarted-{number}", target_id=id))
+    if left.running or request.accepted:
         run_id = left.run_id or ABSENT
         host.tell(AgentSettled(run_id=run_id, reason="error", error_message=DIED.format(why)))

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from pigeon.rpc.worker_link import NEEDED
 from pigeon.serve.worker import WorkerRequest
 from pigeon.system.process.forking import ForkedProcess, ForkParent
 from pigeon.transport.event_log import LogEnd
@@ -24,6 +25,10 @@ STOP_SECONDS = 5.0
 CODE_SECONDS = 1.0
 LONGEST_LINE = sys.maxsize
 STDERR_BYTES = 4_000
+FORK_SECONDS = 10.0
+# Unwanted ends within this time count; after too many of them there is a pause.
+RESTART_SECONDS = 60.0
+RESTART_PAUSE = 15.0
 _LOGGED = b'{"type":"logged"'
 
 
@@ -38,12 +43,13 @@ class Logged(Struct, frozen=True):
 class Workers:
     """Starts workers from a warm parent; the parent is started with the first, and again if it has died."""
 
-    def __init__(self, variables: Mapping[str, str]) -> None:
+    def __init__(self, variables: Mapping[str, str], sockets: SocketFolder) -> None:
         """`variables` are those of the parent itself; no worker inherits them."""
+        self.sockets = sockets
         kept = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "PYTHONDONTWRITEBYTECODE", "TMPDIR")
         self._variables = {name: variables[name] for name in kept if name in variables}
         self._parent: ForkParent | None = None
-        self._codes: dict[int, asyncio.Future[int]] = {}
+        self._codes: dict[int, asyncio.Future[int | None]] = {}
         self._starting = asyncio.Lock()
 
     async def open(self) -> None:
@@ -57,12 +63,27 @@ class Workers:
                 self._parent = parent
 
     async def start(self, request: WorkerRequest, listener: socket.socket, stderr: int) -> ForkedProcess:
-        """A new worker; raises `OSError`."""
-        await self.open()
-        assert self._parent is not None
-        pid = await self._parent.fork(pickle.dumps(request), [listener.fileno(), stderr])
+        """A new worker, of a new parent if the one that there was does nothing any more; raises `OSError`."""
+        data, descriptors = pickle.dumps(request), [listener.fileno(), stderr]
+        try:
+            pid = await self._forked(data, descriptors)
+        except ProcessLookupError:
+            pid = await self._forked(data, descriptors)
         self._codes[pid] = asyncio.get_running_loop().create_future()
         return ForkedProcess(pid)
+
+    async def _forked(self, data: bytes, descriptors: list[int]) -> int:
+        await self.open()
+        parent = self._parent
+        assert parent is not None
+        try:
+            async with asyncio.timeout(FORK_SECONDS):
+                return await parent.fork(data, descriptors)
+        except TimeoutError:
+            parent.close()
+            if self._parent is parent:
+                self._lost()
+            raise ProcessLookupError("the parent of the workers does not answer") from None
 
     async def code_of(self, process: ForkedProcess) -> int | None:
         """How a worker has ended, once it has; none if that is not known, as of one that an earlier parent started."""
@@ -79,6 +100,11 @@ class Workers:
         self._codes.pop(process.pid, None)
         process.release()
 
+    @property
+    def parent_pid(self) -> int:
+        """The process that workers are forked from; 0 if there is none."""
+        return 0 if self._parent is None else self._parent.pid
+
     def close(self) -> None:
         """End the parent; workers stay."""
         parent, self._parent = self._parent, None
@@ -91,17 +117,26 @@ class Workers:
             ended.set_result(code)
 
     def _lost(self) -> None:
+        """How its workers end is not told any more."""
         self._parent = None
+        for ended in self._codes.values():
+            if not ended.done():
+                ended.set_result(None)
 
 
 class WorkerConnection(asyncio.Protocol):
     """The connection to a worker: lines to it, how far its log reaches and answers from it, in order."""
 
     def __init__(
-        self, logged: Callable[[LogEnd, int], None], answer: Callable[[bytes], None], lost: Callable[[], None]
+        self,
+        logged: Callable[[LogEnd, int], None],
+        answer: Callable[[bytes], None],
+        needed: Callable[[], None],
+        lost: Callable[[], None],
     ) -> None:
         self._logged = logged
         self._answer = answer
+        self._needed = needed
         self._lost = lost
         self._framing = Framing(LONGEST_LINE)
         self._transport: asyncio.WriteTransport | None = None
@@ -140,6 +175,8 @@ class WorkerConnection(asyncio.Protocol):
         if frame.startswith(_LOGGED):
             notice = codec.convert(codec.decode(frame), Logged)
             self._logged(LogEnd(notice.segment, notice.offset), notice.pid)
+        elif frame == NEEDED:
+            self._needed()
         else:
             self._answer(frame)
 
@@ -183,6 +220,35 @@ class SocketFolder:
 
     def _path(self, name: str) -> str:
         return f"/proc/self/fd/{self._descriptor}/{name}"
+
+
+class UnwantedEnds:
+    """When workers of a conversation have ended that should not have: after `most` within a minute there is a pause."""
+
+    def __init__(self, most: int, now: Callable[[], float]) -> None:
+        self._most = most
+        self._now = now
+        self._times: list[float] = []
+
+    @property
+    def often(self) -> bool:
+        """True after too many."""
+        now = self._now()
+        self._times = [at for at in self._times if now - at < RESTART_SECONDS]
+        return len(self._times) >= self._most
+
+    def add(self) -> None:
+        """One more."""
+        self._times.append(self._now())
+
+    def refusal(self, last: str) -> str | None:
+        """Why no other is started now, with how the `last` one has ended; none if one may be."""
+        if not self.often or not self._times:
+            return None
+        wait = self._times[-1] + RESTART_PAUSE - self._now()
+        because = f", the last time because {last}" if last else ""
+        said = f"The agent of this conversation has ended {len(self._times)} times within a minute{because}"
+        return f"{said}. It can be started again in {wait:.0f} seconds" if wait > 0 else None
 
 
 async def stop_worker(process: ForkedProcess) -> None:

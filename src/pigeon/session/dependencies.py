@@ -6,7 +6,7 @@ knows the permission rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -22,7 +22,16 @@ from pigeon.session.settings import SessionSettings
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
 from pigeon.system.shell.shell import Workplace
-from pigeon.wire.answers import BranchInfo, FoundText, HtmlPiece, Permissions, SlashCommand, TrustChange, TrustState
+from pigeon.wire.answers import (
+    BranchInfo,
+    FoundText,
+    HtmlPiece,
+    Permissions,
+    SessionAllowance,
+    SlashCommand,
+    TrustChange,
+    TrustState,
+)
 from pigeon.wire.base import Json
 from pigeon.wire.commands import RenderHtml
 from pigeon.wire.messages import ToolResultMessage
@@ -55,6 +64,14 @@ class PermissionControl(Protocol):
 
     def set_host_rules(self, rules: Json) -> None:
         """Replace the rules of the host; raises `Refusal`."""
+        ...
+
+    def allowed(self) -> list[SessionAllowance]:
+        """What was allowed for the session that is open."""
+        ...
+
+    def allow(self, calls: Sequence[SessionAllowance]) -> None:
+        """An earlier process was allowed this in the session that is open: so is this one, unless rules deny it."""
         ...
 
     def in_force(self) -> Permissions:

@@ -178,6 +178,11 @@ class Prompting:
             for command in self.commands()
         ]
 
+    @property
+    def waiting(self) -> bool:
+        """True while a command of an extension runs, or a message waits for the next prompt."""
+        return bool(self._commands or self._next_turn)
+
     async def commands_done(self) -> None:
         """Wait until no command of an extension runs."""
         while self._commands:

@@ -8,12 +8,18 @@ line counts once `append` has returned: what a killed process had half written i
 
 from __future__ import annotations
 
+import fcntl
 import os
+import struct
+from contextlib import suppress
 from typing import NamedTuple
 
 SEGMENT_BYTES = 4 * 1024 * 1024
 MOST_SEGMENTS = 8
 SUFFIX = ".jsonl"
+LOCK = "lock"
+# What the system calls `struct flock`, of which the last member is the process that has the lock.
+_LOCK = "hhqqi0q"
 _BLOCK = 1 << 20
 
 
@@ -39,7 +45,8 @@ class EventLog:
             if b"\n" in block:
                 self._next += block.count(b"\n")
                 self._offset = start + block.rindex(b"\n") + 1
-        os.ftruncate(self._file, self._offset)
+        self._torn = True
+        self._cut()
 
     @property
     def next_number(self) -> int:
@@ -53,15 +60,14 @@ class EventLog:
 
     def append(self, data: bytes, lines: int) -> LogEnd:
         """Put whole lines behind the last; raises `OSError`, and then none of them is there."""
+        self._cut()
         if self._offset >= self._segment_bytes:
             self._begin_segment()
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
-        except OSError:
-            os.ftruncate(self._file, self._offset)
-            raise
+        self._torn = True
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+        self._torn = False
         self._offset += len(data)
         self._next += lines
         return self.end
@@ -69,6 +75,12 @@ class EventLog:
     def close(self) -> None:
         """Append nothing more."""
         os.close(self._file)
+
+    def _cut(self) -> None:
+        """Take away what a failed write has left."""
+        if self._torn:
+            os.ftruncate(self._file, self._offset)
+            self._torn = False
 
     def _begin_segment(self) -> None:
         before, self._segment = (self._segment, self._file), self._next
@@ -79,8 +91,9 @@ class EventLog:
             raise
         os.close(before[1])
         self._offset = 0
-        for old in segments_in(self._folder)[: -self._most_segments]:
-            os.unlink(_path(self._folder, old))
+        with suppress(OSError):
+            for old in segments_in(self._folder)[: -self._most_segments]:
+                os.unlink(_path(self._folder, old))
 
     def _open(self) -> int:
         return os.open(_path(self._folder, self._segment), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -90,7 +103,7 @@ class LogReader:
     """Reads whole lines from a log that grows, beginning behind the line with the number `after`.
 
     `lost` is true where the log does not reach back so far any more, or never had that line: what follows then begins
-    with the oldest line there is, or with the next one.
+    with the oldest line there is, or with the next one. Raises `OSError`, and then the same can be tried again.
     """
 
     def __init__(self, folder: str, after: int, end: LogEnd) -> None:
@@ -98,7 +111,11 @@ class LogReader:
         self._file = -1
         self._rest = b""
         self.lost = False
-        self._seek(after, end)
+        try:
+            self._seek(after, end)
+        except OSError:
+            self.close()
+            raise
 
     @property
     def number(self) -> int:
@@ -108,10 +125,12 @@ class LogReader:
     def read(self, end: LogEnd, most: int = 256 * 1024) -> list[bytes]:
         """The next lines up to the end that was announced, without their LF; at least one unless there is none."""
         while True:
-            most_here = most if self._segment < end.segment else min(most, end.offset - self._offset)
-            data = os.pread(self._file, most_here, self._offset) if most_here > 0 else b""
+            room = most if self._segment < end.segment else end.offset - self._offset
+            if self._segment > end.segment or self._file < 0:
+                room = 0
+            data = os.pread(self._file, min(most, room), self._offset) if room > 0 else b""
             if not data:
-                if self._segment >= end.segment or not self._next_segment(end):
+                if self._segment >= end.segment or not self._use_first_of(self._later()):
                     return []
                 continue
             self._offset += len(data)
@@ -128,13 +147,15 @@ class LogReader:
 
     def _seek(self, after: int, end: LogEnd) -> None:
         segments = segments_in(self._folder)
-        reached = [first for first in segments if first <= after + 1]
-        self.lost = not reached
-        self._use(reached[-1] if reached else (segments or [end.segment])[0])
+        at = max((index for index, first in enumerate(segments) if first <= after + 1), default=0)
+        self._segment, self._offset, self._number = end.segment, 0, after
+        if not self._use_first_of(segments[at:]):
+            # There is no file yet, which is as good as an empty one.
+            self._segment, self._number = 0, end.segment - 1
+        self.lost = self._number > after
         while self._number < after:
-            # In small steps, so that it stops within the right block.
             left = after - self._number
-            data = os.pread(self._file, _BLOCK, self._offset)
+            data = os.pread(self._file, _BLOCK, self._offset) if self._file >= 0 else b""
             if self._segment == end.segment:
                 data = data[: max(0, end.offset - self._offset)]
             count = data.count(b"\n")
@@ -148,19 +169,22 @@ class LogReader:
             self._number += count
             self._offset += cut
 
-    def _use(self, segment: int) -> None:
-        self.close()
-        path = _path(self._folder, segment)
-        self._file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._segment, self._offset, self._number, self._rest = segment, 0, segment - 1, b""
+    def _later(self) -> list[int]:
+        return [first for first in segments_in(self._folder) if first > self._segment]
 
-    def _next_segment(self, end: LogEnd) -> bool:
-        later = [first for first in segments_in(self._folder) if first > self._segment]
-        if not later:
-            return False
-        self.lost = self.lost or later[0] != self._number + 1
-        self._use(later[0])
-        return True
+    def _use_first_of(self, segments: list[int]) -> bool:
+        """Go on with the first of these files that is still there; false if none is."""
+        for segment in segments:
+            try:
+                file = os.open(_path(self._folder, segment), os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            # What was read of a line before belongs to a file that has ended, and was cut off there.
+            self.lost = self.lost or (self._file >= 0 and segment != self._number + 1)
+            self.close()
+            self._file, self._segment, self._offset, self._number, self._rest = file, segment, 0, segment - 1, b""
+            return True
+        return False
 
 
 def segments_in(folder: str) -> list[int]:
@@ -185,10 +209,41 @@ def lines_since(folder: str, mark: bytes, end: LogEnd) -> list[tuple[int, bytes]
     """The lines with their numbers from the newest file on in which a line begins with the mark; all without one."""
     found: list[tuple[int, bytes]] = []
     for segment in reversed(segments_in(folder)):
-        with open(_path(folder, segment), "rb") as file:
-            data = file.read(end.offset if segment == end.segment else -1)
-        lines = data.split(b"\n")[:-1]
-        found[:0] = enumerate(lines, segment)
-        if any(line.startswith(mark) for line in lines):
+        if segment > end.segment:
+            continue
+        try:
+            with open(_path(folder, segment), "rb") as file:
+                data = file.read(end.offset if segment == end.segment else -1)
+        except FileNotFoundError:
+            break
+        found[:0] = enumerate(data.split(b"\n")[:-1], segment)
+        if data.startswith(mark) or b"\n" + mark in data:
             break
     return found
+
+
+def lock_log(folder: str) -> None:
+    """Let no other process append from now until this one ends; raises `OSError` if another may.
+
+    The lock is of the kind that belongs to a process and is not inherited, and whose owner can be asked for.
+    """
+    descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+
+
+def log_owner(folder: str) -> int | None:
+    """The process that has the lock; none if none has it, or this one."""
+    try:
+        descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        asked = struct.pack(_LOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = struct.unpack(_LOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    finally:
+        os.close(descriptor)
+    return None if kind == fcntl.F_UNLCK else pid

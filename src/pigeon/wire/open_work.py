@@ -15,6 +15,7 @@ ANSWERED = (b'{"method":"select"', b'{"method":"confirm"', b'{"method":"input"',
 _CANCEL = b'{"method":"cancel"'
 # The line before which nothing is open.
 SETTLED = b'{"type":"agent_settled"'
+HOST_TOOL_CALL = b'{"type":"host_tool_call"'
 _EVENT = b'{"type":"'
 
 
@@ -22,14 +23,16 @@ class OpenWork:
     """Takes the lines of events in order.
 
     `questions` are those without an answer, and calls of host tools, as lines by id; `first` is the number of the first
-    line of the message or tool call that is under way, if there is one.
+    line of the message or tool call that is under way, `message` that of the message, if there is one, and `messages`
+    how many were finished.
     """
 
     def __init__(self) -> None:
         self.running = False
         self.run_id: str | None = None
         self.questions: dict[str, bytes] = {}
-        self._message: int | None = None
+        self.message: int | None = None
+        self.messages = 0
         self._tools: dict[str, int] = {}
 
     @property
@@ -40,7 +43,7 @@ class OpenWork:
     @property
     def first(self) -> int | None:
         """Where a client has to begin that wants to see what is under way."""
-        begun = [*self._tools.values(), *(() if self._message is None else (self._message,))]
+        begun = [*self._tools.values(), *(() if self.message is None else (self.message,))]
         return min(begun, default=None)
 
     def take(self, line: bytes, number: int) -> None:
@@ -54,21 +57,18 @@ class OpenWork:
         elif line.startswith(_CANCEL):
             self.questions.pop(str(_members(line).get("targetId")), None)
 
-    def answered(self, id: str) -> bool:
-        """An answer was given; false if its question is not open."""
-        return self.questions.pop(id, None) is not None
-
     def _event(self, kind: str, line: bytes, number: int) -> None:
         match kind:
             case "agent_start":
                 self.running, self.run_id = True, _members(line).get("runId")
             case "agent_settled":
-                self.running, self.run_id, self._message = False, None, None
+                self.running, self.run_id, self.message = False, None, None
                 self._tools.clear()
             case "message_start":
-                self._message = number
+                self.message = number
             case "message_end":
-                self._message = None
+                self.message = None
+                self.messages += 1
             case "tool_execution_start":
                 self._tools[str(_members(line).get("toolCallId"))] = number
             case "tool_execution_end":

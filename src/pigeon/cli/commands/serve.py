@@ -15,6 +15,7 @@ from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError, UsageError
 
 if TYPE_CHECKING:
+    from pigeon.serve.conversations import ServeLimits
     from pigeon.serve.http.server import ServeOptions
     from pigeon.serve.http.tokens import Tokens
 
@@ -27,7 +28,7 @@ MEGABYTE = 1024 * 1024
 def run_serve(call: CommandCall) -> int:
     """Serve until a signal; returns the exit code."""
     try:
-        from pigeon.serve.conversations import Conversations, ServeLimits
+        from pigeon.serve.conversations import Conversations
         from pigeon.serve.counts import ServeCounts
         from pigeon.serve.http.tokens import Tokens
         from pigeon.serve.service import NetworkService
@@ -49,7 +50,7 @@ def run_serve(call: CommandCall) -> int:
         if not os.path.isdir(root):
             raise UsageError(f"--root {root} is not a folder")
     options = AgentOptions(agent_dir=agent_dir, model=call.options.get("model"))
-    settings = _settings(call)
+    settings, limits = _settings(call), _limits(call)
 
     async def serve() -> int:
         counts = ServeCounts()
@@ -57,7 +58,7 @@ def run_serve(call: CommandCall) -> int:
         log.take_over_logging()
         try:
             variables = {name: value for name, value in environment.variables.items() if name != "PIGEON_TOKEN"}
-            conversations = Conversations(agent_dir, options, variables, roots, ServeLimits(), counts)
+            conversations = Conversations(agent_dir, options, variables, roots, limits, counts)
             return await NetworkService(conversations, tokens, settings, folder, counts, log).run(_ready)
         finally:
             log.close()
@@ -83,8 +84,23 @@ def _settings(call: CommandCall) -> ServeOptions:
             known=_number(call, "max_connections", limits.known),
             request_seconds=_number(call, "request_seconds", int(limits.request_seconds)),
         ),
+        drain_seconds=_number(call, "drain_seconds", 30),
         frame_bytes=_number(call, "max_frame_mb", FRAME_BYTES // MEGABYTE, 1024) * MEGABYTE,
         **given,
+    )
+
+
+def _limits(call: CommandCall) -> ServeLimits:
+    from pigeon.serve.conversations import ServeLimits
+
+    limits = ServeLimits()
+    return ServeLimits(
+        awake=_number(call, "max_awake", limits.awake),
+        kept=_number(call, "max_kept", limits.kept),
+        idle_seconds=60.0 * _number(call, "idle_minutes", 10),
+        worker_memory=_number(call, "worker_memory", limits.worker_memory),
+        worker_processes=_number(call, "worker_processes", limits.worker_processes),
+        worker_restarts=_number(call, "worker_restarts", limits.worker_restarts),
     )
 
 

@@ -158,11 +158,11 @@ class ServeApplication:
         limit = int(asked.get("limit", api.LISTED))
         rows, following = await asyncio.to_thread(self._conversations.rows, cwd, query, limit, cursor)
         known = {one.record.id: one for one in self._conversations.known}
-        by_file = {one.record.session_file: one for one in self._conversations.known if one.record.session_file}
+        by_file = {one.session_file: one for one in self._conversations.known if one.session_file}
         listed = [{**codec.to_plain(row), **_state(by_file.get(row.path) or known.get(row.id))} for row in rows]
         if cursor is None:
             seen = {row.id for row in rows} | {row.path for row in rows}
-            fresh = (one for one in known.values() if one.record.session_file is None and one.record.id not in seen)
+            fresh = (one for one in known.values() if one.session_file is None and one.record.id not in seen)
             wanted = [one for one in fresh if cwd in (None, one.record.cwd) and query is None]
             listed[:0] = [{"id": one.record.id, "cwd": one.record.cwd, **_state(one)} for one in wanted]
         answer: dict[str, Json] = {"sessions": listed}

@@ -37,6 +37,8 @@ FRAME_BYTES = 32 * 1024 * 1024
 BACKLOG = 1024
 HANDSHAKE_SECONDS = 10.0
 PING_SECONDS = 20.0
+# How long clients may take to close their connections at the end.
+CLOSE_SECONDS = 2
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 ADDRESS_FILE = "address.json"
 NOT_SAFE = (
@@ -58,6 +60,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     insecure: bool = False
     connections: ConnectionLimits = ConnectionLimits()
     frame_bytes: int = FRAME_BYTES
+    drain_seconds: float = 30.0
 
 
 class ServerAddress(Struct, frozen=True):
@@ -102,6 +105,7 @@ class HttpServer(uvicorn.Server):
                 h11_max_incomplete_event_size=HEADER_BYTES,
                 ws_max_size=options.frame_bytes,
                 ws_per_message_deflate=False,
+                timeout_graceful_shutdown=CLOSE_SECONDS,
                 ws_ping_interval=PING_SECONDS,
                 ws_ping_timeout=PING_SECONDS,
             )
@@ -121,6 +125,11 @@ class HttpServer(uvicorn.Server):
             own = "" if options.behind_proxy or _has_port(name) else f":{port}"
             public = f"{'https' if self._tls or options.behind_proxy else 'http'}://{name}{own}"
         return ServerAddress(url, public, os.getpid(), options.tls_cert)
+
+    def take_no_more(self) -> None:
+        """Accept no further connection; those that there are go on."""
+        for one in self.servers:
+            one.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen; a handshake of TLS may not take longer than a request."""

@@ -65,6 +65,11 @@ class Dialogs:
                 self.tell(lambda new: CancelRequest(id=new, target_id=id))
         return DialogEnd("disconnected" if given is None else "answered", given)
 
+    @property
+    def waiting(self) -> bool:
+        """True while a question is open."""
+        return bool(self._open)
+
     def tell_ends(self) -> None:
         """Cancel every question that has ended from now on, however it ended: several clients may show it."""
         self._tells_ends = True

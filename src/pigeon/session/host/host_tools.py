@@ -41,6 +41,11 @@ class HostTools:
         self._open: dict[str, _OpenCall] = {}
         self._ended: deque[str] = deque(maxlen=MOST_ENDED)
         self._gone = False
+        self._tells_ends = False
+
+    def tell_ends(self) -> None:
+        """Cancel every call that has ended from now on, also one with a result: several clients may work on it."""
+        self._tells_ends = True
 
     def set(self, definitions: list[HostTool]) -> list[str]:
         """Replace the whole set, from the next model call on; a refusal leaves the previous one in place."""
@@ -110,7 +115,7 @@ class HostTools:
         except Aborted:
             raise ToolFailed(_aborted(name)) from None
         finally:
-            if self._close(id):
+            if self._close(id) or self._tells_ends:
                 self._post(HostToolCancel(id=self._new_id(), target_id=id))
 
 

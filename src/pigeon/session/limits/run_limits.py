@@ -70,6 +70,10 @@ class Account:
         running = 0.0 if self._since is None else asyncio.get_running_loop().time() - self._since
         return replace(self._used, seconds=plain_number(round(self._used.seconds + running, 3)))
 
+    def go_on_from(self, used: LimitedUse) -> None:
+        """So much was used before."""
+        self._used = used
+
     def add(self, usage: Usage, turns: int = 0, tool_calls: int = 0) -> None:
         """This was used."""
         self._used = replace(
@@ -195,6 +199,10 @@ class RunLimits:
             del self._conversations[self._session_id]
         self._session_id = session_id
         self._conversation = self._conversations.setdefault(session_id, Account(limits))
+
+    def go_on_from(self, used: LimitedUse) -> None:
+        """An earlier process of this conversation has used so much of its limits."""
+        self._conversation.go_on_from(used)
 
     def state(self) -> LimitsState:
         """What hosts are shown."""

@@ -6,6 +6,7 @@ the last is a file with its bytes (packets are short); answers are packets of JS
 
     `{"ready":P}`           once, when requests are taken
     `{"forked":P}`          for each request, in their order
+    `{"failed":E}`          instead of it, with the number of the system's error, if no process is to be had
     `{"ended":P,"code":C}`  when a process has ended; minus the number of the signal for one that was killed
 
 The end of the socket ends the parent and leaves its processes alone: a later supervisor finds them by other means.
@@ -30,6 +31,7 @@ import msgspec
 
 MOST_DESCRIPTORS = 8
 READY_SECONDS = 30.0
+SEND_PAUSE = 0.005
 _PACKET = 4096
 
 
@@ -54,9 +56,13 @@ def serve_forks(descriptor: int, work: Callable[[bytes, list[int]], int]) -> NoR
                 request = _received(control)
                 if request is None:
                     os._exit(0)
-                pid = _fork(request, work)
+                try:
+                    pid = _fork(request, work)
+                    ended = os.pidfd_open(pid)
+                except OSError as error:
+                    _tell(control, {"failed": error.errno or 0})
+                    continue
                 _tell(control, {"forked": pid})
-                ended = os.pidfd_open(pid)
                 processes[ended] = pid
                 poll.register(ended, select.POLLIN)
             else:
@@ -84,11 +90,13 @@ def _fork(request: list[int], work: Callable[[bytes, list[int]], int]) -> int:
     with open(file, "rb") as described:
         described.seek(0)
         data = described.read()
-    pid = os.fork()
-    if pid == 0:
-        _work(data, given, work)
-    for descriptor in given:
-        os.close(descriptor)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _work(data, given, work)
+    finally:
+        for descriptor in given:
+            os.close(descriptor)
     return pid
 
 
@@ -123,6 +131,7 @@ class ForkParent:
         self._control: socket.socket | None = None
         self._ready: asyncio.Future[None] | None = None
         self._forked: deque[asyncio.Future[int]] = deque()
+        self._sending = asyncio.Lock()
 
     async def start(self, variables: dict[str, str]) -> None:
         """Start the program, with these variables; raises `OSError`, also if it does not get ready."""
@@ -150,15 +159,19 @@ class ForkParent:
             raise
 
     async def fork(self, request: bytes, descriptors: Sequence[int]) -> int:
-        """The id of a new process; raises `OSError` if there is none to be had."""
+        """The id of a new process; raises `OSError` if there is none to be had.
+
+        A process that comes after its caller has given up is killed.
+        """
         if self._control is None:
             raise ProcessLookupError("the parent of the workers has ended")
         forked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         file = os.memfd_create("request", os.MFD_CLOEXEC)
         try:
             os.write(file, request)
-            await self._send([*descriptors, file])
-            self._forked.append(forked)
+            async with self._sending:
+                await self._send([*descriptors, file])
+                self._forked.append(forked)
         finally:
             os.close(file)
         return await forked
@@ -171,18 +184,20 @@ class ForkParent:
                 socket.send_fds(self._control, [b"+"], descriptors)
                 return
             except BlockingIOError:
-                await asyncio.sleep(0)
+                await asyncio.sleep(SEND_PAUSE)
+
+    @property
+    def pid(self) -> int:
+        """Its process; 0 if there is none."""
+        return 0 if self._program is None else self._program.pid
 
     def close(self) -> None:
-        """Let it end; its processes stay."""
+        """End it; its processes stay. It holds nothing that would be lost."""
         self._hang_up()
         program, self._program = self._program, None
         if program is not None:
-            with suppress(subprocess.TimeoutExpired):
-                program.wait(1)
-            if program.returncode is None:
-                program.kill()
-                program.wait()
+            program.kill()
+            program.wait()
 
     def _read(self) -> None:
         assert self._control is not None
@@ -203,8 +218,15 @@ class ForkParent:
             self._ready.set_result(None)
         elif "forked" in record:
             waiting = self._forked.popleft()
-            if not waiting.done():
+            if waiting.done():
+                with suppress(ProcessLookupError):
+                    os.kill(record["forked"], signal.SIGKILL)
+            else:
                 waiting.set_result(record["forked"])
+        elif "failed" in record:
+            waiting = self._forked.popleft()
+            if not waiting.done():
+                waiting.set_exception(OSError(record["failed"], os.strerror(record["failed"])))
         elif "ended" in record:
             self._ended(record["ended"], record["code"])
 

@@ -1,0 +1,60 @@
+"""How much a process and all that it has started take: memory and processes, as the system tells it.
+
+Workers are watched with it (`conversations.py`). Commands stay below their worker in the tree of processes, also those
+that go into the background: their reaper takes them in (`system/process/helper_main.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class ProcessUse(Struct, frozen=True):
+    """What a process takes with all its descendants: bytes of memory of its own, and how many processes there are."""
+
+    memory: int
+    processes: int
+
+
+def uses_of(pids: Sequence[int]) -> dict[int, ProcessUse]:
+    """What each of these takes; one that has ended is left out."""
+    children: dict[int, list[int]] = {}
+    alive = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            parent = _parent_of(int(name))
+            if parent is not None:
+                alive.add(int(name))
+                children.setdefault(parent, []).append(int(name))
+    return {pid: _use_of(pid, children) for pid in pids if pid in alive}
+
+
+def memory_of(pid: int) -> int:
+    """The bytes of memory that a process has for itself, files not counted; 0 if it has ended."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            _, resident, shared, *_ = file.read().split()
+    except (OSError, ValueError):
+        return 0
+    return max(0, int(resident) - int(shared)) * _PAGE
+
+
+def _use_of(pid: int, children: dict[int, list[int]]) -> ProcessUse:
+    tree = [pid]
+    for one in tree:
+        tree += children.get(one, [])
+    return ProcessUse(sum(memory_of(one) for one in tree), len(tree))
+
+
+def _parent_of(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name of the program stands in parentheses, and may contain some.
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
