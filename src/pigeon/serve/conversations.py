@@ -53,6 +53,14 @@ class UnknownConversation(Refusal):
     """There is no conversation with this id."""
 
 
+class FolderRefused(Refusal):
+    """A folder, or a file, outside of those that may be opened."""
+
+
+class FolderMissing(Refusal):
+    """There is no such folder, or it cannot be read."""
+
+
 class TooMany(Refusal):
     """As many conversations as are allowed are awake, and none of them can be put to sleep; or too many are kept."""
 
@@ -177,7 +185,7 @@ class Conversations:
         self._sockets.close()
 
     def new(self, cwd: str, model: str | None = None, id: str | None = None) -> ServedConversation:
-        """A conversation in a folder; raises `Refusal` if that is not one of those that may be opened."""
+        """A conversation in a folder; raises as `allowed`, and `TooMany`."""
         folder = self.allowed(cwd)
         if self._stopping:
             raise Stopping(STOPPING)
@@ -259,7 +267,7 @@ class Conversations:
             with os.scandir(self.allowed(path)) as found:
                 inside = [item for item in found if not item.name.startswith(".") and item.is_dir()]
         except OSError as error:
-            raise Refusal(f"{path} cannot be read: {error.strerror}") from None
+            raise FolderMissing(f"{path} cannot be read: {error.strerror}") from None
         # A link may lead out.
         names = [item.name for item in inside if not item.is_symlink() or self.may_open(item.path)]
         return sorted(names, key=str.casefold)[:MOST_FOLDERS]
@@ -282,12 +290,12 @@ class Conversations:
         own = self._is_own(real)
         sessions = os.path.join(os.path.realpath(self._agent_dir), "sessions") + os.sep
         if not (self.may_open(real) and not own) and not real.startswith(sessions):
-            raise Refusal(f"{path} is outside of the folders that may be opened")
+            raise FolderRefused(f"{path} is outside of the folders that may be opened")
         file = newest_with_message(real) if os.path.isdir(real) else real
         header = header_of(file) if file is not None else None
         where = header.get("cwd") if header is not None else None
         if isinstance(where, str) and where and not self.may_open(os.path.join(cwd, where)):
-            raise Refusal(f"{path} is the session of a folder that may not be opened: {where}")
+            raise FolderRefused(f"{path} is the session of a folder that may not be opened: {where}")
         if own and file is not None and header is None:
             raise Refusal(f"There is no session in {path}")
         return real
@@ -296,15 +304,15 @@ class Conversations:
         """The file that a client wants written, named from a folder; raises `Refusal`."""
         real = self._placed(path, cwd)
         if not self.may_open(real) or self._is_own(real):
-            raise Refusal(f"{path} is outside of the folders that may be opened")
+            raise FolderRefused(f"{path} is outside of the folders that may be opened")
         return real
 
     def allowed(self, cwd: str) -> str:
-        """The folder, if it may be worked in; raises `Refusal`."""
+        """The folder, if it may be worked in; raises `FolderRefused` or `FolderMissing`."""
         if not os.path.isabs(cwd) or not self.may_open(cwd):
-            raise Refusal(f"{cwd} is not below a folder that may be opened: {', '.join(self.roots)}")
+            raise FolderRefused(f"{cwd} is not below a folder that may be opened: {', '.join(self.roots)}")
         if not os.path.isdir(cwd):
-            raise Refusal(f"{cwd} is not a folder")
+            raise FolderMissing(f"{cwd} is not a folder")
         return cwd
 
     def _throw_away(self, file: str | None) -> None:

@@ -194,11 +194,11 @@ def test_no_folder_outside_of_the_roots_is_opened_or_listed(server: AttackedServ
         (work.parent / "work2").mkdir()
     asked = path.format(work=work)
     answer = server.ask("POST", "/api/sessions", {"cwd": asked}, scope="admin")
-    assert answer.status == 400
-    assert "folder" in answer.json()["error"] or "surrogate" in answer.json()["error"]
+    assert answer.status == 403
+    assert "is not below a folder that may be opened" in answer.json()["error"]
     if path.isprintable():
-        assert server.ask("GET", f"/api/folders?path={asked}", scope="admin").status == 400
-        assert server.ask("GET", f"/api/sessions?cwd={asked}", scope="admin").status == 400
+        assert server.ask("GET", f"/api/folders?path={asked}", scope="admin").status == 403
+        assert server.ask("GET", f"/api/sessions?cwd={asked}", scope="admin").status == 403
     listed = server.ask("GET", "/api/folders", scope="admin").json()
     assert (listed["path"], listed["parent"], "out" in listed["folders"]) == (str(work), None, False)
 
@@ -252,7 +252,7 @@ def test_all_sessions_are_those_of_the_roots(server: AttackedServer, session: st
     assert "hidden" not in [row["id"] for row in answer["data"]["sessions"]]
     listed = server.ask("GET", "/api/sessions", scope="read").json()["sessions"]
     assert "hidden" not in [row["id"] for row in listed]
-    assert server.ask("GET", "/api/sessions/hidden", scope="admin").status == 400
+    assert server.ask("GET", "/api/sessions/hidden", scope="admin").status == 403
 
 
 # --- bytes -----------------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def test_all_sessions_are_those_of_the_roots(server: AttackedServer, session: st
 def test_what_is_no_proper_request_is_refused_and_the_connection_closed(
     server: AttackedServer, request_text: str
 ) -> None:
-    many = "".join(f"X-{number}: y\r\n" for number in range(5_000))
+    many = "".join(f"X-{number}: y\r\n" for number in range(10_000))
     filled = request_text.format(host=server.host, admin=ADMIN, long="x" * 100_000, many=many)
     said = server.raw(filled.encode("latin-1"))
     assert said == b"" or said[9:12] in (b"400", b"408", b"431", b"505"), said[:200]

@@ -22,7 +22,7 @@ REF = "#/components/schemas/{name}"
 JSON_TYPE, HTML_TYPE = "application/json", "text/html"
 ConversationState = Literal["asleep", "starting", "awake", "stopping"]
 SessionId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
-Text = Annotated[str, Meta(min_length=1, max_length=4096)]
+Text = Annotated[str, Meta(min_length=1, max_length=2048)]
 
 
 class ServedSession(Record, kw_only=True):
@@ -106,7 +106,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
     help: str
     whole: bool = False
     least: int = 0
-    most: int = 4096
+    most: int = 2048
 
 
 class Operation(Struct, frozen=True, kw_only=True):
@@ -135,12 +135,12 @@ PATH = Parameter(name="path", help="The folder; the first of the roots unless to
 OPERATIONS = (
     Operation(
         id="listSessions", method="GET", path="/api/sessions", summary="The sessions, newest first, a page at a time.",
-        needed="read", answer=ServedSessions, parameters=(CWD, QUERY, LIMIT, CURSOR),
+        needed="read", answer=ServedSessions, parameters=(CWD, QUERY, LIMIT, CURSOR), also=(404,),
     ),
     Operation(
         id="openSession", method="POST", path="/api/sessions", needed="talk", status=201, answer=SessionDetails,
         summary="Begin a conversation in a folder, or wake the one with this id (200).", body=SessionRequest,
-        also=(200, 404, 503),
+        also=(200, 404, 409, 503),
     ),
     Operation(
         id="showSession", method="GET", path="/api/sessions/{id}", summary="One conversation.", needed="read",
@@ -156,7 +156,7 @@ OPERATIONS = (
     ),
     Operation(
         id="listFolders", method="GET", path="/api/folders", summary="The folders in a folder that may be opened.",
-        needed="talk", answer=FolderAnswer, parameters=(PATH,),
+        needed="talk", answer=FolderAnswer, parameters=(PATH,), also=(404,),
     ),
     Operation(
         id="makeLink", method="POST", path="/api/links", summary="A link that lets a browser in once.",
@@ -208,6 +208,10 @@ def openapi() -> dict[str, Json]:
     """All operations as a document of OpenAPI 3.1."""
     types = [one for operation in OPERATIONS for one in (operation.answer, operation.body) if _is_record(one)]
     _, schemas = msgspec.json.schema_components([*types, ErrorAnswer], ref_template=REF)
+    # One of the two must be there, which types cannot say.
+    schemas["SessionRequest"]["anyOf"] = [
+        {"required": [name], "properties": {name: {"type": "string"}}} for name in ("cwd", "sessionId")
+    ]
     paths: dict[str, dict[str, Json]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)

@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from pigeon.serve.client_session import ClientSession
 from pigeon.serve.conversation import ServedConversation
-from pigeon.serve.conversations import Conversations, TooMany, UnknownConversation
+from pigeon.serve.conversations import Conversations, FolderMissing, FolderRefused, TooMany, UnknownConversation
 from pigeon.serve.counts import CONTENT_TYPE, Gauge, ServeCounts, memory_of, text_of
 from pigeon.serve.http import api
 from pigeon.serve.http.connections import RETRY_SECONDS, Connections
@@ -40,6 +40,14 @@ ENDS = {
     "too slow": (TOO_SLOW, "The client does not read its answers"),
     "revoked": (NOT_ADMITTED, "The token was taken back"),
     "deleted": (NOT_FOUND, "The session was deleted"),
+}
+# How failures are answered that know nothing of HTTP; all others are a bad request.
+STATUSES: dict[type[Exception], int] = {
+    UnknownConversation: 404,
+    FolderMissing: 404,
+    FolderRefused: 403,
+    StartupError: 409,
+    TooMany: 503,
 }
 # A page of a session shows what models and tools have written: it runs nothing, and is of no origin.
 PAGE_POLICY = (
@@ -199,10 +207,7 @@ class ServeApplication:
 
     async def _delete(self, request: Request, asked: dict[str, str | int]) -> Response:
         id = request.path_params["id"]
-        try:
-            await self._conversations.delete(id)
-        except StartupError as error:
-            raise HttpRefusal(409, "conflict", str(error)) from None
+        await self._conversations.delete(id)
         self._log.info("session_deleted", session=id)
         return Response(status_code=204)
 
@@ -368,14 +373,11 @@ def _json(value: Json, status: int = 200, headers: dict[str, str] | None = None)
 
 
 async def _refused(request: Request | None, error: Exception) -> Response:
-    status, headers = 400, {}
+    headers: dict[str, str] = {}
+    status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 400)
     retry = RETRY_SECONDS if isinstance(error, TooMany) else None
     if isinstance(error, HttpRefusal):
         status, retry = error.status, error.retry_after
-    elif isinstance(error, UnknownConversation):
-        status = 404
-    elif isinstance(error, TooMany):
-        status = 503
     if retry is not None:
         headers["retry-after"] = str(retry)
     if status == 401:

@@ -23,7 +23,7 @@ from pigeon.serve.counts import ServeCounts
 from pigeon.serve.http.entrance import HttpRefusal
 from pigeon.wire import codec
 
-HEADER_BYTES = 32 * 1024
+HEADER_BYTES = 64 * 1024
 RETRY_SECONDS = 5
 ABORT_SECONDS = 5.0
 LONG_HEADERS = f"The address and the headers are longer than {HEADER_BYTES} bytes"
