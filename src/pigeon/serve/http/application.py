@@ -169,8 +169,8 @@ class ServeApplication:
         by_file = {one.session_file: one for one in self._conversations.known if one.session_file}
         listed = [{**codec.to_plain(row), **_state(by_file.get(row.path) or known.get(row.id))} for row in rows]
         if cursor is None:
-            seen = {row.id for row in rows} | {row.path for row in rows}
-            fresh = (one for one in known.values() if one.session_file is None and one.record.id not in seen)
+            seen = {row.id for row in rows}
+            fresh = (one for one in known.values() if one.record.id not in seen and _has_no_file(one))
             wanted = [one for one in fresh if cwd in (None, one.record.cwd) and query is None]
             listed[:0] = [{"id": one.record.id, "cwd": one.record.cwd, **_state(one)} for one in wanted]
         answer: dict[str, Json] = {"sessions": listed}
@@ -345,6 +345,11 @@ def _state(one: ServedConversation | None) -> dict[str, Json]:
         "questions": len(one.work.questions),
         "clients": one.watched,
     }
+
+
+def _has_no_file(one: ServedConversation) -> bool:
+    """Whether nothing was said in it yet."""
+    return one.session_file is None or not os.path.exists(one.session_file)
 
 
 def _described(one: ServedConversation) -> dict[str, Json]:
