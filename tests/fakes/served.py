@@ -36,13 +36,15 @@ class ServedConversations:
     def start(self) -> None:
         """Serve, at the same port as before."""
         words = ["serve", "--port", str(self._port), "--root", "/", "--socket", str(self.socket), *self._options]
-        self._process = subprocess.Popen(
-            [*command_line(), *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            cwd=self.folders.work,
-            env=self.folders.environment(),
-        )
+        with (self.root / "stderr.txt").open("ab") as stderr:
+            self._process = subprocess.Popen(
+                [*command_line(), *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=self.folders.work,
+                env=self.folders.environment(),
+            )
         assert self._process.stdout is not None
         self.url = self._process.stdout.readline().decode().split()[-1]
         self._port = urlsplit(self.url).port or 0

@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -227,6 +228,8 @@ class SocketLines:
     async def close(self) -> None:
         """Hang up."""
         self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
 
     async def _next(self) -> bytes | None:
         while not self._waiting:
@@ -251,9 +254,9 @@ async def _open_socket(address: ServedAddress, after: int | None, new: NewConver
             wanted = {"cwd": new.cwd} | ({} if new.model is None else {"model": new.model})
         await connection.attach({"type": "attach", **wanted})
     except NotReached as error:
-        writer.close()
+        await connection.close()
         raise NotReached(f"{address.text}: {error}", error.final) from None
     except BaseException:
-        writer.close()
+        await connection.close()
         raise
     return connection
