@@ -22,9 +22,9 @@ def chromium_path() -> str | None:
 
 
 class Browser:
-    """A browser without a window; `with Browser(folder) as browser`."""
+    """A browser without a window; `with Browser(folder) as browser`. `more` are further options of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *more: str) -> None:
         program = chromium_path()
         assert program is not None
         reads, self._writes = os.pipe()
@@ -32,7 +32,7 @@ class Browser:
         options = [
             "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
             "--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-sync",
-            "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank",
+            "--remote-debugging-pipe", f"--user-data-dir={folder}", *more, "about:blank",
         ]  # fmt: skip
         # The browser reads from descriptor 3 and writes to descriptor 4.
         script = f'exec "$0" "$@" 3<&{reads} 4>&{writes}'

@@ -148,7 +148,10 @@ class ServeApplication:
         if "token" in request.query_params and request.method == "GET":
             value = self._entrance.redeemed(request)
             self._log.info("link_used", peer=self._entrance.peer(request))
-            response = RedirectResponse("/", 303)
+            response: Response = RedirectResponse("/", 303)
+            if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+                # A browser that comes from another site does not send the cookie along a redirect.
+                response = Response(status_code=200, headers={"refresh": "0; url=/"}, media_type=api.HTML_TYPE)
             secure = self._entrance.scheme(request) == "https"
             response.set_cookie(COOKIE, value, max_age=COOKIE_SECONDS, httponly=True, samesite="strict", secure=secure)
             return response

@@ -1,0 +1,140 @@
+"""Pages of other sites in a real browser that has our cookie: they read nothing, send nothing and open no socket."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from fakes.attacked_server import AttackedServer
+from fakes.browser import Browser, BrowserPage, chromium_path
+
+pytestmark = pytest.mark.skipif(chromium_path() is None, reason="there is no chromium on this machine")
+SIZE = (800, 600)
+# What a page tries, and what came of it: the word "refused", or what it got.
+TRIES = """
+(async () => {
+  const at = %(at)s, session = %(session)s;
+  const tried = async (way) => { try { return await way(); } catch { return "refused"; } };
+  const asked = (path, options) => fetch(at + path, {credentials: "include", ...options});
+  const seen = async (answer) => answer.type === "opaque" ? "refused" : answer.text();
+  const opened = (address) => new Promise((done) => {
+    const socket = new WebSocket(address);
+    socket.onopen = () => done("opened");
+    socket.onerror = () => done("refused");
+  });
+  const element = (name, members) => new Promise((done) => {
+    const made = Object.assign(document.createElement(name), members);
+    made.onload = () => done("loaded");
+    made.onerror = () => done("refused");
+    document.body.append(made);
+  });
+  const json = {"content-type": "application/json"};
+  const plain = {"content-type": "text/plain"};
+  const body = JSON.stringify({cwd: %(work)s});
+  return {
+    read: await tried(async () => seen(await asked("/api/sessions"))),
+    readOpaque: await tried(async () => seen(await asked("/api/sessions", {mode: "no-cors"}))),
+    metrics: await tried(async () => seen(await asked("/metrics"))),
+    post: await tried(async () => seen(await asked("/api/sessions", {method: "POST", headers: json, body}))),
+    postPlain: await tried(async () =>
+      seen(await asked("/api/sessions", {method: "POST", mode: "no-cors", headers: plain, body}))),
+    remove: await tried(async () => seen(await asked("/api/sessions/" + session, {method: "DELETE"}))),
+    socket: await tried(() => opened(at.replace("http", "ws") + "/api/sessions/" + session + "/rpc")),
+    script: await element("script", {src: at + "/page/app.js"}),
+    picture: await element("img", {src: at + "/page/icon.svg"}),
+  };
+})()
+"""
+
+
+class _EmptyPage(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>other</title><body></body>")
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedServer]:
+    with AttackedServer(tmp_path_factory.mktemp("sites"), "--log-level", "debug") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[int]:
+    """The port of another server on this machine."""
+    pages = ThreadingHTTPServer(("127.0.0.1", 0), _EmptyPage)
+    thread = threading.Thread(target=pages.serve_forever)
+    thread.start()
+    yield pages.server_address[1]
+    pages.shutdown()
+    thread.join()
+    pages.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory, server: AttackedServer) -> Iterator[Browser]:
+    """A browser that was let in, and in whose DNS other names lead to us."""
+    rules = "--host-resolver-rules=MAP *.example 127.0.0.1, MAP localhost 127.0.0.1"
+    with Browser(tmp_path_factory.mktemp("chromium"), rules) as started:
+        page = BrowserPage(started, server.link, *SIZE)
+        assert page.ask("fetch('/api/sessions').then((answer) => answer.status)") == 200
+        page.close()
+        yield started
+
+
+def tries(server: AttackedServer, session: str, page: BrowserPage, at: str) -> dict[str, str]:
+    values = {"at": at, "session": session, "work": str(server.folders.work)}
+    found: dict[str, str] = page.ask(TRIES % {name: json.dumps(value) for name, value in values.items()})
+    return found
+
+
+# Another port of the same host is the same site to a browser: it sends the cookie there, whatever its SameSite says.
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "evil.example"])
+def test_a_page_of_another_origin_gets_nowhere(server: AttackedServer, browser: Browser, other: int, host: str) -> None:
+    session = server.new()
+    before = len(server.ask("GET", "/api/sessions", scope="read").json()["sessions"])
+    page = BrowserPage(browser, f"http://{host}:{other}/", *SIZE)
+    found = tries(server, session, page, server.url)
+    assert set(found.values()) == {"refused"}, found
+    assert server.ask("GET", f"/api/sessions/{session}", scope="read").status == 200
+    assert len(server.ask("GET", "/api/sessions", scope="read").json()["sessions"]) == before
+    frames = page.ask(
+        "new Promise((done) => { const frame = document.createElement('iframe');"
+        f" frame.src = '{server.url}/'; frame.onload = () => done(frame.contentDocument === null || 'shown');"
+        " document.body.append(frame); })"
+    )
+    assert frames is True
+    page.close()
+
+
+def test_a_name_that_was_bound_to_us_shows_nothing_of_ours(server: AttackedServer, browser: Browser) -> None:
+    session = server.new()
+    page = BrowserPage(browser, f"http://evil.example:{server.port}/", *SIZE)
+    assert "This server is not called" in page.ask("document.body.innerText")
+    found = tries(server, session, page, f"http://evil.example:{server.port}")
+    for name in ("read", "readOpaque", "metrics", "post", "postPlain", "remove"):
+        assert found[name] == "refused" or "This server is not called" in found[name], (name, found[name])
+    assert found["socket"] == "refused"
+    assert server.ask("GET", f"/api/sessions/{session}", scope="read").status == 200
+    page.close()
+
+
+def test_our_own_page_gets_through(server: AttackedServer, browser: Browser) -> None:
+    session = server.new()
+    page = BrowserPage(browser, f"{server.url}/", *SIZE)
+    address = f"{server.url.replace('http', 'ws')}/api/sessions/{session}/rpc"
+    opened = page.ask(
+        f"new Promise((done) => {{ const socket = new WebSocket('{address}');"
+        " socket.onopen = () => done('opened'); socket.onerror = () => done('refused'); })"
+    )
+    assert opened == "opened"
+    page.close()
