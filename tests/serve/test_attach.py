@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,27 @@ def test_its_host_does_not_notice_that_the_supervisor_was_killed(server: ServedC
         said = [record["message"] for record in process.records if record["type"] == "message_end"]
         assert [one["content"] for one in said if one["role"] == "user"][1:] == [[{"type": "text", "text": "stop"}]]
         assert "pigeon-link" not in str(process.records)
+
+
+@pytest.mark.parametrize("dialect", ["pi", "omp"])
+def test_a_run_whose_agent_was_killed_ends_for_its_host(
+    server: ServedConversations, tmp_path: Path, dialect: str
+) -> None:
+    id = server.new("demo", tmp_path)
+    with attached(server, f"{server.ws}/{id}", "--dialect", dialect) as process:
+        process.send({"type": "prompt", "id": 1, "message": "run sleep 60"})
+        process.wait_event("tool_execution_start")
+        os.kill(server.worker_of(id), signal.SIGKILL)
+        process.wait_event("agent_end")
+        process.wait_event(LAST_EVENTS[dialect])
+        kinds = [record["type"] for record in process.records]
+        assert kinds.count("agent_end") == 1
+        assert "agent_restarted" not in kinds
+        if dialect == "omp":
+            result = process.wait_event("prompt_result")
+            assert (result["id"], result["status"]) == (1, "error")
+        process.last_event = LAST_EVENTS[dialect]
+        assert process.run("list the files")
 
 
 @pytest.mark.parametrize(

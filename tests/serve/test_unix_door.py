@@ -118,6 +118,20 @@ def test_a_first_line_that_cannot_be_followed_is_answered_with_the_reason(
     assert client.next() is None
 
 
+def test_what_a_command_prints_has_the_id_of_the_command_for_the_client_that_sent_it(
+    server: ServedConversations, client: Lines
+) -> None:
+    id = client.answer({"type": "attach", "cwd": str(server.folders.work), "model": "demo"})["data"]["session"]
+    with Lines(server.socket) as other:
+        other.answer({"type": "attach", "session": id})
+        client.send({"type": "bash", "id": ["mine"], "command": "echo first"})
+        printed, answer = client.until("response")[-2:]
+        assert (printed["type"], printed["id"], answer["id"]) == ("bash_execution_update", ["mine"], ["mine"])
+        assert other.until("bash_execution_update")[-1]["id"] not in (None, ["mine"])
+        client.send({"type": "bash", "command": "echo second"})
+        assert "id" not in client.until("response")[-2]
+
+
 def test_a_client_that_says_nothing_costs_nothing(server: ServedConversations) -> None:
     with Lines(server.socket), Lines(server.socket) as other:
         assert other.answer({"type": "attach", "session": "none"})["success"] is False

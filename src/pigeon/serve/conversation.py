@@ -541,6 +541,8 @@ class ServedConversation:
         self._count += 1
         id = f"{self._mark}-{self._count}"
         self._open[id] = waiting
+        if waiting.watcher is not None and waiting.name == "bash":
+            waiting.watcher.began_bash(id, waiting.id)
         self._send({**waiting.command, "id": id})
 
     def _answered(self, line: bytes) -> None:

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Literal
 
 from pigeon.transport.event_log import LogEnd, LogReader
+from pigeon.wire import codec
+from pigeon.wire.base import Absent, Json
 
 if TYPE_CHECKING:
     from pigeon.serve.conversation import ServedConversation
@@ -23,6 +25,10 @@ ALWAYS_SENT = ("extension_ui_request", "host_tool_call", "host_tool_cancel")
 # Why a client is left: it does not read its answers, its token was taken back, the conversation is gone.
 WatchEnd = Literal["too slow", "revoked", "deleted"]
 _TYPE = b'"type":"'
+# What a command of a client prints carries the id of the command: in the log that of the supervisor.
+_BASH = b'{"type":"bash_execution_update"'
+_BASH_ID = _BASH + b',"id":"'
+MOST_BASH_IDS = 100
 
 
 class Watcher:
@@ -34,6 +40,7 @@ class Watcher:
         self._after = after
         self._asked_before: list[bytes] = []
         self._kinds: frozenset[str] | None = None
+        self._bash_ids: dict[bytes, bytes] = {}
         self._answers: deque[tuple[LogEnd, bytes]] = deque()
         self._unread = 0
         self._changed = asyncio.Event()
@@ -49,6 +56,12 @@ class Watcher:
     def send_only(self, kinds: frozenset[str] | None) -> None:
         """Leave out events of other types from now on; none leaves out nothing."""
         self._kinds = kinds
+
+    def began_bash(self, id: str, asked_as: Json | Absent) -> None:
+        """Show what this command of the client prints under the id that the client gave it, if it gave one."""
+        self._bash_ids[id.encode()] = b"" if isinstance(asked_as, Absent) else b',"id":' + codec.encode(asked_as)
+        if len(self._bash_ids) > MOST_BASH_IDS:
+            del self._bash_ids[next(iter(self._bash_ids))]
 
     def answer(self, line: bytes, end: LogEnd) -> None:
         """Send an answer, behind the events up to that end of the log."""
@@ -95,6 +108,8 @@ class Watcher:
                     continue
                 sent = reader.number
                 if lines:
+                    if self._bash_ids:
+                        lines = [self._as_asked(line) for line in lines]
                     yield lines if self._kinds is None else [line for line in lines if self._wants(line)]
                 elif self._answers:
                     line = self._answers.popleft()[1]
@@ -104,6 +119,13 @@ class Watcher:
                     await self._changed.wait()
         finally:
             reader.close()
+
+    def _as_asked(self, line: bytes) -> bytes:
+        if not line.startswith(_BASH_ID):
+            return line
+        at = line.find(b'"', len(_BASH_ID))
+        member = self._bash_ids.get(line[len(_BASH_ID) : at])
+        return line if member is None else _BASH + member + line[at + 1 :]
 
     def _wants(self, line: bytes) -> bool:
         at = line.find(_TYPE) + len(_TYPE)

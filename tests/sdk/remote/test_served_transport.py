@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -279,6 +280,12 @@ async def test_a_server_that_refuses_for_good_is_not_asked_again(
     async with asyncio.timeout(10):
         await host.lost.wait()
     assert "There is no session s" in transport.reason
+
+
+async def test_without_the_package_for_websockets_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "websockets.asyncio.client", None)
+    with pytest.raises(pigeon.StartupError, match=r"pip install 'pigeon-agent\[serve\]'"):
+        await pigeon.Client(url="ws://127.0.0.1:1/id", token="t").open()
 
 
 async def test_another_kind_of_server_is_told(tmp_path: Path) -> None:
