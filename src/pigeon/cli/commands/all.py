@@ -176,7 +176,7 @@ SERVE = CommandDeclaration(
     name="serve",
     summary="serve many conversations over the network, with a page",
     run=_serve,
-    actions=(Action("", (), "serve until a signal"),),
+    actions=(Action("", ("[-- OPTIONS...]",), "serve until a signal; the options are those of every agent"),),
     options=(
         ("--host", "ADDRESS", "listen on this address (127.0.0.1 unless told)"),
         ("--port", "N", "listen on this port (7463 unless told; 0 for any)"),
@@ -205,6 +205,7 @@ SERVE = CommandDeclaration(
     ),
     examples=(
         ("pigeon serve", "serve this folder on this machine"),
+        ("pigeon serve -- --permissions rules.json --thinking high", "options of agents, as in `pigeon --help`"),
         ("pigeon serve --link", "a new link for another browser; each can be used once"),
     ),
 )

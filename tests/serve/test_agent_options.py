@@ -1,0 +1,42 @@
+"""Options behind `--` of `pigeon serve`: they are those of every agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import pigeon
+from fakes.served import ServedConversations
+from pigeon.cli.running import run
+from pigeon.wire.errors import UsageError
+
+
+async def test_every_agent_has_the_options_and_paths_are_meant_from_the_folder_of_the_call(tmp_path: Path) -> None:
+    rules = tmp_path / "work" / "rules.json"
+    rules.parent.mkdir(exist_ok=True)
+    rules.write_text('{"deny": ["bash"]}')
+    server = ServedConversations(tmp_path, "--", "--permissions", "rules.json", "--thinking", "low")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    try:
+        url = f"{server.ws}/{server.new(cwd=elsewhere)}"
+        async with pigeon.Client(url=url, token=server.token) as client:
+            assert (await client.get_state()).thinking_level == "low"
+            assert (await client.get_permissions()).host.deny == ["bash"]
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--nonsense"], "--nonsense"),
+        (["hello"], "hello"),
+        (["--session", "x"], "--session"),
+        (["--continue"], "--continue"),
+    ],
+)
+def test_what_is_no_option_of_all_agents_is_an_error(words: list[str], named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        run("pigeon", ["serve", "--", *words])
