@@ -60,7 +60,8 @@ def npm_source(name: str, version: str, within: Path | None = None) -> Path:
         if npm is None:
             pytest.skip("there is no npm on this machine")
         folder.mkdir(parents=True, exist_ok=True)
-        _install([npm, "pack", "--silent", "--pack-destination", str(folder), f"{name}@{version}"], name)
+        quick = ["--fetch-retries=0", "--fetch-timeout=15000"]
+        _install([npm, "pack", "--silent", *quick, "--pack-destination", str(folder), f"{name}@{version}"], name)
         (archive,) = folder.glob("*.tgz")
         with tarfile.open(archive) as files:
             files.extractall(folder, filter="data")

@@ -23,8 +23,8 @@ class OpenWork:
     """Takes the lines of events in order.
 
     `questions` are those without an answer, and calls of host tools, as lines by id; `first` is the number of the first
-    line of the message or tool call that is under way, `message` that of the message, if there is one, and `messages`
-    how many were finished.
+    line of the message, tool call or question that is open, `message` that of the message, if there is one, and
+    `messages` how many were finished.
     """
 
     def __init__(self) -> None:
@@ -34,6 +34,7 @@ class OpenWork:
         self.message: int | None = None
         self.messages = 0
         self._tools: dict[str, int] = {}
+        self._asked: dict[str, int] = {}
 
     @property
     def busy(self) -> bool:
@@ -43,7 +44,8 @@ class OpenWork:
     @property
     def first(self) -> int | None:
         """Where a client has to begin that wants to see what is under way."""
-        begun = [*self._tools.values(), *(() if self.message is None else (self.message,))]
+        asked = (self._asked[id] for id in self.questions)
+        begun = [*self._tools.values(), *asked, *(() if self.message is None else (self.message,))]
         return min(begun, default=None)
 
     def take(self, line: bytes, number: int) -> None:
@@ -53,9 +55,15 @@ class OpenWork:
             if kind in _ENDS:
                 self._event(kind, line, number)
         elif line.startswith(ANSWERED):
-            self.questions[str(_members(line).get("id"))] = line
+            self._ask(line, number)
         elif line.startswith(_CANCEL):
             self.questions.pop(str(_members(line).get("targetId")), None)
+
+    def _ask(self, line: bytes, number: int) -> None:
+        id = str(_members(line).get("id"))
+        self.questions[id] = line
+        self._asked = {open_id: self._asked[open_id] for open_id in self.questions if open_id in self._asked}
+        self._asked[id] = number
 
     def _event(self, kind: str, line: bytes, number: int) -> None:
         match kind:
@@ -74,7 +82,7 @@ class OpenWork:
             case "tool_execution_end":
                 self._tools.pop(str(_members(line).get("toolCallId")), None)
             case "host_tool_call":
-                self.questions[str(_members(line).get("id"))] = line
+                self._ask(line, number)
             case "host_tool_cancel":
                 self.questions.pop(str(_members(line).get("targetId")), None)
             case _:

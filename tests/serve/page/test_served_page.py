@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fakes.browser import Browser, chromium_path
+from fakes.installed_programs import npm_source
 from fakes.model_server import Call, Gate, ModelServer, Text, Thinking
 from fakes.served_page import ALT, ASKING, PHONE, ServedPigeon, Tab
 
-pytestmark = [
-    pytest.mark.skipif(chromium_path() is None, reason="there is no chromium here; .ci/run installs it where it can"),
-    pytest.mark.xdist_group("served page"),
-]
+pytestmark = pytest.mark.skipif(
+    chromium_path() is None, reason="there is no chromium here; .ci/run installs it where it can"
+)
+AXE = "4.14.0"
 EDIT = Call("edit", {"path": "parser.py", "edits": [{"oldText": "return parts", "newText": "return sorted(parts)"}]})
 PARSER = "def parse(text):\n    parts = text.split(',')\n    return parts\n"
 
@@ -190,6 +192,24 @@ def test_a_broken_connection_comes_back_by_itself_without_a_loss(
     assert tab.ask("document.getElementById('entries').innerText.split('Before.').length") == 2
 
 
+def test_a_new_process_of_the_agent_is_told_and_the_conversation_whole(
+    tab: Tab, models: ModelServer, served: ServedPigeon
+) -> None:
+    gate = Gate()
+    models.answers(Text("Half of an ", closes=False), gate)
+    tab.say("talk")
+    gate.wait_reached()
+    tab.shows("Half of an", "#live")
+    session = tab.ask("new URLSearchParams(location.search).get('session')")
+    os.kill(served.call("GET", f"/api/sessions/{session}")["pid"], signal.SIGKILL)
+    tab.shows("The agent was restarted", "#notices")
+    tab.settled()
+    models.answers("Here again.")
+    tab.say("still there?")
+    tab.shows("Here again.", "#entries")
+    assert tab.ask("document.querySelectorAll('#entries article.user').length") == 2
+
+
 def test_images_are_attached_by_paste_and_commands_completed(tab: Tab, models: ModelServer) -> None:
     models.answers("A picture.")
     tab.ask(f"({PASTE})()")
@@ -300,6 +320,54 @@ def test_what_a_tool_or_a_model_writes_runs_nothing(tab: Tab, models: ModelServe
     assert (
         tab.ask("document.querySelectorAll('#entries script, #entries img, #entries [href^=javascript]').length") == 0
     )
+
+
+def test_a_thousand_deltas_cost_the_browser_less_than_half_a_second(tab: Tab, models: ModelServer) -> None:
+    tab.call("Performance.enable")
+    before = _spent(tab)
+    words = "Some *words* of prose, with `code`.\n\n- an item\n\n```python\nx = 'live'\n```\n\n"
+    models.answers(Text(words * 100 + "The end.", piece=4))
+    tab.say("write much")
+    tab.shows("The end.", "#entries")
+    assert _spent(tab) - before < len(words) * 100 / 4 / 1000 * 0.5
+
+
+def _spent(tab: Tab) -> float:
+    """Seconds of work for scripts and layout so far."""
+    figures = {one["name"]: one["value"] for one in tab.call("Performance.getMetrics")["metrics"]}
+    return float(figures["ScriptDuration"] + figures["LayoutDuration"] + figures["RecalcStyleDuration"])
+
+
+def test_nothing_serious_is_found_by_axe(tab: Tab, browser: Browser, served: ServedPigeon, models: ModelServer) -> None:
+    source = (npm_source("axe-core", AXE) / "axe.min.js").read_text()
+    models.answers(Thinking("hm"), "Here is a *list*:\n\n1. one\n2. two\n", EDIT)
+    models.answers("Done.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+    tab.say("sort")
+    tab.shows("Allow once", ".permission")
+    phone = Tab(browser, served, tab.ask("new URLSearchParams(location.search).get('session')"), PHONE, "dark")
+    phone.shows("return sorted(parts)", ".permission ins")
+    assert _found_by_axe(phone, source) == []
+    tab.press("1")
+    tab.settled()
+    tab.press("f", ALT)
+    tab.type("sort")
+    tab.until("document.querySelector('.hits li')")
+    assert _found_by_axe(tab, source) == []
+    tab.press("Escape")
+    tab.press("n", ALT)
+    tab.until("document.querySelector('dialog .folders li')")
+    assert _found_by_axe(tab, source) == []
+    phone.close()
+
+
+def _found_by_axe(tab: Tab, source: str) -> list[object]:
+    """What is serious or critical, with the elements it is about."""
+    tab.ask(f"{source};1")
+    shown = "({id, nodes}) => [id, ...nodes.map(one => one.html.slice(0, 120) + one.failureSummary.slice(0, 300))]"
+    serious = "found.violations.filter(one => ['serious', 'critical'].includes(one.impact))"
+    found = tab.ask(f"axe.run().then(found => {serious}.map({shown}))")
+    assert isinstance(found, list)
+    return found
 
 
 def test_a_session_of_five_thousand_messages_opens_at_once(

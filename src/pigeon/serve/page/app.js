@@ -70,8 +70,9 @@ function showStart() {
   byId("earlier").hidden = byId("newest").hidden = true;
   byId("start").hidden = false;
   byId("start").replaceChildren(element("h2", {}, "What shall we work on?"),
-    element("p", {}, "Choose a session on the left, or start one in a folder."),
-    element("button", { type: "button", class: "first", onclick: () => sessions.chooseFolder() }, "Start a session"));
+    element("p", {}, "Start a session in a folder, or go on with one."),
+    element("button", { type: "button", class: "first", onclick: () => sessions.chooseFolder() }, "Start a session"),
+    element("ul", { class: "recent-sessions" }, ...sessions.recent()));
   showTitle();
 }
 
@@ -173,6 +174,8 @@ byId("close-side").addEventListener("click", closeSide);
 byId("main").addEventListener("pointerdown", (event) => { if (!event.target.closest("#open-side")) closeSide(); });
 byId("find").addEventListener("click", () => search.open(conversation));
 byId("branches").addEventListener("click", branches);
+byId("menu-find").addEventListener("click", inMenu(() => search.open(conversation)));
+byId("menu-branches").addEventListener("click", inMenu(branches));
 byId("rename").addEventListener("click", inMenu(askName));
 byId("compact").addEventListener("click", inMenu(() => compact("")));
 byId("export").addEventListener("click", inMenu(() => {}));
@@ -214,5 +217,5 @@ document.addEventListener("visibilitychange", () => {
 
 const asked = () => new URLSearchParams(location.search).get("session");
 
-sessions.load().then(() => showTitle()).catch((error) => refused(error));
+sessions.load().then(() => (conversation ? showTitle() : showStart())).catch((error) => refused(error));
 show(asked(), false);

@@ -78,7 +78,7 @@ export class LiveText {
   }
 
   _show(head, rest, length, at, open) {
-    if (at) this.element.insertBefore(element("div", { class: this.open ? "goes-on" : "" }, rendered(head)), this.end);
+    if (at) this.element.insertBefore(element("div", { class: this.open ? "cut goes-on" : "cut" }, rendered(head)), this.end);
     this.tail = this.tail.slice(at);
     this.open = open;
     this.text = document.createTextNode(this.tail.slice(length - at));

@@ -65,6 +65,13 @@ export class Sessions {
       element("span", { class: "where" }, state ? element("span", { class: `dot ${state[0]}`, role: "img", "aria-label": state[1] }) : null, `${baseName(row.cwd)} · ${timeAgo(row.modified)}`)));
   }
 
+  // The newest ones, for a screen without a session.
+  recent() {
+    return this.rows.slice(0, 5).map((row) => element("li", {}, element("a", {
+      href: `/?session=${encodeURIComponent(row.id)}`, onclick: (event) => { event.preventDefault(); this.open(row.id); },
+    }, element("span", { class: "name" }, row.name || row.firstMessage || "Untitled"), element("span", { class: "note" }, `${baseName(row.cwd)} · ${timeAgo(row.modified)}`))));
+  }
+
   _key(event) {
     if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
     event.preventDefault();
