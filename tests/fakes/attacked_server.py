@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 import socket
+import ssl
 import subprocess
 from pathlib import Path
 from typing import Any, Self
@@ -36,7 +37,9 @@ class Answer:
 class AttackedServer:
     """A server of a folder `work`; use as a context manager. What it logs is in `log`."""
 
-    def __init__(self, root: Path, *options: str) -> None:
+    def __init__(self, root: Path, *options: str, tls: ssl.SSLContext | None = None) -> None:
+        """`tls` is that of the clients, for a server whose options say that it has some."""
+        self._tls = tls
         self.folders = AgentFolders(root)
         self.folders.configure({"providers": {}})
         self.log = root / "stderr.log"
@@ -77,6 +80,8 @@ class AttackedServer:
     ) -> Answer:
         """One request, with the token of a scope if one is named."""
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT)
+        if self._tls is not None:
+            link = http.client.HTTPSConnection("localhost", self.port, timeout=WAIT, context=self._tls)
         sent = {"Host": self.host, **({"Authorization": f"Bearer {TOKENS[scope]}"} if scope else {}), **(headers or {})}
         try:
             data = json.dumps(body).encode() if isinstance(body, dict) else body
@@ -109,7 +114,11 @@ class AttackedServer:
     def socket(self, id: str, headers: dict[str, str] | None = None, query: str = "") -> ClientConnection:
         """A WebSocket to a conversation; raises what `websockets` raises."""
         address = f"ws://{self.host}/api/sessions/{id}/rpc{query}"
-        return connect(address, additional_headers=headers or {}, max_size=None, open_timeout=WAIT, close_timeout=1)
+        if self._tls is not None:
+            address = f"wss://localhost:{self.port}/api/sessions/{id}/rpc{query}"
+        more = headers or {}
+        times = {"open_timeout": WAIT, "close_timeout": 1}
+        return connect(address, additional_headers=more, max_size=None, ssl=self._tls, **times)
 
     def socket_of(self, id: str, scope: str) -> ClientConnection:
         """A WebSocket with the token of a scope."""

@@ -349,7 +349,7 @@ class ServedConversation:
             except BaseException:
                 self.state = "asleep"
                 raise
-            self._counts.count("worker_wakes")
+            self._counts.note("worker_wakes", self.record.id)
 
     async def _start(self) -> None:
         await self._end_owner()
@@ -517,7 +517,7 @@ class ServedConversation:
                 process.send(signal.SIGKILL)
             await self._let_go()
             self._ends.add()
-            self._counts.count("worker_restarts")
+            self._counts.note("worker_restarts", self.record.id)
             self._refuse_open(f"The agent ended before it answered: {self._died}. Its session is whole; send it again")
             self.state = "asleep"
         await self._restart()

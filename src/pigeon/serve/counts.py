@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -25,9 +25,13 @@ TOTALS: dict[CountName, str] = {
 
 
 class ServeCounts:
-    """Counters since the start. `refused` is by reason, `answered` by method, route and status."""
+    """Counters since the start. `refused` is by reason, `answered` by method, route and status.
 
-    def __init__(self) -> None:
+    `tell` is told of what is not only counted but also worth a line in the log.
+    """
+
+    def __init__(self, tell: Callable[[CountName, str], None] = lambda name, session: None) -> None:
+        self._tell = tell
         self.totals: Counter[CountName] = Counter()
         self.refused: Counter[str] = Counter()
         self.answered: Counter[tuple[str, str, int]] = Counter()
@@ -35,6 +39,11 @@ class ServeCounts:
     def count(self, name: CountName, number: int = 1) -> None:
         """So many more of these."""
         self.totals[name] += number
+
+    def note(self, name: CountName, session: str) -> None:
+        """One more of these, in this conversation."""
+        self.count(name)
+        self._tell(name, session)
 
     def refuse(self, reason: str) -> None:
         """One more was refused."""

@@ -63,8 +63,8 @@ def run_serve(call: CommandCall) -> int:
     settings, limits = _settings(call), _limits(call)
 
     async def serve() -> int:
-        counts = ServeCounts()
         log = ServiceLog(STDERR, level)
+        counts = ServeCounts(lambda name, session: log.info(name, session=session))
         log.take_over_logging()
         try:
             variables = {name: value for name, value in environment.variables.items() if name != "PIGEON_TOKEN"}
