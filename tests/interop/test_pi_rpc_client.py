@@ -6,6 +6,7 @@ Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/installed_programs
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from fakes import contract_extension
 from fakes.agent_folders import AgentFolders, providers
 from fakes.installed_programs import SHIM, node, npm_source, only_on_request, shimmed
 from fakes.model_server import Call, Hang, ModelServer
+from fakes.rpc_process import command_line
+from fakes.served import ServedConversations
 
 pytestmark = only_on_request
 DRIVER = Path(__file__).parent / "clients" / "rpc_client.mjs"
@@ -27,8 +30,8 @@ CLIENTS = [
 PLAIN_RUN = ["agent_start", "turn_start", "message_start", "message_end", "message_start"]
 
 
-def seen_by(package: Path, dialect: str, folders: AgentFolders) -> dict[str, Any]:
-    """Hold the conversation, and give what the client saw."""
+def seen_by(package: Path, dialect: str, folders: AgentFolders, program: Path | None = None) -> dict[str, Any]:
+    """Hold the conversation, and give what the client saw; `program` is another one than ours itself."""
     options = {
         "cliPath": str(SHIM),
         "cwd": str(folders.work),
@@ -38,7 +41,7 @@ def seen_by(package: Path, dialect: str, folders: AgentFolders) -> dict[str, Any
     }
     done = subprocess.run(
         [node(), str(DRIVER), str(package / "dist" / "modes" / "rpc" / "rpc-client.js"), json.dumps(options)],
-        env=shimmed(folders.environment()),
+        env=shimmed(folders.environment()) | ({} if program is None else {"PIGEON_PROGRAM": str(program)}),
         capture_output=True,
         text=True,
         timeout=120,
@@ -56,13 +59,44 @@ def test_the_client_of_pi_holds_a_whole_conversation(name: str, version: str, di
     folders = AgentFolders(tmp_path)
     with ModelServer() as server:
         folders.configure(providers(server.url))
-        server.answers("Looking. ", Call("bash", {"command": "echo found"}))
-        server.answers("It was there.")
-        server.answers("On and on", Hang())
-        server.answers("From the second.")
-        server.answers(Call("echo_host", {"message": "hello"}))
-        server.answers("The host spoke.")
+        answer_all(server)
         seen = seen_by(package, dialect, folders)
+    check_all(seen, version)
+
+
+@pytest.mark.parametrize(("name", "version"), CLIENTS)
+@pytest.mark.parametrize("dialect", ["pi", "pi-latest"])
+def test_the_client_of_pi_holds_it_with_a_served_conversation(
+    name: str, version: str, dialect: str, tmp_path: Path
+) -> None:
+    package = npm_source(name, version)
+    served = ServedConversations(tmp_path)
+    folders, program = served.folders, tmp_path / "attach"
+    words = ["attach", f"unix:{served.socket}", "--new", str(folders.work), "--model", "fake/fake-1"]
+    program.write_text(f"#!/bin/sh\nexec {shlex.join([*command_line(), *words, '--dialect', dialect])}\n")
+    program.chmod(0o700)
+    try:
+        with ModelServer() as server:
+            folders.configure(providers(server.url), {"extensions": [contract_extension.__file__]})
+            answer_all(server)
+            seen = seen_by(package, dialect, folders, program)
+    finally:
+        served.stop()
+    check_all(seen, version)
+
+
+def answer_all(server: ModelServer) -> None:
+    """What the model says in it."""
+    server.answers("Looking. ", Call("bash", {"command": "echo found"}))
+    server.answers("It was there.")
+    server.answers("On and on", Hang())
+    server.answers("From the second.")
+    server.answers(Call("echo_host", {"message": "hello"}))
+    server.answers("The host spoke.")
+
+
+def check_all(seen: dict[str, Any], version: str) -> None:
+    """What its client must have seen."""
     assert seen["state"]["model"]["id"] == "fake-1"
     assert "fake/fake-2" in seen["models"]
     assert "ask" in seen["commands"]
