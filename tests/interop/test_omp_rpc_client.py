@@ -7,6 +7,7 @@ go.
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from fakes.agent_folders import AgentFolders, providers
 from fakes.installed_programs import npm_package, only_on_request
 from fakes.model_server import Call, Hang, ModelServer
 from fakes.program_alias import called
+from fakes.rpc_process import command_line
+from fakes.served import ServedConversations
 
 pytestmark = only_on_request
 DRIVER = Path(__file__).parent / "clients" / "omp_client.ts"
@@ -21,9 +24,25 @@ CLIENT = ("@oh-my-pi/pi-coding-agent", "18.2.0")
 
 
 def test_the_client_of_oh_my_pi_holds_a_whole_conversation(tmp_path: Path) -> None:
+    folders = AgentFolders(tmp_path)
+    hold_it(folders, called(folders, "omp"))
+
+
+def test_the_client_of_oh_my_pi_holds_it_with_a_served_conversation(tmp_path: Path) -> None:
+    served = ServedConversations(tmp_path)
+    program = tmp_path / "attach"
+    words = ["attach", f"unix:{served.socket}", "--new", str(served.folders.work), "--model", "fake/fake-1"]
+    program.write_text(f"#!/bin/sh\nexec {shlex.join([*command_line(), *words, '--dialect', 'omp'])}\n")
+    program.chmod(0o700)
+    try:
+        hold_it(served.folders, [str(program)])
+    finally:
+        served.stop()
+
+
+def hold_it(folders: AgentFolders, program: list[str]) -> None:
     package = npm_package(*CLIENT, "bun@1.4.4")
     bun = package.parents[1] / ".bin" / "bun"
-    folders = AgentFolders(tmp_path)
     with ModelServer() as server:
         folders.configure(providers(server.url), {"retry": {"baseDelayMs": 1}})
         server.answers("Looking. ", Call("bash", {"command": "echo found"}))
@@ -37,7 +56,7 @@ def test_the_client_of_oh_my_pi_holds_a_whole_conversation(tmp_path: Path) -> No
         options = {"cwd": str(folders.work), "provider": "fake", "model": "fake-1"}
         module = package / "src" / "modes" / "rpc" / "rpc-client.ts"
         done = subprocess.run(
-            [str(bun), str(DRIVER), str(module), *called(folders, "omp"), json.dumps(options)],
+            [str(bun), str(DRIVER), str(module), *program, json.dumps(options)],
             env=folders.environment(),
             capture_output=True,
             text=True,
