@@ -34,6 +34,7 @@ GROUPS: dict[str, list[Row]] = {
         ("--output-schema", "FILE|JSON", "with -p: answer with data that fits this JSON Schema"),
         ("--mode", "MODE", "rpc: serve a host program; json: print the events of prompts; text: the same as -p"),
         ("--plain", "", "chat in plain lines: for screen readers and simple terminals"),
+        ("--connect", "URL", "chat with a conversation of `pigeon serve`; with a server's URL, a new one here"),
         ("--help -h", "", "show this help"),
         ("--version -v", "", "show the version"),
     ],
@@ -174,6 +175,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
     literal: tuple[str, ...]
     dialect: str | None
     socket: str | None
+    connect: str | None
     record_cap: str | None
     no_ui: bool
     verbose: bool
@@ -213,6 +215,7 @@ def parse(arguments: Sequence[str], program: str = "pigeon", flags: Mapping[str,
         literal=tuple(literal),
         dialect=found.dialect,
         socket=found.socket,
+        connect=found.connect,
         record_cap=found.record_cap,
         no_ui=found.no_ui,
         verbose=found.verbose,

@@ -131,6 +131,8 @@ class _ChatProgram:
 
     def _transport(self, without: Collection[str]) -> SubprocessTransport:
         """The way to an agent that is not started yet, with the options of this call but those."""
+        if self._line.connect is not None:
+            return self._attached(self._line.connect)
         # A key goes another way, and what is chosen here needs no option.
         chosen = RESUME_OPTIONS if self._chooses else ()
         options = agent_arguments(self._line.arguments, (*KEY_OPTIONS, *chosen, *without))
@@ -144,6 +146,19 @@ class _ChatProgram:
         except ValueError:
             raise UsageError("The key of --api-key must be one line that is not empty") from None
         return SubprocessTransport([*command, *READ_KEY], choices)
+
+    def _attached(self, url: str) -> SubprocessTransport:
+        """The way to a conversation of `pigeon serve`, or to a new one in this folder."""
+        from pigeon.sdk.remote.addresses import parsed_address
+
+        try:
+            new = parsed_address(url).session is None
+        except ValueError as error:
+            raise UsageError(f"--connect: {error}") from None
+        model = self._line.agent.model
+        options = ["--new", self._facts.cwd, *([] if model is None else ["--model", model])] if new else []
+        command = [sys.executable, "-P", "-m", "pigeon", "attach", url, *options]
+        return SubprocessTransport(command, ProgramChoices(on_stderr=self._errors.take))
 
     def _connect(self, going_on: bool) -> SubprocessTransport:
         """The agent that was started with the program; later ones are started when they are opened."""

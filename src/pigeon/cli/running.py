@@ -91,6 +91,8 @@ def _help(line: CommandLine) -> int:
 def _run_mode(line: CommandLine, environment: Environment) -> int:
     if line.no_ui and line.mode not in ("rpc", "rpc-ui"):
         raise UsageError("--no-ui requires --mode rpc")
+    if line.connect is not None and (line.mode or line.print or line.output or not has_terminal()):
+        raise UsageError("--connect is for the chat in a terminal; programs use: pigeon attach URL")
     if line.mode in ("rpc", "rpc-ui"):
         from pigeon.cli.rpc_mode import run_rpc
 
