@@ -22,6 +22,10 @@ OF_ASYNCIO = {"create_subprocess_exec", "create_subprocess_shell", "subprocess",
 # One line per deliberate exception: (module, what it uses): reason.
 EXCEPTIONS = {
     ("pigeon.cli.main", "os.execv"): "becomes itself once more where the interpreter was not started in UTF-8",
+    (
+        "pigeon.serve.warming",
+        "signal.raise_signal",
+    ): "ends the agent that it plays, as a worker is ended",
     ("pigeon.rpc.shutdown", "os.kill"): "ends itself by SIGINT, so that a shell sees how it ended",
 }
 

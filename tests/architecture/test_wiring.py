@@ -16,6 +16,7 @@ ALLOWED: dict[str, str] = {
     "pigeon.extensions.runtime.extension_thread: setattr(sys, name, io.StringIO())": "an extension closed it",
     "pigeon.cli.commands.serve: check_hostname": "the only way in which ssl takes it",
     "pigeon.serve.http.application: redirect_slashes": "the only way in which Starlette takes it",
+    "pigeon.serve.warming: __code__": "the only way to have the code of a function elsewhere in memory",
     "pigeon.tools.images.resizing: MAX_IMAGE_PIXELS": "the only way in which Pillow takes its limit",
 }
 

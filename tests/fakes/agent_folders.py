@@ -53,5 +53,7 @@ class AgentFolders:
             "PI_OFFLINE": "1",
             "NO_COLOR": "1",
             "TERM": "dumb",
+            # A server of a few conversations for a few seconds: its start counts, not its memory.
+            "PIGEON_SERVE_WARM_UP": "off",
         }
         return {**kept, **own, **(extra or {})}

@@ -4,6 +4,7 @@
 |---|---|
 | `started` | there is a host to talk to: reports and extensions may send records |
 | `warm` | the first answer was sent, and there is time before the first prompt |
+| `rest` | a run has settled, and the host wants nothing kept for the next one |
 | `drains` | the host went away: whether a run that is under way is finished first |
 | `leaving` | the session still works, and extensions may look at it for the last time |
 | `stop` | the session was closed |
@@ -103,6 +104,10 @@ class Lifecycle:
             if time.monotonic() - began > LONGEST_STEP:
                 return
             await asyncio.sleep(0)
+
+    def rest(self) -> None:
+        """Nothing is under way: let go of what is only kept so that the next command need not wait for it."""
+        self._processes.rest()
 
     def drains(self) -> bool:
         """True if a run is finished after the host went; with the demo, because it is tried out with piped input."""

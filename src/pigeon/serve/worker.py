@@ -9,8 +9,10 @@ from __future__ import annotations
 import gc
 import sys
 from socket import socket
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from pigeon import __version__
 from pigeon.app.build import build
@@ -24,6 +26,7 @@ from pigeon.serve.worker_state import StateFile, WorkerState
 from pigeon.system.clock import SteadyLoop
 from pigeon.transport.event_log import EventLog, lines_since, lock_log
 from pigeon.transport.reader import DEFAULT_CAP
+from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.dialogs import CancelRequest
 from pigeon.wire.errors import PigeonError, StartupError, printable
@@ -52,14 +55,32 @@ class WorkerRequest(Struct, frozen=True, kw_only=True):
     accepted: bool = False
 
 
+def packed(request: WorkerRequest) -> bytes:
+    """A request as bytes, with the options that are not the usual ones; all of them are plain values."""
+    usual = AgentOptions()
+    options = {name: value for name, value in asdict(request.options).items() if value != getattr(usual, name)}
+    return codec.encode({**asdict(request), "options": options})
+
+
+def unpacked(data: bytes) -> WorkerRequest:
+    """The request of these bytes. Unpickling would cost each worker half a megabyte."""
+    members: dict[str, Any] = codec.decode(data)
+    given = members["options"].items()
+    options: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given}
+    state = None if members["state"] is None else codec.convert(members["state"], WorkerState)
+    commands = tuple(members["commands"])
+    return WorkerRequest(**{**members, "options": AgentOptions(**options), "state": state, "commands": commands})
+
+
 def run_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
     """Serve until a signal, or until no supervisor has come back for a long time; returns the exit code."""
-    return SteadyLoop().run_until_complete(_serve(request, environment, redactor, listener))
-
-
-async def _serve(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
     # Before anything of the conversation is touched: another process may still be at it.
     lock_log(request.log_folder)
+    return SteadyLoop().run_until_complete(serve_worker(request, environment, redactor, listener))
+
+
+async def serve_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
+    """The same in the event loop that runs."""
     agent = await build(request.options.spoken_in(PiLatest), environment, redactor)
     for problem in agent.problems:
         print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
@@ -70,6 +91,8 @@ async def _serve(request: WorkerRequest, environment: Environment, redactor: Red
     link = WorkerLink(listener, log, lambda: host.busy, state.note, DEFAULT_CAP)
     host = Host(session, PiLatest(__version__), link, life.drains, life.warm, mask=redactor.mask)
     host.speak_fully()
+    # There are many of us, and most wait for a person: the helper of shell commands is 6 MB in three processes.
+    session.bus.announce(lambda event: life.rest() if isinstance(event, AgentSettled) else None)
     await _take_up(request, host, state)
     _end_open_work(left, host, request)
     # The collector was off: nothing that a start makes is garbage.

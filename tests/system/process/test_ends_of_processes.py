@@ -162,6 +162,18 @@ async def test_after_a_kill_the_helper_stays_for_other_commands_and_where_it_is_
         process.close()
 
 
+async def test_an_owner_that_rests_keeps_no_helper_but_what_runs_in_the_background(processes: ProcessOwner) -> None:
+    background = await begin(processes, "echo; sleep 300")
+    assert await background.read() == b"\n"
+    processes.rest()
+    assert len(helpers()) == 1
+    background.kill(keep_helper=True)
+    assert await background.gone(10)
+    background.close()
+    assert await asyncio.to_thread(eventually, lambda: helpers() == [])
+    assert await run(processes, "echo again") == (0, b"again\n")
+
+
 async def test_orphans_are_reaped_while_the_command_runs(processes: ProcessOwner, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
     process = await begin(processes, "echo $PPID; for i in 1 2 3 4 5; do (true &); done; read < gate", str(tmp_path))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -377,10 +377,17 @@ def _new_pool(route: Route, environment: Mapping[str, str]) -> httpcore2.AsyncCo
     )
 
 
+@cache
+def own_certificates() -> ssl.SSLContext:
+    """The certificates that are trusted unless the environment names others, loaded once in a process."""
+    import httpcore2
+
+    # Otherwise the library would look for the two variables in the environment of the process.
+    return httpcore2.default_ssl_context(_trust_env=False)
+
+
 def _certificates(environment: Mapping[str, str]) -> ssl.SSLContext:
     import ssl
-
-    import httpcore2
 
     file, folder = environment.get("SSL_CERT_FILE"), environment.get("SSL_CERT_DIR")
     try:
@@ -388,8 +395,7 @@ def _certificates(environment: Mapping[str, str]) -> ssl.SSLContext:
             return ssl.create_default_context(cafile=file)
         if folder:
             return ssl.create_default_context(capath=folder)
-        # Otherwise the library would look for the two variables in the environment of the process.
-        return httpcore2.default_ssl_context(_trust_env=False)
+        return own_certificates()
     except OSError as error:
         place = file or folder or "the system's store"
         raise OSError(f"the certificates in {place} cannot be loaded (SSL_CERT_FILE, SSL_CERT_DIR): {error}") from None

@@ -15,6 +15,7 @@ starting, so that a command need not wait for a fork. States of a reaper are in 
     no descriptor for another reaper   commands wait for the busy ones; if there are none, they fail
     the helper is gone                 its busy reapers finish what they have; free ones are let go
     a killed command was the last one  the helper is let go: after an abort no process of ours is left
+    the owner rests                    the helper is let go once no command is left; the next one starts another
     the helper cannot work here        `usable` is false: commands run unsupervised from then on
 """
 
@@ -197,8 +198,14 @@ class HelperPool:
 
     def stock(self) -> None:
         """See that a reaper is free or starting; one at a time, because a busy one may be free before."""
+        self._release_when_idle = False
         if not self._free and self._starting is None:
             self._start_reaper()
+
+    def rest(self) -> None:
+        """No command is soon to come: let the helper go, now or when the last command has ended."""
+        self._release_when_idle = True
+        self._release_if_idle()
 
     def start(self, process: SupervisedProcess) -> None:
         """Give a command to a free reaper, or to the next one that is."""

@@ -122,6 +122,13 @@ class ProcessOwner:
             pool.join(self)
             pool.stock()
 
+    def rest(self) -> None:
+        """Keep nothing for commands that are not soon to come; what runs in the background goes on."""
+        if "pigeon.system.process.pool" in sys.modules:
+            from pigeon.system.process.pool import current_pool
+
+            current_pool().rest()
+
     async def kill_everything(self, timeout: float = 2.0) -> bool:
         """Kill every command of this owner and all that was left running in the background; true if nothing is left."""
         deadline = time.monotonic() + timeout
