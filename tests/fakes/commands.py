@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+from pathlib import Path
 
 from fakes.processes import eventually, processes_with
 from pigeon.system.process.helper_main import scanned_children
@@ -69,5 +71,12 @@ def children(pid: int) -> list[int]:
 
 
 def helpers() -> list[int]:
-    """The helpers of this process: commands are never among our own children."""
-    return children(os.getpid())
+    """The helpers of this process: commands are never among our own children, but a server of other tests may be."""
+    return [pid for pid in children(os.getpid()) if b"\0serve\0" not in arguments_of(pid)]
+
+
+def arguments_of(pid: int) -> bytes:
+    """The command line of a process; empty if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
