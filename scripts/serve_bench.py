@@ -24,6 +24,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -262,19 +263,21 @@ class Bench:
         if not self._asked.compare:
             return
         command = [*shlex.split(self._asked.compare), "--mode", "rpc", "--no-session"]
-        home = Path(tempfile.mkdtemp(prefix="pigeon-bench-"))
-        first = Other(command, home)
+        homes = [Path(tempfile.mkdtemp(prefix="pigeon-bench-")) for _ in range(self._asked.compared)]
+        first = Other(command, homes[0])
         await first.start()
         await first.stop()
+        others = [Other(command, home) for home in homes]
         began = time.perf_counter()
-        others = [Other(command, home) for _ in range(self._asked.conversations)]
-        await asyncio.gather(*(other.start() for other in others))
-        seconds = time.perf_counter() - began
+        try:
+            await asyncio.gather(*(other.start() for other in others))
+            seconds = time.perf_counter() - began
+            memory = sum(real_memory(pid) for other in others for pid in descendants(other.pid))
+        finally:
+            for other in others:
+                await other.stop()
         self._row(f"{len(others)} processes of the other agent started", seconds, "s")
-        memory = sum(real_memory(pid) for other in others for pid in descendants(other.pid))
         self._row("memory of a process of the other agent", memory / len(others), "MB")
-        for other in others:
-            await other.stop()
 
     async def _busy(self) -> None:
         """`get_state` of one while others stream."""
@@ -418,9 +421,10 @@ class Other:
 
     async def stop(self) -> None:
         """End it."""
-        assert self._program is not None
-        self._program.kill()
-        await self._program.wait()
+        if self._program is not None:
+            with suppress(ProcessLookupError):
+                self._program.kill()
+            await self._program.wait()
 
 
 def variables(home: Path) -> dict[str, str]:
@@ -491,6 +495,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pigeon", default=str(HERE.parent / ".venv" / "bin" / "pigeon"), help="the program")
     parser.add_argument("--compare", help="another agent, to which --mode rpc is added")
+    parser.add_argument("--compared", type=int, default=100, help="how many processes of that")
     parser.add_argument("--conversations", type=int, default=100)
     parser.add_argument("--streaming", type=int, default=40, help="how many stream at once")
     parser.add_argument("--seconds", type=float, default=10, help="for how long they stream")

@@ -195,7 +195,7 @@ def _listener(options: ServeOptions) -> socket.socket:
     if not (_is_loopback(options.host) or options.tls_cert or options.behind_proxy or options.insecure):
         raise StartupError(NOT_SAFE.format(options.host or "Every address"))
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((options.host, options.port))
