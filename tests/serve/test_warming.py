@@ -10,10 +10,19 @@ from pigeon.app.options import AgentOptions
 from pigeon.serve import warming
 from pigeon.serve.worker import WorkerRequest, packed, unpacked
 from pigeon.serve.worker_state import WorkerState
+from pigeon.wire.steering import Limits
 
 
 def test_a_request_comes_through_the_socket_as_it_was() -> None:
-    options = AgentOptions(agent_dir="/a", model="demo", tools=("read", "bash"), no_skills=True, session_id="s")
+    options = AgentOptions(
+        agent_dir="/a",
+        model="demo",
+        tools=("read", "bash"),
+        no_skills=True,
+        flags={"plan": True},
+        permissions={"bash": "ask"},
+        limits=Limits(turns=3, cost=0.5),
+    )
     state = WorkerState(session_id="s", session_file=None, cwd="/w", model=None, thinking="off")
     request = WorkerRequest(
         options=options,

@@ -32,6 +32,7 @@ from pigeon.wire.dialogs import CancelRequest
 from pigeon.wire.errors import PigeonError, StartupError, printable
 from pigeon.wire.events import AgentRestarted, AgentSettled, HostToolCancel
 from pigeon.wire.open_work import HOST_TOOL_CALL, SETTLED, OpenWork, open_work
+from pigeon.wire.steering import Limits
 
 DIED = "The agent died in the middle of the run: {}"
 
@@ -67,6 +68,8 @@ def unpacked(data: bytes) -> WorkerRequest:
     members: dict[str, Any] = codec.decode(data)
     given = members["options"].items()
     options: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given}
+    if "limits" in options:
+        options["limits"] = codec.convert(options["limits"], Limits)
     state = None if members["state"] is None else codec.convert(members["state"], WorkerState)
     commands = tuple(members["commands"])
     return WorkerRequest(**{**members, "options": AgentOptions(**options), "state": state, "commands": commands})
