@@ -24,6 +24,7 @@ from pigeon.serve.http.entrance import HttpRefusal
 from pigeon.wire import codec
 
 HEADER_BYTES = 64 * 1024
+ACCEPTED_AT_ONCE = 256
 RETRY_SECONDS = 5
 ABORT_SECONDS = 5.0
 LONG_HEADERS = f"The address and the headers are longer than {HEADER_BYTES} bytes"
@@ -33,13 +34,14 @@ _PHRASES = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fie
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """How many connections there may be, and how long they may be silent.
 
+    More than `ACCEPTED_AT_ONCE` unknown ones must have room, or one would give way before it was read from.
     `request_seconds` is from the first byte of a request, or the beginning of the connection, to the end of its body;
     `unread_seconds` how long a peer may not read what it is sent.
     """
 
     known: int = 2_000
-    unknown: int = 512
-    unknown_per_peer: int = 256
+    unknown: int = 2_048
+    unknown_per_peer: int = 1_024
     request_seconds: float = 20.0
     idle_seconds: int = 15
     unread_seconds: float = 60.0

@@ -20,6 +20,7 @@ from pigeon.serve.counts import ServeCounts
 from pigeon.serve.http.application import ServeApplication
 from pigeon.serve.http.boundary import HttpBoundary
 from pigeon.serve.http.connections import (
+    ACCEPTED_AT_ONCE,
     HEADER_BYTES,
     ConnectionLimits,
     Connections,
@@ -34,7 +35,6 @@ from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError
 
 FRAME_BYTES = 32 * 1024 * 1024
-BACKLOG = 1024
 HANDSHAKE_SECONDS = 10.0
 PING_SECONDS = 20.0
 # How long clients may take to close their connections at the end.
@@ -140,7 +140,7 @@ class HttpServer(uvicorn.Server):
         )
         self.servers = [
             await loop.create_server(
-                protocol, sock=self._listener, ssl=self._tls, backlog=BACKLOG, ssl_handshake_timeout=limit
+                protocol, sock=self._listener, ssl=self._tls, backlog=ACCEPTED_AT_ONCE, ssl_handshake_timeout=limit
             )
         ]
         self._looking = asyncio.ensure_future(self._application.look_after())
@@ -199,7 +199,7 @@ def _listener(options: ServeOptions) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((options.host, options.port))
-        listener.listen(BACKLOG)
+        listener.listen(ACCEPTED_AT_ONCE)
     except OSError as error:
         listener.close()
         where = f"{_in_url(options.host)}:{options.port}"
