@@ -26,7 +26,9 @@ export class Sessions {
     const asked = new URLSearchParams({ limit: PAGE });
     if (this.filter.value.trim()) asked.set("query", this.filter.value.trim());
     if (more && this.cursor) asked.set("cursor", this.cursor);
+    const number = this.asked = (this.asked ?? 0) + 1;
     const answer = await request(`/api/sessions?${asked}`);
+    if (number !== this.asked) return this.rows;  // other words were typed meanwhile
     if (more) this.rows = [...this.rows, ...answer.sessions];
     else this.rows = answer.sessions;
     this.cursor = answer.nextCursor ?? null;
