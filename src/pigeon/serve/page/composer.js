@@ -1,6 +1,6 @@
 // The message box: what is sent and how, images, commands, the messages that wait, the model and how much it thinks.
 
-import { byId, element, notice, say } from "./dom.js";
+import { byId, element, notice, say, typing } from "./dom.js";
 
 const MOST_IMAGE = 10 * 1024 * 1024;
 const KINDS = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -124,7 +124,7 @@ export class Composer {
     byId("stop").disabled = true;
     try { await this.conversation.ask("abort"); } catch (error) { notice(error.message, { kind: "error" }); }
     byId("stop").disabled = false;
-    this.focus();
+    if (!typing()) this.focus();
   }
 
   _key(event) {
@@ -247,7 +247,6 @@ export class Composer {
     this.conversation.tellOthers();
     this._showModels();
     this._showLevels();
-    this.focus();
   }
 
   _showSpent(stats) {

@@ -1,6 +1,6 @@
 // What opens beside the conversation: search, branches, help.
 
-import { byId, element, notice, openWindow, timeAgo } from "./dom.js";
+import { byId, element, notice, openWindow, timeAgo, typing } from "./dom.js";
 
 const KEYS = [
   ["Enter", "Send; while the agent works, steer it"], ["Shift+Enter", "New line"], ["Alt+Enter", "Queue: send when the agent has finished"],
@@ -100,6 +100,7 @@ export async function goTo(conversation, composer, entryId) {
     await conversation.reload();
     conversation.tellOthers();
     if (answer.text) composer.setText(answer.text);
-    composer.focus();
+    // It took a while: what the reader has begun to type in meanwhile keeps the keys.
+    if (!typing()) composer.focus();
   } catch (error) { notice(error.message, { kind: "error" }); }
 }
