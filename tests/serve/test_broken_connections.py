@@ -77,3 +77,15 @@ async def test_each_event_comes_once_and_each_prompt_runs_once(tmp_path: Path) -
     missing = [event for event in missing if event["seq"] not in transport.numbers]
     # What this client has answered is closed for the others, by an event that it is not shown.
     assert all(event["type"] == "host_tool_cancel" or event["method"] == "cancel" for event in missing)
+
+
+def test_a_program_without_an_event_loop_begins_a_conversation_and_comes_back_to_it(tmp_path: Path) -> None:
+    server = shared_server()
+    with pigeon.SyncClient(url=server.url, token=server.token, cwd=tmp_path, model="demo") as client:
+        url = client.url
+        assert client.run("list the files").ended == "done"
+    assert url is not None
+    with pigeon.SyncClient(url=url, token=server.token) as client:
+        assert client.get_state().message_count > 1
+        client.restart()
+        assert client.get_state().message_count > 1

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fakes.rpc_process import RpcProcess
 from fakes.served import ServedConversations, shared_server
 
 
@@ -130,6 +131,20 @@ def test_what_a_command_prints_has_the_id_of_the_command_for_the_client_that_sen
         assert other.until("bash_execution_update")[-1]["id"] not in (None, ["mine"])
         client.send({"type": "bash", "command": "echo second"})
         assert "id" not in client.until("response")[-2]
+
+
+def test_the_clients_of_a_session_that_is_deleted_are_told_and_do_not_bring_it_back(
+    server: ServedConversations, client: Lines
+) -> None:
+    id = client.answer({"type": "attach", "id": 0, "cwd": str(server.folders.work), "model": "demo"})["data"]["session"]
+    process = RpcProcess(server.folders, f"unix:{server.socket}?session={id}", mode=("attach",))
+    process.request("get_state")
+    server.call("DELETE", f"/api/sessions/{id}")
+    told = client.until("response")[-1]
+    assert (told["command"], told["success"], told["error"]) == ("attach", False, "The session was deleted")
+    assert client.next() is None
+    assert process.wait_exit() == 1
+    assert "The session was deleted" in process.stderr
 
 
 def test_a_client_that_says_nothing_costs_nothing(server: ServedConversations) -> None:

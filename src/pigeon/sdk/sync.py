@@ -336,6 +336,11 @@ class SyncClient(SyncConversation):
         """The id of the agent's process; none behind a socket."""
         return cast("Client", self._opened()[1]).pid
 
+    @property
+    def url(self) -> str | None:
+        """The address of the conversation, once it is known to `pigeon serve`; none of an agent that serves none."""
+        return cast("Client", self._opened()[1]).url
+
     def restart(self) -> None:
         """Start the agent anew, after its death or at any other time, and go on with its session if that is on disk."""
         self._wait(lambda one: cast("Client", one).restart())

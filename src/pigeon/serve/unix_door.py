@@ -5,7 +5,8 @@ A client speaks JSON lines. Its first line says which conversation it wants, or 
     {"type":"attach","session":"0198...","after":17}
     {"type":"attach","cwd":"/home/me/project","model":"demo"}
 
-It is answered like a command, and from then on both sides speak the protocol of `--mode rpc`.
+It is answered like a command, and from then on both sides speak the protocol of `--mode rpc`. A failure of `attach` may
+also come later: it ends the connection for good.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pigeon.wire.errors import PigeonError, Refusal
 FIRST_SECONDS = 10.0
 MOST_CLIENTS = 512
 TOO_MANY = f"{MOST_CLIENTS} clients are connected to this socket, which is the most"
+DELETED = "The session was deleted"
 NOTHING_ASKED = 'attach needs "session", the id of a conversation, or "cwd", the folder of a new one'
 
 
@@ -90,7 +92,8 @@ class UnixDoor:
         id: Json | Absent = ABSENT
         try:
             value = codec.decode(first)
-            id = (value.get("id") if isinstance(value, dict) else None) or ABSENT
+            given = value.get("id") if isinstance(value, dict) else None
+            id = ABSENT if given is None else given
             client = await self._client(codec.convert(value, AttachRequest))
         except (PigeonError, OSError) as error:
             await stream.send([codec.encode(failed("attach", str(error), id, _code(error)))])
@@ -177,6 +180,9 @@ async def _take(stream: _LineStream, client: ClientSession) -> None:
 async def _send(stream: _LineStream, client: ClientSession) -> None:
     async for lines in client.lines():
         await stream.send(lines)
+    if client.ended == "deleted":
+        # Else the client would come back, and the session with it.
+        await stream.send([codec.encode(failed("attach", DELETED))])
 
 
 def _code(error: Exception) -> str | Absent:

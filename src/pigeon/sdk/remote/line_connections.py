@@ -30,6 +30,9 @@ LONGEST = 512 * 1024 * 1024
 NO_WEBSOCKETS = "Conversations over the network need a package that is not installed: pip install 'pigeon-agent[serve]'"
 _FINAL_STATUS = (400, 401, 403, 404)
 _FINAL_CLOSE = range(4000, 4008)
+# A later answer to `attach` says that the conversation is gone.
+_ATTACH = b'"type":"response","command":"attach"'
+_HEAD = 100
 _MOST_BODY = 1024 * 1024
 
 
@@ -207,7 +210,7 @@ class SocketLines:
         first = await self._next()
         answer = {} if first is None else codec.decode(first)
         if not isinstance(answer, dict) or answer.get("command") != "attach":
-            raise NotReached("no server of conversations listens there", True)
+            raise NotReached("no server of conversations listens there", first is not None)
         if answer.get("success") is not True:
             raise NotReached(str(answer.get("error")), answer.get("code") != "overloaded")
         self.session, self.start = str(answer["data"]["session"]), int(answer["data"]["seq"])
@@ -221,6 +224,8 @@ class SocketLines:
         """The lines that come."""
         try:
             while (line := await self._next()) is not None:
+                if _ATTACH in line[:_HEAD]:
+                    raise NotReached(str(codec.decode(line).get("error")), True)
                 yield line
         except OSError:
             return
