@@ -37,6 +37,7 @@ from pigeon.serve.worker_process import (
     UnwantedEnds,
     WorkerConnection,
     Workers,
+    end_log_owner,
     how_it_ended,
     last_words,
     open_stderr,
@@ -44,11 +45,11 @@ from pigeon.serve.worker_process import (
 )
 from pigeon.serve.worker_state import WorkerState, options_for, read_state
 from pigeon.system.process.forking import ForkedProcess
-from pigeon.transport.event_log import LogEnd, LogReader, lines_since, log_owner, segments_in
+from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
 from pigeon.wire import codec
 from pigeon.wire.answers import failed
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.errors import PigeonError, StartupError
+from pigeon.wire.errors import PigeonError, Refusal, StartupError
 from pigeon.wire.open_work import SETTLED, OpenWork, open_work
 
 STATE_FILE = "state.json"
@@ -60,6 +61,9 @@ SLEEP_SECONDS = 5.0
 # When to look again at a log that could not be read.
 AGAIN_SECONDS = 1.0
 SNAPSHOT_TRIES = 5
+# So much of what clients have sent may wait for a worker that does not read.
+MOST_WAITING = 64 * 1024 * 1024
+BEHIND = "The agent of this conversation has not read what was sent before. Try again later"
 SILENT = frozenset(("extension_ui_response", "host_tool_result", "host_tool_update"))
 _STARTED = b'"disposition":"started"'
 _TODO_END = b'"toolName":"todo"'
@@ -135,6 +139,11 @@ class ServedConversation:
         return 0 if self._tracker is None else self._tracker.number
 
     @property
+    def has_worker(self) -> bool:
+        """Whether there is a worker, or one was asked for."""
+        return self.state != "asleep" or (self._waking is not None and not self._waking.done())
+
+    @property
     def idle(self) -> bool:
         """Whether the worker could be stopped without cutting anything off, as far as is known here."""
         return self.state == "awake" and not self.work.busy and not self._open and not self._accepted
@@ -178,12 +187,14 @@ class ServedConversation:
         name = str(command.get("type"))
         self.used = self._now()
         try:
+            if self._connection is not None and self._connection.waiting > MOST_WAITING:
+                raise Refusal(BEHIND)
             if name in SILENT:
                 await self._tell_silently(command)
                 return
             await self._awake()
         except (PigeonError, OSError) as error:
-            if name not in SILENT:
+            if name not in SILENT or isinstance(error, Refusal):
                 watcher.answer(codec.encode(failed(name, str(error), command.get("id", ABSENT))), self.end)
             return
         self._send_open(OpenCommand(name, command.get("id", ABSENT), command, watcher, None))
@@ -245,7 +256,7 @@ class ServedConversation:
                 self._sockets.remove(self.record.id)
                 # It may be there all the same, and must not go on by itself.
                 with suppress(OSError):
-                    await self._end_owner()
+                    await end_log_owner(self.log_folder)
                 return False
             except BaseException:
                 self.state = "asleep"
@@ -322,8 +333,10 @@ class ServedConversation:
             connection.close()
 
     async def _let_go(self) -> None:
-        """See that the process is gone, by force if it does not go."""
+        """See that the process is gone, by force if it does not go, and keep nothing open."""
         self._leave_worker()
+        if self._tracker is not None:
+            self._tracker.close()
         process, self._process = self._process, None
         if process is not None:
             await stop_worker(process)
@@ -352,7 +365,8 @@ class ServedConversation:
             self._counts.note("worker_wakes", self.record.id)
 
     async def _start(self) -> None:
-        await self._end_owner()
+        # A worker of ours that we have lost hold of would write into the same log.
+        await end_log_owner(self.log_folder)
         path = os.path.join(self._folder, STDERR_FILE)
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -395,22 +409,10 @@ class ServedConversation:
         self._sockets.remove(self.record.id)
         return words
 
-    async def _end_owner(self) -> None:
-        """End a worker of ours that we have lost hold of: it would write into the same log."""
-        owner = log_owner(self.log_folder)
-        if owner is None:
-            return
-        with suppress(ProcessLookupError):
-            process = ForkedProcess(owner)
-            try:
-                # Now that the process is held, it is the one that has the lock, or none is.
-                if log_owner(self.log_folder) == owner:
-                    await stop_worker(process)
-            finally:
-                process.release()
-
     def _request(self) -> WorkerRequest:
         place, record = self.place, self.record
+        if not os.path.isdir(record.cwd):
+            raise StartupError(f"its folder is gone: {record.cwd}")
         return WorkerRequest(
             options=self._agent_options(place),
             folder=record.cwd,

@@ -18,11 +18,11 @@ from typing import Any
 from msgspec import Struct
 
 from pigeon.app.options import AgentOptions
-from pigeon.serve.conversation import STATE_FILE, ServedConversation
+from pigeon.serve.conversation import LOG_FOLDER, STATE_FILE, ServedConversation
 from pigeon.serve.conversation_record import ConversationRecord, read_record
 from pigeon.serve.counts import ServeCounts
 from pigeon.serve.resources import ProcessUse, memory_of, uses_of
-from pigeon.serve.worker_process import SocketFolder, Workers
+from pigeon.serve.worker_process import SocketFolder, Workers, end_log_owner
 from pigeon.serve.worker_state import read_state
 from pigeon.session.history.listing import all_folders, header_of, listed, newest_with_message, row_of
 from pigeon.session.history.repository import default_folder
@@ -116,7 +116,7 @@ class Conversations:
     @property
     def awake(self) -> list[ServedConversation]:
         """Those that have a worker."""
-        return [one for one in self._known.values() if one.state != "asleep"]
+        return [one for one in self._known.values() if one.has_worker]
 
     @property
     def known(self) -> list[ServedConversation]:
@@ -134,10 +134,19 @@ class Conversations:
         await self.workers.open()
         found = []
         for name in self._sockets.names():
-            with suppress(Refusal):
+            try:
                 found.append(self.conversation(name).find())
+            except Refusal:
+                # Its folder may not be opened any more, or it was deleted: its worker cannot be reached.
+                found.append(self._end_stray(name))
         await asyncio.gather(*found)
         self._looking = asyncio.ensure_future(self._look_after())
+
+    async def _end_stray(self, name: str) -> bool:
+        with suppress(OSError):
+            await end_log_owner(os.path.join(self._folder, name, LOG_FOLDER))
+        self._sockets.remove(name)
+        return False
 
     async def drain(self, seconds: float) -> None:
         """Begin nothing more, let runs come to their end for so long, then abort them."""
@@ -213,12 +222,13 @@ class Conversations:
             if owner is not None:
                 return self.conversation(owner)
             record = ConversationRecord(id=id, cwd=row.cwd, session_file=path)
-        self.allowed(record.cwd)
+        # It need not be there any more: what was said can still be read, and deleted.
+        self._check_place(record.cwd)
         return self._make(record)
 
     async def ready(self, one: ServedConversation) -> None:
         """See that there is room for one more worker; raises `TooMany`."""
-        if one.state == "awake":
+        if one.has_worker:
             return
         if self._stopping:
             raise Stopping(STOPPING)
@@ -309,11 +319,14 @@ class Conversations:
 
     def allowed(self, cwd: str) -> str:
         """The folder, if it may be worked in; raises `FolderRefused` or `FolderMissing`."""
-        if not os.path.isabs(cwd) or not self.may_open(cwd):
-            raise FolderRefused(f"{cwd} is not below a folder that may be opened: {', '.join(self.roots)}")
+        self._check_place(cwd)
         if not os.path.isdir(cwd):
             raise FolderMissing(f"{cwd} is not a folder")
         return cwd
+
+    def _check_place(self, cwd: str) -> None:
+        if not os.path.isabs(cwd) or not self.may_open(cwd):
+            raise FolderRefused(f"{cwd} is not below a folder that may be opened: {', '.join(self.roots)}")
 
     def _throw_away(self, file: str | None) -> None:
         if file is not None and os.path.lexists(file):

@@ -9,7 +9,7 @@ from typing import Any
 
 from pigeon.serve.conversations import Conversations
 from pigeon.serve.counts import ServeCounts
-from pigeon.serve.http.server import HttpServer, ServeOptions, forget_address, keep_address, raise_file_limit
+from pigeon.serve.http.server import HttpServer, ServeOptions, forget_address, keep_address
 from pigeon.serve.http.tokens import Tokens
 from pigeon.serve.service_log import ServiceLog
 from pigeon.serve.unix_door import UnixDoor
@@ -49,7 +49,6 @@ class NetworkService:
                 again.set_result(None)
                 self._conversations.kill()
 
-        raise_file_limit()
         server = HttpServer(self._conversations, self._tokens, self._options, self._counts, self._log)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, end)

@@ -7,15 +7,15 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
 from pigeon.rpc.worker_link import NEEDED
 from pigeon.serve.worker import WorkerRequest, packed
 from pigeon.system.process.forking import ForkedProcess, ForkParent
-from pigeon.transport.event_log import LogEnd
+from pigeon.transport.event_log import LogEnd, log_owner
 from pigeon.transport.reader import Frame, Framing
 from pigeon.wire import codec
 
@@ -30,6 +30,7 @@ FORK_SECONDS = 10.0
 # Unwanted ends within this time count; after too many of them there is a pause.
 RESTART_SECONDS = 60.0
 RESTART_PAUSE = 15.0
+SOCKET = "socket"
 _LOGGED = b'{"type":"logged"'
 
 
@@ -142,6 +143,11 @@ class WorkerConnection(asyncio.Protocol):
         self._framing = Framing(LONGEST_LINE)
         self._transport: asyncio.WriteTransport | None = None
 
+    @property
+    def waiting(self) -> int:
+        """The bytes that were sent and that the worker has not read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def send(self, line: bytes) -> None:
         """Send a command; ignored once the worker has gone."""
         if self._transport is not None and not self._transport.is_closing():
@@ -183,7 +189,10 @@ class WorkerConnection(asyncio.Protocol):
 
 
 class SocketFolder:
-    """The folder of the workers' sockets, by a descriptor: the system's limit on the length of their paths is short."""
+    """The workers' sockets, each in a folder that has the name of its conversation.
+
+    They are reached by descriptors of these folders: the system's limit on the length of their paths is short.
+    """
 
     def __init__(self, path: str) -> None:
         os.makedirs(path, 0o700, exist_ok=True)
@@ -192,10 +201,12 @@ class SocketFolder:
     def listen(self, name: str) -> socket.socket:
         """A new socket in the place of one with this name; raises `OSError`."""
         self.remove(name)
+        os.mkdir(name, 0o700, dir_fd=self._descriptor)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            listener.bind(self._path(name))
-            os.chmod(name, 0o600, dir_fd=self._descriptor)
+            with self._place_of(name) as path:
+                listener.bind(path)
+            os.chmod(f"{name}/{SOCKET}", 0o600, dir_fd=self._descriptor)
             listener.listen(4)
         except OSError:
             listener.close()
@@ -204,12 +215,15 @@ class SocketFolder:
 
     async def connect(self, name: str, connection: WorkerConnection) -> None:
         """Connect to the worker that listens there; raises `OSError`."""
-        await asyncio.get_running_loop().create_unix_connection(lambda: connection, self._path(name))
+        with self._place_of(name) as path:
+            await asyncio.get_running_loop().create_unix_connection(lambda: connection, path)
 
     def remove(self, name: str) -> None:
         """No worker listens there any more."""
         with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=self._descriptor)
+            os.unlink(f"{name}/{SOCKET}", dir_fd=self._descriptor)
+        with suppress(FileNotFoundError):
+            os.rmdir(name, dir_fd=self._descriptor)
 
     def names(self) -> list[str]:
         """All that may have a worker."""
@@ -219,8 +233,13 @@ class SocketFolder:
         """Use it no longer."""
         os.close(self._descriptor)
 
-    def _path(self, name: str) -> str:
-        return f"/proc/self/fd/{self._descriptor}/{name}"
+    @contextmanager
+    def _place_of(self, name: str) -> Iterator[str]:
+        folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._descriptor)
+        try:
+            yield f"/proc/self/fd/{folder}/{SOCKET}"
+        finally:
+            os.close(folder)
 
 
 class UnwantedEnds:
@@ -250,6 +269,21 @@ class UnwantedEnds:
         because = f", the last time because {last}" if last else ""
         said = f"The agent of this conversation has ended {len(self._times)} times within a minute{because}"
         return f"{said}. It can be started again in {wait:.0f} seconds" if wait > 0 else None
+
+
+async def end_log_owner(log_folder: str) -> None:
+    """End the worker that appends to a log, if there is one."""
+    owner = log_owner(log_folder)
+    if owner is None:
+        return
+    with suppress(ProcessLookupError):
+        process = ForkedProcess(owner)
+        try:
+            # Now that the process is held, it is the one that has the lock, or none is.
+            if log_owner(log_folder) == owner:
+                await stop_worker(process)
+        finally:
+            process.release()
 
 
 async def stop_worker(process: ForkedProcess) -> None:

@@ -21,7 +21,7 @@ from pigeon.wire.errors import BadRecord, StartupError, UsageError
 
 if TYPE_CHECKING:
     from pigeon.serve.conversations import ServeLimits
-    from pigeon.serve.http.server import ServeOptions
+    from pigeon.serve.http.server import FileShares, ServeOptions
     from pigeon.serve.http.tokens import Tokens
 
 NO_EXTRA = "pigeon serve needs packages that are not installed: pip install 'pigeon-agent[serve]'"
@@ -40,6 +40,7 @@ def run_serve(call: CommandCall) -> int:
     try:
         from pigeon.serve.conversations import Conversations
         from pigeon.serve.counts import ServeCounts
+        from pigeon.serve.http.server import file_shares, raise_file_limit
         from pigeon.serve.http.tokens import Tokens
         from pigeon.serve.service import NetworkService
         from pigeon.serve.service_log import LEVELS, ServiceLog
@@ -60,12 +61,16 @@ def run_serve(call: CommandCall) -> int:
         if not os.path.isdir(root):
             raise UsageError(f"--root {root} is not a folder")
     options = _agent_options(call, agent_dir)
-    settings, limits = _settings(call), _limits(call)
+    files = raise_file_limit()
+    shares = file_shares(files)
+    settings, limits = _settings(call, shares), _limits(call, shares)
 
     async def serve() -> int:
         log = ServiceLog(STDERR, level)
         counts = ServeCounts(lambda name, session: log.info(name, session=session))
         log.take_over_logging()
+        if shares.awake <= limits.awake or shares.known <= settings.connections.known:
+            log.warning("few_open_files", files=files, awake=limits.awake, connections=settings.connections.known)
         try:
             variables = {name: value for name, value in environment.variables.items() if name != "PIGEON_TOKEN"}
             conversations = Conversations(agent_dir, options, variables, roots, limits, counts)
@@ -105,7 +110,7 @@ def _located(call: CommandCall) -> Callable[[str], str]:
     return located
 
 
-def _settings(call: CommandCall) -> ServeOptions:
+def _settings(call: CommandCall, shares: FileShares) -> ServeOptions:
     from pigeon.serve.http.connections import ConnectionLimits
     from pigeon.serve.http.server import FRAME_BYTES, ServeOptions
 
@@ -120,7 +125,8 @@ def _settings(call: CommandCall) -> ServeOptions:
         behind_proxy=call.has("behind_proxy"),
         insecure=call.has("insecure"),
         connections=ConnectionLimits(
-            known=_number(call, "max_connections", limits.known),
+            known=min(_number(call, "max_connections", limits.known), shares.known),
+            unknown=min(limits.unknown, shares.unknown),
             request_seconds=_number(call, "request_seconds", int(limits.request_seconds)),
         ),
         drain_seconds=_number(call, "drain_seconds", 30),
@@ -129,12 +135,12 @@ def _settings(call: CommandCall) -> ServeOptions:
     )
 
 
-def _limits(call: CommandCall) -> ServeLimits:
+def _limits(call: CommandCall, shares: FileShares) -> ServeLimits:
     from pigeon.serve.conversations import ServeLimits
 
     limits = ServeLimits()
     return ServeLimits(
-        awake=_number(call, "max_awake", limits.awake),
+        awake=min(_number(call, "max_awake", limits.awake), shares.awake),
         kept=_number(call, "max_kept", limits.kept),
         idle_seconds=60.0 * _number(call, "idle_minutes", 10),
         worker_memory=_number(call, "worker_memory", limits.worker_memory),

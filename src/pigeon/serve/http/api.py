@@ -21,7 +21,7 @@ LISTED = 50
 REF = "#/components/schemas/{name}"
 JSON_TYPE, HTML_TYPE = "application/json", "text/html"
 ConversationState = Literal["asleep", "starting", "awake", "stopping"]
-SessionId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+SessionId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?(?!\n)$")]
 Text = Annotated[str, Meta(min_length=1, max_length=2048)]
 
 

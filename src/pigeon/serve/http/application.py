@@ -79,7 +79,12 @@ class ServeApplication:
         self._clients: dict[ClientSession, Token] = {}
         self.asgi = Starlette(
             routes=[*self._routes(), WebSocketRoute(RPC, self._rpc)],
-            exception_handlers={PigeonError: _refused, HTTPException: _no_route, ClientDisconnect: _left},
+            exception_handlers={
+                PigeonError: _refused,
+                OSError: self._failed,
+                HTTPException: _no_route,
+                ClientDisconnect: _left,
+            },
         )
         self.asgi.router.redirect_slashes = False
 
@@ -131,6 +136,14 @@ class ServeApplication:
             return await handler(request, api.asked(operation, request.query_params.multi_items()))
 
         return answer
+
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        """The machine does not let us: there is no room on the disk, or there are too many open files."""
+        assert isinstance(error, OSError)
+        self._log.error("fault", failure=type(error).__name__, number=error.errno)
+        why = error.strerror or type(error).__name__
+        refusal = HttpRefusal(503, "machine", f"This cannot be done now: {why}", RETRY_SECONDS)
+        return await _refused(request, refusal)
 
     # The page and the operations
 
@@ -293,29 +306,37 @@ class ServeApplication:
             self._log.info("client_left", session=session, why=client.ended)
 
     async def _serve(self, socket: WebSocket, client: ClientSession) -> None:
-        sending = asyncio.ensure_future(self._send(socket, client))
+        """Both ways, until the client has gone or is sent away: from then on nothing is taken from it."""
+        ways = [asyncio.ensure_future(self._take(socket, client)), asyncio.ensure_future(self._send(socket, client))]
         try:
-            while not sending.done():
-                message = await socket.receive()
-                if message["type"] == "websocket.disconnect":
-                    break
-                text = message.get("text")
-                if text is None:
-                    await socket.close(NO_TEXT, "Records are sent in text frames")
-                    break
-                line = text.encode("utf-8", "surrogatepass")
-                self._counts.count("received_bytes", len(line))
-                await client.take(line)
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            sending.cancel()
-            with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
-                await sending
+            for way in ways:
+                way.cancel()
+            for way in ways:
+                with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
+                    await way
+
+    async def _take(self, socket: WebSocket, client: ClientSession) -> None:
+        while (message := await socket.receive())["type"] != "websocket.disconnect":
+            text = message.get("text")
+            if text is None:
+                await socket.close(NO_TEXT, "Records are sent in text frames")
+                break
+            line = text.encode("utf-8", "surrogatepass")
+            self._counts.count("received_bytes", len(line))
+            await client.take(line)
 
     async def _send(self, socket: WebSocket, client: ClientSession) -> None:
-        async for lines in client.lines():
-            for line in lines:
-                self._counts.count("sent_bytes", len(line))
-                await socket.send_text(line.decode("utf-8", "replace"))
+        try:
+            async for lines in client.lines():
+                for line in lines:
+                    self._counts.count("sent_bytes", len(line))
+                    await socket.send_text(line.decode("utf-8", "replace"))
+        except (PigeonError, OSError) as error:
+            # What it missed cannot be had now; it comes back for it.
+            await socket.close(OVERLOADED, _reason(str(error)))
+            return
         await socket.close(*ENDS[client.ended or "too slow"])
 
 

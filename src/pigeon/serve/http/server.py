@@ -35,6 +35,8 @@ from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError
 
 FRAME_BYTES = 32 * 1024 * 1024
+# Those that are open without any client, and for a moment.
+OWN_FILES = 64
 HANDSHAKE_SECONDS = 10.0
 PING_SECONDS = 20.0
 # How long clients may take to close their connections at the end.
@@ -181,14 +183,32 @@ def kept_address(folder: str) -> ServerAddress | None:
         return None
 
 
-def raise_file_limit() -> None:
-    """Allow this process as many open files as it may have: each client and each worker has some."""
+class FileShares(Struct, frozen=True):
+    """How many conversations and connections there can be before the files that may be open are used up."""
+
+    awake: int
+    known: int
+    unknown: int
+
+
+def file_shares(files: int) -> FileShares:
+    """What fits into a number of open files.
+
+    A conversation has its worker's connection, its process and its log open; a client its connection and the log.
+    """
+    rest = max(0, files - OWN_FILES)
+    return FileShares(max(1, rest * 45 // 300), max(1, rest * 45 // 200), max(1, rest // 10))
+
+
+def raise_file_limit() -> int:
+    """Allow this process as many open files as it may have: each client and each worker has some. Returns how many."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def _listener(options: ServeOptions) -> socket.socket:
