@@ -432,15 +432,15 @@ def test_a_number_that_is_none_is_refused_with_a_reason(server: AttackedServer, 
 
 
 def test_connections_that_say_nothing_lock_no_client_out(server: AttackedServer, session: str) -> None:
-    with server.socket_of(session, "admin") as link, flood(server.port, 1_500) as opened:
-        assert opened == 1_500
+    with server.socket_of(session, "admin") as link, flood(server.port, 1_200) as opened:
+        assert opened == 1_200
         assert server.lives()
         assert reply(link, type="get_state")["success"]
         figures = server.ask("GET", "/metrics", scope="read").body.decode()
     # Some gave way to others, and some were silent for too long, which depends on how fast they came.
     figures_of = dict(line.rsplit(" ", 1) for line in figures.splitlines() if not line.startswith("#"))
     reasons = (f'pigeon_refused_total{{reason="{reason}"}}' for reason in ("connections", "slow"))
-    assert sum(int(figures_of.get(reason, "0")) for reason in reasons) >= 400
+    assert sum(int(figures_of.get(reason, "0")) for reason in reasons) >= 150
 
 
 def test_wrong_tokens_are_slowed_down_and_right_ones_are_not(server: AttackedServer) -> None:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 from websockets.exceptions import ConnectionClosed
 
+from fakes.agent_folders import AgentFolders
 from fakes.attacked_server import TOKENS, AttackedServer, reply
+from fakes.command_line import Calling
 from fakes.rpc_process import command_line
 from pigeon.serve.http.api import OPERATIONS, openapi
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedServer]:
-    with AttackedServer(tmp_path_factory.mktemp("api")) as server:
-        yield server
 
 
 def said(server: AttackedServer, text: str) -> str:
@@ -239,10 +234,7 @@ def test_the_log_says_what_happened_and_not_what_was_said(server: AttackedServer
 )
 def test_what_cannot_be_served_is_said(server: AttackedServer, tmp_path: Path, options: list[str], said: str) -> None:
     words = [word.format(port=server.port) for word in options]
-    ran = subprocess.run(
-        [*command_line(), "serve", *(["--port", "0"] if "--port" not in words else []), *words],
-        env=server.folders.environment({"PI_CODING_AGENT_DIR": str(tmp_path / "agent")}),
-        cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False,
-    )  # fmt: skip
-    assert (ran.returncode != 0, ran.stdout) == (True, "")
-    assert said in ran.stderr
+    anywhere = ["--port", "0"] if "--port" not in words else []
+    ended = Calling(AgentFolders(tmp_path), ("serve", *anywhere, *words)).ended()
+    assert (ended.code != 0, ended.out) == (True, "")
+    assert said in ended.err

@@ -63,12 +63,6 @@ class _EmptyPage(BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedServer]:
-    with AttackedServer(tmp_path_factory.mktemp("sites"), "--log-level", "debug") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def other() -> Iterator[int]:
     """The port of another server on this machine."""
     pages = ThreadingHTTPServer(("127.0.0.1", 0), _EmptyPage)
@@ -85,7 +79,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory, server: AttackedServer) ->
     """A browser that was let in, and in whose DNS other names lead to us."""
     rules = "--host-resolver-rules=MAP *.example 127.0.0.1, MAP localhost 127.0.0.1"
     with Browser(tmp_path_factory.mktemp("chromium"), rules) as started:
-        page = BrowserPage(started, server.link, *SIZE)
+        path = server.ask("POST", "/api/links", {}, scope="admin").json()["path"]
+        page = BrowserPage(started, f"{server.url}{path}", *SIZE)
         assert page.ask("fetch('/api/sessions').then((answer) => answer.status)") == 200
         page.close()
         yield started
