@@ -142,6 +142,11 @@ class BrowserPage:
         asked = [str(event["params"]["request"]["url"]) for event in self._events("Network.requestWillBeSent")]
         return [url for url in asked if not url.startswith("data:")][1:]
 
+    def sockets(self) -> list[str]:
+        """The addresses of the WebSockets that were opened."""
+        self.ask("1")
+        return [str(event["params"]["url"]) for event in self._events("Network.webSocketCreated")]
+
     def overflow(self) -> int:
         """By how much the page is wider than the screen."""
         return int(self.ask("document.documentElement.scrollWidth - window.innerWidth"))

@@ -190,6 +190,7 @@ def test_a_broken_connection_comes_back_by_itself_without_a_loss(
     tab.settled()
     tab.shows("Before.\n\nAfter.", "#entries")
     assert tab.ask("document.getElementById('entries').innerText.split('Before.').length") == 2
+    assert int(tab.sockets()[-1].partition("?after=")[2]) > 0, "it goes on behind the last event that it has seen"
 
 
 def test_a_new_process_of_the_agent_is_told_and_the_conversation_whole(
