@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from socket import socket
 
 from pigeon.app.environment import process_environment
 from pigeon.cli.starting import mask_prints
 from pigeon.guard.secrets import Redactor
+from pigeon.providers.http.client import own_certificates
 from pigeon.serve.warming import import_all, settle, warm_up
 from pigeon.serve.worker import run_worker, unpacked
 from pigeon.serve.worker_process import WARM_UP
@@ -27,6 +29,9 @@ def main() -> None:
     """Serve requests until the supervisor has gone."""
     hide_from_other_processes()
     import_all()
+    with suppress(OSError):
+        # Loaded by each worker for itself, they would be most of a megabyte.
+        own_certificates()
     if os.environ.get(WARM_UP) != "off":
         with tempfile.TemporaryDirectory(prefix="pigeon-") as folder:
             warm_up(folder, os.environ.get("PATH", os.defpath))
