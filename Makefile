@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo demo-raw test faults faults-limits serve-flood serve-storm serve-bench interop lint types schema docs sdk house divergences pins picture clean
+.PHONY: demo demo-raw test faults faults-limits serve-flood serve-storm serve-cuts serve-bench interop lint types schema docs sdk house divergences pins picture clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -40,6 +40,11 @@ serve-flood: $(DEV)
 # Clients of `pigeon serve` that lose their connection so often, and then workers that are killed so often.
 serve-storm: $(DEV)
 	cd tests && ../$(BIN)/python -m fakes.serve_storm $(or $(N),1000) $(or $(KILLS),200) $(or $(SEED),1)
+
+# So many prompts of one client whose connection is cut all the time; each event must come once, each prompt run once.
+serve-cuts: $(DEV)
+	PIGEON_CUT_PROMPTS=$(or $(N),150) PIGEON_CUT_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -q -s --timeout 3600 \
+	  tests/serve/test_broken_connections.py
 
 # What served conversations cost; ARGS are options of the script.
 serve-bench: $(DEV)
