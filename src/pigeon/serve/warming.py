@@ -17,6 +17,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from types import CodeType, FrameType, FunctionType
@@ -75,6 +76,8 @@ PLAYED = ("demo", "warm-chat/chat", "warm-messages/messages")
 PLAY_SECONDS = 10.0
 # So often, with so many prompts: the interpreter adapts code that it has run a few times, and then touches less.
 ROUNDS = 3
+# On a machine that has no time for it, fewer rounds have to do.
+MOST_SECONDS = 5.0
 PROMPTS = 2
 PIECES = 12
 # Free places of up to so many bytes are filled: so many of each small size, which Python manages, and of each other.
@@ -97,12 +100,14 @@ def warm_up(folder: str, path: str) -> None:
     with suppress(AttributeError, OSError):
         # Threads get no memory of their own to take from.
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+    began = time.monotonic()
     called = _called_code(folder, path)
     _fill_holes()
     put_side_by_side(called)
     called.clear()
     for _ in range(ROUNDS):
-        _play_all(folder, path, PROMPTS)
+        if time.monotonic() - began < MOST_SECONDS:
+            _play_all(folder, path, PROMPTS)
 
 
 def settle() -> None:
