@@ -137,6 +137,11 @@ class Tab(BrowserPage):
         self.call("Input.dispatchKeyEvent", type="keyDown", **about, **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **about)
 
+    def answer(self, number: str, modifiers: int = 0) -> None:
+        """The number key of an option, once the question takes keys."""
+        self.until("document.querySelector('.question:not(.fresh)')")
+        self.press(number, modifiers)
+
     def say(self, text: str) -> None:
         """Write a message and send it."""
         box = "document.getElementById('message')"

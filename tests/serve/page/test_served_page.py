@@ -68,7 +68,7 @@ def test_a_whole_conversation_with_thinking_tools_a_permission_and_its_diff(
     tab.shows("Allow once", ".permission")
     assert tab.ask("document.activeElement.closest('.permission') !== null"), "the question has the focus"
     assert (served.folders.work / "parser.py").read_text() == PARSER
-    tab.press("1")
+    tab.answer("1")
     tab.settled()
     tab.lacks(".permission")
     assert "sorted(parts)" in (served.folders.work / "parser.py").read_text()
@@ -93,10 +93,49 @@ def test_a_question_does_not_take_the_keys_of_a_person_who_types(tab: Tab, model
     gate.open()
     tab.shows("Allow once", ".permission")
     assert tab.ask("document.activeElement.id") == "message"
-    tab.press("3", ALT)
+    tab.answer("3", ALT)
     tab.settled()
     tab.shows("Not done.", "#entries")
     assert tab.ask("document.getElementById('message').value") == "wait, I am typing 1"
+
+
+def test_a_key_struck_too_early_or_twice_neither_answers_nor_types(tab: Tab, models: ModelServer) -> None:
+    models.answers(EDIT)
+    models.answers("Not done.")
+    # As soon as the question is there, before anybody can have read it.
+    tab.ask("""void (window.early = new Promise((done) => new MutationObserver((_, watching) => {
+      const button = document.querySelector('.question.fresh button');
+      if (!button) return;
+      watching.disconnect();
+      document.dispatchEvent(new KeyboardEvent('keydown', { key: '1' }));
+      done(button.disabled);
+    }).observe(document.getElementById('questions'), { childList: true })))""")
+    tab.say("sort them")
+    assert tab.ask("window.early") is False
+    tab.until("document.querySelector('.question:not(.fresh)')")
+    # Twice in one breath: the page does nothing in between.
+    tab.ask("""for (const repeat of [false, false, true]) {
+      window.typed = document.activeElement.dispatchEvent(
+        new KeyboardEvent('keydown', { key: '3', repeat, bubbles: true, cancelable: true })); }""")
+    assert tab.ask("window.typed") is False
+    tab.settled()
+    tab.shows("Not done.", "#entries")
+
+
+def test_a_message_that_is_too_long_for_the_server_is_given_back(tab: Tab) -> None:
+    tab.ask("""(() => { const send = WebSocket.prototype.send; WebSocket.prototype.send = function (data) {
+      if (data.includes('far too long')) this.dispatchEvent(new CloseEvent('close', { code: 1009 }));
+      else send.call(this, data); }; })()""")
+    tab.say("far too long")
+    tab.shows("longer than the server takes", "#notices")
+    assert tab.ask("document.getElementById('message').value") == "far too long"
+
+
+def test_a_session_that_is_not_there_is_told(browser: Browser, served: ServedPigeon, tab: Tab) -> None:
+    other = Tab(browser, served, "nothing-here")
+    other.shows("There is no session nothing-here", "#notices")
+    other.shows("What shall we work on?")
+    other.close()
 
 
 def test_a_run_is_steered_queued_for_and_stopped_by_the_keyboard(tab: Tab, models: ModelServer) -> None:
@@ -348,7 +387,7 @@ def test_nothing_serious_is_found_by_axe(tab: Tab, browser: Browser, served: Ser
     phone = Tab(browser, served, tab.ask("new URLSearchParams(location.search).get('session')"), PHONE, "dark")
     phone.shows("return sorted(parts)", ".permission ins")
     assert _found_by_axe(phone, source) == []
-    tab.press("1")
+    tab.answer("1")
     tab.settled()
     tab.press("f", ALT)
     tab.type("sort")

@@ -78,8 +78,9 @@ function showStart() {
 
 function refused(error) {
   if (error.status === 401) return void location.reload();
-  notice(error.message, { kind: "error", key: "refused" });
+  // Going to the start removes what was told before.
   if (error.status === 404) show(null);
+  notice(error.message, { kind: "error", key: "refused" });
 }
 
 // --- what is shown of its state ---
@@ -195,16 +196,17 @@ const withAlt = {
 };
 document.addEventListener("keydown", (event) => {
   if (document.querySelector("dialog[open]")) return;
+  if (questions.isStray(event)) return event.preventDefault();
   if (event.altKey && !event.ctrlKey && !event.metaKey) {
     const digit = /^Digit([1-9])$/.exec(event.code)?.[1];
-    if (digit ? questions.key(digit) : withAlt[event.code] && (withAlt[event.code](), true)) event.preventDefault();
+    if (digit ? questions.key(digit, event.repeat) : withAlt[event.code] && (withAlt[event.code](), true)) event.preventDefault();
   } else if (event.key === "Escape") {
     if (byId("menu").open) { byId("menu").open = false; byId("menu").querySelector("summary").focus(); }
     else if (document.body.classList.contains("side-open")) closeSide();
     else composer.stop();
   } else if (!typing() && !event.ctrlKey && !event.metaKey) {
     if (event.key === "?") { event.preventDefault(); showHelp(); }
-    else if (/^[1-9]$/.test(event.key) && questions.key(event.key)) event.preventDefault();
+    else if (/^[1-9]$/.test(event.key) && questions.key(event.key, event.repeat)) event.preventDefault();
   }
 });
 addEventListener("popstate", () => show(asked(), false));

@@ -5,6 +5,7 @@ import { byId, element, notice, say, typing } from "./dom.js";
 const MOST_IMAGE = 10 * 1024 * 1024;
 const KINDS = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const MOST_SHOWN = 8;
+const LONG_TEXT = 20_000;
 
 export class Composer {
   // `own` are the commands of this page: name -> { about, run(rest) }.
@@ -149,8 +150,10 @@ export class Composer {
   }
 
   _grow() {
-    this.box.style.height = "auto";
-    this.box.style.height = `${Math.min(this.box.scrollHeight + 2, innerHeight * 0.4)}px`;
+    // A long text is not measured, which would take long at every key.
+    const long = this.box.value.length > LONG_TEXT;
+    if (!long) this.box.style.height = "auto";
+    this.box.style.height = `${long ? innerHeight * 0.4 : Math.min(this.box.scrollHeight + 2, innerHeight * 0.4)}px`;
   }
 
   // --- commands ---

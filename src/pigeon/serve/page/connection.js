@@ -6,6 +6,9 @@
 
 import { request } from "./dom.js";
 
+// The code with which a frame that is too long ends a socket, and how often a record is sent that was not answered.
+const TOO_LONG = 1009;
+const MOST_SENT = 5;
 const FIRST_WAIT = 300;
 const LONGEST_WAIT = 10000;
 const SILENCE = 30000;
@@ -55,7 +58,7 @@ export class Connection {
     const record = { id, type, ...members };
     return new Promise((done, failed) => {
       const again = ASKED_AGAIN.test(type) || "clientMessageId" in record;
-      this.waiting.set(id, { record, done, failed, again });
+      this.waiting.set(id, { record, done, failed, again, sent: 1 });
       this._send(record);
     });
   }
@@ -91,7 +94,10 @@ export class Connection {
     this.attempt = 0;
     this.heard = Date.now();
     this.on.state("open");
-    for (const { record, again } of this.waiting.values()) if (again) this._send(record);
+    for (const [id, waiting] of [...this.waiting]) {
+      if (waiting.sent++ < MOST_SENT) this._send(waiting.record);
+      else this._fail(id, "The connection broke each time that this was sent");
+    }
     if (this.opened) this.on.back();
     this.opened = true;
   }
@@ -114,10 +120,9 @@ export class Connection {
 
   async _lost(event) {
     if (this.closed) return;
-    for (const [id, { again, failed }] of [...this.waiting]) {
-      if (again) continue;
-      this.waiting.delete(id);
-      failed(new Error("The connection was lost before this was answered. Look whether it was done, and try again"));
+    for (const [id, { record, again }] of [...this.waiting]) {
+      if (event.code === TOO_LONG && "clientMessageId" in record) this._fail(id, "This message, with its images, is longer than the server takes");
+      else if (!again) this._fail(id, "The connection was lost before this was answered. Look whether it was done, and try again");
     }
     if (event.code === 4004) return this._refuse(Object.assign(new Error(event.reason || "There is no such session"), { status: 404 }));
     // A refusal before the socket opens has no code here, so the same is asked by HTTP, which tells the reason.
@@ -137,6 +142,12 @@ export class Connection {
     this.closed = true;
     this._giveUp(error.message);
     this.on.refused(error);
+  }
+
+  _fail(id, why) {
+    const { failed } = this.waiting.get(id);
+    this.waiting.delete(id);
+    failed(new Error(why));
   }
 
   _giveUp(why) {

@@ -5,6 +5,10 @@
 
 import { byId, element, notice, rendered, say, typing } from "./dom.js";
 
+// Number keys answer a question only after it could be seen; and one that has answered, held down or struck twice, is for
+// so long neither text nor an answer to the next question. In milliseconds.
+const SEEN_AFTER = 400;
+const STRAY_FOR = 400;
 const ASKING = ["select", "confirm", "input", "editor"];
 
 export class Questions {
@@ -13,6 +17,7 @@ export class Questions {
     this.focusBox = focusBox;
     this.changed = changed;
     this.conversation = null;
+    this.struck = null;
   }
 
   use(conversation) {
@@ -41,11 +46,21 @@ export class Questions {
     if (inside) this.focusBox();
   }
 
-  // The number key of an option of the first question; true if there is one.
-  key(number) {
+  // The number key of an option of the first question; true if there is one, also if it is too early for an answer.
+  key(number, held) {
     const button = byId("questions").querySelector(`[data-key="${number}"]`);
-    button?.click();
+    if (button && !held && !button.disabled && !button.closest(".fresh")) {
+      button.click();
+      this.struck = { number, until: performance.now() + STRAY_FOR };
+    }
     return Boolean(button);
+  }
+
+  // Whether a key is still the one that has just answered.
+  isStray(event) {
+    const stray = event.key === this.struck?.number && (event.repeat || performance.now() < this.struck.until);
+    if (!stray) this.struck = null;
+    return stray;
   }
 
   _ask(record) {
@@ -54,13 +69,14 @@ export class Questions {
     const title = element("h2", { id: `question-${record.id}` }, record.title);
     const body = element("div", { class: "about-it body" });
     const form = element("form", { class: "answers" });
-    const made = element("section", { class: permission ? "question permission" : "question", role: "alertdialog", tabindex: "-1", "aria-labelledby": title.id },
+    const made = element("section", { class: permission ? "question permission fresh" : "question fresh", role: "alertdialog", tabindex: "-1", "aria-labelledby": title.id },
       title, body, form);
     this.open.set(record.id, made);
     this[`_${record.method}`](record, form, body);
     if (permission) this._explain(record, body);
     if (record.timeout) this._countDown(record, made);
     byId("questions").append(made);
+    setTimeout(() => made.classList.remove("fresh"), SEEN_AFTER);
     this.changed(this.open.size);
     say(`${permission ? "Permission is needed" : "The agent asks"}: ${record.title}`, true);
     if (!typing() || (document.activeElement === byId("message") && byId("message").value === "")) made.focus();
