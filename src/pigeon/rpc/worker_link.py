@@ -180,7 +180,9 @@ class WorkerLink:
         loop.call_later(LINGER_SECONDS, self._look_after)
 
     def close(self, seconds: float) -> None:
-        """Append what waits; answers are on their way."""
+        """Append what waits, and accept no supervisor; answers are on their way."""
+        if self._serving is not None and self._serving.done():
+            self._serving.result().close()
         self.events.flush()
         self._log.close()
 

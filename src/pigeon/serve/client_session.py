@@ -150,7 +150,7 @@ class ClientSession:
             self._answer(succeeded("set_event_filter", data, command.id))
 
     def _answer(self, response: Response) -> None:
-        self._watcher.answer(codec.encode(response), self.conversation.end)
+        self._watcher.answer(codec.encode(response), self.conversation.log.end)
 
 
 def _welcome(command: Hello) -> Response:

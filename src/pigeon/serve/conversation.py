@@ -30,7 +30,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.rpc.worker_link import SLEEP
 from pigeon.serve.conversation_record import REMEMBERED, ConversationRecord
 from pigeon.serve.counts import ServeCounts
-from pigeon.serve.watching import Watcher
+from pigeon.serve.watching import FollowedLog, Watcher
 from pigeon.serve.worker import WorkerRequest
 from pigeon.serve.worker_process import (
     RESTART_PAUSE,
@@ -45,12 +45,12 @@ from pigeon.serve.worker_process import (
 )
 from pigeon.serve.worker_state import WorkerState, options_for, read_state
 from pigeon.system.process.forking import ForkedProcess
-from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
+from pigeon.transport.event_log import LogEnd
 from pigeon.wire import codec
 from pigeon.wire.answers import failed
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.errors import PigeonError, Refusal, StartupError
-from pigeon.wire.open_work import SETTLED, OpenWork, open_work
+from pigeon.wire.open_work import OpenWork
 
 STATE_FILE = "state.json"
 LOG_FOLDER = "events"
@@ -60,13 +60,13 @@ START_SECONDS = 60.0
 SLEEP_SECONDS = 5.0
 # When to look again at a log that could not be read.
 AGAIN_SECONDS = 1.0
+# How long extensions may think about a prompt before its run is announced.
+ACCEPTED_SECONDS = 60.0
 SNAPSHOT_TRIES = 5
 # So much of what clients have sent may wait for a worker that does not read.
 MOST_WAITING = 64 * 1024 * 1024
 BEHIND = "The agent of this conversation has not read what was sent before. Try again later"
 SILENT = frozenset(("extension_ui_response", "host_tool_result", "host_tool_update"))
-_STARTED = b'"disposition":"started"'
-_TODO_END = b'"toolName":"todo"'
 _OUR_ID = b'{"id":"'
 
 State = Literal["asleep", "starting", "awake", "stopping"]
@@ -108,11 +108,8 @@ class ServedConversation:
         self._counts = counts
         self._now = now
         self.log_folder = os.path.join(folder, LOG_FOLDER)
-        os.makedirs(self.log_folder, 0o700, exist_ok=True)
+        self.log = FollowedLog(self.log_folder, counts, lambda: self._forget("set_todos"))
         self.state: State = "asleep"
-        self.work = OpenWork()
-        self.end = LogEnd((segments_in(self.log_folder) or [1])[-1], 0)
-        self._tracker: LogReader | None = None
         self._watchers: set[Watcher] = set()
         self._open: dict[str, OpenCommand] = {}
         self._count = 0
@@ -126,7 +123,7 @@ class ServedConversation:
         self._tasks: set[asyncio.Task[None]] = set()
         self._died = ""
         self._ended_for = ""
-        self._accepted = False
+        self._accepted_at: float | None = None
         self._ends = UnwantedEnds(most_restarts, now)
         self.removed = False
         self.used = now()
@@ -136,7 +133,12 @@ class ServedConversation:
     @property
     def number(self) -> int:
         """The number of the last event."""
-        return 0 if self._tracker is None else self._tracker.number
+        return self.log.number
+
+    @property
+    def work(self) -> OpenWork:
+        """What is open."""
+        return self.log.work
 
     @property
     def has_worker(self) -> bool:
@@ -152,6 +154,11 @@ class ServedConversation:
     def running(self) -> bool:
         """Whether a prompt was accepted that has not come to its end."""
         return self.work.running or self._accepted
+
+    @property
+    def _accepted(self) -> bool:
+        """Whether a prompt was accepted whose run is not announced. A prompt that was sent again may be an old one."""
+        return self._accepted_at is not None and self._now() - self._accepted_at < ACCEPTED_SECONDS
 
     @property
     def watched(self) -> int:
@@ -195,7 +202,7 @@ class ServedConversation:
             await self._awake()
         except (PigeonError, OSError) as error:
             if name not in SILENT or isinstance(error, Refusal):
-                watcher.answer(codec.encode(failed(name, str(error), command.get("id", ABSENT))), self.end)
+                watcher.answer(codec.encode(failed(name, str(error), command.get("id", ABSENT))), self.log.end)
             return
         self._send_open(OpenCommand(name, command.get("id", ABSENT), command, watcher, None))
 
@@ -300,23 +307,16 @@ class ServedConversation:
         except TimeoutError:
             return forced
 
-    def end_worker(self, why: str) -> None:
-        """Kill a worker that takes more than it may."""
-        if self.state == "awake" and self._process is not None:
-            self._ended_for = why
-            self._process.send(signal.SIGKILL)
-
-    def kill(self) -> None:
+    def kill(self, why: str = "") -> None:
         """End the worker at once; what it has announced is on disk."""
         if self._process is not None:
+            self._ended_for = why
             self._process.send(signal.SIGKILL)
 
     def leave(self) -> None:
         """Let the worker go on without us: another supervisor will find it."""
         self._leave_worker()
-        if self._tracker is not None:
-            self._tracker.close()
-            self._tracker = None
+        self.log.close()
         for task in self._tasks:
             task.cancel()
 
@@ -335,8 +335,7 @@ class ServedConversation:
     async def _let_go(self) -> None:
         """See that the process is gone, by force if it does not go, and keep nothing open."""
         self._leave_worker()
-        if self._tracker is not None:
-            self._tracker.close()
+        self.log.close()
         process, self._process = self._process, None
         if process is not None:
             await stop_worker(process)
@@ -358,19 +357,25 @@ class ServedConversation:
                 raise StartupError(refusal)
             self.state = "starting"
             try:
-                await self._start()
+                try:
+                    await self._start()
+                except StartupError:
+                    if self.place is None:
+                        raise
+                    # The model may be gone: then the settings decide.
+                    await self._start(with_model=False)
             except BaseException:
                 self.state = "asleep"
                 raise
             self._counts.note("worker_wakes", self.record.id)
 
-    async def _start(self) -> None:
+    async def _start(self, with_model: bool = True) -> None:
         # A worker of ours that we have lost hold of would write into the same log.
         await end_log_owner(self.log_folder)
         path = os.path.join(self._folder, STDERR_FILE)
         try:
             async with asyncio.timeout(START_SECONDS):
-                await self._fork(path)
+                await self._fork(path, with_model)
                 await self._connect()
         except (OSError, PigeonError) as error:
             words = await self._failure(error, path)
@@ -381,14 +386,14 @@ class ServedConversation:
                 self._process.send(signal.SIGKILL)
             await self._let_go()
             raise
-        self._died, self._accepted = "", False
+        self._died, self._accepted_at = "", None
 
-    async def _fork(self, stderr_path: str) -> None:
+    async def _fork(self, stderr_path: str, with_model: bool) -> None:
         stderr = open_stderr(stderr_path)
         try:
             listener = self._sockets.listen(self.record.id)
             with listener:
-                self._process = await self._workers.start(self._request(), listener, stderr)
+                self._process = await self._workers.start(self._request(with_model), listener, stderr)
         finally:
             os.close(stderr)
 
@@ -409,12 +414,13 @@ class ServedConversation:
         self._sockets.remove(self.record.id)
         return words
 
-    def _request(self) -> WorkerRequest:
+    def _request(self, with_model: bool) -> WorkerRequest:
         place, record = self.place, self.record
         if not os.path.isdir(record.cwd):
             raise StartupError(f"its folder is gone: {record.cwd}")
+        options = self._agent_options(place)
         return WorkerRequest(
-            options=self._agent_options(place),
+            options=options if with_model else replace(options, model=None, thinking=None),
             folder=record.cwd,
             variables=dict(self._variables),
             log_folder=self.log_folder,
@@ -443,11 +449,11 @@ class ServedConversation:
     def _logged(self, end: LogEnd, pid: int) -> None:
         """The log has grown."""
         self.used = self._now()
-        self.end = end
         try:
             if self._ready is not None and not self._ready.done():
                 self._attached(end, pid)
-            self._follow()
+            if self.log.follow(end):
+                self._accepted_at = None
         except OSError as error:
             if self._ready is not None and not self._ready.done():
                 self._ready.set_exception(error)
@@ -458,40 +464,13 @@ class ServedConversation:
 
     def _follow_again(self) -> None:
         if self._connection is not None and self._process is not None:
-            self._logged(self.end, self._process.pid)
-
-    def _follow(self) -> None:
-        """Take in what is new in the log."""
-        assert self._tracker is not None
-        while lines := self._tracker.read(self.end):
-            if self._tracker.lost:
-                self._read_anew()
-                return
-            first = self._tracker.number - len(lines) + 1
-            self._counts.count("events", len(lines))
-            for number, line in enumerate(lines, first):
-                self.work.take(line, number)
-                if line.startswith(SETTLED):
-                    self._counts.count("runs")
-                if _TODO_END in line[:200] and line.startswith(b'{"type":"tool_execution_end"'):
-                    # The plan is the agent's own now, and in the session.
-                    self._forget("set_todos")
-            if self.work.running:
-                self._accepted = False
-
-    def _read_anew(self) -> None:
-        if self._tracker is not None:
-            self._tracker.close()
-        known = lines_since(self.log_folder, SETTLED, self.end)
-        self.work = open_work(known)
-        last = known[-1][0] if known else self.end.segment - 1
-        self._tracker = LogReader(self.log_folder, last, self.end)
+            self._logged(self.log.end, self._process.pid)
 
     def _attached(self, end: LogEnd, pid: int) -> None:
         """The first word of a worker: everything up to here was there before."""
         if self._process is None:
             self._process = ForkedProcess(pid)
-        self._read_anew()
+        self.log.begin(end)
         self.state = "awake"
         assert self._ready is not None
         self._ready.set_result(None)
@@ -560,14 +539,16 @@ class ServedConversation:
             self._carried_out(waiting, rest)
         if waiting.watcher is not None:
             head = b"{" if isinstance(waiting.id, Absent) else b'{"id":' + codec.encode(waiting.id) + b","
-            waiting.watcher.answer(head + rest.removeprefix(b","), self.end)
+            waiting.watcher.answer(head + rest.removeprefix(b","), self.log.end)
         elif waiting.answer is not None and not waiting.answer.done():
             waiting.answer.set_result(codec.decode(line))
 
     def _carried_out(self, waiting: OpenCommand, answer: bytes) -> None:
         """It has to be told to the next worker, or to be waited for; before its client hears of it."""
         if waiting.name in ("prompt", "abort_and_prompt"):
-            self._accepted = _STARTED in answer[:400]
+            data = codec.decode(b"{" + answer.removeprefix(b",")).get("data") or {}
+            if data.get("disposition") == "started" and not self.log.has_begun(str(data.get("runId"))):
+                self._accepted_at = self._now()
         if waiting.name in REMEMBERED:
             self.record.remember(waiting.command, self.place)
             self._save_soon()
@@ -585,7 +566,7 @@ class ServedConversation:
         for waiting in list(self._open.values()):
             if waiting.watcher is not None:
                 line = codec.encode(failed(waiting.name, why, waiting.id))
-                waiting.watcher.answer(line, self.end)
+                waiting.watcher.answer(line, self.log.end)
             elif waiting.answer is not None and not waiting.answer.done():
                 waiting.answer.set_exception(PigeonError(why))
         self._open.clear()

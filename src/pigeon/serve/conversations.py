@@ -22,7 +22,7 @@ from pigeon.serve.conversation import LOG_FOLDER, STATE_FILE, ServedConversation
 from pigeon.serve.conversation_record import ConversationRecord, read_record
 from pigeon.serve.counts import ServeCounts
 from pigeon.serve.resources import ProcessUse, memory_of, uses_of
-from pigeon.serve.worker_process import SocketFolder, Workers, end_log_owner
+from pigeon.serve.worker_process import Workers, end_log_owner
 from pigeon.serve.worker_state import read_state
 from pigeon.session.history.listing import all_folders, header_of, listed, newest_with_message, row_of
 from pigeon.session.history.repository import default_folder
@@ -94,6 +94,7 @@ class Conversations:
         roots: Sequence[str],
         limits: ServeLimits,
         counts: ServeCounts,
+        workers: Workers,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._agent_dir = agent_dir
@@ -105,8 +106,7 @@ class Conversations:
         self._now = now
         self._folder = os.path.join(agent_dir, "serve", "conversations")
         os.makedirs(self._folder, 0o700, exist_ok=True)
-        self._sockets = SocketFolder(os.path.join(agent_dir, "serve", "run"))
-        self.workers = Workers(variables, self._sockets)
+        self.workers = workers
         self._known: dict[str, ServedConversation] = {}
         self._looking: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[bool]] = set()
@@ -133,7 +133,7 @@ class Conversations:
             raise StartupError(f"Another pigeon serve (process {other}) serves {self._agent_dir} already") from None
         await self.workers.open()
         found = []
-        for name in self._sockets.names():
+        for name in self.workers.sockets.names():
             try:
                 found.append(self.conversation(name).find())
             except Refusal:
@@ -145,7 +145,7 @@ class Conversations:
     async def _end_stray(self, name: str) -> bool:
         with suppress(OSError):
             await end_log_owner(os.path.join(self._folder, name, LOG_FOLDER))
-        self._sockets.remove(name)
+        self.workers.sockets.remove(name)
         return False
 
     async def drain(self, seconds: float) -> None:
@@ -190,8 +190,6 @@ class Conversations:
             await asyncio.gather(*(one.sleep(forced=True) for one in self.awake))
         for one in self._known.values():
             one.leave()
-        self.workers.close()
-        self._sockets.close()
 
     def new(self, cwd: str, model: str | None = None, id: str | None = None) -> ServedConversation:
         """A conversation in a folder; raises as `allowed`, and `TooMany`."""
@@ -403,7 +401,7 @@ class Conversations:
         for pid, use in uses.items():
             why = self._excess(use, base)
             if why and workers[pid].pid == pid:
-                workers[pid].end_worker(why)
+                workers[pid].kill(why)
 
     def _excess(self, use: ProcessUse, base: int) -> str:
         limits = self._limits

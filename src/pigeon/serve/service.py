@@ -78,5 +78,6 @@ class NetworkService:
                 await door.close()
             await serving
             await self._conversations.close()
+            self._conversations.workers.close()
             self._log.info("stopped")
         return exit_codes.OK

@@ -1,4 +1,4 @@
-"""One client of a conversation: what it is sent, in which order, and from where on.
+"""The event log of a conversation as the supervisor follows it, and one client: what it is sent, and from where on.
 
 Events are read from the log on disk, for each client from where it is, and an answer is sent behind the events that
 came before it. So a client that reads slowly holds nothing up, and costs no memory but for its unread answers.
@@ -7,13 +7,16 @@ came before it. So a client that reads slowly holds nothing up, and costs no mem
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Literal
 
-from pigeon.transport.event_log import LogEnd, LogReader
+from pigeon.serve.counts import ServeCounts
+from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, Json
+from pigeon.wire.open_work import SETTLED, OpenWork, open_work
 
 if TYPE_CHECKING:
     from pigeon.serve.conversation import ServedConversation
@@ -24,11 +27,84 @@ Scope = Literal["read", "talk", "admin"]
 ALWAYS_SENT = ("extension_ui_request", "host_tool_call", "host_tool_cancel")
 # Why a client is left: it does not read its answers, its token was taken back, the conversation is gone.
 WatchEnd = Literal["too slow", "revoked", "deleted"]
+MOST_RUNS = 64
 _TYPE = b'"type":"'
+_START = b'{"type":"agent_start"'
+_TOOL_END = b'{"type":"tool_execution_end"'
+_TODO = b'"toolName":"todo"'
 # What a command of a client prints carries the id of the command: in the log that of the supervisor.
 _BASH = b'{"type":"bash_execution_update"'
 _BASH_ID = _BASH + b',"id":"'
 MOST_BASH_IDS = 100
+
+
+class FollowedLog:
+    """Reads what a worker has announced. `plan_written` is called when the agent has written its plan."""
+
+    def __init__(self, folder: str, counts: ServeCounts, plan_written: Callable[[], None]) -> None:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        self.folder = folder
+        self.end = LogEnd((segments_in(folder) or [1])[-1], 0)
+        self.work = OpenWork()
+        self._counts = counts
+        self._plan_written = plan_written
+        self._reader: LogReader | None = None
+        self._last = 0
+        self._runs: deque[str] = deque(maxlen=MOST_RUNS)
+
+    @property
+    def number(self) -> int:
+        """The number of the last event."""
+        return self._last if self._reader is None else self._reader.number
+
+    def has_begun(self, run_id: str) -> bool:
+        """Whether a run was announced, if that was not long ago."""
+        return run_id in self._runs
+
+    def begin(self, end: LogEnd) -> None:
+        """Everything up to here was there before; raises `OSError`."""
+        self.close()
+        self.end = end
+        known = lines_since(self.folder, SETTLED, end)
+        self.work = open_work(known)
+        self._note_run()
+        self._reader = LogReader(self.folder, known[-1][0] if known else end.segment - 1, end)
+
+    def follow(self, end: LogEnd) -> bool:
+        """Take in what is new; true if a run has begun or ended. Raises `OSError`, and then it can be tried again."""
+        self.end = end
+        assert self._reader is not None
+        changed = False
+        while lines := self._reader.read(end):
+            if self._reader.lost:
+                self.begin(end)
+                return True
+            self._counts.count("events", len(lines))
+            for number, line in enumerate(lines, self._reader.number - len(lines) + 1):
+                changed = self._take(line, number) or changed
+        return changed
+
+    def close(self) -> None:
+        """Follow it no longer, and keep no file open; what is known of it stays."""
+        reader, self._last, self._reader = self._reader, self.number, None
+        if reader is not None:
+            reader.close()
+
+    def _take(self, line: bytes, number: int) -> bool:
+        self.work.take(line, number)
+        if line.startswith(_TOOL_END) and _TODO in line[:200]:
+            self._plan_written()
+        if line.startswith(SETTLED):
+            self._counts.count("runs")
+            return True
+        if line.startswith(_START):
+            self._note_run()
+            return True
+        return False
+
+    def _note_run(self) -> None:
+        if self.work.run_id is not None:
+            self._runs.append(self.work.run_id)
 
 
 class Watcher:
@@ -90,20 +166,20 @@ class Watcher:
         sent = self.begin()
         if self._asked_before:
             yield self._asked_before
-        reader = LogReader(conversation.log_folder, sent, conversation.end)
+        reader = LogReader(conversation.log_folder, sent, conversation.log.end)
         try:
             while self.ended is None:
                 if reader.lost:
                     snapshot, number = await conversation.snapshot()
                     yield [b'{"type":"gap","after":%d,"snapshot":%s}' % (sent, snapshot)]
                     reader.close()
-                    reader = LogReader(conversation.log_folder, number, conversation.end)
+                    reader = LogReader(conversation.log_folder, number, conversation.log.end)
                     if reader.lost:
                         # Even the message that is under way began longer ago.
                         reader.close()
-                        reader = LogReader(conversation.log_folder, conversation.number, conversation.end)
+                        reader = LogReader(conversation.log_folder, conversation.number, conversation.log.end)
                 self._changed.clear()
-                lines = reader.read(self._answers[0][0] if self._answers else conversation.end)
+                lines = reader.read(self._answers[0][0] if self._answers else conversation.log.end)
                 if reader.lost:
                     continue
                 sent = reader.number

@@ -34,6 +34,8 @@ from pigeon.wire.events import AgentRestarted, AgentSettled, HostToolCancel
 from pigeon.wire.open_work import HOST_TOOL_CALL, SETTLED, OpenWork, open_work
 from pigeon.wire.steering import Limits
 
+# How long one that is being killed may still be there.
+OTHER_SECONDS = 3.0
 DIED = "The agent died in the middle of the run: {}"
 
 
@@ -78,7 +80,10 @@ def unpacked(data: bytes) -> WorkerRequest:
 def run_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
     """Serve until a signal, or until no supervisor has come back for a long time; returns the exit code."""
     # Before anything of the conversation is touched: another process may still be at it.
-    lock_log(request.log_folder)
+    try:
+        lock_log(request.log_folder, OTHER_SECONDS)
+    except OSError:
+        raise StartupError("another process of this conversation does not end") from None
     return SteadyLoop().run_until_complete(serve_worker(request, environment, redactor, listener))
 
 

@@ -45,9 +45,9 @@ class Logged(Struct, frozen=True):
 class Workers:
     """Starts workers from a warm parent; the parent is started with the first, and again if it has died."""
 
-    def __init__(self, variables: Mapping[str, str], sockets: SocketFolder) -> None:
-        """`variables` are those of the parent itself; no worker inherits them."""
-        self.sockets = sockets
+    def __init__(self, variables: Mapping[str, str], folder: str) -> None:
+        """`variables` are those of the parent itself; no worker inherits them. The `folder` is for sockets."""
+        self.sockets = SocketFolder(folder)
         kept = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "PYTHONDONTWRITEBYTECODE", "TMPDIR", WARM_UP)
         self._variables = {name: variables[name] for name in kept if name in variables}
         self._parent: ForkParent | None = None
@@ -112,6 +112,7 @@ class Workers:
         parent, self._parent = self._parent, None
         if parent is not None:
             parent.close()
+        self.sockets.close()
 
     def _ended(self, pid: int, code: int) -> None:
         ended = self._codes.get(pid)

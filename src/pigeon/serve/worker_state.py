@@ -80,7 +80,8 @@ def read_state(path: str) -> WorkerState | None:
 
 
 def options_for(state: WorkerState, options: AgentOptions) -> AgentOptions:
-    """The options of an agent that goes on there. The session decides about its model, if there is a file of it."""
+    """The options of an agent that goes on there."""
+    options = replace(options, model=state.model or options.model, thinking=state.thinking)
     if state.session_file is not None and os.path.exists(state.session_file):
-        return replace(options, session=state.session_file, session_id=None, model=None)
-    return replace(options, session_id=state.session_id, model=state.model or options.model, thinking=state.thinking)
+        return replace(options, session=state.session_file)
+    return replace(options, session_id=state.session_id)

@@ -8,9 +8,11 @@ line counts once `append` has returned: what a killed process had half written i
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
+import time
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -21,6 +23,7 @@ LOCK = "lock"
 # What the system calls `struct flock`, of which the last member is the process that has the lock.
 _LOCK = "hhqqi0q"
 _BLOCK = 1 << 20
+_PAUSE = 0.01
 
 
 class LogEnd(NamedTuple):
@@ -222,21 +225,26 @@ def lines_since(folder: str, mark: bytes, end: LogEnd) -> list[tuple[int, bytes]
     return found
 
 
-def lock_log(folder: str) -> None:
-    """Let no other process append from now until this one ends; raises `OSError` if another may.
+def lock_log(folder: str, seconds: float = 0.0) -> None:
+    """Let no other process append from now until this one ends; raises `OSError` if another may, also after so long.
 
     The lock is of the kind that belongs to a process and is not inherited, and whose owner can be asked for.
     """
     descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES) or time.monotonic() >= until:
+                os.close(descriptor)
+                raise
+        time.sleep(_PAUSE)
 
 
 def log_owner(folder: str) -> int | None:
-    """The process that has the lock; none if none has it, or this one."""
+    """The process that has the lock; none if none has it. Not for one that has it: asking would give it away."""
     try:
         descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -44,6 +44,7 @@ def run_serve(call: CommandCall) -> int:
         from pigeon.serve.http.tokens import Tokens
         from pigeon.serve.service import NetworkService
         from pigeon.serve.service_log import LEVELS, ServiceLog
+        from pigeon.serve.worker_process import Workers
     except ModuleNotFoundError as error:
         raise StartupError(f"{NO_EXTRA} ({error.name} is missing)") from None
     environment = call.environment
@@ -73,7 +74,8 @@ def run_serve(call: CommandCall) -> int:
             log.warning("few_open_files", files=files, awake=limits.awake, connections=settings.connections.known)
         try:
             variables = {name: value for name, value in environment.variables.items() if name != "PIGEON_TOKEN"}
-            conversations = Conversations(agent_dir, options, variables, roots, limits, counts)
+            workers = Workers(variables, os.path.join(folder, "run"))
+            conversations = Conversations(agent_dir, options, variables, roots, limits, counts, workers)
             return await NetworkService(conversations, tokens, settings, folder, counts, log).run(_ready)
         finally:
             log.close()

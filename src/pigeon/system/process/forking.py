@@ -174,7 +174,13 @@ class ForkParent:
                 self._forked.append(forked)
         finally:
             os.close(file)
-        return await forked
+        try:
+            return await forked
+        except asyncio.CancelledError:
+            # It may be there by now, and its caller not.
+            if not forked.cancelled() and forked.exception() is None:
+                _kill(forked.result())
+            raise
 
     async def _send(self, descriptors: list[int]) -> None:
         while True:
@@ -219,8 +225,7 @@ class ForkParent:
         elif "forked" in record:
             waiting = self._forked.popleft()
             if waiting.done():
-                with suppress(ProcessLookupError):
-                    os.kill(record["forked"], signal.SIGKILL)
+                _kill(record["forked"])
             else:
                 waiting.set_result(record["forked"])
         elif "failed" in record:
@@ -243,6 +248,11 @@ class ForkParent:
             waiting = self._forked.popleft()
             if not waiting.done():
                 waiting.set_exception(gone)
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 class ForkedProcess:

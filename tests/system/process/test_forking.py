@@ -1,0 +1,166 @@
+"""Processes that are forked from a parent which has imported everything: both ends of its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from fakes.processes import is_alive
+from pigeon.system.process.forking import ForkedProcess, ForkParent
+
+PARENT = """
+import os, sys
+from pigeon.system.process.forking import serve_forks
+
+def work(data, descriptors):
+    os.write(descriptors[0], b"%d %s" % (os.getpid(), data))
+    return len(data) if data != b"wait" else os.read(descriptors[1], 1)[0]
+
+serve_forks(int(sys.argv[1]), work)
+"""
+NO_FORK = PARENT.replace("serve_forks(int", "import errno\nos.fork = lambda: os.close(10**6)\nserve_forks(int")
+VARIABLES = {"PATH": os.environ["PATH"]}
+
+
+class Family:
+    """A parent, what has become of its processes, and pipes to talk to them."""
+
+    def __init__(self, program: str = PARENT) -> None:
+        self.ended: dict[int, int] = {}
+        self.lost = asyncio.Event()
+        self._changed = asyncio.Event()
+        self.parent = ForkParent([sys.executable, "-c", program], self._note, self.lost.set)
+        self.out, self._in = os.pipe()
+        self._wait, self.go_on = os.pipe()
+
+    async def fork(self, data: bytes) -> int:
+        return await self.parent.fork(data, [self._in, self._wait])
+
+    async def code_of(self, pid: int) -> int:
+        async with asyncio.timeout(20):
+            while pid not in self.ended:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.ended[pid]
+
+    def close(self) -> None:
+        self.parent.close()
+        for descriptor in (self.out, self._in, self._wait, self.go_on):
+            os.close(descriptor)
+
+    def _note(self, pid: int, code: int) -> None:
+        self.ended[pid] = code
+        self._changed.set()
+
+
+@asynccontextmanager
+async def a_family(program: str = PARENT) -> AsyncIterator[Family]:
+    family = Family(program)
+    await family.parent.start(VARIABLES)
+    try:
+        yield family
+    finally:
+        family.close()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(50):
+            await test()
+
+    asyncio.run(limited())
+
+
+def test_a_process_gets_its_bytes_and_descriptors_and_its_end_is_told() -> None:
+    async def test() -> None:
+        async with a_family() as family:
+            request = b"x" * 200_000
+            pid = await family.fork(request[:7])
+            assert await family.code_of(pid) == 7
+            assert os.read(family.out, 100) == b"%d xxxxxxx" % pid
+
+    run(test)
+
+
+def test_a_signal_that_has_ended_a_process_is_told() -> None:
+    async def test() -> None:
+        async with a_family() as family:
+            pid = await family.fork(b"wait")
+            process = ForkedProcess(pid)
+            assert not await process.ended(0.0)
+            process.send(signal.SIGKILL)
+            assert await process.ended(20)
+            process.send(signal.SIGKILL)
+            process.release()
+            assert await process.ended(0.0)
+            assert await family.code_of(pid) == -signal.SIGKILL
+
+    run(test)
+
+
+def test_the_death_of_the_parent_is_told_and_its_processes_live_on() -> None:
+    async def test() -> None:
+        async with a_family() as family:
+            pid = await family.fork(b"wait")
+            os.kill(family.parent.pid, signal.SIGKILL)
+            await family.lost.wait()
+            assert is_alive(pid)
+            with pytest.raises(ProcessLookupError):
+                await family.fork(b"more")
+            process = ForkedProcess(pid)
+            os.write(family.go_on, b"\3")
+            assert await process.ended(20)
+            process.release()
+
+    run(test)
+
+
+def test_a_process_that_comes_after_its_caller_has_gone_is_killed() -> None:
+    async def test() -> None:
+        async with a_family() as family:
+            os.kill(family.parent.pid, signal.SIGSTOP)
+            asked = asyncio.ensure_future(family.fork(b"wait"))
+            await asyncio.sleep(0)
+            asked.cancel()
+            os.kill(family.parent.pid, signal.SIGCONT)
+            next_one = await family.fork(b"two")
+            assert await family.code_of(next_one) == 3
+            late = await _first_ended(family, next_one)
+            assert family.ended[late] == -signal.SIGKILL
+
+    async def _first_ended(family: Family, besides: int) -> int:
+        pids = [int(word) for word in os.read(family.out, 200).replace(b"wait", b"").replace(b"two", b"").split()]
+        others = [pid for pid in pids if pid != besides]
+        if others:
+            await family.code_of(others[0])
+        return next(pid for pid in family.ended if pid != besides)
+
+    run(test)
+
+
+def test_a_parent_that_gets_no_process_says_so_and_goes_on() -> None:
+    async def test() -> None:
+        async with a_family(NO_FORK) as family:
+            for _ in range(2):
+                with pytest.raises(OSError, match="Bad file descriptor"):
+                    await family.fork(b"one")
+            assert not family.lost.is_set()
+
+    run(test)
+
+
+def test_a_program_that_never_gets_ready_is_an_error(tmp_path: Path) -> None:
+    async def test() -> None:
+        family = Family("import sys")
+        with pytest.raises(OSError, match="has ended"):
+            await family.parent.start(VARIABLES)
+        family.close()
+
+    run(test)
