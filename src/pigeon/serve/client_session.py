@@ -35,6 +35,7 @@ from pigeon.wire.commands import Hello, ListSessions, SetEventFilter
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal
 
 DIALECT: DialectName = "pi-latest"
+UNANSWERED = ("extension_ui_response", "host_tool_result", "host_tool_update")
 
 
 class ClientSession:
@@ -78,12 +79,14 @@ class ClientSession:
         return self._watcher.lines()
 
     async def take(self, line: bytes) -> None:
-        """A line of the client."""
+        """A line of the client; waits while the client does not read the answers to those before."""
         try:
             value = codec.decode(line)
             problem = codec.shape_error(line, values=len(line))
         except BadRecord as error:
             value, problem = None, str(error)
+        if not isinstance(value, dict) or value.get("type") not in UNANSWERED:
+            await self._watcher.room(MOST_IN_FLIGHT)
         if problem is not None or not isinstance(value, dict) or not isinstance(value.get("type"), str):
             id = value.get("id") if isinstance(value, dict) else None
             why = problem or 'expected a JSON object with a "type"'

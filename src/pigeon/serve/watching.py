@@ -120,6 +120,8 @@ class Watcher:
         self._answers: deque[tuple[LogEnd, bytes]] = deque()
         self._unread = 0
         self._changed = asyncio.Event()
+        self._pending = 0
+        self._has_room = asyncio.Event()
         self.ended: WatchEnd | None = None
 
     def begin(self) -> int:
@@ -149,11 +151,19 @@ class Watcher:
             self._answers.append((end, line))
         self._changed.set()
 
+    async def room(self, most: int) -> None:
+        """Count a command, once fewer than so many are waiting for their answer to be read."""
+        while self._pending >= most and self.ended is None:
+            self._has_room.clear()
+            await self._has_room.wait()
+        self._pending += 1
+
     def end(self, why: WatchEnd) -> None:
         """Send nothing more."""
         if self.ended is None:
             self.ended = why
         self._answers.clear()
+        self._has_room.set()
         self._changed.set()
 
     def wake(self) -> None:
@@ -190,6 +200,8 @@ class Watcher:
                 elif self._answers:
                     line = self._answers.popleft()[1]
                     self._unread -= len(line)
+                    self._pending = max(0, self._pending - 1)
+                    self._has_room.set()
                     yield [line]
                 else:
                     await self._changed.wait()

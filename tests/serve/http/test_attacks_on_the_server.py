@@ -443,6 +443,22 @@ def test_connections_that_say_nothing_lock_no_client_out(server: AttackedServer,
     assert sum(int(figures_of.get(reason, "0")) for reason in reasons) >= 150
 
 
+def test_commands_of_a_client_that_does_not_read_are_not_taken_without_end(
+    server: AttackedServer, session: str
+) -> None:
+    key = base64.b64encode(os.urandom(16)).decode()
+    upgrade = f"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
+    head = f"GET /api/sessions/{session}/rpc HTTP/1.1\r\nHost: {server.host}\r\n{ADMIN}{upgrade}\r\n"
+    command = b'{"type":"get_available_models"}'
+    frames = (bytes([0x81, 0x80 | len(command), 0, 0, 0, 0]) + command) * 1_000
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as link:
+        link.sendall(head.encode())
+        link.recv(1 << 16)
+        link.settimeout(1)
+        with pytest.raises(TimeoutError):
+            link.sendall(frames * 500)
+
+
 def test_wrong_tokens_are_slowed_down_and_right_ones_are_not(server: AttackedServer) -> None:
     headers = {"Authorization": "Bearer wrong-token-0123456789"}
     answers = [server.ask("GET", "/api/sessions", headers=headers) for _ in range(25)]
