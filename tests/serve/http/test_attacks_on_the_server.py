@@ -6,6 +6,7 @@ import base64
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -455,8 +456,12 @@ def test_commands_of_a_client_that_does_not_read_are_not_taken_without_end(
         link.sendall(head.encode())
         link.recv(1 << 16)
         link.settimeout(1)
-        with pytest.raises(TimeoutError):
-            link.sendall(frames * 500)
+        # As long as something is taken, it may take its time.
+        sent = 0
+        with suppress(TimeoutError):
+            while sent < 500 * len(frames):
+                sent += link.send(frames[sent % len(frames) :])
+        assert sent < 500 * len(frames)
 
 
 def test_wrong_tokens_are_slowed_down_and_right_ones_are_not(server: AttackedServer) -> None:
