@@ -7,6 +7,7 @@ import os
 import select
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from fakes.attacked_server import TOKENS, WAIT, AttackedServer, reply
+from fakes.rpc_process import command_line
 from pigeon.serve.http.server import file_shares
 
 AWAKE = 4
@@ -146,3 +148,11 @@ def test_a_worker_that_nobody_could_reach_is_ended_at_the_next_start(tmp_path: P
             assert select.select([process], [], [], 0)[0]
     finally:
         os.close(process)
+
+
+def test_attach_says_why_it_ends_also_when_its_input_has_ended(server: AttackedServer) -> None:
+    words = [*command_line(), "attach", f"ws://{server.host}/nothing-here"]
+    given = b'{"type":"get_state"}\n'
+    variables = server.folders.environment()
+    ended = subprocess.run(words, input=given, capture_output=True, timeout=WAIT, env=variables, check=False)
+    assert (ended.returncode, ended.stderr) == (1, b"Error: There is no session nothing-here\n")

@@ -15,7 +15,7 @@ import pytest
 import pigeon
 from pigeon.sdk.remote.addresses import parsed_address
 from pigeon.sdk.remote.line_connections import NotReached
-from pigeon.sdk.remote.served_transport import ServedTransport
+from pigeon.sdk.remote.served_transport import MOST_TRIES, ServedTransport
 
 
 class Visit:
@@ -28,6 +28,11 @@ class Visit:
     async def next(self) -> Any:
         async with asyncio.timeout(10):
             return json.loads(await self._reader.readline())
+
+    async def begins(self) -> None:
+        """The first byte of a line, of which nothing more is read."""
+        async with asyncio.timeout(10):
+            await self._reader.readexactly(1)
 
     def say(self, *records: Any) -> None:
         self._writer.write(b"".join(json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in records))
@@ -162,6 +167,21 @@ async def test_a_prompt_is_sent_again_under_its_id_and_answered_before_its_run(
     seen = await host.take(5)
     assert [one.get("seq", "answer") for one in seen] == [2, "answer", 3, 4, 5]
     assert seen[1] == {**mine, "data": {"disposition": "started", "runId": "new"}}
+
+
+async def test_a_long_line_over_which_the_connection_breaks_each_time_is_given_up(
+    transport: ServedTransport, server: Server, host: Host
+) -> None:
+    visit = await opened(transport, server, host)
+    sent(transport, type="prompt", id="p", message="x" * 1_100_000)
+    for _ in range(MOST_TRIES):
+        await visit.begins()
+        await visit.cut()
+        visit = await server.visit(after=0)
+    answer = await host.next()
+    assert (answer["id"], answer["success"], answer["code"]) == ("p", False, "too_long")
+    sent(transport, type="get_state", id="g")
+    assert (await visit.next())["id"] == "g"
 
 
 async def test_an_id_of_the_host_is_left_as_it_is(transport: ServedTransport, server: Server, host: Host) -> None:

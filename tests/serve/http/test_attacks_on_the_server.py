@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+import pigeon
 from fakes.attacked_server import TOKENS, AttackedServer, reply
 from fakes.connection_flood import flood
 
@@ -479,3 +480,10 @@ def test_no_secret_is_in_the_log_or_in_a_command_line(server: AttackedServer) ->
         assert secret not in logged
     lines = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
     assert not any(token.encode() in lines for token in TOKENS.values())
+
+
+async def test_a_client_whose_message_is_too_long_is_told_and_goes_on(server: AttackedServer, session: str) -> None:
+    async with pigeon.Client(url=f"ws://{server.host}/{session}", token=TOKENS["talk"]) as client:
+        with pytest.raises(pigeon.PigeonError, match="prompt is longer than the server takes: 2 MB"):
+            await client.run("x" * 2_000_000)
+        assert (await client.get_state()).session_id == session

@@ -83,7 +83,7 @@ async def _relay(
     code = await ended
     if code == exit_codes.OK:
         code = await shutdown.finish(asyncio.ensure_future(_answers(relay)))
-    elif transport.reason:
+    if code != exit_codes.OK and transport.reason:
         complain(f"Error: {printable(transport.reason)}")
     await transport.close()
     writer.close(FLUSH_SECONDS if code == exit_codes.OK else 0.2)

@@ -30,6 +30,7 @@ LONGEST = 512 * 1024 * 1024
 NO_WEBSOCKETS = "Conversations over the network need a package that is not installed: pip install 'pigeon-agent[serve]'"
 _FINAL_STATUS = (400, 401, 403, 404)
 _FINAL_CLOSE = range(4000, 4008)
+_TOO_LONG_CLOSE = 1009
 # A later answer to `attach` says that the conversation is gone.
 _ATTACH = b'"type":"response","command":"attach"'
 _HEAD = 100
@@ -52,10 +53,14 @@ class NewConversation(Struct, frozen=True):
 
 
 class LineConnection(Protocol):
-    """An open connection. `start` is the number of the event behind which its events begin, `session` the id."""
+    """An open connection. `start` is the number of the event behind which its events begin, `session` the id.
+
+    `too_long` is true once it was lost because the server does not take lines as long as one that was sent.
+    """
 
     start: int
     session: str
+    too_long: bool
 
     async def send(self, line: bytes) -> None:
         """Send a line, without its LF; raises `OSError` when the connection is lost."""
@@ -98,6 +103,7 @@ class WebSocketLines:
     def __init__(self, connection: ClientConnection, session: str) -> None:
         self._connection = connection
         self.session = session
+        self.too_long = False
         response = connection.response
         self.start = 0 if response is None else int(response.headers.get("pigeon-seq", "0"))
 
@@ -119,6 +125,7 @@ class WebSocketLines:
                 frame = await self._connection.recv(decode=False)
                 yield frame if isinstance(frame, bytes) else frame.encode()
         except ConnectionClosed as closed:
+            self.too_long = closed.rcvd is not None and closed.rcvd.code == _TOO_LONG_CLOSE
             if closed.rcvd is not None and closed.rcvd.code in _FINAL_CLOSE:
                 raise NotReached(closed.rcvd.reason or f"the server has closed with {closed.rcvd.code}", True) from None
 
@@ -197,6 +204,7 @@ class SocketLines:
 
     session = ""
     start = 0
+    too_long = False
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

@@ -6,6 +6,7 @@ twice. Of what was sent and not answered,
     reads, settings, aborts        are sent again: done twice, they do the same
     messages to the model          are sent again under the id that they got here, under which each is accepted once
     answers to questions           are sent again: the server takes the first, and none to a question that is closed
+    a line that is too long        fails with the code `too_long`: the server closes the connection over it each time
     everything else                fails with the code `connection_lost`: it is not known whether it was done
 
 `Client` and `pigeon attach` use it.
@@ -39,6 +40,11 @@ FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 2.0
 LOST_CODE = "connection_lost"
 LOST = "The connection was lost before {} was answered; it is not known whether it was done"
+TOO_LONG_CODE = "too_long"
+TOO_LONG = "{} is longer than the server takes: {:.0f} MB"
+MB = 1024 * 1024
+# A server that is still sent a long line when it closes cannot say why; so often such a line is sent.
+MOST_TRIES = 5
 GAP = "The connection was lost for so long that the events of this run are gone; get_messages has what came of it"
 # What does the same when it is done twice, by name or by the beginning of its name.
 AGAIN = ("get_", "set_", "list_sessions", "find_text", "render_html", "hello", "abort")
@@ -75,14 +81,15 @@ class _Snapshot(Struct, rename="camel"):
 
 
 class _Sent:
-    """A command without an answer: its line, its name, and whether it is on its way."""
+    """A command without an answer: its line, its name, whether it is on its way, and how often it was in vain."""
 
-    __slots__ = ("line", "name", "on_its_way")
+    __slots__ = ("in_vain", "line", "name", "on_its_way")
 
     def __init__(self, line: bytes, name: str) -> None:
         self.line = line
         self.name = name
         self.on_its_way = False
+        self.in_vain = 0
 
 
 _line_of = msgspec.json.Decoder(_Line).decode
@@ -151,6 +158,7 @@ class ServedTransport:
         try:
             while True:
                 await self._use(connection)
+                self._let_go_too_long(connection.too_long)
                 self._let_go_unknown()
                 connection = await self._next_connection()
         except Exception as error:  # not to be reached, or anything else: the client must not wait for ever
@@ -195,6 +203,20 @@ class ServedTransport:
             # Not all clients of a server that comes back at the same moment.
             await asyncio.sleep(random.uniform(pause / 2, pause))
             pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _let_go_too_long(self, told: bool) -> None:
+        """Fail what would break every connection: the longest line, if the server has `told` so, or one that did."""
+        under_way = [sent for sent in (*self._unanswered.values(), *self._answers.values()) if sent.on_its_way]
+        longest = max(under_way, key=lambda sent: len(sent.line), default=None) if told else None
+        for sent in under_way:
+            sent.in_vain += 1
+        wrong = [sent for sent in under_way if (len(sent.line) > MB and sent.in_vain >= MOST_TRIES) or sent is longest]
+        for id, sent in list(self._unanswered.items()):
+            if sent in wrong:
+                text = TOO_LONG.format(sent.name, len(sent.line) / MB)
+                answer = codec.encode(failed(sent.name, text, msgspec.json.decode(id), TOO_LONG_CODE))
+                self._answered(answer, _line_of(answer))
+        self._answers = {id: sent for id, sent in self._answers.items() if sent not in wrong}
 
     def _let_go_unknown(self) -> None:
         """Sort what was on its way when the connection was lost: what is sent again, and what fails."""
