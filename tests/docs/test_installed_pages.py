@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
+
+from pigeon.resources import system_prompt
 
 ROOT = Path(__file__).parents[2]
 
@@ -11,4 +14,8 @@ ROOT = Path(__file__).parents[2]
 def test_the_package_has_the_pages_and_takes_them_along() -> None:
     assert (ROOT / "src" / "pigeon" / "docs").resolve() == ROOT / "docs"
     configured = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    assert "docs/*.md" in configured["tool"]["setuptools"]["package-data"]["pigeon"]
+    taken = set(configured["tool"]["setuptools"]["package-data"]["pigeon"])
+    named = {f"docs/{page}" for page in re.findall(r"[\w-]+\.md", system_prompt.DOCS)}
+    assert len(named) > 5
+    assert named <= taken
+    assert all((ROOT / page).is_file() for page in named)

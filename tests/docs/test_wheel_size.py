@@ -1,4 +1,4 @@
-"""The wheel stays below a megabyte and a quarter: an archive of what setuptools packs, with its list of files."""
+"""The wheel stays small: an archive of what setuptools packs, with its list of files."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from pathlib import Path
 from fakes.source_tree import ROOT
 
 PACKAGE = ROOT / "src" / "pigeon"
-MOST = 1_310_720
+MOST = 1_100_000
 
 
 def packed_files() -> list[Path]:
     """What setuptools puts into the wheel; `docs` is a link, which it follows."""
     configured = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
     patterns = configured["package-data"]["pigeon"]
-    left_out = {PACKAGE / name for name in configured["exclude-package-data"]["pigeon"]}
-    found = {path for pattern in ("**/*.py", *patterns) for path in PACKAGE.glob(pattern)}
-    return sorted(found - left_out)
+    return sorted({path for pattern in ("**/*.py", *patterns) for path in PACKAGE.glob(pattern)})
 
 
-def test_the_wheel_is_smaller_than_a_megabyte_and_a_quarter() -> None:
+def test_the_wheel_is_small_with_every_door_in_it() -> None:
     files = packed_files()
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as wheel:

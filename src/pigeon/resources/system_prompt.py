@@ -80,7 +80,8 @@ UNAPPROVED = (
 DOCS = (
     "Pigeon's own documentation is in {}. Read it when the user asks about Pigeon itself or wants something built on "
     "it, and not otherwise: settings.md, models.md (providers, keys, models.json), permissions.md, sessions.md, "
-    "tools.md, extensions.md, todos-and-rules.md; hosts.md and protocol.md for programs that drive it."
+    "tools.md, extensions.md, todos-and-rules.md; library.md for programs that use it, and `pigeon schema` prints the "
+    "protocol for those that drive it."
 )
 CHANGERS = {"bash", "edit", "write"}
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pigeon.serve.http.server import FileShares, ServeOptions
     from pigeon.serve.http.tokens import Tokens
 
-NO_EXTRA = "pigeon serve needs packages that are not installed: pip install 'pigeon-agent[serve]'"
+NO_EXTRA = "pigeon serve needs packages that are not installed: pip install starlette uvicorn websockets"
 NOT_RUNNING = "No server of this agent's folder is running. Start one: pigeon serve"
 STDERR = 2
 LONGEST_PATH = 4096

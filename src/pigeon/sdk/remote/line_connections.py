@@ -27,7 +27,7 @@ OPEN_SECONDS = 20.0
 CLOSE_SECONDS = 5.0
 # The longest line that is taken: an answer with a whole conversation may be long.
 LONGEST = 512 * 1024 * 1024
-NO_WEBSOCKETS = "Conversations over the network need a package that is not installed: pip install 'pigeon-agent[serve]'"
+NO_WEBSOCKETS = "Conversations over the network need a package that is not installed: pip install websockets"
 _FINAL_STATUS = (400, 401, 403, 404)
 _FINAL_CLOSE = range(4000, 4008)
 _TOO_LONG_CLOSE = 1009
