@@ -91,6 +91,13 @@ def test_no_more_workers_are_started_at_once_than_may_be_awake(server: AttackedS
     assert sum(one["state"] != "asleep" for one in listed) <= AWAKE
 
 
+def test_a_conversation_begins_also_when_the_parent_of_the_workers_has_just_died(server: AttackedServer) -> None:
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    (parent,) = [int(one) for one in children if b"warm_parent" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    os.kill(parent, signal.SIGKILL)
+    server.new()
+
+
 def test_a_conversation_that_sleeps_keeps_no_file_open(server: AttackedServer) -> None:
     for _ in range(AWAKE):
         server.new()

@@ -81,7 +81,7 @@ class Workers:
         try:
             async with asyncio.timeout(FORK_SECONDS):
                 return await parent.fork(data, descriptors)
-        except TimeoutError:
+        except (TimeoutError, ConnectionError):
             parent.close()
             if self._parent is parent:
                 self._lost()
