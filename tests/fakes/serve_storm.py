@@ -342,10 +342,13 @@ class Storm:
         return wrong
 
     def _judge_ends(self, client: StormClient) -> list[str]:
-        ends = sum(event["type"] == "agent_settled" for event in client.events)
-        if ends == len(client.accepted):
-            return []
-        return [f"{client.id}: {len(client.accepted)} prompts were accepted, {ends} ended"]
+        """A prompt whose agent died before it answered may have begun, and then it has ended too."""
+        ends = Counter(event.get("runId") for event in client.events if event["type"] == "agent_settled")
+        accepted, unsure = len(client.accepted), sum("before it answered" in error for error in client.refused)
+        wrong = [f"{client.id}: the run {run} ended {count} times" for run, count in ends.items() if count > 1]
+        if not accepted <= ends.total() <= accepted + unsure:
+            wrong.append(f"{client.id}: {accepted} prompts were accepted, {unsure} perhaps, {ends.total()} ended")
+        return wrong
 
     def _judge_file(self, client: StormClient) -> list[str]:
         files = list(Path(self.service.agent_dir, "sessions").rglob(f"*_{client.id}.jsonl"))

@@ -69,6 +69,10 @@ BEHIND = "The agent of this conversation has not read what was sent before. Try 
 SILENT = frozenset(("extension_ui_response", "host_tool_result", "host_tool_update"))
 _OUR_ID = b'{"id":"'
 
+ENDED = (
+    "The agent ended before it answered: {}. Its session is whole; what it had begun, and that it has ended, is told "
+    "by its events. Send it again if it is not among them"
+)
 State = Literal["asleep", "starting", "awake", "stopping"]
 
 
@@ -124,6 +128,7 @@ class ServedConversation:
         self._died = ""
         self._ended_for = ""
         self._accepted_at: float | None = None
+        self._accepted_run = ""
         self._ends = UnwantedEnds(most_restarts, now)
         self.removed = False
         self.used = now()
@@ -428,7 +433,7 @@ class ServedConversation:
             commands=record.commands(place),
             state=place,
             died=self._died,
-            accepted=self._accepted and not self.work.running,
+            accepted=self._accepted_run if self._accepted and not self.work.running else "",
         )
 
     def _agent_options(self, place: WorkerState | None) -> AgentOptions:
@@ -499,7 +504,7 @@ class ServedConversation:
             await self._let_go()
             self._ends.add()
             self._counts.note("worker_restarts", self.record.id)
-            self._refuse_open(f"The agent ended before it answered: {self._died}. Its session is whole; send it again")
+            self._refuse_open(ENDED.format(self._died))
             self.state = "asleep"
         await self._restart()
 
@@ -548,7 +553,7 @@ class ServedConversation:
         if waiting.name in ("prompt", "abort_and_prompt"):
             data = codec.decode(b"{" + answer.removeprefix(b",")).get("data") or {}
             if data.get("disposition") == "started" and not self.log.has_begun(str(data.get("runId"))):
-                self._accepted_at = self._now()
+                self._accepted_at, self._accepted_run = self._now(), str(data.get("runId"))
         if waiting.name in REMEMBERED:
             self.record.remember(waiting.command, self.place)
             self._save_soon()

@@ -43,8 +43,8 @@ class WorkerRequest(Struct, frozen=True, kw_only=True):
     """A worker that is wanted: the agent, its surroundings, the folder of its event log and the file of its state.
 
     `commands` are those that the process before this one has carried out and that have to be carried out again, `state`
-    is what that one has left, and `died` how it came to its end, if that was not wanted. `accepted` is true if it had
-    accepted a prompt whose run was not announced.
+    is what that one has left, and `died` how it came to its end, if that was not wanted. `accepted` is the
+    id of a run that was not announced, of a prompt that it had accepted.
     """
 
     options: AgentOptions
@@ -55,7 +55,7 @@ class WorkerRequest(Struct, frozen=True, kw_only=True):
     commands: tuple[dict[str, Json], ...] = ()
     state: WorkerState | None = None
     died: str = ""
-    accepted: bool = False
+    accepted: str = ""
 
 
 def packed(request: WorkerRequest) -> bytes:
@@ -132,5 +132,5 @@ def _end_open_work(left: OpenWork, host: Host, request: WorkerRequest) -> None:
         kind = HostToolCancel if line.startswith(HOST_TOOL_CALL) else CancelRequest
         host.tell(kind(id=f"restarted-{number}", target_id=id))
     if left.running or request.accepted:
-        run_id = left.run_id or ABSENT
+        run_id = left.run_id or request.accepted or ABSENT
         host.tell(AgentSettled(run_id=run_id, reason="error", error_message=DIED.format(why)))
