@@ -65,6 +65,15 @@ def test_only_its_owner_may_open_it(server: ServedConversations) -> None:
     assert stat.S_IMODE(server.socket.stat().st_mode) == 0o600
 
 
+def test_a_conversation_that_cannot_be_begun_leaves_nothing(server: ServedConversations, client: Lines) -> None:
+    kept = server.folders.agent / "serve" / "conversations"
+    before = set(kept.iterdir())
+    answer = client.answer({"type": "attach", "cwd": str(server.folders.work), "model": "no-such-model"})
+    assert not answer["success"]
+    assert '"no-such-model" not found' in answer["error"]
+    assert set(kept.iterdir()) == before
+
+
 def test_a_new_conversation_is_begun_and_speaks_the_protocol(server: ServedConversations, client: Lines) -> None:
     answer = client.answer({"type": "attach", "id": 1, "cwd": str(server.folders.work), "model": "demo"})
     assert (answer["id"], answer["command"], answer["success"]) == (1, "attach", True)

@@ -119,7 +119,13 @@ class UnixDoor:
         else:
             raise Refusal(NOTHING_ASKED)
         client = ClientSession(self._conversations, conversation, "admin", after)
-        await client.open()
+        try:
+            await client.open()
+        except (PigeonError, OSError):
+            if isinstance(request.session, Absent):
+                # It has never begun, and would stand in the list for ever.
+                await self._conversations.remove(conversation.record.id)
+            raise
         return client
 
 
