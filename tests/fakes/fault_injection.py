@@ -32,6 +32,7 @@ from pigeon.dialects.choice import dialect_named
 from pigeon.providers.scripted.model import ScriptedModel
 from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.host_connection import HostConnection
+from pigeon.rpc.lanes import CommandRunner
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.server import Server
 from pigeon.session.history.reading import load_session
@@ -165,9 +166,8 @@ class FaultCase:
             built = await self._agent.start(full_state=self.dialect == "omp", **more)
             session = built.session
             outbox = Outbox(self._output, dialect_named(self.dialect, "0", {}))  # type: ignore[arg-type]
-            self._server = Server(
-                {"session": session, "connection": HostConnection(session, outbox, 1 << 20)}, HANDLERS, outbox
-            )
+            subjects = {"session": session, "connection": HostConnection(session, outbox.form, 1 << 20)}
+            self._server = Server(CommandRunner(subjects, HANDLERS), outbox)
             session.bus.announce(outbox.event, outbox.room)
             self._session = session
             try:

@@ -182,7 +182,7 @@ def put_side_by_side(called: set[CodeType]) -> None:
         return copies[id(code)]
 
     for one in gc.get_objects():
-        if isinstance(one, FunctionType) and one.__code__ in called:
+        if type(one) is FunctionType and one.__code__ in called:
             one.__code__ = copy(one.__code__)
 
 
