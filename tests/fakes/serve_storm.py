@@ -48,6 +48,7 @@ class Service:
 
     async def start(self) -> None:
         variables = {"HOME": self.folder, "PIGEON_CODING_AGENT_DIR": self.agent_dir, "PATH": os.environ["PATH"]}
+        variables["PIGEON_SERVE_WARM_UP"] = "off"
         self._program = await asyncio.create_subprocess_exec(
             PROGRAM, "serve", "--port", str(self.port), "--root", self.folder, "--model", "demo", *self._options,
             env=variables, stdout=asyncio.subprocess.PIPE, start_new_session=True,

@@ -31,7 +31,7 @@ class ServedHouse:
         self.work.mkdir()
         self.agent_dir = root / "agent"
         self._runner = asyncio.Runner()
-        self._variables = {"HOME": str(root), "PATH": os.environ["PATH"]}
+        self._variables = {"HOME": str(root), "PATH": os.environ["PATH"], "PIGEON_SERVE_WARM_UP": "off"}
         # Starting a warm parent takes a second, so all supervisors share one.
         self.workers = Workers(self._variables, str(self.agent_dir / "serve" / "run"))
         self.all = self.made()
