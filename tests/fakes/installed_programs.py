@@ -64,7 +64,8 @@ def npm_source(name: str, version: str, within: Path | None = None) -> Path:
         _install([npm, "pack", "--silent", *quick, "--pack-destination", str(folder), f"{name}@{version}"], name)
         (archive,) = folder.glob("*.tgz")
         with tarfile.open(archive) as files:
-            files.extractall(folder, filter="data")
+            # The first releases of Python 3.11 have no filters.
+            files.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     return package
 
 

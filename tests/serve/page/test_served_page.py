@@ -378,6 +378,7 @@ def _spent(tab: Tab) -> float:
     return float(figures["ScriptDuration"] + figures["LayoutDuration"] + figures["RecalcStyleDuration"])
 
 
+@pytest.mark.interop
 def test_nothing_serious_is_found_by_axe(tab: Tab, browser: Browser, served: ServedPigeon, models: ModelServer) -> None:
     source = (npm_source("axe-core", AXE) / "axe.min.js").read_text()
     models.answers(Thinking("hm"), "Here is a *list*:\n\n1. one\n2. two\n", EDIT)
