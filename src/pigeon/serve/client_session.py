@@ -15,8 +15,8 @@ from pigeon import __version__
 from pigeon.rpc.lanes import MOST_IN_FLIGHT
 from pigeon.serve.conversation import ServedConversation
 from pigeon.serve.conversations import Conversations
-from pigeon.serve.scopes import permitted
-from pigeon.serve.watching import Scope, WatchEnd, Watcher
+from pigeon.serve.scopes import Scope, permitted
+from pigeon.serve.watching import WatchEnd, Watcher
 from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire import codec
 from pigeon.wire.answers import (
@@ -31,11 +31,10 @@ from pigeon.wire.answers import (
     succeeded,
 )
 from pigeon.wire.base import ABSENT, Json, or_else
-from pigeon.wire.commands import Hello, ListSessions, SetEventFilter
+from pigeon.wire.commands import SILENT_NAMES, Hello, ListSessions, SetEventFilter
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal
 
 DIALECT: DialectName = "pi-latest"
-UNANSWERED = ("extension_ui_response", "host_tool_result", "host_tool_update")
 
 
 class ClientSession:
@@ -85,7 +84,7 @@ class ClientSession:
             problem = codec.shape_error(line, values=len(line))
         except BadRecord as error:
             value, problem = None, str(error)
-        if not isinstance(value, dict) or value.get("type") not in UNANSWERED:
+        if not isinstance(value, dict) or value.get("type") not in SILENT_NAMES:
             await self._watcher.room(MOST_IN_FLIGHT)
         if problem is not None or not isinstance(value, dict) or not isinstance(value.get("type"), str):
             id = value.get("id") if isinstance(value, dict) else None

@@ -49,6 +49,7 @@ from pigeon.transport.event_log import LogEnd
 from pigeon.wire import codec
 from pigeon.wire.answers import failed
 from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.commands import SILENT_NAMES
 from pigeon.wire.errors import PigeonError, Refusal, StartupError
 from pigeon.wire.open_work import OpenWork
 
@@ -66,14 +67,13 @@ SNAPSHOT_TRIES = 5
 # So much of what clients have sent may wait for a worker that does not read.
 MOST_WAITING = 64 * 1024 * 1024
 BEHIND = "The agent of this conversation has not read what was sent before. Try again later"
-SILENT = frozenset(("extension_ui_response", "host_tool_result", "host_tool_update"))
 _OUR_ID = b'{"id":"'
 
 ENDED = (
     "The agent ended before it answered: {}. Its session is whole; what it had begun, and that it has ended, is told "
     "by its events. Send it again if it is not among them"
 )
-State = Literal["asleep", "starting", "awake", "stopping"]
+ConversationState = Literal["asleep", "starting", "awake", "stopping"]
 
 
 class OpenCommand(Struct, frozen=True):
@@ -113,7 +113,7 @@ class ServedConversation:
         self._now = now
         self.log_folder = os.path.join(folder, LOG_FOLDER)
         self.log = FollowedLog(self.log_folder, counts, lambda: self._forget("set_todos"))
-        self.state: State = "asleep"
+        self.state: ConversationState = "asleep"
         self._watchers: set[Watcher] = set()
         self._open: dict[str, OpenCommand] = {}
         self._count = 0
@@ -201,12 +201,12 @@ class ServedConversation:
         try:
             if self._connection is not None and self._connection.waiting > MOST_WAITING:
                 raise Refusal(BEHIND)
-            if name in SILENT:
+            if name in SILENT_NAMES:
                 await self._tell_silently(command)
                 return
             await self._awake()
         except (PigeonError, OSError) as error:
-            if name not in SILENT or isinstance(error, Refusal):
+            if name not in SILENT_NAMES or isinstance(error, Refusal):
                 watcher.answer(codec.encode(failed(name, str(error), command.get("id", ABSENT))), self.log.end)
             return
         self._send_open(OpenCommand(name, command.get("id", ABSENT), command, watcher, None))

@@ -21,7 +21,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.serve.conversation import LOG_FOLDER, STATE_FILE, ServedConversation
 from pigeon.serve.conversation_record import ConversationRecord, read_record
 from pigeon.serve.counts import ServeCounts
-from pigeon.serve.resources import ProcessUse, memory_of, uses_of
+from pigeon.serve.resources import ProcessUse, private_memory, uses_of
 from pigeon.serve.worker_process import Workers, end_log_owner
 from pigeon.serve.worker_state import read_state
 from pigeon.session.history.listing import all_folders, header_of, listed, newest_with_message, row_of
@@ -33,6 +33,7 @@ from pigeon.system.paths import absolute
 from pigeon.transport.event_log import lock_log, log_owner
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import or_else
+from pigeon.wire.commands import SILENT_NAMES
 from pigeon.wire.errors import PigeonError, Refusal, StartupError
 
 LOOK_SECONDS = 1.0
@@ -41,9 +42,7 @@ STOPPING = "The service is about to stop. Try again when it is back"
 # How long runs that are aborted when the service stops may take to end.
 ABORT_SECONDS = 5.0
 # What may be sent to a service that is about to stop: what lets runs come to their end, and what only looks.
-WHILE_STOPPING = frozenset(
-    ("abort", "abort_bash", "abort_retry", "extension_ui_response", "host_tool_result", "host_tool_update", "hello")
-)
+WHILE_STOPPING = frozenset(("abort", "abort_bash", "abort_retry", "hello")) | SILENT_NAMES
 MB = 1024 * 1024
 MOST_FOLDERS = 1_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -397,7 +396,7 @@ class Conversations:
         """End workers that take more than they may."""
         workers = {one.pid: one for one in self.awake if one.pid is not None}
         shared = self.workers.parent_pid
-        uses, base = await asyncio.to_thread(lambda: (uses_of(list(workers)), memory_of(shared)))
+        uses, base = await asyncio.to_thread(lambda: (uses_of(list(workers)), private_memory(shared)))
         for pid, use in uses.items():
             why = self._excess(use, base)
             if why and workers[pid].pid == pid:

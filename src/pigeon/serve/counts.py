@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CountName = Literal["runs", "worker_restarts", "worker_wakes", "events", "sent_bytes", "received_bytes"]
 
@@ -81,26 +79,6 @@ def text_of(counts: ServeCounts, gauges: Sequence[Gauge]) -> str:
             labels = f'{{{gauge.label}="{value_of_label}"}}' if gauge.label else ""
             lines.append(f"{gauge.name}{labels} {figure:g}" if figure < 1e6 else f"{gauge.name}{labels} {figure:.0f}")
     return "\n".join(lines) + "\n"
-
-
-def memory_of(pids: Iterable[int]) -> float:
-    """The real memory of processes in bytes: what they share with others counts in part. Gone ones count nothing."""
-    return float(sum(map(_memory, pids)))
-
-
-def _memory(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-            for line in file:
-                if line.startswith(b"Pss:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * PAGE
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def _head(name: str, help: str, kind: str) -> list[str]:

@@ -1,13 +1,13 @@
 """How much a process and all that it has started take: memory and processes, as the system tells it.
 
-Workers are watched with it (`conversations.py`). Commands stay below their worker in the tree of processes, also those
-that go into the background: their reaper takes them in (`system/process/helper_main.py`).
+Workers are watched with it (`conversations.py`), and `/metrics` shows it. Commands stay below their worker in the tree
+of processes, also those that go into the background: their reaper takes them in (`system/process/helper_main.py`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -34,7 +34,7 @@ def uses_of(pids: Sequence[int]) -> dict[int, ProcessUse]:
     return {pid: _use_of(pid, children) for pid in pids if pid in alive}
 
 
-def memory_of(pid: int) -> int:
+def private_memory(pid: int) -> int:
     """The bytes of memory that a process has for itself, files not counted; 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
@@ -44,11 +44,28 @@ def memory_of(pid: int) -> int:
     return max(0, int(resident) - int(shared)) * _PAGE
 
 
+def shared_out_memory(pids: Iterable[int]) -> float:
+    """The bytes of memory of processes, where what they share with others counts in part; ended ones count nothing."""
+    return float(sum(map(_proportional, pids)))
+
+
+def _proportional(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    # Not every system tells.
+    return private_memory(pid)
+
+
 def _use_of(pid: int, children: dict[int, list[int]]) -> ProcessUse:
     tree = [pid]
     for one in tree:
         tree += children.get(one, [])
-    return ProcessUse(sum(memory_of(one) for one in tree), len(tree))
+    return ProcessUse(sum(private_memory(one) for one in tree), len(tree))
 
 
 def _parent_of(pid: int) -> int | None:

@@ -7,9 +7,8 @@ folders that may be opened, for every scope.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
-from pigeon.serve.watching import Scope
 from pigeon.wire.base import Json
 from pigeon.wire.commands import OLD_NAMES
 from pigeon.wire.errors import Refusal
@@ -17,7 +16,9 @@ from pigeon.wire.errors import Refusal
 if TYPE_CHECKING:
     from pigeon.serve.conversations import Conversations
 
-ORDER: tuple[Scope, ...] = ("read", "talk", "admin")
+Scope = Literal["read", "talk", "admin"]
+# Each may do what those before it may.
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 # What shows something, or is about the client's own connection.
 _READ = (
     "hello",
@@ -115,6 +116,11 @@ SESSION_PATHS = {
 OUTPUT_PATHS = {"export_html": "outputPath"}
 
 
+def covers(scope: Scope, needed: Scope) -> bool:
+    """Whether a scope is enough where another is needed."""
+    return SCOPES.index(scope) >= SCOPES.index(needed)
+
+
 def needed_scope(name: str) -> Scope:
     """The least scope that may send a command, under any of its names."""
     return NEEDED.get(OLD_NAMES.get(name, name), "admin")
@@ -127,7 +133,7 @@ def permitted(command: dict[str, Json], scope: Scope, conversations: Conversatio
     """
     asked = str(command.get("type"))
     needed = needed_scope(asked)
-    if ORDER.index(scope) < ORDER.index(needed):
+    if not covers(scope, needed):
         raise Refusal(f"{asked} needs the scope {needed}, and this token has the scope {scope}")
     name = OLD_NAMES.get(asked, asked)
     checks: tuple[tuple[dict[str, str], Callable[[str, str], str]], ...] = (

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Literal
 
 from pigeon.serve.counts import ServeCounts
+from pigeon.serve.scopes import Scope
 from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, Json
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pigeon.serve.conversation import ServedConversation
 
 MOST_UNREAD = 64 * 1024 * 1024
-Scope = Literal["read", "talk", "admin"]
 # What a client may have to answer, whatever else it wants to see.
 ALWAYS_SENT = ("extension_ui_request", "host_tool_call", "host_tool_cancel")
 # Why a client is left: it does not read its answers, its token was taken back, the conversation is gone.

@@ -69,6 +69,8 @@ def test_a_new_conversation_may_be_given_its_id(server: AttackedServer) -> None:
 
 def test_what_cannot_be_begun_leaves_nothing(server: AttackedServer) -> None:
     before = sessions(server)
+    script = {"cwd": str(server.folders.work), "model": "scripted//etc/passwd"}
+    assert server.ask("POST", "/api/sessions", script, scope="talk").status == 403
     wrong = server.ask("POST", "/api/sessions", {"cwd": str(server.folders.work), "model": "no/such"}, scope="talk")
     assert wrong.status == 409
     assert "no/such" in wrong.json()["error"]

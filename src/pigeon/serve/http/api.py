@@ -6,27 +6,27 @@ in the form of OpenAPI 3.1, so that the two cannot differ.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
 from pigeon import __version__
+from pigeon.serve.conversation import ConversationState
 from pigeon.serve.http.entrance import COOKIE, HttpRefusal
-from pigeon.serve.watching import Scope
+from pigeon.serve.scopes import Scope
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 
 MOST_LISTED = 200
 LISTED = 50
 REF = "#/components/schemas/{name}"
 JSON_TYPE, HTML_TYPE = "application/json", "text/html"
-ConversationState = Literal["asleep", "starting", "awake", "stopping"]
 SessionId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?(?!\n)$")]
 Text = Annotated[str, Meta(min_length=1, max_length=2048)]
 
 
-class ServedSession(Record, kw_only=True):
-    """A session in a list. What is known from its file is absent while it has none."""
+class ServedNow(Record, kw_only=True):
+    """What is known of every conversation."""
 
     id: str
     cwd: str
@@ -34,6 +34,11 @@ class ServedSession(Record, kw_only=True):
     running: bool
     questions: int
     clients: int
+
+
+class ServedSession(ServedNow, kw_only=True):
+    """A session in a list. What is known from its file is absent while it has none."""
+
     path: str | Absent = ABSENT
     created: str | Absent = ABSENT
     modified: str | Absent = ABSENT
@@ -49,15 +54,9 @@ class ServedSessions(Record, kw_only=True):
     next_cursor: str | Absent = ABSENT
 
 
-class SessionDetails(Record, kw_only=True):
+class SessionDetails(ServedNow, kw_only=True):
     """One conversation: `seq` is the number of its last event, `openSeq` the one behind which what is open begins."""
 
-    id: str
-    cwd: str
-    state: ConversationState
-    running: bool
-    questions: int
-    clients: int
     seq: int
     pid: int | None
     open_seq: int | None

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import get_args
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,15 +15,18 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from pigeon.app.models import SCRIPTED
 from pigeon.serve.client_session import ClientSession
-from pigeon.serve.conversation import ServedConversation
+from pigeon.serve.conversation import ConversationState, ServedConversation
 from pigeon.serve.conversations import Conversations, FolderMissing, FolderRefused, TooMany, UnknownConversation
-from pigeon.serve.counts import CONTENT_TYPE, Gauge, ServeCounts, memory_of, text_of
+from pigeon.serve.counts import CONTENT_TYPE, Gauge, ServeCounts, text_of
 from pigeon.serve.http import api
 from pigeon.serve.http.connections import RETRY_SECONDS, Connections
 from pigeon.serve.http.entrance import COOKIE, Entrance, HttpRefusal
 from pigeon.serve.http.page_files import PageFiles
 from pigeon.serve.http.tokens import COOKIE_SECONDS, LINK_SECONDS, Token, Tokens
+from pigeon.serve.resources import shared_out_memory
+from pigeon.serve.scopes import covers
 from pigeon.serve.service_log import ServiceLog
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -132,7 +136,7 @@ class ServeApplication:
                 return Response(status_code=204, headers={"allow": allowed})
             operation, handler = operations["GET" if request.method == "HEAD" else request.method]
             if operation.needed is not None:
-                self._entrance.admit(request, operation.needed)
+                request.scope["token"] = self._entrance.admit(request, operation.needed)
             return await handler(request, api.asked(operation, request.query_params.multi_items()))
 
         return answer
@@ -196,6 +200,8 @@ class ServeApplication:
 
     async def _open(self, request: Request, asked: dict[str, str | int]) -> Response:
         body = codec.convert(await _body(request), api.SessionRequest)
+        if (body.model or "").startswith(f"{SCRIPTED}/") and not covers(request.scope["token"].scope, "admin"):
+            raise HttpRefusal(403, "scope", "A scripted model is a file of the server, which needs the scope admin")
         made, new = self._wanted(body)
         try:
             await self._conversations.ready(made)
@@ -256,12 +262,12 @@ class ServeApplication:
 
     async def _metrics(self, request: Request, asked: dict[str, str | int]) -> Response:
         known = self._conversations.known
-        states = {state: 0.0 for state in ("asleep", "starting", "awake", "stopping")}
+        states = dict.fromkeys(get_args(ConversationState), 0.0)
         for one in known:
             states[one.state] += 1
         pids = [one.pid for one in known if one.pid is not None]
-        memory = await asyncio.to_thread(memory_of, pids)
-        own = await asyncio.to_thread(memory_of, [os.getpid()])
+        memory = await asyncio.to_thread(shared_out_memory, pids)
+        own = await asyncio.to_thread(shared_out_memory, [os.getpid()])
         gauges: Sequence[Gauge] = (
             Gauge("pigeon_conversations", "Conversations that were used since the start.", "state", states),
             Gauge("pigeon_runs", "Runs under way.", "", {"": sum(one.work.running for one in known)}),

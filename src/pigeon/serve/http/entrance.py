@@ -25,11 +25,10 @@ from starlette.requests import HTTPConnection
 
 from pigeon.serve.counts import ServeCounts
 from pigeon.serve.http.tokens import Token, Tokens
-from pigeon.serve.watching import Scope
+from pigeon.serve.scopes import Scope, covers
 from pigeon.wire.errors import Refusal
 
 COOKIE = "pigeon_token"
-ORDER: tuple[Scope, ...] = ("read", "talk", "admin")
 SAFE = ("GET", "HEAD", "OPTIONS")
 # So many wrong tokens of one peer within this time are looked at.
 MOST_WRONG = 20
@@ -94,7 +93,7 @@ class Entrance:
         try:
             self._check_source(request)
             token, by_cookie = self._token(request)
-            if ORDER.index(token.scope) < ORDER.index(needed):
+            if not covers(token.scope, needed):
                 text = f"This needs the scope {needed}, and the token has the scope {token.scope}"
                 raise HttpRefusal(403, "scope", text)
             if by_cookie:

@@ -17,11 +17,10 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from pigeon.serve.watching import Scope
+from pigeon.serve.scopes import SCOPES, Scope
 from pigeon.system.files import put_file
 from pigeon.wire.errors import Refusal, StartupError
 
-SCOPES: dict[str, Scope] = {"read": "read", "talk": "talk", "admin": "admin"}
 LINK_SECONDS = 600.0
 MOST_LINKS = 100
 COOKIE_SECONDS = 30 * 24 * 3600
@@ -148,7 +147,7 @@ def _proof(token: Token, until: str) -> str:
 
 
 def _token(words: list[str], path: str) -> Token:
-    scope = SCOPES.get(words[0])
+    scope = next((scope for scope in SCOPES if scope == words[0]), None)
     if scope is None and len(words) == 1:
         scope, words = "admin", ["admin", *words]
     if scope is None or len(words) < 2:

@@ -26,4 +26,5 @@ from pigeon.wire.commands.sessions import SESSIONS
 ALL: tuple[type[Command], ...] = (*CONVERSATION, *SESSIONS, *HOST, *OH_MY_PI)
 OLD_NAMES = {"queue_message": "steer", "reset": "new_session", "set_queue_mode": "set_steering_mode"}
 NAMES: dict[type[Command], str] = {command: str(command.__struct_config__.tag) for command in ALL}
+SILENT_NAMES = frozenset(name for command, name in NAMES.items() if command.silent)
 BY_NAME: dict[str, type[Command]] = {name: command for command, name in NAMES.items()}
