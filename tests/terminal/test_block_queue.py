@@ -105,3 +105,14 @@ async def test_what_a_tool_was_given_counts_too(painter: SlowPainter) -> None:
     queue.add(ToolCard("1", "write", {"path": "a", "content": LONG}, 0.0, seconds=0.0), 80)
     assert queue.painting
     await queue.painted()
+
+
+async def test_what_is_painted_while_a_piece_is_taken_is_not_lost(painter: SlowPainter) -> None:
+    queue = BlockQueue(painter, nothing)
+    queue.add(Notice("before"), 80)
+    queue.add(AnswerText(LONG), 80)
+    await asyncio.sleep(0)
+    assert "before" in queue.take()
+    painter.may.set()
+    await queue.painted()
+    assert "word" in all_of(queue)

@@ -74,7 +74,9 @@ class BlockQueue:
         try:
             while self._unpainted:
                 try:
-                    self._painted.append(await asyncio.to_thread(self._unpainted.popleft()))
+                    # Not in one expression: `take` puts another list in place while the thread paints.
+                    text = await asyncio.to_thread(self._unpainted.popleft())
+                    self._painted.append(text)
                 except Exception as fault:  # the blocks behind it are to be seen
                     asyncio.get_running_loop().call_exception_handler({"exception": fault})
         finally:
