@@ -19,7 +19,7 @@ from msgspec.structs import FieldInfo, fields
 
 from pigeon.wire import answers, commands, content, dialogs, entries, errors, events, messages, model, steering
 from pigeon.wire.base import Absent, intended_hint
-from pigeon.wire.commands import Command
+from pigeon.wire.commands import Command, mcp
 
 COMMANDS = "pigeon.wire.commands"
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "pigeon"
@@ -29,7 +29,7 @@ BY_HAND = (
     commands.ExtensionUiResponse,
 )  # fmt: skip
 HEADER = '"""{title} Made by `scripts/sdk_commands.py`; do not edit."""\n'
-_RECORDS = (events, dialogs, messages, content, answers, model, steering, entries)
+_RECORDS = (events, dialogs, messages, content, answers, model, steering, entries, mcp)
 # Of the wire's modules what is no record, or a record that only dialects make.
 _LEFT_OUT = {"Command", "Response", "Record", "Event"}
 
@@ -164,6 +164,7 @@ def exported_records() -> dict[str, str]:
     for module in _RECORDS:
         for name, value in vars(module).items():
             own = isinstance(value, type) and issubclass(value, Struct) and value.__module__ == module.__name__
+            own = own and not issubclass(value, Command)
             if own and not name.startswith("_") and name not in _LEFT_OUT:
                 found[name] = module.__name__
     found |= {"Event": events.__name__, "StreamEvent": events.__name__, "Message": messages.__name__}

@@ -96,6 +96,10 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import TrustChange as TrustChange
     from pigeon.wire.answers import TrustState as TrustState
     from pigeon.wire.answers import Welcome as Welcome
+    from pigeon.wire.commands.mcp import McpResource as McpResource
+    from pigeon.wire.commands.mcp import McpResources as McpResources
+    from pigeon.wire.commands.mcp import McpServers as McpServers
+    from pigeon.wire.commands.mcp import McpServerState as McpServerState
     from pigeon.wire.content import Attachment as Attachment
     from pigeon.wire.content import ImageContent as ImageContent
     from pigeon.wire.content import ImageInput as ImageInput
@@ -149,6 +153,7 @@ if TYPE_CHECKING:
     from pigeon.wire.events import ExtensionError as ExtensionError
     from pigeon.wire.events import HostToolCall as HostToolCall
     from pigeon.wire.events import HostToolCancel as HostToolCancel
+    from pigeon.wire.events import McpServerChanged as McpServerChanged
     from pigeon.wire.events import MessageEnd as MessageEnd
     from pigeon.wire.events import MessageStart as MessageStart
     from pigeon.wire.events import MessageUpdate as MessageUpdate
@@ -238,6 +243,7 @@ _HOMES = {
         "SessionStats Sessions SlashCommand SourceInfo SourceRules State SubagentSubscription Subagents "
         "TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState Welcome "
     ),
+    "pigeon.wire.commands.mcp": "McpResource McpResources McpServerState McpServers",
     "pigeon.wire.content": "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall",
     "pigeon.wire.dialogs": (
         "CancelRequest ConfirmRequest DialogRequest EditorRequest InputRequest NotifyRequest SelectRequest "
@@ -251,9 +257,9 @@ _HOMES = {
     "pigeon.wire.events": (
         "AgentEnd AgentRestarted AgentSettled AgentStart AutoCompactionEnd AutoCompactionStart AutoRetryEnd "
         "AutoRetryStart AvailableCommand AvailableCommandsUpdate BashExecutionUpdate CompactionEnd "
-        "CompactionStart EntryAppended ErrorEvent Event ExtensionError HostToolCall HostToolCancel MessageEnd "
-        "MessageStart MessageUpdate PermissionResolved PromptError PromptResult QueueUpdate Ready "
-        "SessionInfoChanged SessionSettled StreamEvent SummarizationRetryAttemptStart "
+        "CompactionStart EntryAppended ErrorEvent Event ExtensionError HostToolCall HostToolCancel "
+        "McpServerChanged MessageEnd MessageStart MessageUpdate PermissionResolved PromptError PromptResult "
+        "QueueUpdate Ready SessionInfoChanged SessionSettled StreamEvent SummarizationRetryAttemptStart "
         "SummarizationRetryFinished SummarizationRetryScheduled TextDelta TextEnd TextStart ThinkingDelta "
         "ThinkingEnd ThinkingLevelChanged ThinkingStart TodoAutoClear TodoReminder ToolExecutionEnd "
         "ToolExecutionStart ToolExecutionUpdate ToolOutcome ToolcallDelta ToolcallEnd ToolcallStart "

@@ -7,6 +7,7 @@ from fakes.source_tree import TREE, hold
 _ADAPTER = "the gateway imports the adapter of an API by name, late"
 _ASYNCIO = "asyncio calls it"
 _PROMPT_TOOLKIT = "prompt_toolkit calls it"
+_OAUTH = "the OAuth client of the protocol's package calls it"
 _PROGRAM = "programs that import `pigeon` use it"
 
 NAMES: dict[str, str] = {
@@ -26,6 +27,9 @@ NAMES: dict[str, str] = {
 METHODS: dict[str, str] = {
     "pigeon.extensions.runtime.loading._BoundedLoader.get_data": "the import system calls it",
     "pigeon.guard.secrets.RedactedText.writelines": "what prints to stderr may call it",
+    "pigeon.mcp.connector.sign_in.SignIn.get_client_info": _OAUTH,
+    "pigeon.mcp.connector.sign_in.SignIn.set_client_info": _OAUTH,
+    "pigeon.mcp.connector.sign_in.SignIn.set_tokens": _OAUTH,
     "pigeon.providers.http.network.Network.connect_tcp": "the HTTP client calls it",
     "pigeon.providers.http.network._ReceiveBuffer.eof_received": _ASYNCIO,
     "pigeon.rpc.worker_link.SupervisorConnection.pause_writing": _ASYNCIO,

@@ -22,6 +22,7 @@ EDGES: dict[str, set[str]] = {
     "guard": {"wire", "system", "agent"},
     "session": {"agent", "wire", "system"},
     "rpc": {"session", "dialects", "transport", "wire"},
+    "mcp": {"session", "agent", "config", "wire", "system"},
     "extensions": {"session", "agent", "wire", "system"},
     "export": {"wire", "system"},
     "serve": {"app", "export.style", "rpc", "session", "dialects", "guard", "transport", "wire", "system"},

@@ -17,6 +17,7 @@ from pigeon.agent.inference import OutputFormat
 from pigeon.agent.interfaces import PreparedImage
 from pigeon.app.environment import Environment
 from pigeon.app.export_page import PageWriter
+from pigeon.app.tool_servers import ToolServerSetup
 from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import Dependencies
@@ -37,6 +38,12 @@ from pigeon.wire.answers import Accepted, Permissions, SessionAllowance, SlashCo
 from pigeon.wire.content import ImageContent, text_of
 from pigeon.wire.events import AgentSettled, MessageEnd
 from pigeon.wire.model import Model
+
+
+def no_servers() -> Any:
+    """What tool servers need; there are none."""
+    raise NotImplementedError
+
 
 MODEL = a_model()
 BASH = Shell()
@@ -183,6 +190,7 @@ class SessionSetup:
                 permissions=NoPermissions(),
                 gate=lambda: None,
                 run_started=lambda: None,
+                tool_servers=ToolServerSetup("/nowhere", no_servers),
                 pages=PageWriter(Environment(variables={}, home="/", cwd="/"), lambda data: data),
                 now=lambda: NOW,
                 report=self.repository.reports.append,

@@ -9,7 +9,8 @@ ends all of it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -22,12 +23,13 @@ from pigeon.app.options import AgentOptions
 from pigeon.app.permissions import PermissionSetup
 from pigeon.app.reports import Reports
 from pigeon.app.sessions import journal_of, repository_of
+from pigeon.app.tool_servers import ToolServerSetup
 from pigeon.app.tools import ToolSetup
 from pigeon.app.trust import ProjectDecisions, TrustControl
 from pigeon.config.layers import Layers
 from pigeon.config.paths import project_dirs
 from pigeon.config.settings import Settings, listed_skills
-from pigeon.guard.secrets import Redactor
+from pigeon.guard.secrets import Redactor, is_secret
 from pigeon.providers.catalog.built_in import current_reference
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.client import ExchangeRecorder
@@ -51,6 +53,9 @@ from pigeon.wire.base import or_else
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
 from pigeon.wire.steering import LIMIT_FIELDS, Limits, Rule, limits_of
+
+if TYPE_CHECKING:
+    from pigeon.mcp.control import AgentParts
 
 # For hosts that asked for no limits: they see what they would of the rest of the family, unless nothing else ends it.
 PATIENT_GUARD = LoopGuardPolicy(warn=250, stop=300)
@@ -197,6 +202,11 @@ class _Builder:
         extending = runner.gate if runner else None
         own = [self._agent_dir, *self._extension_files()]
         permissions = PermissionSetup(options, environment, own, transcript, self._dialogs, self._bus.post, extending)
+
+        def tell_commands() -> None:
+            session.tell_commands()
+
+        self._servers = ToolServerSetup(self._agent_dir, lambda: self._server_parts(transcript, tools, tell_commands))
         trust = self._trust(decisions, transcript, resources, permissions, tools)
         session = Session(
             self._dependencies(repository, transcript, gateway, models, tools, resources, trust, permissions)
@@ -259,8 +269,36 @@ class _Builder:
             run_started=tools.warm_up,
             mask_result=self._redactor.mask_result,
             pages=self._pages(),
+            tool_servers=self._servers,
             now=self._environment.now,
             report=self._reports.notify,
+        )
+
+    def _server_parts(self, transcript: Transcript, tools: ToolSetup, tell_commands: Callable[[], None]) -> AgentParts:
+        from pigeon import __version__
+        from pigeon.config.credentials import AuthFile
+        from pigeon.mcp.control import AgentParts
+
+        environment = self._environment
+        return AgentParts(
+            agent_dir=self._agent_dir,
+            variables=environment.variables,
+            home=environment.home,
+            cwd=lambda: transcript.journal.cwd,
+            processes=self._processes,
+            toolset=tools.toolset,
+            workplace=lambda: tools.workplace,
+            dialogs=self._dialogs,
+            post=self._bus.post,
+            report=self._reports.notify,
+            learn=self._redactor.learn,
+            is_secret=lambda name: is_secret(name, self._redactor.variables()),
+            auth=AuthFile(os.path.join(self._agent_dir, "auth.json")),
+            budget=self._layers.settings.mcp.tool_budget,
+            unattended=self._options.unattended,
+            version=__version__,
+            tell_commands=tell_commands,
+            on_run=tools.on_run,
         )
 
     def _pages(self) -> PageWriter:
@@ -274,11 +312,13 @@ class _Builder:
         permissions: PermissionSetup,
         tools: ToolSetup,
     ) -> TrustControl:
-        """Trust in the folder of the conversation; resources, permissions and extensions follow each decision."""
+        """Trust in the folder of the conversation; resources, permissions, extensions and tool servers follow each
+        decision."""
 
         def apply(cwd: str) -> None:
             decision = decisions.of(cwd)
             resources.move_to(cwd, decision.trusted is True, decision.trusted is None and decision.harmless)
+            self._servers.read(cwd, decision.trusted is True)
             permissions.read(self._layers, [tool.spec.name for tool in tools.toolset.every()], self._reports)
             if self._extensions.runner is not None:
                 self._extensions.runner.trust(decision.trusted is True)

@@ -81,7 +81,9 @@ class Lifecycle:
             self._session.tell_commands()
 
     async def warm(self) -> None:
-        """Load what the first request will need: the HTTP client, then the files of the system prompt."""
+        """Load what the first request will need: the HTTP client, then the files of the system prompt. Tool servers are
+        connected meanwhile."""
+        self._session.tool_servers.begin()
         await self._gateway.warm(self._session.models.model)
         self._session.engine.warm_up()
         await self._read_ahead()

@@ -52,6 +52,7 @@ class ToolSetup:
         self._transcript = transcript
         self._models = models
         self._redactor = redactor
+        self._on_run: list[Callable[[], None]] = []
         self.workplace = self._workplace(transcript.journal.cwd)
         self._fitter = GuardedFitter(processes)
         self.images = PromptImages(self._fitter, self._resizes)
@@ -82,6 +83,12 @@ class ToolSetup:
         """Start what shell commands need while the model still thinks."""
         if "bash" in self.toolset.active():
             self._processes.warm_up()
+        for begun in self._on_run:
+            begun()
+
+    def on_run(self, begun: Callable[[], None]) -> None:
+        """Call this, too, beside the first request of each run."""
+        self._on_run.append(begun)
 
     def _offer_plan(self) -> None:
         """The model sees the plan as soon as the host has made one, unless the options leave the tool out."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = Decision(None, None)
 # What of a project takes effect while the agent runs, and what only at its start; the rest is not used at all.
-_AT_ONCE = ("skills", "prompts", "rules", "SYSTEM.md", "APPEND_SYSTEM.md")
+_AT_ONCE = ("skills", "prompts", "rules", "SYSTEM.md", "APPEND_SYSTEM.md", "mcp.json", ".mcp.json")
 _AT_START = ("settings.json", "extensions")
 
 

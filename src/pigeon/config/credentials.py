@@ -1,7 +1,7 @@
 """Where keys come from: `auth.json`, and values that point elsewhere. The registry asks both for each request.
 
-`AuthFile` reads stored credentials, keeps their file readable by its owner alone and never writes it otherwise. It is
-read again when its revision changes, so that a new key is seen without a restart.
+`AuthFile` reads stored credentials, keeps their file readable by its owner alone, and writes it where a tool server was
+signed in to. It is read again when its revision changes, so that a new key is seen without a restart.
 
 `Values` resolves `$NAME`, `${NAME}` and `!command` in `auth.json` and `models.json` (`$$` and `$!` stand for the signs
 themselves). A missing variable or a failing command leaves the value unresolved. What a command printed is kept for a
@@ -20,6 +20,7 @@ from pigeon.config.json_file import read_json
 from pigeon.system.clock import monotonic_ms
 from pigeon.system.paths import absolute_entries
 from pigeon.system.process.start import ProcessOwner
+from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
 Credential = dict[str, Any]
@@ -56,6 +57,32 @@ class AuthFile:
             self._load()
             self._tighten(state.st_mode)
         return self._entries
+
+    def put(self, name: str, entry: Credential) -> str | None:
+        """Keep a credential; returns why it could not be. Other processes may write the file, too: one at a time."""
+        import fcntl
+
+        from pigeon.config.json_file import has_comments
+        from pigeon.system.files import swap_file
+
+        folder = os.path.dirname(self.path)
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                try:
+                    entries = _read(self.path)
+                    if has_comments(self.path):
+                        return f"{self.path} has comments, which would be lost; a sign-in was not kept"
+                except FileNotFoundError:
+                    entries = {}
+                swap_file(os.path.realpath(self.path), codec.encode({**entries, name: entry}) + b"\n", 0o600)
+            finally:
+                os.close(lock)
+        except (OSError, BadRecord) as error:
+            return f"{self.path}: {error}; a sign-in was not kept"
+        return None
 
     def _tighten(self, mode: int) -> None:
         if mode & 0o077 and stat.S_ISREG(mode):

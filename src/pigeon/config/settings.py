@@ -76,6 +76,12 @@ class ExportSettings(Group, kw_only=True, frozen=True):
     mask_secrets: bool = True
 
 
+class McpSettings(Group, kw_only=True, frozen=True):
+    """How many tokens the tools of servers may take of each prompt before they are deferred."""
+
+    tool_budget: int = 4_000
+
+
 class LoopGuardSettings(Group, kw_only=True, frozen=True):
     """After how many identical tool calls in a row the model is told, and the run ends."""
 
@@ -105,6 +111,7 @@ class Settings(Record, kw_only=True):
     limits: dict[str, Json] | Absent = ABSENT
     loop_guard: LoopGuardSettings = LoopGuardSettings()
     export: ExportSettings = ExportSettings()
+    mcp: McpSettings = McpSettings()
     keep_provider_keys: bool = False
     shell_path: str | Absent = ABSENT
     shell_command_prefix: str | Absent = ABSENT

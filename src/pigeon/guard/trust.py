@@ -18,6 +18,7 @@ from pigeon.wire.answers import DecidedBy
 RESOURCES = (
     "settings.json",
     "models.json",
+    "mcp.json",
     "extensions",
     "skills",
     "prompts",
@@ -27,6 +28,8 @@ RESOURCES = (
     "SYSTEM.md",
     "APPEND_SYSTEM.md",
 )
+# In the folder of the project itself, for any agent: the tool servers that it starts.
+SERVERS = ".mcp.json"
 SKILLS = os.path.join(".agents", "skills")
 Default = Literal["ask", "always", "never"]
 
@@ -34,6 +37,7 @@ Default = Literal["ask", "always", "never"]
 def guarded(cwd: str, folders: Iterable[str], home: str) -> list[str]:
     """What there is in a project that needs trust; `folders` are those that may hold our files."""
     found = [os.path.join(folder, name) for folder in folders for name in RESOURCES]
+    found.append(os.path.join(cwd, SERVERS))
     found += skill_folders(cwd, home)
     return [path for path in found if os.path.lexists(path)]
 

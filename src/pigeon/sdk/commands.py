@@ -51,7 +51,7 @@ from pigeon.wire.answers import (
     Welcome,
 )
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.commands import HostTool, RenderedCall
+from pigeon.wire.commands import HostTool, McpResources, McpServers, McpServerState, RenderedCall
 from pigeon.wire.content import Attachment, ImageInput
 from pigeon.wire.model import Model
 from pigeon.wire.steering import Limits, TodoPhaseGiven
@@ -334,7 +334,7 @@ class CommandMethods(ABC):
         """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
         `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved`
         when a question about permission has ended), `attribution` (`runId` on events and answers, ids of queued
-        messages).
+        messages), `mcp` (`mcp_server_changed` when the state of a tool server changes).
 
         What is not named stays as it is; features that are not known are left out of the answer.
         """
@@ -371,6 +371,29 @@ class CommandMethods(ABC):
         The decision holds for this process, with `remember` also for later ones (in `trust.json`).
         """
         return cast("TrustChange", await self.send(commands.SetTrust(trusted=trusted, remember=remember)))
+
+    async def get_mcp_servers(self) -> McpServers:
+        """The tool servers that are configured, and the state of each."""
+        return cast("McpServers", await self.send(commands.GetMcpServers()))
+
+    async def set_mcp_servers(self, servers: dict[str, Any]) -> McpServers:
+        """Replace the tool servers that the host has set; those of files stay as they are.
+
+        Each is an object as in `mcp.json`: `command`, `args`, `env` and `cwd`, or `url`, `headers` and `type`
+        (`http` or `sse`). One that cannot be used is among the answered with what is wrong. They are connected
+        in the background.
+        """
+        return cast("McpServers", await self.send(commands.SetMcpServers(servers=servers)))
+
+    async def connect_mcp_server(self, name: str) -> McpServerState:
+        """Connect a tool server again, at once and with a new sign-in where it wants one; answered before that is
+        done.
+        """
+        return cast("McpServerState", await self.send(commands.ConnectMcpServer(name=name)))
+
+    async def get_mcp_resources(self) -> McpResources:
+        """What tool servers offer to be read. A message names one as `@server:uri`."""
+        return cast("McpResources", await self.send(commands.GetMcpResources()))
 
     async def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
         """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always

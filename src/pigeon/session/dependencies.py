@@ -6,7 +6,7 @@ knows the permission rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -34,6 +34,8 @@ from pigeon.wire.answers import (
 )
 from pigeon.wire.base import Json
 from pigeon.wire.commands import RenderHtml
+from pigeon.wire.commands.mcp import McpResource, McpServers, McpServerState
+from pigeon.wire.content import UserBlock
 from pigeon.wire.messages import ToolResultMessage
 from pigeon.wire.steering import Rule
 
@@ -104,6 +106,58 @@ class FolderTrust(Protocol):
         ...
 
 
+class ToolServers(Protocol):
+    """Programs and services that offer tools, prompts and things to read; `mcp` implements it."""
+
+    @property
+    def announces(self) -> bool:
+        """True if the host hears of changes."""
+        ...
+
+    def announce(self, wanted: bool) -> None:
+        """Whether the host shall hear of changes."""
+        ...
+
+    def begin(self) -> None:
+        """The first answer is out: connect what is configured, in the background."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of all."""
+        ...
+
+    def state(self) -> McpServers:
+        """All that are configured."""
+        ...
+
+    def set_by_host(self, servers: dict[str, Json]) -> None:
+        """Replace those of the host."""
+        ...
+
+    def connect(self, name: str) -> McpServerState:
+        """Connect one again, now; raises `Refusal`."""
+        ...
+
+    def resources(self) -> list[McpResource]:
+        """What they offer to be read."""
+        ...
+
+    def commands(self) -> list[SlashCommand]:
+        """Their prompts, as slash commands."""
+        ...
+
+    def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
+        """What a message asks of them: at once if that is nothing; raises `Refusal` for what is not to be had."""
+        ...
+
+
+class ServerContent(Struct, frozen=True):
+    """What stands in place of the text of a message, if its command is a prompt of a server, and what is added."""
+
+    text: str | None = None
+    blocks: tuple[UserBlock, ...] = ()
+
+
 class SessionPages(Protocol):
     """The conversation as HTML. Lines are raw, because the work is done in threads."""
 
@@ -157,5 +211,6 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     run_started: Callable[[], None]  # called beside each run's first request, to warm up what tools will need
     mask_result: Callable[[ToolResultMessage], ToolResultMessage]  # takes keys out of what a tool returned
     pages: SessionPages
+    tool_servers: ToolServers
     now: Callable[[], int]
     report: Callable[[str], None]

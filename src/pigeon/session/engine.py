@@ -248,7 +248,7 @@ class Engine:
 
     def tools(self) -> dict[str, Tool]:
         """The tools that can be called now."""
-        active = self._dependencies.toolset.active()
+        active = self._dependencies.toolset.callable()
         return active if self._final_answer is None else self._final_answer.tools(active)
 
     async def declare_tools(self) -> None:

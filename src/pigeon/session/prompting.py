@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pigeon.agent.interfaces import Spoken
 from pigeon.agent.scope import Scope
-from pigeon.session.dependencies import Dependencies
+from pigeon.session.dependencies import Dependencies, ServerContent
 from pigeon.session.engine import Engine
 from pigeon.session.hooks import HookResult, PromptInput, T, result_of
 from pigeon.session.queue import MessageQueue, OpenPrompt, QueuedMessage
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pigeon.session.client_messages import ClientMessages
     from pigeon.session.steering.final_answer import FinalAnswer
 
+NOTHING_NAMED = ServerContent()
 HANDLED = Acceptance(disposition="handled", digest="")
 DeliverAs = Literal["steer", "followUp", "nextTurn"]
 NO_MODEL = (
@@ -90,6 +91,7 @@ class Prompting:
         self._transcript = dependencies.transcript
         self._hooks = dependencies.hooks
         self._expander = dependencies.expander
+        self._tool_servers = dependencies.tool_servers
         self._now = dependencies.now
         self._models_file = dependencies.models_file
         self._engine = engine
@@ -165,7 +167,7 @@ class Prompting:
 
     def commands(self) -> list[SlashCommand]:
         """The slash commands that a message may begin with."""
-        return [*self._hooks.commands(), *self._expander.commands()]
+        return [*self._hooks.commands(), *self._expander.commands(), *self._tool_servers.commands()]
 
     def available_commands(self) -> list[AvailableCommand]:
         """The same in the words of oh-my-pi's clients."""
@@ -340,7 +342,8 @@ class Prompting:
     async def _message(
         self, given: HostMessage, blocks: list[UserBlock], behavior: StreamingBehavior | None, scope: Scope | None
     ) -> UserMessage | None:
-        """The message after the extensions had a look and `/name` was expanded; none if an extension took it."""
+        """The message after the extensions had a look, `/name` was expanded and what it names of tool servers was
+        read; none if an extension took it."""
         images = [block for block in blocks if isinstance(block, ImageContent)]
         heard = await _answer(self._hooks.input(PromptInput(given.text, images, behavior=behavior)), scope)
         if heard is None:
@@ -348,8 +351,12 @@ class Prompting:
         rest = blocks[1:]
         if heard.images is not images:
             rest = [*(block for block in rest if isinstance(block, TextContent)), *heard.images]
+        named = NOTHING_NAMED
+        if heard.text.startswith("/") or "@" in heard.text:
+            named = await _answer(self._tool_servers.content_of(heard.text), scope)
+        text = self._expander.expand(heard.text) if named.text is None else named.text
         return UserMessage(
-            content=[TextContent(text=self._expander.expand(heard.text)), *rest],
+            content=[TextContent(text=text), *rest, *named.blocks],
             timestamp=self._now(),
             attachments=given.attachments or ABSENT,
         )

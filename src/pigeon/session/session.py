@@ -33,6 +33,7 @@ class Session:
         self.toolset = dependencies.toolset
         self.todos = dependencies.todos
         self.pages = dependencies.pages
+        self.tool_servers = dependencies.tool_servers
         self.dialogs = dependencies.dialogs
         self.permissions = dependencies.permissions
         self.queue = MessageQueue(bus.post, dependencies.settings)
@@ -101,6 +102,7 @@ class Session:
         self.activity.close()
         self.shell.abort()
         await self.activity.until_idle()
+        await self.tool_servers.close()
         self.journal.close()
 
     def _enter(self, journal: Journal, reason: Reason) -> None:

@@ -1,4 +1,5 @@
-"""Which tools the model has: those built in, and those that the host runs, by name; and what a branch says of them.
+"""Which tools the model has: those built in, those that the host runs, and those that wait to be found; and what a
+branch says of them.
 
 A branch declares its tools in system messages. They are read when the branch is entered, so that a conversation goes on
 with the tools that it had, and one more is made when a run begins with other tools than the branch has declared.
@@ -68,6 +69,7 @@ class Toolset:
     ) -> None:
         self._tools = dict(tools)
         self._lent: dict[str, Tool] = {}
+        self._deferred: dict[str, Tool] = {}
         self._active = [name for name in active if name in self._tools]
         self._choose = choose
         self._admits = admits
@@ -112,6 +114,43 @@ class Toolset:
         if self._admits(name) and (declared is None or name in declared.active or name not in declared.named):
             self.offer(name)
 
+    def remove(self, name: str) -> None:
+        """A tool that was registered later is there no longer."""
+        self._tools.pop(name, None)
+        self._deferred.pop(name, None)
+        self._active = [active for active in self._active if active != name or name in self._lent]
+
+    def defer(self, tool: Tool) -> bool:
+        """A tool that the model is not told of, and may call by its name; false if the options leave it out.
+
+        One that the branch before had active is active again.
+        """
+        name = tool.spec.name
+        if not self._admits(name):
+            return False
+        if self._declared is not None and name in self._declared.active:
+            self.add(tool)
+        else:
+            self._deferred[name] = tool
+        return True
+
+    def load(self, name: str) -> bool:
+        """A deferred tool becomes active, behind all others; false if there is none of this name."""
+        tool = self._deferred.pop(name, None)
+        if tool is None:
+            return False
+        self._tools[name] = tool
+        self.offer(name)
+        return True
+
+    def is_active(self, name: str) -> bool:
+        """Whether the model is told of this tool."""
+        return name in self._active
+
+    def is_deferred(self, name: str) -> bool:
+        """Whether this tool is there, and the model is not told of it."""
+        return name in self._deferred
+
     def offer(self, name: str) -> None:
         """Make a tool active; nothing happens if there is none of this name, or if it is active already."""
         if name not in self._active and (name in self._tools or name in self._lent):
@@ -136,7 +175,7 @@ class Toolset:
 
     def every(self) -> list[Tool]:
         """All tools, active or not."""
-        return list({**self._tools, **self._lent}.values())
+        return list({**self._tools, **self._deferred, **self._lent}.values())
 
     def activate(self, names: Iterable[str]) -> None:
         """Exactly these tools are active; unknown names are left out."""
@@ -146,8 +185,12 @@ class Toolset:
         """The tools that can be called now."""
         return {name: self._tool(name) for name in self._active}
 
+    def callable(self) -> dict[str, Tool]:
+        """The same, with those that are deferred."""
+        return {**self._deferred, **self.active()} if self._deferred else self.active()
+
     def specs(self) -> list[ToolSpec]:
-        """The same tools as they stand in a request."""
+        """The active tools as they stand in a request."""
         return [self._tool(name).spec for name in self._active]
 
     def described(self) -> tuple[list[tuple[str, str]], list[str]]:

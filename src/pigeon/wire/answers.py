@@ -11,7 +11,7 @@ from pigeon.wire.model import Model, Number, Usage
 from pigeon.wire.steering import LimitedUse, Limits, TodoPhase
 
 DialectName = Literal["pi", "pi-latest", "omp", "xcsh", "companion"]
-Feature = Literal["deltas", "seq", "trust", "permissions", "attribution"]
+Feature = Literal["deltas", "seq", "trust", "permissions", "attribution", "mcp"]
 
 
 class InputLimits(Record, kw_only=True):

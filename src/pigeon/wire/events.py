@@ -11,6 +11,7 @@ from typing import Literal
 
 from pigeon.wire.answers import Compacted, QueueItem
 from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.commands.mcp import McpServerState
 from pigeon.wire.content import ToolCall, UserBlock
 from pigeon.wire.dialogs import DialogRequest
 from pigeon.wire.entries import Entry
@@ -453,6 +454,16 @@ class TrustRequired(Event, tag="trust_required", kw_only=True):
     waiting: list[str]
 
 
+class McpServerChanged(Event, tag="mcp_server_changed", kw_only=True):
+    """The state of a tool server has changed, or what it offers; only for hosts with the feature `mcp`.
+
+    One that is no longer configured is `removed`.
+    """
+
+    server: McpServerState
+    removed: bool | Absent = ABSENT
+
+
 class ErrorEvent(Event, tag="error", kw_only=True):
     """A failure, in the dialect that has no responses."""
 
@@ -473,7 +484,7 @@ ALL: tuple[type[Record], ...] = (
     CompactionStart, CompactionEnd, AutoCompactionStart, AutoCompactionEnd, AutoRetryStart, AutoRetryEnd,
     SummarizationRetryScheduled, SummarizationRetryAttemptStart, SummarizationRetryFinished,
     SessionInfoChanged, ThinkingLevelChanged, EntryAppended, BashExecutionUpdate,
-    TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, TrustRequired, ErrorEvent, Ready,
+    TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, TrustRequired, McpServerChanged, ErrorEvent, Ready,
     HostToolCall, HostToolCancel, PermissionResolved,
 )  # fmt: skip
 Outbound = Event | HostToolCall | HostToolCancel | DialogRequest

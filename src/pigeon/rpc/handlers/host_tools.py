@@ -1,11 +1,21 @@
-"""Handlers: tools that the host runs, and its answers to dialogs."""
+"""Handlers: tools that the host runs, tool servers, and answers to dialogs."""
 
 from __future__ import annotations
 
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
 from pigeon.wire.answers import ToolNames
-from pigeon.wire.commands import ExtensionUiResponse, HostToolResult, HostToolUpdate, SetHostTools
+from pigeon.wire.commands import (
+    ConnectMcpServer,
+    ExtensionUiResponse,
+    GetMcpResources,
+    GetMcpServers,
+    HostToolResult,
+    HostToolUpdate,
+    SetHostTools,
+    SetMcpServers,
+)
+from pigeon.wire.commands.mcp import McpResources, McpServers, McpServerState
 
 
 @handles(SetHostTools)
@@ -30,3 +40,28 @@ def host_tool_result(cmd: HostToolResult, s: Session) -> None:
 def extension_ui_response(cmd: ExtensionUiResponse, s: Session) -> None:
     """Never answered itself; an unknown id is ignored."""
     s.dialogs.answer(cmd)
+
+
+@handles(GetMcpServers)
+def get_mcp_servers(cmd: GetMcpServers, s: Session) -> McpServers:
+    """At once, whatever the servers do."""
+    return s.tool_servers.state()
+
+
+@handles(SetMcpServers)
+def set_mcp_servers(cmd: SetMcpServers, s: Session) -> McpServers:
+    """Those that are as before stay connected."""
+    s.tool_servers.set_by_host(cmd.servers)
+    return s.tool_servers.state()
+
+
+@handles(ConnectMcpServer)
+def connect_mcp_server(cmd: ConnectMcpServer, s: Session) -> McpServerState:
+    """Raises a `Refusal` for a name that is not configured."""
+    return s.tool_servers.connect(cmd.name)
+
+
+@handles(GetMcpResources)
+def get_mcp_resources(cmd: GetMcpResources, s: Session) -> McpResources:
+    """Of those that are connected now."""
+    return McpResources(resources=s.tool_servers.resources())

@@ -3,8 +3,9 @@
 On Linux a command runs under a reaper of the helper program (`pool`), so killing it takes along what called setsid or
 forked twice, and our own death, even by SIGKILL, ends it. Elsewhere, or where the helper cannot run, it is a direct
 child in a process group of its own (`unsupervised`), which is as far as those systems go. A command gets one pipe for
-both outputs (or one for each), `/dev/null` or given bytes as input, and no other descriptor of ours. Shell commands
-(`shell/shell`), ripgrep (`tools/searching`), extensions and key commands (`run_program`) all start here.
+both outputs (or one for each), `/dev/null` or given bytes as input, and no other descriptor of ours; or three
+descriptors that are given, for a program that is talked to. Shell commands (`shell/shell`), ripgrep
+(`tools/searching`), extensions and key commands (`run_program`) and tool servers (`mcp/`) all start here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class Streams(NamedTuple):
+    """The descriptors that a program gets as its input, output and errors."""
+
+    stdin: int
+    stdout: int
+    stderr: int
 
 
 class Process(Protocol):
@@ -63,8 +72,12 @@ class ProcessOwner:
         separate_errors: bool = False,
         stdin: bytes | None = None,
         folder: int | None = None,
+        streams: Streams | None = None,
     ) -> Process:
         """Run `program` (an absolute path; the first argument unless given) in `cwd` with exactly `environment`.
+
+        `streams` are closed here once the program has them, or if it cannot be started; there is no output to be read
+        then.
 
         `folder` is an open descriptor of `cwd`: given, the program starts there even if another folder has taken that
         path meanwhile, where a reaper starts it. The caller keeps it open until the process has ended.
@@ -72,7 +85,7 @@ class ProcessOwner:
         program = program or argv[0]
         process = None
         if sys.platform.startswith("linux"):
-            process = self._start_supervised(program, argv, cwd, environment, separate_errors, stdin, folder)
+            process = self._start_supervised(program, argv, cwd, environment, separate_errors, stdin, folder, streams)
         if process is None:
             from pigeon.system.process.unsupervised import start_unsupervised
 
@@ -84,6 +97,7 @@ class ProcessOwner:
                 self._processes.discard,
                 separate_errors=separate_errors,
                 stdin=stdin,
+                streams=streams,
             )
             self._processes.add(process)
         return process
@@ -97,6 +111,7 @@ class ProcessOwner:
         separate_errors: bool,
         stdin: bytes | None,
         folder: int | None,
+        streams: Streams | None,
     ) -> Process | None:
         from pigeon.system.process.pool import current_pool
         from pigeon.system.process.supervised import SupervisedProcess, program_request
@@ -107,7 +122,13 @@ class ProcessOwner:
         if not pool.open():
             return None
         process = SupervisedProcess(
-            pool, command, self._processes.discard, separate_errors=separate_errors, stdin=stdin, folder=folder
+            pool,
+            command,
+            self._processes.discard,
+            separate_errors=separate_errors,
+            stdin=stdin,
+            folder=folder,
+            streams=streams,
         )
         self._processes.add(process)
         pool.start(process)

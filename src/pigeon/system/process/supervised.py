@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pigeon.system.process.pool import HelperPool
     from pigeon.system.process.reaper import ReaperConnection
+    from pigeon.system.process.start import Streams
 
 PIPE_GRACE = 0.1
 LONGEST_ARGUMENT = 128 * 1024
@@ -153,13 +154,15 @@ class SupervisedProcess:
         separate_errors: bool,
         stdin: bytes | None,
         folder: int | None,
+        streams: Streams | None,
     ) -> None:
         self.command = command
         self._folder = folder
+        self._streams = streams
         self._pool = pool
         self._on_gone = on_gone
         self._reaper: ReaperConnection | None = None
-        self._pipes = [OutputPipe() for _ in range(2 if separate_errors else 1)]
+        self._pipes = [OutputPipe() for _ in range(0 if streams else 2 if separate_errors else 1)]
         self._input = None if stdin is None else _file_with(stdin)
         self._loop = asyncio.get_running_loop()
         self._exit: asyncio.Future[int] = self._loop.create_future()
@@ -169,13 +172,16 @@ class SupervisedProcess:
     @property
     def descriptors(self) -> list[int]:
         """What the command gets as output, errors (if separate) and input (if given); last the folder it starts in."""
-        ends = [pipe.write_end for pipe in self._pipes]
-        given = ends if self._input is None else [ends[0], ends[-1], self._input]
+        if self._streams is not None:
+            given = [self._streams.stdout, self._streams.stderr, self._streams.stdin]
+        else:
+            ends = [pipe.write_end for pipe in self._pipes]
+            given = ends if self._input is None else [ends[0], ends[-1], self._input]
         return given if self._folder is None else [*given, self._folder]
 
     async def read(self, timeout: float | None = None) -> bytes | None:
         """More output; `b""` at its end, `None` when the time is over."""
-        return await self._pipes[0].read(timeout)
+        return await self._pipes[0].read(timeout) if self._pipes else b""
 
     async def read_errors(self) -> bytes | None:
         """More of its separate error output."""
@@ -214,6 +220,7 @@ class SupervisedProcess:
     def begun(self, reaper: ReaperConnection) -> None:
         """A reaper has taken it."""
         self._reaper = reaper
+        self._let_go_of_streams()
 
     def ended(self, code: int, error: OSError | None = None) -> None:
         """How it ended, or why it could not be started; only the first report counts."""
@@ -222,11 +229,18 @@ class SupervisedProcess:
         self._error = error
         # A loop that was closed in the middle of a command takes no results any more.
         self._exit.cancel() if self._loop.is_closed() else self._exit.set_result(code)
+        self._let_go_of_streams()
         for pipe in self._pipes:
             pipe.command_ended()
         if self._input is not None:
             os.close(self._input)
             self._input = None
+
+    def _let_go_of_streams(self) -> None:
+        """The program has them, or never will: its end must be seen at the other ends."""
+        given, self._streams = self._streams, None
+        for descriptor in given or ():
+            os.close(descriptor)
 
     def left_nothing(self) -> None:
         """Nothing is left of it; its reaper serves others from now on, or is gone too."""

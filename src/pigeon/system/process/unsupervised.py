@@ -8,7 +8,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pigeon.system.process.start import Streams
 
 PIPE_GRACE = 0.1
 CHUNK = 256 * 1024
@@ -23,20 +26,31 @@ async def start_unsupervised(
     *,
     separate_errors: bool,
     stdin: bytes | None,
+    streams: Streams | None,
 ) -> UnsupervisedProcess:
     """Run a command as a child of ours."""
     loop = asyncio.get_running_loop()
-    transport, protocol = await loop.subprocess_exec(
-        lambda: _ExitProtocol(CHUNK, loop),
-        *argv,
-        executable=program,
-        stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE if separate_errors else asyncio.subprocess.STDOUT,
-        cwd=cwd,
-        env=dict(environment),
-        start_new_session=True,
+    usual = (
+        asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+        asyncio.subprocess.PIPE,
+        asyncio.subprocess.PIPE if separate_errors else asyncio.subprocess.STDOUT,
     )
+    given = usual if streams is None else streams
+    try:
+        transport, protocol = await loop.subprocess_exec(
+            lambda: _ExitProtocol(CHUNK, loop),
+            *argv,
+            executable=program,
+            stdin=given[0],
+            stdout=given[1],
+            stderr=given[2],
+            cwd=cwd,
+            env=dict(environment),
+            start_new_session=True,
+        )
+    finally:
+        for descriptor in streams or ():
+            os.close(descriptor)
     process = UnsupervisedProcess(transport, protocol, on_gone)
     if protocol.stdin is not None:
         protocol.stdin.write(stdin or b"")

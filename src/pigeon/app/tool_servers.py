@@ -1,0 +1,102 @@
+"""The tool servers of an agent, as the session has them: nothing is loaded for an agent that has none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from pigeon.config.paths import project_dirs
+from pigeon.session.dependencies import ServerContent
+from pigeon.wire.answers import SlashCommand
+from pigeon.wire.base import Json
+from pigeon.wire.commands.mcp import McpResource, McpServers, McpServerState
+from pigeon.wire.errors import Refusal
+
+if TYPE_CHECKING:
+    from pigeon.mcp.control import AgentParts, ServerControl
+
+NOTHING = ServerContent()
+
+
+class ToolServerSetup:
+    """The servers of files that there are, and of the host once it has set some. `parts` is asked for when needed."""
+
+    def __init__(self, agent_dir: str, parts: Callable[[], AgentParts]) -> None:
+        self._agent_dir = agent_dir
+        self._parts = parts
+        self._control: ServerControl | None = None
+        self._place: tuple[str, bool] | None = None
+        self._began = False
+        self._announces = False
+
+    @property
+    def announces(self) -> bool:
+        """True if the host hears of changes."""
+        return self._announces
+
+    def announce(self, wanted: bool) -> None:
+        """Whether the host shall hear of changes."""
+        self._announces = wanted
+        if self._control is not None:
+            self._control.announce(wanted)
+
+    def read(self, cwd: str, trusted: bool) -> None:
+        """The conversation is in this folder; its own files count if it is trusted."""
+        self._place = (cwd, trusted)
+        files = [os.path.join(self._agent_dir, "mcp.json")]
+        if trusted:
+            files += [os.path.join(folder, "mcp.json") for folder in project_dirs(cwd)]
+            files.append(os.path.join(cwd, ".mcp.json"))
+        if self._control is not None or any(map(os.path.lexists, files)):
+            self._loaded(read=False).read(cwd, trusted)
+
+    def begin(self) -> None:
+        """The first answer is out: connect what is configured."""
+        self._began = True
+        if self._control is not None:
+            self._control.begin()
+
+    async def close(self) -> None:
+        """End them all."""
+        if self._control is not None:
+            await self._control.close()
+
+    def state(self) -> McpServers:
+        """All that are configured."""
+        return McpServers(servers=[], problems=[]) if self._control is None else self._control.state()
+
+    def set_by_host(self, servers: dict[str, Json]) -> None:
+        """Replace those of the host."""
+        if servers or self._control is not None:
+            self._loaded().set_by_host(servers)
+
+    def connect(self, name: str) -> McpServerState:
+        """Connect one again, now; raises `Refusal`."""
+        if self._control is None:
+            raise Refusal(f'There is no tool server "{name}" (configured: none)')
+        return self._control.connect(name)
+
+    def resources(self) -> list[McpResource]:
+        """What they offer to be read."""
+        return [] if self._control is None else self._control.resources()
+
+    def commands(self) -> list[SlashCommand]:
+        """Their prompts, as slash commands."""
+        return [] if self._control is None else self._control.commands()
+
+    def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
+        """What a message asks of them."""
+        return NOTHING if self._control is None else self._control.content_of(text)
+
+    def _loaded(self, read: bool = True) -> ServerControl:
+        if self._control is None:
+            from pigeon.mcp.control import ServerControl
+
+            self._control = ServerControl(self._parts())
+            self._control.announce(self._announces)
+            if read and self._place is not None:
+                self._control.read(*self._place)
+            if self._began:
+                self._control.begin()
+        return self._control

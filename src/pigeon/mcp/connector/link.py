@@ -1,0 +1,491 @@
+"""The connection to one server: agreed on, listed, asked, and given up, always with one last word to the agent.
+
+    step          what is done                                       how it may fail
+    -----------   ------------------------------------------------   ------------------------------------------
+    connect       HTTP: the first request reaches the server         no such host, refused, a sign-in is needed
+    initialize    both say what they are; the version is agreed on   time-out, garbage, it ends, an error
+    list          tools, prompts and resources are listed            time-out, an error
+    connected     calls; lists again when they have changed          it ends, it floods, the session is gone
+
+A server that answers nothing holds up its own link only. The link ends with `failed`, or with nothing if it was closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import LATEST_MODERN_VERSION
+from pydantic import AnyUrl, ValidationError
+
+from pigeon.mcp.connector.pipes import LARGEST_MESSAGE, ServerPipes, Streams
+from pigeon.mcp.connector.results import (
+    MOST_OFFERED,
+    MOST_TOOLS,
+    Record,
+    call_record,
+    prompt_record,
+    prompt_records,
+    read_record,
+    resource_records,
+    tool_records,
+)
+from pigeon.mcp.connector.sign_in import SignIn, SignInNeeded
+from pigeon.mcp.connector.web import WebStatus, web_streams
+
+MOST_PAGES = 200
+LIST_PAUSE = 0.5
+PROGRESS_PAUSE = 0.1
+MOST_ROUNDS = 10
+TOO_LARGE = f"the server has sent a message of more than {LARGEST_MESSAGE >> 20} MB, which was not read"
+_NOT_FOUND = -32601
+_OTHER_VERSION = -32022
+_CLOSED = -32000
+_UNAUTHORIZED = (401, 403)
+Tell = Callable[[Record], None]
+# A question to the agent: its kind and what it is about; none if there was no answer.
+Ask = Callable[[str, Record], Awaitable[Any]]
+
+
+class LinkFailed(Exception):
+    """Why a link cannot go on, as a sentence."""
+
+
+class ServerLink:
+    """One server. `tell` reports, `ask` has the agent ask its host."""
+
+    def __init__(self, key: str, config: Record, pipes: tuple[int, int, int] | None, tell: Tell, ask: Ask) -> None:
+        self._key = key
+        self._config = config
+        self._tell = tell
+        self._ask = ask
+        self._step = "connect" if pipes is None else "initialize"
+        self._lost = asyncio.Event()
+        self._web = WebStatus()
+        self._pipes = None if pipes is None else ServerPipes(*pipes, self._overflowed)
+        self._sign_in = self._new_sign_in() if pipes is None and config.get("oauth") is not None else None
+        self._session: ClientSession | None = None
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._overflows: set[int] = set()
+        self._stale: set[str] = set()
+        self._changed = asyncio.Event()
+        self._deadline: asyncio.TimerHandle | None = None
+        self._timed_out = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Connect, in the background."""
+        self._task = asyncio.ensure_future(self._run())
+
+    async def close(self) -> None:
+        """Let go of the server; nothing more is told of it."""
+        self._tell = lambda record: None
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=2.0)
+
+    # Connecting
+
+    async def _run(self) -> None:
+        try:
+            self._start_clock()
+            await self._connected()
+            text = ""
+        except asyncio.CancelledError:
+            if not self._timed_out:
+                raise
+            text = self._time_text()
+        except BaseException as error:  # groups of exceptions are among them
+            text = self._text_of(error)
+        finally:
+            self._stop_clock()
+            for call in self._calls.values():
+                call.cancel()
+            if self._sign_in is not None:
+                self._sign_in.close()
+        if text:
+            self._tell(
+                {
+                    "event": "failed",
+                    "server": self._key,
+                    "step": self._step,
+                    "text": text,
+                    "words": self._pipes.last_words if self._pipes is not None else "",
+                    "signIn": self._wants_sign_in(),
+                }
+            )
+
+    async def _connected(self) -> None:
+        try:
+            await self._one_connection()
+        except BaseException:
+            # A token that the server takes no longer may still be good for another one.
+            if not (self._wants_sign_in() and self._sign_in is not None and self._sign_in.can_refresh):
+                raise
+            if isinstance(asyncio.current_task(), asyncio.Task) and self._timed_out:
+                raise
+            self._sign_in.close()
+            self._sign_in = self._new_sign_in()
+            self._sign_in.provider.refresh_first()
+            self._sign_in.allow(self._ask_to_sign_in if self._config.get("interactive") else None)
+            self._web = WebStatus()
+            self._lost.clear()
+            await self._one_connection()
+
+    def _new_sign_in(self) -> SignIn:
+        oauth = self._config["oauth"]
+
+        def keep(kept: Record) -> None:
+            oauth["kept"] = kept
+            self._tell({"event": "kept", "server": self._key, "kept": kept})
+
+        sign_in = SignIn(self._config["url"], oauth, oauth.get("kept") or {}, keep)
+        if self._config.get("interactive") and not sign_in.can_refresh:
+            sign_in.allow(self._ask_to_sign_in)
+        return sign_in
+
+    async def _one_connection(self) -> None:
+        async with (
+            self._streams() as (incoming, outgoing),
+            ClientSession(
+                incoming,
+                outgoing,
+                client_info=types.Implementation(name="pigeon", version=self._config["version"]),
+                elicitation_callback=self._elicited,
+                list_roots_callback=self._roots,
+                message_handler=self._heard,
+            ) as session,
+        ):
+            self._step = "initialize"
+            await self._agree(session)
+            self._session = session
+            self._step = "list"
+            await self._list(("tools", "prompts", "resources"))
+            self._step = "connected"
+            self._stop_clock()
+            if self._sign_in is not None:
+                self._sign_in.close()
+            await self._follow()
+
+    @asynccontextmanager
+    async def _streams(self) -> AsyncIterator[Streams]:
+        if self._pipes is not None:
+            self._lost = self._pipes.lost
+            async with self._pipes.streams() as streams:
+                yield streams
+            return
+        config = self._config
+        auth = None if self._sign_in is None else self._sign_in.provider
+        async with web_streams(
+            config["transport"], config["url"], config["headers"], auth, self._web, self._lost
+        ) as streams:
+            yield streams
+
+    async def _agree(self, session: ClientSession) -> None:
+        """The handshake that every server knows; only where it is refused, the newer way."""
+        asking = asyncio.ensure_future(session.initialize())
+        lost = asyncio.ensure_future(self._lost.wait())
+        try:
+            await asyncio.wait({asking, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise LinkFailed(self._why_lost())
+            asking.result()
+        except MCPError as error:
+            if error.error.code not in (_NOT_FOUND, _OTHER_VERSION) or self._web.code in _UNAUTHORIZED:
+                raise
+            found = types.DiscoverResult.model_validate(await session.send_discover(LATEST_MODERN_VERSION))
+            session.adopt(found)
+        finally:
+            asking.cancel()
+            lost.cancel()
+        info, able = session.server_info, session.server_capabilities
+        self._tell(
+            {
+                "event": "opened",
+                "server": self._key,
+                "name": info.name[:200] if info else "",
+                "version": info.version[:100] if info else "",
+                "protocol": session.protocol_version or "",
+                "instructions": (session.instructions or "")[:4000],
+                "offers": [kind for kind in ("tools", "prompts", "resources") if able and getattr(able, kind, None)],
+            }
+        )
+
+    async def _list(self, kinds: tuple[str, ...]) -> None:
+        session = self._session
+        assert session is not None
+        able = session.server_capabilities
+        record: Record = {"event": "listed", "server": self._key}
+        if "tools" in kinds:
+            tools = await self._pages(session.list_tools, "tools", MOST_TOOLS) if able and able.tools else []
+            record["tools"], record["notes"] = tool_records(tools)
+        if "prompts" in kinds:
+            prompts = await self._pages(session.list_prompts, "prompts") if able and able.prompts else []
+            record["prompts"] = prompt_records(prompts)
+        if "resources" in kinds:
+            resources, templates = [], []
+            if able and able.resources:
+                resources = await self._pages(session.list_resources, "resources")
+                templates = await self._pages(session.list_resource_templates, "resource_templates", optional=True)
+            record["resources"] = resource_records(resources, templates)
+        self._tell(record)
+
+    async def _pages(
+        self, ask: Callable[..., Awaitable[Any]], name: str, most: int = MOST_OFFERED, optional: bool = False
+    ) -> list[Any]:
+        """All pages, at most so many; a server whose pages lead to each other is left when one comes again."""
+        found: list[Any] = []
+        seen: set[str] = set()
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            try:
+                page = await self._or_lost(ask(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None))
+            except MCPError as error:
+                if optional and error.error.code == _NOT_FOUND:
+                    return found
+                raise
+            found += getattr(page, name)
+            cursor = page.next_cursor
+            if not cursor or cursor in seen or len(found) > most:
+                break
+            seen.add(cursor)
+        return found
+
+    async def _follow(self) -> None:
+        """List again what has changed, until the server is gone."""
+        while True:
+            changed = asyncio.ensure_future(self._changed.wait())
+            lost = asyncio.ensure_future(self._lost.wait())
+            try:
+                await asyncio.wait({changed, lost}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changed.cancel()
+                lost.cancel()
+            if self._lost.is_set():
+                raise LinkFailed(self._why_lost())
+            # Changes come in rows.
+            await asyncio.sleep(LIST_PAUSE)
+            self._changed.clear()
+            kinds, self._stale = tuple(sorted(self._stale)), set()
+            self._start_clock()
+            await self._list(kinds)
+            self._stop_clock()
+
+    async def _or_lost(self, asking: Awaitable[Any]) -> Any:
+        """The answer, unless the server is gone before."""
+        asked, lost = asyncio.ensure_future(asking), asyncio.ensure_future(self._lost.wait())
+        try:
+            await asyncio.wait({asked, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                raise LinkFailed(self._why_lost())
+            return asked.result()
+        finally:
+            asked.cancel()
+            lost.cancel()
+
+    # Calls
+
+    def ask_server(self, id: int, what: str, request: Record) -> None:
+        """Call a tool, get a prompt or read a resource; the agent hears of it by `result` or `error`, once."""
+        task = asyncio.ensure_future(self._answer(id, what, request))
+        self._calls[id] = task
+        task.add_done_callback(lambda _: self._calls.pop(id, None))
+
+    def cancel(self, id: int) -> None:
+        """The agent wants no answer any more; the server is told."""
+        call = self._calls.get(id)
+        if call is not None:
+            call.cancel()
+
+    async def _answer(self, id: int, what: str, request: Record) -> None:
+        session = self._session
+        told = False
+        try:
+            if session is None:
+                raise LinkFailed("the server is not connected")
+            async with asyncio.timeout(request["seconds"]) as time:
+                if what == "call":
+                    record = call_record(await self._or_lost(self._call(session, id, request, time)))
+                elif what == "prompt":
+                    got = await self._or_lost(session.get_prompt(request["name"], request["arguments"]))
+                    record = prompt_record(got)
+                else:
+                    record = read_record(await self._or_lost(session.read_resource(str(AnyUrl(request["uri"])))))
+            self._tell({"event": "result", "id": id, **record})
+            told = True
+        except TimeoutError:
+            text = f"no answer within {request['seconds']:g} s"
+            self._tell({"event": "error", "id": id, "text": text})
+            told = True
+        except asyncio.CancelledError:
+            if id in self._overflows:
+                self._tell({"event": "error", "id": id, "text": TOO_LARGE})
+                told = True
+                return
+            raise
+        except Exception as error:
+            self._tell({"event": "error", "id": id, "text": self._text_of(error)})
+            told = True
+            if isinstance(error, MCPError) and "session terminated" in error.error.message.lower():
+                self._lost.set()
+        finally:
+            self._overflows.discard(id)
+            if not told:
+                self._tell({"event": "error", "id": id, "text": "the call was given up"})
+
+    async def _call(
+        self, session: ClientSession, id: int, request: Record, time: asyncio.Timeout
+    ) -> types.CallToolResult:
+        loop = asyncio.get_running_loop()
+        last = 0.0
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            nonlocal last
+            if not time.expired():
+                time.reschedule(loop.time() + request["seconds"])
+            if loop.time() - last >= PROGRESS_PAUSE:
+                last = loop.time()
+                of = f" of {total:g}" if total else ""
+                text = f"{progress:g}{of}" + (f": {message[:2000]}" if message else "")
+                self._tell({"event": "progress", "id": id, "text": text})
+
+        given: Record = {}
+        for _ in range(MOST_ROUNDS):
+            result = await session.call_tool(
+                request["tool"],
+                request["arguments"],
+                progress_callback=progressed,
+                allow_input_required=True,
+                **given,
+            )
+            if isinstance(result, types.CallToolResult):
+                return result
+            time.reschedule(None)
+            responses = {
+                key: await self._input(session, wanted) for key, wanted in (result.input_requests or {}).items()
+            }
+            time.reschedule(loop.time() + request["seconds"])
+            given = {"input_responses": responses or None, "request_state": result.request_state}
+            if not responses:
+                await asyncio.sleep(PROGRESS_PAUSE)
+        raise LinkFailed(f"the server has asked for more than {MOST_ROUNDS} times in one call")
+
+    async def _input(self, session: ClientSession, wanted: Any) -> Any:
+        """What the server wants to know before it goes on."""
+        if isinstance(wanted, types.ElicitRequest):
+            return await self._elicited(None, wanted.params)
+        if isinstance(wanted, types.ListRootsRequest):
+            return await self._roots(None)
+        raise LinkFailed("the server asks for an answer of the model, which it does not get from Pigeon")
+
+    def _overflowed(self) -> None:
+        """A message was too large: which call it belonged to is not known, so all that are open have failed."""
+        for id, call in self._calls.items():
+            self._overflows.add(id)
+            call.cancel()
+
+    # What the server asks
+
+    async def _elicited(self, context: Any, params: Any) -> types.ElicitResult:
+        about: Record = {"server": self._key, "message": params.message[:4000]}
+        if isinstance(params, types.ElicitRequestURLParams):
+            about["url"] = params.url[:4000]
+        else:
+            schema = params.requested_schema
+            about["schema"] = schema if isinstance(schema, dict) else schema.model_dump(by_alias=True, mode="json")
+        answer = await self._ask("elicit", about)
+        if not isinstance(answer, dict):
+            return types.ElicitResult(action="cancel")
+        return types.ElicitResult(action=answer["action"], content=answer.get("content"))
+
+    async def _roots(self, context: Any) -> types.ListRootsResult:
+        folder = self._config["folder"]
+        return types.ListRootsResult(roots=[types.Root(uri=AnyUrl(f"file://{quote(folder)}"), name=folder)])  # type: ignore[arg-type]
+
+    async def _heard(self, message: Any) -> None:
+        kinds: dict[type, str] = {
+            types.ToolListChangedNotification: "tools",
+            types.PromptListChangedNotification: "prompts",
+            types.ResourceListChangedNotification: "resources",
+        }
+        kind = kinds.get(type(getattr(message, "root", message)))
+        if kind is not None:
+            self._stale.add(kind)
+            self._changed.set()
+
+    async def _ask_to_sign_in(self, address: str) -> str | None:
+        self._stop_clock()
+        try:
+            answer = await self._ask("sign_in", {"server": self._key, "url": address})
+            return answer if isinstance(answer, str) else None
+        finally:
+            self._start_clock()
+
+    # How it ended
+
+    def _start_clock(self) -> None:
+        self._stop_clock()
+        self._deadline = asyncio.get_running_loop().call_later(self._config["startSeconds"], self._time_over)
+
+    def _stop_clock(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _time_over(self) -> None:
+        self._timed_out = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _time_text(self) -> str:
+        said = f"it has not answered within {self._config['startSeconds']:g} s"
+        if self._pipes is not None and self._pipes.first_garbage:
+            said += f"; what it wrote to stdout is no message: {self._pipes.first_garbage!r}"
+        return said
+
+    def _why_lost(self) -> str:
+        if self._pipes is None:
+            return self._web_text() or "the connection was closed"
+        said = self._pipes.why_lost
+        if self._pipes.first_garbage and self._step == "initialize":
+            said += f"; what it wrote to stdout is no message: {self._pipes.first_garbage!r}"
+        return said
+
+    def _wants_sign_in(self) -> bool:
+        return (
+            self._pipes is None and self._web.code in _UNAUTHORIZED and self._step in ("connect", "initialize", "list")
+        )
+
+    def _web_text(self) -> str:
+        return f"the server answers {self._web.code} {self._web.reason}".rstrip() if self._web.code else ""
+
+    def _text_of(self, error: BaseException) -> str:
+        """What to say of an error; of a group, of what is in it."""
+        while isinstance(error, BaseExceptionGroup):
+            inner = [one for one in error.exceptions if not isinstance(one, asyncio.CancelledError)]
+            error = inner[0] if inner else error.exceptions[0]
+        if isinstance(error, SignInNeeded | LinkFailed):
+            return str(error)
+        if isinstance(error, MCPError):
+            web = self._web_text() if self._step != "connected" else ""
+            said = error.error.message[:2000]
+            return f"{web}: {said}" if web and said else said or web or "the server answers with an error"
+        if isinstance(error, httpx2.HTTPStatusError):
+            return self._web_text() or str(error)
+        if isinstance(error, httpx2.ConnectError):
+            return f"no connection to the server: {error}"
+        if isinstance(error, httpx2.TimeoutException):
+            return f"the server does not answer in time ({type(error).__name__})"
+        if isinstance(error, ValidationError):
+            first = error.errors()[0] if error.errors() else {"loc": (), "msg": "wrong"}
+            place = ".".join(str(part) for part in first["loc"])
+            return f"the server answers what does not fit the protocol ({place}: {first['msg']})"
+        text = str(error).strip() or type(error).__name__
+        return text[:2000]

@@ -1,0 +1,180 @@
+"""The streams of a server that runs as a program, from its pipes to messages, with limits that hold whatever it writes.
+
+Lines that are no messages are passed over and counted; a line beyond `LARGEST_MESSAGE` is dropped without being kept;
+notifications that nothing here looks at are dropped before they are parsed, and others are thinned out. So a server
+that floods costs time of this process and no memory, and one that writes garbage for ever is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
+
+import anyio
+import mcp_types as types
+import msgspec
+from mcp.shared.message import SessionMessage
+
+LARGEST_MESSAGE = 32 * 1024 * 1024
+MOST_GARBAGE = 2_000
+MOST_NOTICES_PER_SECOND = 50
+CHUNK = 256 * 1024
+LAST_LINES = 20
+LONGEST_LINE = 500
+# Notifications that something here looks at.
+HEARD = (
+    "notifications/progress",
+    "notifications/cancelled",
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+    "notifications/elicitation/complete",
+)
+Streams = tuple[Any, Any]
+
+
+class _Head(msgspec.Struct):
+    """What tells kinds of messages apart."""
+
+    method: str | None = None
+    id: int | str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class Thinning:
+    """Which notifications are let through: those that are looked at, and so many in a second."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._count = 0
+
+    def lets(self, method: str) -> bool:
+        """Whether this one may pass."""
+        if method not in HEARD and not method.startswith("notifications/subscriptions"):
+            return False
+        second = int(time.monotonic())
+        self._count = self._count + 1 if second == self._second else 1
+        self._second = second
+        return self._count <= MOST_NOTICES_PER_SECOND
+
+
+class ServerPipes:
+    """The pipes of one program. `overflowed` is called when a message was too large to be read."""
+
+    def __init__(self, stdin: int, stdout: int, stderr: int, overflowed: Callable[[], None]) -> None:
+        self._descriptors = (stdin, stdout, stderr)
+        self._overflowed = overflowed
+        self._thinning = Thinning()
+        self._errors: deque[str] = deque(maxlen=LAST_LINES)
+        self._garbage = 0
+        self.first_garbage = ""
+        self.lost = asyncio.Event()
+        self.why_lost = "it has closed its output"
+
+    @property
+    def last_words(self) -> str:
+        """The last lines of its stderr."""
+        return "\n".join(self._errors).strip()
+
+    @asynccontextmanager
+    async def streams(self) -> AsyncIterator[Streams]:
+        """Messages from and to the server, for as long as this lasts; then the pipes are closed."""
+        loop = asyncio.get_running_loop()
+        stdin, stdout, stderr = self._descriptors
+        to_us, incoming = anyio.create_memory_object_stream[Any](0)
+        outgoing, to_server = anyio.create_memory_object_stream[Any](0)
+        output, errors = asyncio.StreamReader(CHUNK), asyncio.StreamReader(LONGEST_LINE * 4)
+        pipes: list[asyncio.BaseTransport] = []
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for reader, descriptor in ((output, stdout), (errors, stderr)):
+                made = partial(asyncio.StreamReaderProtocol, reader)
+                source, _ = await loop.connect_read_pipe(made, os.fdopen(descriptor, "rb", 0))
+                pipes.append(source)
+            into, flow = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(stdin, "wb", 0))
+            pipes.append(into)
+            tasks = [
+                asyncio.ensure_future(self._read(output, to_us)),
+                asyncio.ensure_future(self._complaints(errors)),
+                asyncio.ensure_future(self._write(asyncio.StreamWriter(into, flow, None, loop), to_server)),
+            ]
+            yield incoming, outgoing
+        finally:
+            for pipe in pipes:
+                pipe.close()
+            for task in tasks:
+                task.cancel()
+            for stream in (to_us, incoming, outgoing, to_server):
+                stream.close()
+
+    async def _read(self, output: asyncio.StreamReader, to_us: Any) -> None:
+        try:
+            async for line in self._lines(output):
+                message = self._message(line)
+                if message is not None:
+                    await to_us.send(message)
+                if self._garbage > MOST_GARBAGE:
+                    self.why_lost = f"it writes to stdout what is no message, such as {self.first_garbage!r}"
+                    return
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+            return
+        finally:
+            self.lost.set()
+            with suppress(anyio.ClosedResourceError):
+                to_us.close()
+
+    async def _lines(self, output: asyncio.StreamReader) -> AsyncIterator[bytes]:
+        held = bytearray()
+        dropping = False
+        while chunk := await output.read(CHUNK):
+            *whole, rest = chunk.split(b"\n")
+            for piece in whole:
+                if not dropping:
+                    held += piece
+                    yield bytes(held)
+                dropping = False
+                held.clear()
+            if not dropping:
+                held += rest
+                if len(held) > LARGEST_MESSAGE:
+                    dropping = True
+                    held.clear()
+                    self._overflowed()
+
+    def _message(self, line: bytes) -> SessionMessage | None:
+        if not line.strip():
+            return None
+        try:
+            head = msgspec.json.decode(line, type=_Head)
+            if head.method is not None and head.id is msgspec.UNSET and not self._thinning.lets(head.method):
+                return None
+            return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+        except (ValueError, RecursionError):
+            self._garbage += 1
+            if not self.first_garbage:
+                self.first_garbage = line[:80].decode("utf-8", "replace")
+            return None
+
+    async def _complaints(self, errors: asyncio.StreamReader) -> None:
+        held = b""
+        while chunk := await errors.read(4096):
+            *lines, held = (held + chunk).split(b"\n")
+            held = held[:LONGEST_LINE]
+            for line in lines[-LAST_LINES:]:
+                self._errors.append(line[:LONGEST_LINE].decode("utf-8", "replace").rstrip())
+        if held:
+            self._errors.append(held.decode("utf-8", "replace"))
+
+    async def _write(self, writer: asyncio.StreamWriter, to_server: Any) -> None:
+        try:
+            async for message in to_server:
+                data = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                writer.write(data.encode("utf-8", "replace") + b"\n")
+                await writer.drain()
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+            self.lost.set()

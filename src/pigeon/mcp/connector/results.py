@@ -1,0 +1,169 @@
+"""What servers answer, as plain records for the agent, cut to sizes that it can take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import mcp_types as types
+import msgspec
+
+MOST_TEXT = 4 * 1024 * 1024
+MOST_IMAGE = 12 * 1024 * 1024
+MOST_BLOCKS = 500
+MOST_STRUCTURED = 256 * 1024
+MOST_TOOLS = 2_000
+LONGEST_TOOL_NAME = 200
+LONGEST_DESCRIPTION = 4 * 1024
+LARGEST_SCHEMA = 64 * 1024
+MOST_OFFERED = 1_000
+
+Record = dict[str, Any]
+
+
+def tool_records(tools: Iterable[types.Tool]) -> tuple[list[Record], list[str]]:
+    """Tools as the agent takes them, and notes about those that are left out."""
+    found: dict[str, Record] = {}
+    notes: list[str] = []
+    for tool in tools:
+        if len(found) == MOST_TOOLS:
+            notes.append(f"it offers more than {MOST_TOOLS} tools; the others are left out")
+            break
+        schema = tool.input_schema
+        if not tool.name or len(tool.name) > LONGEST_TOOL_NAME:
+            notes.append(f"a tool is left out: its name has {len(tool.name)} characters")
+        elif tool.name in found:
+            notes.append(f"the tool {tool.name!r} is there twice; the second is left out")
+        elif len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
+            notes.append(f"the tool {tool.name!r} is left out: its parameters are described in more than 64 KB")
+        else:
+            about = tool.description or tool.title or ""
+            hints = tool.annotations
+            found[tool.name] = {
+                "name": tool.name,
+                "description": about[:LONGEST_DESCRIPTION],
+                "parameters": schema,
+                "reads": bool(hints and hints.read_only_hint),
+            }
+    return list(found.values()), notes[:20]
+
+
+def prompt_records(prompts: Iterable[types.Prompt]) -> list[Record]:
+    """Prompts with the names of their arguments."""
+    return [
+        {
+            "name": prompt.name[:LONGEST_TOOL_NAME],
+            "description": (prompt.description or prompt.title or "")[:500],
+            "arguments": [
+                {"name": argument.name, "required": bool(argument.required)}
+                for argument in (prompt.arguments or [])[:50]
+            ],
+        }
+        for prompt in list(prompts)[:MOST_OFFERED]
+        if prompt.name
+    ]
+
+
+def resource_records(resources: Iterable[types.Resource], templates: Iterable[types.ResourceTemplate]) -> list[Record]:
+    """What can be read."""
+    listed: list[tuple[str, Any, bool]] = [(str(one.uri), one, False) for one in list(resources)[:MOST_OFFERED]]
+    listed += [(one.uri_template, one, True) for one in list(templates)[:MOST_OFFERED]]
+    return [
+        {
+            "uri": uri[:2000],
+            "name": (one.title or one.name or uri)[:200],
+            "description": (one.description or "")[:500],
+            "mime": one.mime_type or "",
+            "template": template,
+        }
+        for uri, one, template in listed
+    ]
+
+
+class Cutter:
+    """Blocks of one answer, as many and as much of each as is taken."""
+
+    def __init__(self) -> None:
+        self._left = MOST_TEXT
+        self._blocks: list[Record] = []
+
+    def blocks(self) -> list[Record]:
+        """What was taken."""
+        return self._blocks
+
+    def text(self, text: str) -> None:
+        """Take a text."""
+        if len(self._blocks) >= MOST_BLOCKS:
+            return
+        kept = text[: max(0, self._left)]
+        self._left -= len(kept)
+        if len(kept) < len(text):
+            kept += f"\n[{len(text) - len(kept)} more characters were left out]"
+        self._blocks.append({"type": "text", "text": kept})
+
+    def image(self, data: str, mime: str) -> None:
+        """Take an image."""
+        if len(data) > MOST_IMAGE:
+            self.text(f"[An image of {len(data) * 3 // 4} bytes was left out]")
+        elif len(self._blocks) < MOST_BLOCKS:
+            self._blocks.append({"type": "image", "data": data, "mimeType": mime})
+
+    def content(self, block: Any) -> None:
+        """Take a block of any kind."""
+        if isinstance(block, types.TextContent):
+            self.text(block.text)
+        elif isinstance(block, types.ImageContent):
+            self.image(block.data, block.mime_type)
+        elif isinstance(block, types.EmbeddedResource):
+            self.resource(block.resource)
+        elif isinstance(block, types.ResourceLink):
+            about = f": {block.description}" if block.description else ""
+            self.text(f"[Resource {block.name} at {block.uri}{about}]")
+        elif isinstance(block, types.AudioContent):
+            self.text(f"[Audio ({block.mime_type}) of {len(block.data) * 3 // 4} bytes, which is not shown]")
+        else:
+            self.text(f"[Content of an unknown kind: {type(block).__name__}]")
+
+    def resource(self, resource: Any) -> None:
+        """Take what was read."""
+        if isinstance(resource, types.TextResourceContents):
+            self.text(resource.text)
+        elif isinstance(resource, types.BlobResourceContents):
+            mime = resource.mime_type or "application/octet-stream"
+            if mime.startswith("image/"):
+                self.image(resource.blob, mime)
+            else:
+                self.text(f"[{resource.uri}: {len(resource.blob) * 3 // 4} bytes of {mime}, which are not shown]")
+
+
+def call_record(result: types.CallToolResult) -> Record:
+    """The result of a tool; structured content is a text, too, where no text says it."""
+    cutter = Cutter()
+    for block in result.content:
+        cutter.content(block)
+    structured = result.structured_content
+    small: Any = None
+    if structured is not None:
+        encoded = msgspec.json.encode(structured)
+        if not any(isinstance(block, types.TextContent) for block in result.content):
+            cutter.text(encoded.decode())
+        small = structured if len(encoded) <= MOST_STRUCTURED else None
+    return {"content": cutter.blocks(), "structured": small, "isError": bool(result.is_error)}
+
+
+def prompt_record(result: types.GetPromptResult) -> Record:
+    """The messages of a prompt as blocks; what is not said by the user is marked."""
+    cutter = Cutter()
+    for message in result.messages:
+        if message.role != "user":
+            cutter.text(f"[{message.role}]")
+        cutter.content(message.content)
+    return {"content": cutter.blocks()}
+
+
+def read_record(result: types.ReadResourceResult) -> Record:
+    """What was read, as blocks."""
+    cutter = Cutter()
+    for part in result.contents:
+        cutter.resource(part)
+    return {"content": cutter.blocks()}

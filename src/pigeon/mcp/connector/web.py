@@ -1,0 +1,113 @@
+"""The streams of a server behind HTTP: the streamable form, and the older one with server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import JSONRPCNotification
+
+from pigeon.mcp.connector.pipes import LARGEST_MESSAGE, Streams, Thinning
+
+CONNECT_SECONDS = 30.0
+# Between two events of a stream; a stream that is cut then is opened again.
+SILENCE_SECONDS = 3600.0
+
+
+class TooLarge(httpx2.TransportError):
+    """An answer is larger than anything that is taken."""
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The body of an answer, up to a limit; a stream of events has none as a whole, but each event has."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._body:
+            size += len(chunk)
+            if size > LARGEST_MESSAGE:
+                raise TooLarge(f"the answer is larger than {LARGEST_MESSAGE >> 20} MB")
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        await self._body.aclose()
+
+
+class WebStatus:
+    """The last failure that the server answered with, which the messages themselves do not tell."""
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.reason = ""
+
+    async def look(self, response: httpx2.Response) -> None:
+        """Called for each answer, before its body is read."""
+        if response.status_code >= 400:
+            self.code, self.reason = response.status_code, response.reason_phrase
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            response.stream = _Bounded(response.stream)
+
+
+@asynccontextmanager
+async def web_streams(
+    kind: str, url: str, headers: dict[str, str], auth: httpx2.Auth | None, status: WebStatus, lost: asyncio.Event
+) -> AsyncIterator[Streams]:
+    """Messages from and to the server; `lost` is set when nothing more can come."""
+
+    def client(
+        headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
+    ) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            headers={**(headers or {}), "Accept-Encoding": "identity"},
+            timeout=httpx2.Timeout(CONNECT_SECONDS, read=SILENCE_SECONDS),
+            auth=auth,
+            event_hooks={"response": [status.look]},
+        )
+
+    async with AsyncExitStack() as stack:
+        if kind == "sse":
+            opened = sse_client(url, headers, httpx_client_factory=client, auth=auth)
+        else:
+            http = await stack.enter_async_context(client(headers, auth=auth))
+            opened = streamable_http_client(url, http_client=http, max_sse_event_size=LARGEST_MESSAGE)
+        streams = await stack.enter_async_context(opened)
+        yield await stack.enter_async_context(_pumped(streams, lost))
+
+
+@asynccontextmanager
+async def _pumped(streams: Streams, lost: asyncio.Event) -> AsyncIterator[Streams]:
+    """The same streams, without notifications that nothing looks at, and with a sign of their end."""
+    incoming, outgoing = streams
+    to_us, thinned = anyio.create_memory_object_stream[Any](0)
+    thinning = Thinning()
+
+    async def pump() -> None:
+        try:
+            async for item in incoming:
+                message = getattr(item, "message", None)
+                if not isinstance(message, JSONRPCNotification) or thinning.lets(message.method):
+                    await to_us.send(item)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            return
+        finally:
+            lost.set()
+            with suppress(anyio.ClosedResourceError):
+                to_us.close()
+
+    task = asyncio.ensure_future(pump())
+    try:
+        yield thinned, outgoing
+    finally:
+        task.cancel()
+        to_us.close()
+        thinned.close()

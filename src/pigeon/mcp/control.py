@@ -1,0 +1,425 @@
+"""All tool servers of one agent: which are configured, what the session and its host have of them, how they end.
+
+Files are read when the agent is built, without anything being started; `begin` connects all, in the background, once
+the first answer is out. The servers of a project are there only while it is trusted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from pigeon.mcp.connector_process import NOT_INSTALLED, Connector, Record, joined_connector
+from pigeon.mcp.offered_tools import OfferedTools
+from pigeon.mcp.questions import Questions
+from pigeon.mcp.server import ToolServer
+from pigeon.mcp.server_config import ServerConfig, WrongServer, server_of
+from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
+from pigeon.mcp.server_tool import content_blocks
+from pigeon.mcp.tool_names import PREFIX, distinct_names
+from pigeon.mcp.variables import Surroundings
+from pigeon.session.dependencies import ServerContent
+from pigeon.session.host.dialogs import Dialogs
+from pigeon.session.toolset import Toolset
+from pigeon.system.process.start import ProcessOwner
+from pigeon.system.shell.shell import Workplace
+from pigeon.wire.answers import SlashCommand
+from pigeon.wire.base import Json
+from pigeon.wire.commands.mcp import McpResource, McpServers, McpServerState
+from pigeon.wire.content import TextContent, UserBlock
+from pigeon.wire.errors import Refusal, ToolFailed
+from pigeon.wire.events import McpServerChanged, Outbound
+
+if TYPE_CHECKING:
+    from pigeon.config.credentials import AuthFile
+
+MOST_MENTIONS = 20
+STOP_SECONDS = 3.0
+_MENTION = re.compile(r"(?:^|(?<=\s))@([^\s:@\"]+):(\S+)")
+_KEPT = "mcp:"
+
+
+class AgentParts(Struct, frozen=True, kw_only=True):
+    """What the servers need of the agent."""
+
+    agent_dir: str
+    variables: Mapping[str, str]
+    home: str
+    cwd: Callable[[], str]
+    processes: ProcessOwner
+    toolset: Toolset
+    workplace: Callable[[], Workplace]
+    dialogs: Dialogs
+    post: Callable[[Outbound], None]
+    report: Callable[[str], None]
+    learn: Callable[[Iterable[tuple[str, str]]], None]
+    is_secret: Callable[[str], bool]
+    auth: AuthFile
+    budget: int
+    unattended: bool
+    version: str
+    tell_commands: Callable[[], None]
+    on_run: Callable[[Callable[[], None]], None]
+
+
+class ServerControl:
+    """The servers of one agent."""
+
+    def __init__(self, parts: AgentParts) -> None:
+        self._parts = parts
+        self._questions = Questions(parts.dialogs)
+        self._offered = OfferedTools(parts.toolset, parts.workplace, parts.budget)
+        self._servers: dict[str, ToolServer] = {}
+        self._files: list[list[ServerConfig]] = []
+        self._host: list[ServerConfig] = []
+        self._problems: list[str] = []
+        self._answers: dict[str, str] = {}
+        self._asking: dict[int, asyncio.Task[None]] = {}
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._reported: set[str] = set()
+        self._connector: Connector | None = None
+        self._began = False
+        self._closed = False
+        self._place: tuple[str, bool] | None = None
+        self.announces = False
+        parts.on_run(self.run_begun)
+
+    @property
+    def processes(self) -> ProcessOwner:
+        """Where programs are started."""
+        return self._parts.processes
+
+    # Which servers there are
+
+    def read(self, cwd: str, trusted: bool) -> None:
+        """Take the servers of the files; those of the project only if it is trusted."""
+        self._problems = []
+        layers = [read_servers(user_file(self._parts.agent_dir), "user", self._wrong_file)]
+        if trusted:
+            layers += [read_servers(path, "project", self._wrong_file) for path in project_files(cwd)]
+        self._files = layers
+        moved = self._place is not None and self._place[0] != cwd
+        self._place = (cwd, trusted)
+        self._reconcile(anew=moved)
+
+    def set_by_host(self, servers: dict[str, Json]) -> None:
+        """Replace those of the host."""
+        self._host = [server_of(name, value, "host") for name, value in servers.items()]
+        self._reconcile()
+        self.begin()
+
+    def begin(self) -> None:
+        """Connect all, in the background; those that come later are connected at once."""
+        if self._closed:
+            return
+        self._began = True
+        for server in self._servers.values():
+            if not server.was_listed and server.status == "connecting":
+                server.start()
+
+    def run_begun(self) -> None:
+        """A run begins: connect what is not, and leave the tools that it shows where they are."""
+        self._offered.run_begun()
+        if not self._began:
+            self.begin()
+
+    def _wrong_file(self, text: str) -> None:
+        self._problems.append(text)
+        self._report(text)
+
+    def _reconcile(self, anew: bool = False) -> None:
+        """Make servers of what is configured; those that are configured as before go on."""
+        wanted = {config.name: config for config in merged_servers([*self._files, self._host])}
+        for name, server in list(self._servers.items()):
+            if anew or wanted.get(name) != server.config:
+                del self._servers[name]
+                self._stop(server)
+                if name not in wanted and self.announces:
+                    self._parts.post(McpServerChanged(server=server.state([], 0, []), removed=True))
+        ordered: dict[str, ToolServer] = {}
+        fresh: list[ToolServer] = []
+        for name, config in wanted.items():
+            server = self._servers.get(name) or ToolServer(config, self)
+            ordered[name] = server
+            if name not in self._servers:
+                fresh.append(server)
+        self._servers = ordered
+        self._offered.configured(list(ordered.values()))
+        for server in fresh:
+            self.changed(server, False)
+            if self._began:
+                server.start()
+
+    def _stop(self, server: ToolServer) -> None:
+        task = asyncio.ensure_future(server.stop())
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    async def close(self) -> None:
+        """Let go of all servers; their programs get a moment to end by themselves."""
+        self._closed = True
+        for task in self._asking.values():
+            task.cancel()
+        for server in self._servers.values():
+            self._stop(server)
+        if self._stopping:
+            await asyncio.wait(set(self._stopping), timeout=STOP_SECONDS)
+        connector, self._connector = self._connector, None
+        if connector is not None:
+            await connector.leave(self)
+
+    # What the session and its host see
+
+    def announce(self, wanted: bool) -> None:
+        """Whether the host shall hear of changes."""
+        self.announces = wanted
+
+    def state(self) -> McpServers:
+        """All that are configured."""
+        return McpServers(
+            servers=[self._state(server) for server in self._servers.values()], problems=list(self._problems)
+        )
+
+    def connect(self, name: str) -> McpServerState:
+        """Connect one again, now; raises `Refusal`."""
+        server = self._servers.get(name)
+        if server is None:
+            known = ", ".join(self._servers) or "none"
+            raise Refusal(f'There is no tool server "{name}" (configured: {known})')
+        if server.config.problem is not None or not server.config.enabled:
+            raise Refusal(server.error or f'The tool server "{name}" is disabled')
+        self._began = True
+        fresh = ToolServer(server.config, self)
+        self._servers[name] = fresh
+        self._stop(server)
+        self._reported = {text for text in self._reported if not text.startswith(f"{name}: ")}
+        self._offered.configured(list(self._servers.values()))
+        fresh.start()
+        return self._state(fresh)
+
+    def resources(self) -> list[McpResource]:
+        """What they offer to be read."""
+        return [one for server in self._servers.values() for one in server.readable()]
+
+    def commands(self) -> list[SlashCommand]:
+        """Their prompts, as slash commands."""
+        return [
+            SlashCommand(name=name, description=_about(prompt), source="prompt")
+            for name, (_, prompt) in self._prompts().items()
+        ]
+
+    def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
+        """What a message asks of them: at once if that is nothing."""
+        if not self._servers:
+            return ServerContent()
+        if text.startswith(f"/{PREFIX}"):
+            found = self._prompts().get(text[1:].split(None, 1)[0])
+            if found is not None:
+                return self._prompted(*found, text)
+        mentions = [
+            (self._servers[name], uri)
+            for name, uri in dict.fromkeys(_MENTION.findall(text))
+            if name in self._servers and self._may_read(self._servers[name], uri)
+        ]
+        return self._mentioned(mentions[:MOST_MENTIONS]) if mentions else ServerContent()
+
+    def _state(self, server: ToolServer) -> McpServerState:
+        name = server.config.name
+        prompts = distinct_names(name, [prompt["name"] for prompt in server.prompts])
+        return server.state(self._offered.names(name), self._offered.deferred(name), list(prompts.values()))
+
+    def _prompts(self) -> dict[str, tuple[ToolServer, Record]]:
+        found: dict[str, tuple[ToolServer, Record]] = {}
+        for server in self._servers.values():
+            names = distinct_names(server.config.name, [prompt["name"] for prompt in server.prompts])
+            for prompt in server.prompts:
+                if prompt["name"] in names:
+                    found.setdefault(names[prompt["name"]], (server, prompt))
+        return found
+
+    async def _prompted(self, server: ToolServer, prompt: Record, text: str) -> ServerContent:
+        request = {"name": prompt["name"], "arguments": _prompt_arguments(prompt, text)}
+        try:
+            answer = await server.ask("prompt", request)
+        except ToolFailed as error:
+            raise Refusal(str(error)) from None
+        blocks = content_blocks(answer["content"])
+        texts = [block.text for block in blocks if isinstance(block, TextContent)]
+        images = tuple(block for block in blocks if not isinstance(block, TextContent))
+        return ServerContent("\n\n".join(texts), images)
+
+    def _may_read(self, server: ToolServer, uri: str) -> bool:
+        return ":" in uri or any(one["uri"] == uri for one in server.resources)
+
+    async def _mentioned(self, mentions: list[tuple[ToolServer, str]]) -> ServerContent:
+        blocks: list[UserBlock] = []
+        for server, uri in mentions:
+            try:
+                answer = await server.ask("read", {"uri": uri})
+            except ToolFailed as error:
+                raise Refusal(f"@{server.config.name}:{uri} cannot be read: {error}") from None
+            blocks.append(TextContent(text=f"Content of @{server.config.name}:{uri}:"))
+            blocks += content_blocks(answer["content"])
+        return ServerContent(None, tuple(blocks))
+
+    # What servers need
+
+    def connector(self) -> Connector:
+        """The process that holds the connections; another one if it has ended."""
+        if self._closed:
+            raise WrongServer("the agent ends")
+        if self._connector is None or self._connector.over:
+            self._connector = joined_connector(self, self._parts.workplace().environment())
+        return self._connector
+
+    def command_variables(self) -> Mapping[str, str]:
+        """What commands of the agent see of the environment."""
+        return self._parts.workplace().environment()
+
+    async def filled_in(self, config: ServerConfig) -> ServerConfig:
+        """The server with all values, which are masked from here on; raises `WrongServer`."""
+        parts = self._parts
+        around = Surroundings(parts.variables, parts.cwd(), parts.home, self._answers, parts.is_secret)
+        for id, about in around.questions(config).items():
+            answer = None if parts.unattended else await self._questions.input(config.name, about)
+            if answer is None:
+                raise WrongServer(f"the input {id!r} was not answered")
+            self._answers[id] = answer
+            parts.learn([(f"token {id}", answer)])
+        filled = around.filled_in(config)
+        parts.learn([(f"header {name}", value) for name, value in filled.headers.items()])
+        parts.learn([(name, value) for name, value in filled.env.items()])
+        parts.learn([("url", filled.url), ("secret", filled.oauth.client_secret or "")])
+        return filled
+
+    def link_config(self, config: ServerConfig, may_ask: bool) -> Record:
+        """The server as the connector takes it."""
+        parts, oauth = self._parts, config.oauth
+        signed = any(name.lower() == "authorization" for name in config.headers)
+        kept = parts.auth.all().get(_KEPT + config.url) or {}
+        self._learn_tokens(kept)
+        return {
+            "transport": config.transport,
+            "url": config.url,
+            "headers": dict(config.headers),
+            "folder": parts.cwd(),
+            "startSeconds": config.start_seconds,
+            "version": parts.version,
+            "interactive": may_ask and not parts.unattended,
+            "oauth": None
+            if config.transport == "stdio" or signed or not oauth.wanted
+            else {
+                "client_id": oauth.client_id,
+                "client_secret": oauth.client_secret,
+                "scope": oauth.scope,
+                "port": oauth.port,
+                "kept": {name: value for name, value in kept.items() if name != "type"},
+            },
+        }
+
+    def kept(self, config: ServerConfig, kept: Record) -> None:
+        """What a sign-in has brought: it goes into `auth.json`, for the address of the server alone."""
+        self._learn_tokens(kept)
+        parts = self._parts
+        url = (
+            Surroundings(parts.variables, parts.cwd(), parts.home, self._answers, parts.is_secret).filled_in(config).url
+        )
+        problem = parts.auth.put(_KEPT + url, {"type": "mcp", **kept})
+        if problem is not None:
+            self._report(problem)
+
+    def asked(self, server: ToolServer, record: Record) -> None:
+        """A server asks something, or needs no answer any more."""
+        id = record["id"]
+        if record["event"] == "asked":
+            task = self._asking.pop(id, None)
+            if task is not None:
+                task.cancel()
+            return
+        task = self._asking[id] = asyncio.ensure_future(self._answer(server, record))
+        task.add_done_callback(lambda _: self._asking.pop(id, None))
+
+    async def _answer(self, server: ToolServer, record: Record) -> None:
+        value: Any = None
+        name = server.config.name
+        try:
+            if self._parts.unattended:
+                value = None
+            elif record["kind"] == "sign_in":
+                value = await self._questions.sign_in(name, record["url"])
+            else:
+                value = await self._questions.elicited(name, record)
+        finally:
+            if self._connector is not None:
+                self._connector.answer(record["id"], value)
+
+    def changed(self, server: ToolServer, lists: bool) -> None:
+        """The state of a server has changed, with `lists` what it offers too."""
+        if self._servers.get(server.config.name) is not server:
+            return
+        if lists:
+            self._offered.listed(server)
+            if server.prompts:
+                self._parts.tell_commands()
+        if self.announces:
+            self._parts.post(McpServerChanged(server=self._state(server)))
+        if server.status in ("failed", "sign_in") and server.error:
+            self._report_server(server)
+
+    def _report_server(self, server: ToolServer) -> None:
+        text = server.error or ""
+        if NOT_INSTALLED in text:
+            self._report(NOT_INSTALLED)
+        elif server.status == "sign_in":
+            self._report(f"{text}. Sign in with: pigeon mcp test {shlex.quote(server.config.name)}")
+        else:
+            self._report(f"Tool server {text}")
+
+    def _report(self, text: str) -> None:
+        if text not in self._reported:
+            self._reported.add(text)
+            self._parts.report(text)
+
+    def _learn_tokens(self, kept: Record) -> None:
+        tokens, client = kept.get("tokens"), kept.get("client")
+        found = [tokens.get("access_token"), tokens.get("refresh_token")] if isinstance(tokens, dict) else []
+        found += [client.get("client_secret")] if isinstance(client, dict) else []
+        self._parts.learn([("token", value) for value in found if isinstance(value, str)])
+
+
+def _about(prompt: Record) -> str:
+    arguments = " ".join(f"<{one['name']}>" if one["required"] else f"[{one['name']}]" for one in prompt["arguments"])
+    return f"{prompt['description']} {arguments}".strip()
+
+
+def _prompt_arguments(prompt: Record, text: str) -> dict[str, str]:
+    """The words behind a command in the order of the arguments, or as `name=value`; the last takes the rest."""
+    rest = text.split(None, 1)[1] if len(text.split(None, 1)) > 1 else ""
+    names = [one["name"] for one in prompt["arguments"]]
+    try:
+        words = shlex.split(rest)
+    except ValueError:
+        words = rest.split()
+    given: dict[str, str] = {}
+    plain: list[str] = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals and name in names:
+            given[name] = value
+        else:
+            plain.append(word)
+    open_names = [name for name in names if name not in given]
+    for index, name in enumerate(open_names):
+        if plain:
+            given[name] = " ".join(plain) if index == len(open_names) - 1 else plain.pop(0)
+            if index == len(open_names) - 1:
+                plain = []
+    missing = [one["name"] for one in prompt["arguments"] if one["required"] and one["name"] not in given]
+    if missing:
+        raise Refusal(f"{text.split(None, 1)[0]} needs {', '.join(missing)} (usage: {_about(prompt)})")
+    return given

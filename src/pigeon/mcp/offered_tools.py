@@ -1,0 +1,290 @@
+"""Which tools of servers the model is told of, and which it has to look for: a budget of tokens, and `tool_search`.
+
+As long as all of them fit into the budget, the model is told of all. Beyond it none is added any more: they are
+deferred, which costs the prompt no more than `tool_search` itself, however many they are. What the model was told of
+once stays where it is, in the same order, because providers keep prompts by their beginning; a tool that was found or
+called is added behind all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from pigeon.agent.inference import ToolSpec
+from pigeon.agent.interfaces import ArgumentSubject, Subject, ToolRun
+from pigeon.mcp.server import ToolServer
+from pigeon.mcp.server_tool import ServerTool
+from pigeon.mcp.tool_names import distinct_names
+from pigeon.session.toolset import Toolset
+from pigeon.system.shell.shell import Workplace
+from pigeon.wire import codec
+from pigeon.wire.base import Json
+from pigeon.wire.content import TextContent
+from pigeon.wire.errors import ToolFailed
+from pigeon.wire.events import ToolOutcome
+from pigeon.wire.tokens import estimated_tokens
+
+TOOL_BUDGET = 4_000
+SEARCH = "tool_search"
+FOUND = 5
+MOST_FOUND = 20
+# How long a search waits for servers that are being connected.
+WAIT_SECONDS = 15.0
+MOST_NAMED = 30
+LONGEST_ABOUT = 160
+_WORD = re.compile(r"[A-Za-z0-9]+")
+_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+
+
+class OfferedTools:
+    """The tools of all servers of an agent."""
+
+    def __init__(self, toolset: Toolset, workplace: Callable[[], Workplace], budget: int = TOOL_BUDGET) -> None:
+        self._toolset = toolset
+        self._workplace = workplace
+        self._budget = budget
+        self._tools: dict[str, dict[str, ServerTool]] = {}
+        self._shown: set[str] = set()
+        self._in_run = False
+        self._search: ToolSearch | None = None
+
+    def configured(self, servers: Sequence[ToolServer]) -> None:
+        """These servers there are; the first time, the model is told that it can search."""
+        usable = [server for server in servers if server.config.enabled and server.config.problem is None]
+        for name in set(self._tools) - {server.config.name for server in usable}:
+            self._replace(name, {})
+            del self._tools[name]
+        if self._search is None and usable:
+            self._search = ToolSearch(usable, self)
+        elif self._search is not None:
+            self._search.use(usable)
+        self._arrange()
+
+    def listed(self, server: ToolServer) -> None:
+        """A server has said what it offers."""
+        config = server.config
+        wanted = [tool for tool in server.tools if _is_wanted(tool["name"], config.only_tools, config.without_tools)]
+        names = distinct_names(config.name, [tool["name"] for tool in wanted])
+        tools = {
+            names[tool["name"]]: ServerTool(names[tool["name"]], tool, server, self._workplace, self.load)
+            for tool in wanted
+            if tool["name"] in names
+        }
+        self._replace(config.name, tools)
+        self._arrange()
+
+    def run_begun(self) -> None:
+        """A request is being made: what it shows stays."""
+        self._in_run = True
+        self._shown |= {name for name in self._all() if self._toolset.is_active(name)}
+
+    def load(self, name: str) -> None:
+        """The model has found or called a tool: it is told of it from the next request on."""
+        if self._toolset.load(name):
+            self._shown.add(name)
+
+    def names(self, server: str) -> list[str]:
+        """The tools of a server that the model may call."""
+        return [name for name in self._tools.get(server, {}) if self._is_there(name)]
+
+    def deferred(self, server: str) -> int:
+        """How many of them the model has to find first."""
+        return sum(self._toolset.is_deferred(name) for name in self._tools.get(server, {}))
+
+    def found(self, query: str, most: int) -> list[ServerTool]:
+        """The tools that fit best, those that are known by name first."""
+        tools = [tool for name, tool in self._all().items() if self._is_there(name)]
+        return ranked(query, tools)[:most]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._all())
+
+    def _all(self) -> dict[str, ServerTool]:
+        return {name: tool for tools in self._tools.values() for name, tool in tools.items()}
+
+    def _is_there(self, name: str) -> bool:
+        return self._toolset.is_active(name) or self._toolset.is_deferred(name)
+
+    def _replace(self, server: str, tools: dict[str, ServerTool]) -> None:
+        before = self._tools.get(server, {})
+        for name in before:
+            if name not in tools:
+                self._toolset.remove(name)
+                self._shown.discard(name)
+        self._tools[server] = tools
+        for name, tool in tools.items():
+            if name in before and self._toolset.is_active(name):
+                self._toolset.replace({name: tool})
+            elif name in before:
+                self._toolset.remove(name)
+
+    def _arrange(self) -> None:
+        """Tell the model of all, or defer all that it was not told of."""
+        every = self._all()
+        cost = sum(_tokens(tool.spec) for tool in every.values())
+        fits = cost <= self._budget
+        for name, tool in every.items():
+            if self._toolset.is_active(name):
+                if not fits and name not in self._shown:
+                    self._toolset.remove(name)
+                    self._toolset.defer(tool)
+            elif fits:
+                self._toolset.remove(name)
+                self._toolset.add(tool)
+            elif not self._toolset.is_deferred(name):
+                self._toolset.defer(tool)
+        self._offer_search(not fits)
+
+    def _offer_search(self, needed: bool) -> None:
+        """While servers are being connected it is there, too: the model may want what they will offer."""
+        search = self._search
+        if search is None:
+            return
+        needed = needed or any(not server.was_listed and server.status == "connecting" for server in search.servers)
+        active = self._toolset.is_active(SEARCH)
+        if needed and not active:
+            self._toolset.add(search)
+        elif active and not needed and not self._in_run:
+            self._toolset.remove(SEARCH)
+
+
+class ToolSearch:
+    """The tool by which the model finds tools of servers; what it finds can be called from the next request on."""
+
+    reads_only: ClassVar[bool] = False
+    snippet: ClassVar[str] = "Find further tools, of connected servers, by what they do"
+    guidelines: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, servers: Sequence[ToolServer], offered: OfferedTools) -> None:
+        self.servers = list(servers)
+        self._offered = offered
+        self.spec = self._spec()
+
+    def use(self, servers: Sequence[ToolServer]) -> None:
+        """Other servers; what the model reads changes with their names only."""
+        names = [server.config.name for server in self.servers]
+        self.servers = list(servers)
+        if names != [server.config.name for server in servers]:
+            self.spec = self._spec()
+
+    def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
+        """As they are."""
+        return arguments
+
+    def subject(self, arguments: dict[str, Json]) -> ArgumentSubject:
+        """What is looked for."""
+        return ArgumentSubject(arguments)
+
+    async def preview(self, arguments: dict[str, Json], subject: Subject) -> None:
+        """It changes nothing but what the model is told of."""
+
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
+        """Find tools and load them."""
+        query = arguments.get("query")
+        if not isinstance(query, str) or not query.strip():
+            raise ToolFailed("query must be a text: what the tool shall do, or its name")
+        limit = arguments.get("limit")
+        most = int(limit) if isinstance(limit, int | float) and 1 <= limit <= MOST_FOUND else FOUND
+        await run.scope.wait(self._connected())
+        found = self._offered.found(query, most)
+        for tool in found:
+            self._offered.load(tool.spec.name)
+        return ToolOutcome(content=[TextContent(text=self._text(query, found))])
+
+    async def _connected(self) -> None:
+        waiting = [asyncio.ensure_future(one.settled()) for one in self.servers if one.status == "connecting"]
+        if waiting:
+            try:
+                await asyncio.wait(waiting, timeout=WAIT_SECONDS)
+            finally:
+                for task in waiting:
+                    task.cancel()
+
+    def _text(self, query: str, found: Sequence[ServerTool]) -> str:
+        lines = [f"{tool.spec.name}: {_first_line(tool.spec.description)}" for tool in found]
+        if lines:
+            lines = ["These tools can be called now:", *lines]
+        else:
+            lines = [f"No tool fits {query!r}; there are {self._offered.count} tools of servers. Try other words."]
+        for server in self.servers:
+            if server.status == "connecting":
+                lines.append(f"The server {server.config.name} is still being connected.")
+            elif server.status != "connected":
+                lines.append(f"The server {server.config.name} cannot be used: {(server.error or '')[:300]}")
+        return "\n".join(lines[: MOST_FOUND + MOST_NAMED])
+
+    def _spec(self) -> ToolSpec:
+        names = [server.config.name[:40] for server in self.servers]
+        listed = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
+        return ToolSpec(
+            SEARCH,
+            "Find further tools by what they do, and make them callable. Use it when a task needs something that "
+            f"your other tools cannot do. The tools are those of these servers: {listed}.",
+            {
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "description": "Words for what the tool does, or its exact name"},
+                    "limit": {"type": "integer", "description": f"The most tools to find (default {FOUND})"},
+                },
+                "required": ["query"],
+            },
+        )
+
+
+def ranked(query: str, tools: Sequence[ServerTool]) -> list[ServerTool]:
+    """The tools in which words of the query stand, the best first: rare words count more, and names more than texts."""
+    wanted = set(_words(query))
+    exact = {word.strip(",;") for word in query.split()}
+    known = [(tool, set(_words(tool.spec.name)), set(_words(tool.spec.description))) for tool in tools]
+    weights: dict[str, float] = {}
+    for word in wanted:
+        having = sum(word in name or word in about for _, name, about in known)
+        weights[word] = math.log(1 + len(known) / (1 + having)) + 0.1
+
+    def score(name: str, in_name: set[str], in_text: set[str]) -> float:
+        total = 1000.0 if name in exact else 0.0
+        for word, weight in weights.items():
+            if word in in_name:
+                total += 3 * weight
+            elif word in in_text or (
+                len(word) > 3
+                and any(other.startswith(word) or word.startswith(other) for other in in_name if len(other) > 3)
+            ):
+                total += weight
+        return total
+
+    scored = [(score(tool.spec.name, name, text), index) for index, (tool, name, text) in enumerate(known)]
+    best = sorted((one for one in scored if one[0] > 0), key=lambda one: (-one[0], one[1]))
+    return [tools[index] for _, index in best]
+
+
+def _words(text: str) -> list[str]:
+    found: list[str] = []
+    for word in _WORD.findall(text[:2000]):
+        parts = _PARTS.findall(word)
+        found += [word.lower(), *(part.lower() for part in parts if len(parts) > 1)]
+    return [word for word in found if word != "mcp"]
+
+
+def _is_wanted(name: str, only: tuple[str, ...] | None, without: tuple[str, ...]) -> bool:
+    from pigeon.system.globs import text_matcher
+
+    def named(patterns: Sequence[str]) -> bool:
+        return any(text_matcher(pattern, classes=False)(name) for pattern in patterns)
+
+    return (only is None or named(only)) and not named(without)
+
+
+def _tokens(spec: ToolSpec) -> int:
+    return estimated_tokens(len(spec.name) + len(spec.description) + len(codec.encode(spec.parameters)))
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().partition("\n")[0].strip()
+    return line if len(line) <= LONGEST_ABOUT else f"{line[: LONGEST_ABOUT - 3]}..."

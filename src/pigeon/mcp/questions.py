@@ -1,0 +1,159 @@
+"""What servers ask of a person, as dialogs of the host: signing in, and questions in the middle of a call.
+
+A server is a stranger: its questions say which server asks, an address is shown and never opened, and what is not
+answered is not made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pigeon.mcp.connector_process import Record
+from pigeon.session.host.dialogs import Dialogs
+from pigeon.wire.base import ABSENT
+from pigeon.wire.commands import ExtensionUiResponse
+from pigeon.wire.dialogs import CancelRequest, ConfirmRequest, DialogRequest, InputRequest, SelectRequest
+
+MOST_FIELDS = 20
+SKIP = "(leave empty)"
+YES, NO = "Yes", "No"
+
+
+class Questions:
+    """Asks the host. An answer that never comes holds up the call that waits for it, and nothing else."""
+
+    def __init__(self, dialogs: Dialogs) -> None:
+        self._dialogs = dialogs
+
+    async def sign_in(self, server: str, address: str) -> str | None:
+        """The address that the browser was led to, if it is pasted; none if the person will not sign in."""
+        title = (
+            f"The tool server {server} wants you to sign in. Open this address in a browser:\n{address}\n"
+            "If the browser runs on another machine, paste the address that it was led to."
+        )
+        answer = await self._ask(lambda id: InputRequest(id=id, title=title, placeholder="http://127.0.0.1/callback"))
+        return _text(answer)
+
+    async def input(self, server: str, about: str) -> str | None:
+        """A value that the configuration asks for."""
+        return _text(await self._ask(lambda id: InputRequest(id=id, title=f"Tool server {server}: {about}")))
+
+    async def elicited(self, server: str, record: Record) -> Record:
+        """What a server wants to know, in the form of the protocol."""
+        message = f"The tool server {server} asks: {record['message']}"
+        if "url" in record:
+            said = await self._ask(
+                lambda id: ConfirmRequest(id=id, title=message, message=f"Open this address?\n{record['url']}")
+            )
+            return {"action": _action(said)}
+        schema = record.get("schema") or {}
+        fields = schema.get("properties") if isinstance(schema, dict) else None
+        if not isinstance(fields, dict) or not fields:
+            said = await self._ask(lambda id: ConfirmRequest(id=id, title=message, message="Do you accept?"))
+            return {"action": _action(said), "content": {}}
+        listed = schema.get("required")
+        required = listed if isinstance(listed, list) else []
+        content: Record = {}
+        for name, field in list(fields.items())[:MOST_FIELDS]:
+            told, value = await self._field(message, name, field if isinstance(field, dict) else {}, name in required)
+            if not told:
+                return {"action": "cancel"}
+            if value is not None:
+                content[name] = value
+        return {"action": "accept", "content": content}
+
+    async def _field(self, message: str, name: str, field: Record, required: bool) -> tuple[bool, Any]:
+        """Whether it was answered, and the value; none where the person leaves it out."""
+        about = field.get("title") or name
+        more = f" ({field['description']})" if isinstance(field.get("description"), str) else ""
+        title = f"{message}\n{about}{more}"
+        choices = _choices(field)
+        if choices:
+            shown = [*choices, *([] if required else [SKIP])]
+            answer = await self._ask(lambda id: SelectRequest(id=id, title=title, options=shown))
+            chosen = _text(answer)
+            if chosen is None:
+                return False, None
+            return True, _chosen(field, choices, chosen)
+        answer = await self._ask(lambda id: InputRequest(id=id, title=title, placeholder=_placeholder(field)))
+        text = _text(answer)
+        if text is None:
+            return False, None
+        return _typed(field, text, required)
+
+    async def _ask(self, make: Callable[[str], DialogRequest]) -> ExtensionUiResponse | None:
+        """Ask, and take the question back if the server is not interested any more."""
+        asked: list[str] = []
+
+        def request(id: str) -> DialogRequest:
+            asked.append(id)
+            return make(id)
+
+        ended = False
+        try:
+            end = await self._dialogs.asked(request)
+            ended = True
+            return end.answer
+        finally:
+            if asked and not ended:
+                self._dialogs.tell(lambda id: CancelRequest(id=id, target_id=asked[0]))
+
+
+def _action(answer: ExtensionUiResponse | None) -> str:
+    if answer is None or answer.cancelled is True:
+        return "cancel"
+    return "accept" if answer.confirmed is True else "decline"
+
+
+def _text(answer: ExtensionUiResponse | None) -> str | None:
+    if answer is None or answer.cancelled is True or not isinstance(answer.value, str):
+        return None
+    return answer.value
+
+
+def _choices(field: Record) -> list[str]:
+    if field.get("type") == "boolean":
+        return [YES, NO]
+    titled = field.get("oneOf") or field.get("anyOf")
+    if isinstance(titled, list):
+        return [str(one.get("title", one.get("const"))) for one in titled if isinstance(one, dict) and "const" in one]
+    listed = field.get("enum")
+    if not isinstance(listed, list):
+        return []
+    names = field.get("enumNames")
+    shown = names if isinstance(names, list) and len(names) == len(listed) else listed
+    return [str(one) for one in shown][:100]
+
+
+def _chosen(field: Record, choices: list[str], chosen: str) -> Any:
+    if chosen not in choices:
+        return None
+    if field.get("type") == "boolean":
+        return chosen == YES
+    index = choices.index(chosen)
+    titled = field.get("oneOf") or field.get("anyOf")
+    return (
+        [one for one in titled if isinstance(one, dict) and "const" in one][index]["const"]
+        if isinstance(titled, list)
+        else field["enum"][index]
+    )
+
+
+def _typed(field: Record, text: str, required: bool) -> tuple[bool, Any]:
+    kind = field.get("type")
+    if not text.strip() and not required:
+        return True, None
+    if kind in ("integer", "number"):
+        try:
+            return True, int(text) if kind == "integer" else float(text)
+        except ValueError:
+            return False, None
+    if kind == "array":
+        return True, [part.strip() for part in text.split(",") if part.strip()]
+    return True, text
+
+
+def _placeholder(field: Record) -> Any:
+    given = field.get("default")
+    return str(given) if isinstance(given, str | int | float) else ABSENT

@@ -1,0 +1,389 @@
+"""One tool server as the agent has it: started, connected, asked, restarted, and let go.
+
+    status       what happens                                                next status
+    ----------   ---------------------------------------------------------   ------------------------------------
+    connecting   its lists have come                                         connected
+    connecting   it cannot be connected                                      failed, or sign_in for want of a person
+    connected    it is lost                                                  connecting, after a pause
+    failed       a call, `connect_mcp_server`, a change of the file          connecting
+
+A server that is lost again and again is left alone after `MOST_RESTARTS`; the next call tries once more. Its tools stay
+where they are meanwhile, so that the prompt does not change with each failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pigeon.mcp.connector_process import Connector, Record
+from pigeon.mcp.server_config import ServerConfig, WrongServer
+from pigeon.system.process.run_program import find_program
+from pigeon.system.process.start import Process, ProcessOwner, Streams
+from pigeon.wire.base import ABSENT
+from pigeon.wire.commands.mcp import McpResource, McpServerState, McpStatus
+from pigeon.wire.errors import ToolFailed
+
+if TYPE_CHECKING:
+    from pigeon.agent.interfaces import ToolRun
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+MOST_RESTARTS = 5
+# A server that has worked so long has recovered.
+STEADY_SECONDS = 60.0
+END_SECONDS = 1.0
+KILL_SECONDS = 1.0
+EXIT_SECONDS = 0.5
+# How many characters of what a server wrote to stderr are shown.
+LONGEST_WORDS = 1_000
+# What a program needs to run, and nothing that may be a secret: as the official clients have it, with languages,
+# certificates, proxies and places.
+_INHERITED = (
+    "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP",
+    "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "HTTP_PROXY",
+    "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy", "SSL_CERT_FILE",
+    "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SYSTEMROOT", "APPDATA", "LOCALAPPDATA", "USERPROFILE",
+)  # fmt: skip
+
+
+class ServerSurroundings(Protocol):
+    """What all servers of an agent share; `mcp/control.py` has it."""
+
+    @property
+    def processes(self) -> ProcessOwner:
+        """Where programs are started."""
+        ...
+
+    def connector(self) -> Connector:
+        """The process that holds the connections."""
+        ...
+
+    def command_variables(self) -> Mapping[str, str]:
+        """What commands of the agent see of the environment."""
+        ...
+
+    async def filled_in(self, config: ServerConfig) -> ServerConfig:
+        """The server with all values, which are masked from here on; raises `WrongServer`."""
+        ...
+
+    def link_config(self, config: ServerConfig, may_ask: bool) -> Record:
+        """The server as the connector takes it."""
+        ...
+
+    def asked(self, server: ToolServer, record: Record) -> None:
+        """The server asks something, or needs no answer any more."""
+        ...
+
+    def kept(self, config: ServerConfig, kept: Record) -> None:
+        """What a sign-in has brought."""
+        ...
+
+    def changed(self, server: ToolServer, lists: bool) -> None:
+        """The state of a server has changed, with `lists` what it offers too."""
+        ...
+
+
+class ToolServer:
+    """One configured server. `tools`, `prompts` and `resources` are what it has listed last."""
+
+    def __init__(self, config: ServerConfig, surroundings: ServerSurroundings) -> None:
+        self.config = config
+        self._around = surroundings
+        self.status: McpStatus = "connecting" if config.enabled else "disabled"
+        self.error: str | None = None
+        self.tools: list[Record] = []
+        self.prompts: list[Record] = []
+        self.resources: list[Record] = []
+        self.instructions = ""
+        self.step = ""
+        self._info: Record = {}
+        self._key = ""
+        self._connector: Connector | None = None
+        self._process: Process | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self._settled = asyncio.Event()
+        self._events: asyncio.Queue[Record] = asyncio.Queue()
+        self._restarts = 0
+        self._listed = False
+        self._closed = False
+        if config.problem is not None:
+            self._set("failed", f"{config.name} {config.problem}")
+
+    @property
+    def was_listed(self) -> bool:
+        """Whether it has ever said what it offers."""
+        return self._listed
+
+    def start(self, may_ask: bool = True) -> None:
+        """Connect in the background, unless that is under way, or it cannot be."""
+        if self._closed or not self.config.enabled or self.config.problem is not None or self._task is not None:
+            return
+        self._set("connecting")
+        self._settled.clear()
+        self._task = asyncio.ensure_future(self._run(may_ask))
+        self._task.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        """Let go of the server for good; its program gets a moment to end by itself."""
+        self._closed = True
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+        if self._ending:
+            await asyncio.wait(set(self._ending))
+        self._settled.set()
+
+    async def settled(self) -> None:
+        """Wait until it is connected, or has failed."""
+        await self._settled.wait()
+
+    def state(self, names: list[str], deferred: int, prompts: list[str]) -> McpServerState:
+        """As hosts see it."""
+        config, info = self.config, self._info
+        return McpServerState(
+            name=config.name,
+            source=config.source,
+            file=config.file or ABSENT,
+            transport=config.transport or ABSENT,
+            status=self.status,
+            error=self.error or ABSENT,
+            tools=names,
+            deferred=deferred,
+            prompts=prompts,
+            resources=len(self.resources),
+            server_name=info.get("name") or ABSENT,
+            server_version=info.get("version") or ABSENT,
+            protocol_version=info.get("protocol") or ABSENT,
+        )
+
+    def readable(self) -> list[McpResource]:
+        """What it offers to be read."""
+        return [
+            McpResource(
+                server=self.config.name,
+                uri=one["uri"],
+                name=one["name"],
+                description=one["description"] or ABSENT,
+                mime_type=one["mime"] or ABSENT,
+                template=one["template"],
+            )
+            for one in self.resources
+        ]
+
+    # Calls
+
+    async def ask(
+        self,
+        what: str,
+        request: Record,
+        run: ToolRun | None = None,
+        progress: Callable[[str], Awaitable[None]] | None = None,
+    ) -> Record:
+        """What the server answers; it is connected again if need be. Raises `ToolFailed`; `Aborted` with the run."""
+        wait = _plain_wait if run is None else run.scope.wait
+        if self.status != "connected":
+            self.start(may_ask=run is not None)
+            await wait(self.settled())
+        connector = self._connector
+        if self.status != "connected" or connector is None:
+            raise ToolFailed(f"The tool server {self.config.name} is not connected: {self.error or self.status}")
+        heard: asyncio.Queue[Record] = asyncio.Queue()
+        id, key = connector.next_number(), self._key
+        record = {"do": what, "server": key, "seconds": self.config.call_seconds, **request}
+        connector.ask(id, record, heard.put_nowait)
+        try:
+            while True:
+                answer: Record = await wait(heard.get())
+                if answer["event"] == "result":
+                    return answer
+                if answer["event"] == "error":
+                    raise ToolFailed(f"The tool server {self.config.name} has failed: {answer['text']}")
+                if progress is not None:
+                    await progress(answer["text"])
+        finally:
+            connector.forget(id, key)
+
+    # Connecting
+
+    async def _run(self, may_ask: bool) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            was_connected = await self._one_connection(may_ask)
+            if was_connected and loop.time() - began > STEADY_SECONDS:
+                self._restarts = 0
+            again = was_connected or (self.status == "failed" and self.config.transport != "stdio" and self._listed)
+            if not again or self._restarts >= MOST_RESTARTS:
+                return
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._restarts)
+            self._restarts += 1
+            if self._settled.is_set():
+                self._settled.clear()
+            self._set("connecting", f"{self.error}; it is connected again in {pause:g} s")
+            await asyncio.sleep(pause)
+            may_ask = False
+
+    async def _one_connection(self, may_ask: bool) -> bool:
+        """Connect, and stay so until the server is lost; true if it was connected."""
+        connected = False
+        try:
+            await self._open(may_ask)
+            while True:
+                record = await self._events.get()
+                what = record["event"]
+                if what == "opened":
+                    self._info = record
+                    self.instructions = record["instructions"]
+                elif what == "listed":
+                    connected = True
+                    self._take(record)
+                elif what == "failed":
+                    await self._fail(record)
+                    return connected
+        except WrongServer as wrong:
+            self.step = "configuration"
+            self._set("failed", f"{self.config.name}: {wrong}")
+            return False
+        except OSError as error:
+            self.step = "start"
+            self._set("failed", _start_text(self.config, error))
+            return False
+        finally:
+            self._let_go()
+
+    async def _open(self, may_ask: bool) -> None:
+        self.step = "start"
+        config = await self._around.filled_in(self.config)
+        connector = self._around.connector()
+        await connector.started()
+        self._connector = connector
+        self._key = str(connector.next_number())
+        self._events = asyncio.Queue()
+        pipes = await self._start_program(config) if config.transport == "stdio" else None
+        connector.open(self._key, self._around.link_config(config, may_ask), pipes, self._heard)
+
+    async def _start_program(self, config: ServerConfig) -> tuple[int, int, int]:
+        """Start it; returns our ends of its stdin, stdout and stderr."""
+        environment = self._environment(config)
+        cwd = config.cwd or "/"
+        program = find_program(config.command, cwd, environment)
+        theirs_in, ours_in = os.pipe()
+        ours_out, theirs_out = os.pipe()
+        ours_err, theirs_err = os.pipe()
+        ours = (ours_in, ours_out, ours_err)
+        try:
+            self._process = await self._around.processes.start(
+                [config.command, *config.args],
+                cwd=cwd,
+                environment=environment,
+                program=program,
+                streams=Streams(theirs_in, theirs_out, theirs_err),
+            )
+        except BaseException:
+            for descriptor in ours:
+                os.close(descriptor)
+            raise
+        return ours
+
+    def _environment(self, config: ServerConfig) -> dict[str, str]:
+        seen = self._around.command_variables()
+        if not config.inherit_env:
+            seen = {name: value for name, value in seen.items() if name in _INHERITED or name.startswith("LC_")}
+        return {**seen, **config.env}
+
+    def _heard(self, record: Record) -> None:
+        what = record["event"]
+        if what in ("ask", "asked"):
+            self._around.asked(self, record)
+        elif what == "kept":
+            self._around.kept(self.config, record["kept"])
+        else:
+            self._events.put_nowait(record)
+
+    def _take(self, record: Record) -> None:
+        for kind in ("tools", "prompts", "resources"):
+            if kind in record:
+                setattr(self, kind, record[kind])
+        self.step = "connected"
+        self._listed = True
+        notes = record.get("notes") or []
+        self._set("connected", "; ".join(notes) or None, lists=True)
+        self._settled.set()
+
+    async def _fail(self, record: Record) -> None:
+        """Say what has happened, with what its program said and how it ended."""
+        self.step = record["step"]
+        said = [record["text"]]
+        process = self._process
+        if process is not None:
+            try:
+                async with asyncio.timeout(EXIT_SECONDS):
+                    code = await process.wait()
+                said.append(f"its program has ended with code {code}")
+            except TimeoutError:
+                pass
+            except OSError as error:
+                said = [_start_text(self.config, error)]
+        words = record["words"][-LONGEST_WORDS:].strip()
+        if words:
+            said.append(f"it wrote: {words}")
+        self._set("sign_in" if record["signIn"] else "failed", f"{self.config.name}: " + "; ".join(said))
+
+    def _let_go(self) -> None:
+        """Close the connection, and end the program if it does not end by itself."""
+        connector, self._connector = self._connector, None
+        if connector is not None:
+            connector.close(self._key)
+        process, self._process = self._process, None
+        if process is not None:
+            task = asyncio.ensure_future(_end(process))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if self._task is task:
+            self._task = None
+        if not task.cancelled() and task.exception() is not None:
+            self._set("failed", f"{self.config.name}: {task.exception()}")
+        if not task.cancelled():
+            self._settled.set()
+
+    def _set(self, status: McpStatus, error: str | None = None, *, lists: bool = False) -> None:
+        if (status, error) != (self.status, self.error) or lists:
+            self.status, self.error = status, error
+            if self.status in ("failed", "sign_in"):
+                self._settled.set()
+            self._around.changed(self, lists)
+
+
+async def _end(process: Process) -> None:
+    """Its stdin is closed; a program that goes on gets SIGTERM, and then is killed with all it started."""
+    for end, seconds in ((process.terminate, END_SECONDS), (lambda: process.kill(keep_helper=True), KILL_SECONDS)):
+        try:
+            async with asyncio.timeout(seconds):
+                await process.wait()
+            break
+        except TimeoutError:
+            end()
+        except OSError:
+            break
+    process.kill(keep_helper=True)
+    process.close()
+    await process.gone(KILL_SECONDS)
+
+
+def _start_text(config: ServerConfig, error: OSError) -> str:
+    if config.cwd is not None and not os.path.isdir(config.cwd):
+        return f"{config.name}: its folder {config.cwd} does not exist"
+    if isinstance(error, FileNotFoundError):
+        return f"{config.name}: the program {config.command!r} was not found. Install it, or name it with its full path"
+    return f"{config.name}: the program {config.command!r} cannot be started: {error.strerror or error}"
+
+
+async def _plain_wait(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable

@@ -1,0 +1,320 @@
+"""What is known of a tool server before it is connected, from the forms that programs write into `mcp.json`.
+
+Claude Code and pi keep servers under `mcpServers`, VS Code under `servers` with `inputs` beside them; a map of servers
+without either is taken, too. Everything here only looks at values: a server that cannot be used is one with a
+`problem`, and the others are not touched by it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from pigeon.wire.base import Json
+from pigeon.wire.commands.mcp import McpSource, McpTransport
+
+MOST_SERVERS = 100
+LONGEST_NAME = 100
+LONGEST_TEXT = 64 * 1024
+MOST_ITEMS = 1000
+START_SECONDS = 60.0
+CALL_SECONDS = 300.0
+LONGEST_SECONDS = 24 * 3600.0
+# How the transports are called in the files of different programs.
+_TRANSPORTS: dict[str, McpTransport] = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamablehttp": "http",
+    "streamable_http": "http",
+    "remote": "http",
+    "sse": "sse",
+}
+_LISTS = ("mcpServers", "servers", "context_servers")
+# What only pi's and VS Code's files have beside their servers.
+_BESIDE = ("inputs", "settings", "imports", "$schema", "disabledServers")
+
+
+class OAuthConfig(Struct, frozen=True):
+    """What a file says of signing in: a client that was registered by hand, what to ask for, where to be led back."""
+
+    client_id: str | None = None
+    client_secret: str | None = None
+    scope: str | None = None
+    port: int | None = None
+    wanted: bool = True
+
+
+class ServerConfig(Struct, frozen=True, kw_only=True):
+    """One server as it is configured, with variables not filled in; `problem` says why it cannot be used.
+
+    `literal` values come from a host, which has filled in what it wanted filled in.
+    """
+
+    name: str
+    source: McpSource
+    file: str | None = None
+    problem: str | None = None
+    enabled: bool = True
+    transport: McpTransport | None = None
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    env_file: str | None = None
+    cwd: str | None = None
+    inherit_env: bool = False
+    url: str = ""
+    headers: Mapping[str, str] = {}
+    oauth: OAuthConfig = OAuthConfig()
+    start_seconds: float = START_SECONDS
+    call_seconds: float = CALL_SECONDS
+    only_tools: tuple[str, ...] | None = None
+    without_tools: tuple[str, ...] = ()
+    inputs: Mapping[str, str] = {}
+    literal: bool = False
+
+
+class WrongServer(Exception):
+    """What is wrong with a server, as a part of a sentence."""
+
+
+def servers_in(
+    value: Json, source: McpSource, file: str | None, report: Callable[[str], None]
+) -> Iterator[ServerConfig]:
+    """All servers of a file's value; what is wrong with the value as a whole is reported."""
+    if not isinstance(value, dict):
+        report("must be an object with mcpServers (or, in the form of VS Code, servers)")
+        return
+    listed: Any = next((value[key] for key in _LISTS if key in value), None)
+    if listed is None and isinstance(value.get("mcp"), dict):
+        listed = next((value["mcp"][key] for key in _LISTS if key in value["mcp"]), None)
+    if listed is None:
+        listed = {name: server for name, server in value.items() if name not in _BESIDE}
+        if not listed or not all(_looks_like_server(server) for server in listed.values()):
+            if listed:
+                report("has neither mcpServers nor servers, so no tool server is used")
+            return
+    if not isinstance(listed, dict):
+        report("mcpServers must be an object of servers by their names")
+        return
+    off = value.get("disabledServers")
+    disabled = off if isinstance(off, list) else []
+    inputs = _inputs(value.get("inputs"))
+    for number, (name, server) in enumerate(listed.items()):
+        if number == MOST_SERVERS:
+            report(f"has {len(listed)} servers; those after the first {MOST_SERVERS} are left out")
+            return
+        config = server_of(name, server, source, file, inputs)
+        yield replaced(config, enabled=False) if name in disabled else config
+
+
+def server_of(
+    name: str, value: Json, source: McpSource, file: str | None = None, inputs: Mapping[str, str] | None = None
+) -> ServerConfig:
+    """One server; with a `problem` if it cannot be used."""
+    base = ServerConfig(name=name, source=source, file=file, inputs=inputs or {}, literal=source == "host")
+    try:
+        _check_name(name)
+        if not isinstance(value, dict):
+            raise WrongServer("must be an object with command or url")
+        return _server(base, value)
+    except WrongServer as wrong:
+        return replaced(base, problem=str(wrong), enabled=True)
+
+
+def replaced(config: ServerConfig, **changes: Any) -> ServerConfig:
+    """The same server with changes."""
+    from msgspec.structs import replace
+
+    return replace(config, **changes)
+
+
+def _server(base: ServerConfig, value: dict[str, Any]) -> ServerConfig:
+    nested = value.get("transport")
+    if isinstance(nested, dict):
+        value = {**value, **nested, "transport": nested.get("type")}
+    command, url = value.get("command"), value.get("url", value.get("serverUrl", value.get("httpUrl")))
+    args = value.get("args", value.get("arguments"))
+    if isinstance(command, list) and command:
+        command, args = command[0], [*command[1:], *(args if isinstance(args, list) else [])]
+    enabled = value.get("enabled") is not False and value.get("disabled") is not True
+    if command is None and url is None:
+        if not enabled:
+            return replaced(base, enabled=False)
+        raise WrongServer("needs command (a program to start) or url (a service to connect to)")
+    if command is not None and url is not None:
+        raise WrongServer("has both command and url; it is either a program or a service")
+    transport = _transport(value, command is not None)
+    seconds = _seconds(value, ("requestTimeoutMs", "toolTimeoutMs", "timeout"), CALL_SECONDS)
+    cwd = value.get("cwd", value.get("workingDirectory"))
+    return replaced(
+        base,
+        enabled=enabled,
+        transport=transport,
+        command="" if command is None else _text(command, "command"),
+        args=tuple(_texts(args, "args")),
+        env=_map(value.get("env"), "env"),
+        env_file=None if value.get("envFile") is None else _text(value["envFile"], "envFile"),
+        cwd=None if cwd is None else _text(cwd, "cwd"),
+        inherit_env=value.get("inheritEnv") is True,
+        url="" if url is None else _text(url, "url"),
+        headers=_headers(value),
+        oauth=_oauth(value),
+        start_seconds=_seconds(value, ("startupTimeoutMs", "startTimeout", "initTimeout"), START_SECONDS),
+        call_seconds=seconds,
+        only_tools=_names(value, ("includeTools", "enabledTools", "alwaysAllowTools")),
+        without_tools=_names(value, ("excludeTools", "disabledTools")) or (),
+    )
+
+
+def _check_name(name: str) -> None:
+    if not name.strip():
+        raise WrongServer("has no name")
+    if len(name) > LONGEST_NAME:
+        raise WrongServer(f"has a name of {len(name)} characters; at most {LONGEST_NAME} are possible")
+    if any(ord(sign) < 32 or ord(sign) == 127 for sign in name):
+        raise WrongServer("has a name with control characters")
+    if not re.search(r"[A-Za-z0-9]", name):
+        raise WrongServer("has a name without a letter or digit, of which no tool name can be made")
+
+
+def _transport(value: dict[str, Any], is_program: bool) -> McpTransport:
+    given = value.get("type", value.get("transport"))
+    if given is None:
+        return "stdio" if is_program else "http"
+    found = _TRANSPORTS.get(given.lower()) if isinstance(given, str) else None
+    if found is None:
+        raise WrongServer(f"has the type {_short(given)}; known are stdio, http and sse")
+    if (found == "stdio") is not is_program:
+        raise WrongServer(f"has the type {given}, which does not fit its {'command' if is_program else 'url'}")
+    return found
+
+
+def _text(value: Any, field: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise WrongServer(f"{field} must be a text, not {_short(value)}")
+    if len(value) > LONGEST_TEXT or "\0" in value:
+        raise WrongServer(f"{field} is too long or has a NUL character")
+    return value
+
+
+def _texts(value: Any, field: str) -> list[str]:
+    if value is None:
+        return []
+    if not isinstance(value, list) or len(value) > MOST_ITEMS:
+        raise WrongServer(f"{field} must be a list of texts, not {_short(value)}")
+    return [_value(item, f"{field}[{index}]") for index, item in enumerate(value)]
+
+
+def _map(value: Any, field: str) -> dict[str, str]:
+    if value is None:
+        return {}
+    if isinstance(value, list) and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in value):
+        value = {item["name"]: item.get("value") for item in value}
+    if not isinstance(value, dict) or len(value) > MOST_ITEMS:
+        raise WrongServer(f"{field} must be an object of texts, not {_short(value)}")
+    # A null takes nothing along, as in VS Code.
+    return {name: _value(item, f"{field}.{name}") for name, item in value.items() if item is not None}
+
+
+def _value(value: Any, field: str) -> str:
+    """A text, which may be empty; numbers and yes or no are taken as they are written."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if not isinstance(value, str):
+        raise WrongServer(f"{field} must be a text, not {_short(value)}")
+    if len(value) > LONGEST_TEXT or "\0" in value:
+        raise WrongServer(f"{field} is too long or has a NUL character")
+    return value
+
+
+def _headers(value: dict[str, Any]) -> dict[str, str]:
+    headers = _map(
+        value.get(
+            "headers",
+            value.get("requestInit", {}).get("headers") if isinstance(value.get("requestInit"), dict) else None,
+        ),
+        "headers",
+    )
+    for name in headers:
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            raise WrongServer(f"headers has the name {_short(name)}, which no header can have")
+    token, variable = value.get("bearerToken"), value.get("bearerTokenEnv", value.get("bearer_token_env_var"))
+    if "authorization" not in {name.lower() for name in headers}:
+        if isinstance(token, str):
+            headers["Authorization"] = f"Bearer {token}"
+        elif isinstance(variable, str) and variable:
+            headers["Authorization"] = f"Bearer ${{{variable}}}"
+    return headers
+
+
+def _oauth(value: dict[str, Any]) -> OAuthConfig:
+    given = value.get("oauth")
+    if given is False or value.get("auth") in ("none", "bearer"):
+        return OAuthConfig(wanted=False)
+    if not isinstance(given, dict):
+        return OAuthConfig()
+
+    def text(*names: str) -> str | None:
+        found = next((given[name] for name in names if given.get(name) is not None), None)
+        if isinstance(found, list):
+            found = " ".join(_texts(found, f"oauth.{names[0]}"))
+        return None if found is None else _text(found, f"oauth.{names[0]}")
+
+    port = given.get("callbackPort")
+    redirect = text("redirectUri", "redirectUrl")
+    if port is None and redirect is not None:
+        found = re.fullmatch(r"http://(?:127\.0\.0\.1|localhost|\[::1\]):(\d+)(?:/.*)?", redirect)
+        port = int(found[1]) if found else None
+    if port is not None and (not isinstance(port, int) or not 0 < port < 65536):
+        raise WrongServer("oauth.callbackPort must be the number of a port")
+    return OAuthConfig(
+        client_id=text("clientId", "client_id"),
+        client_secret=text("clientSecret", "client_secret"),
+        scope=text("scope", "scopes"),
+        port=port,
+    )
+
+
+def _seconds(value: dict[str, Any], names: tuple[str, ...], default: float) -> float:
+    """A time that is given in milliseconds, as all of these programs do."""
+    for name in names:
+        given = value.get(name)
+        if given is None:
+            continue
+        if isinstance(given, bool) or not isinstance(given, int | float) or math.isnan(given):
+            raise WrongServer(f"{name} must be a number of milliseconds, not {_short(given)}")
+        if given > 0:
+            return min(max(given / 1000, 0.001), LONGEST_SECONDS)
+    return default
+
+
+def _names(value: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...] | None:
+    found = next((name for name in names if value.get(name) is not None), None)
+    return None if found is None else tuple(_texts(value[found], found))
+
+
+def _inputs(value: Any) -> dict[str, str]:
+    """What VS Code asks a person for, by id: the question."""
+    found: dict[str, str] = {}
+    for item in value if isinstance(value, list) else []:
+        if isinstance(item, dict) and isinstance(item.get("id"), str):
+            about = item.get("description")
+            found[item["id"]] = about if isinstance(about, str) and about.strip() else item["id"]
+    return found
+
+
+def _looks_like_server(value: Any) -> bool:
+    return isinstance(value, dict) and any(key in value for key in ("command", "url", "serverUrl", "httpUrl"))
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

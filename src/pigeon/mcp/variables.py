@@ -1,0 +1,142 @@
+"""Variables in the configuration of a tool server, filled in when it is connected.
+
+    $NAME, ${NAME}, ${env:NAME}, $env:NAME   a variable of the environment; missing is an error of that server
+    ${NAME:-text}                            the same, or the text where it is missing or empty
+    ${input:ID}                              what a person was asked for (VS Code)
+    ${workspaceFolder}, ${cwd}, ${userHome}  folders (VS Code)
+    $$                                       the sign itself
+
+A project's file gets no key of a model provider, however much the project is trusted: that is the user's file's to say.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
+
+from pigeon.mcp.server_config import ServerConfig, WrongServer
+from pigeon.system.files import read_text
+from pigeon.system.paths import absolute
+
+_REFERENCE = re.compile(
+    r"\$(?:(\$)|\{(?:(env|input):)?([A-Za-z_][\w.-]*)(?::-((?:[^{}$]|\$(?!\{))*))?\}"
+    r"|(?:env:)?([A-Za-z_][A-Za-z0-9_]*))"
+)
+_INPUT = re.compile(r"\$\{input:([\w.-]+)\}")
+LARGEST_ENV_FILE = 1024 * 1024
+
+
+class Surroundings:
+    """Where values come from: variables, folders, and what a person has answered so far.
+
+    `is_secret` says of a variable whether it holds a key of a model provider.
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[str, str],
+        cwd: str,
+        home: str,
+        answers: Mapping[str, str],
+        is_secret: Callable[[str], bool],
+    ) -> None:
+        self._variables = variables
+        self._cwd = cwd
+        self._home = home
+        self._answers = answers
+        self._is_secret = is_secret
+        self._folders = {
+            "workspaceFolder": cwd,
+            "workspaceRoot": cwd,
+            "cwd": cwd,
+            "userHome": home,
+            "workspaceFolderBasename": os.path.basename(cwd),
+            "pathSeparator": os.sep,
+        }
+
+    def filled_in(self, config: ServerConfig) -> ServerConfig:
+        """The server with all values; raises `WrongServer` that names what is missing."""
+        text = self._lenient if config.literal else self._strict_for(config)
+        env = {name: text(value, f"env.{name}") for name, value in config.env.items()}
+        if config.env_file is not None:
+            path = absolute(text(config.env_file, "envFile"), self._cwd, self._home)
+            env = {**_env_file(path), **env}
+        url = text(config.url, "url")
+        if url and not re.match(r"https?://[^/]", url):
+            raise WrongServer("url must begin with http:// or https://")
+        secret = config.oauth.client_secret
+        return replace(
+            config,
+            command=text(config.command, "command"),
+            args=tuple(text(value, f"args[{index}]") for index, value in enumerate(config.args)),
+            env=env,
+            cwd=absolute(text(config.cwd, "cwd") if config.cwd else self._cwd, self._cwd, self._home),
+            url=url,
+            headers={name: text(value, f"headers.{name}") for name, value in config.headers.items()},
+            oauth=replace(config.oauth, client_secret=None if secret is None else text(secret, "oauth.clientSecret")),
+        )
+
+    def questions(self, config: ServerConfig) -> dict[str, str]:
+        """What a person has to be asked before `filled_in`, by id."""
+        texts = [config.command, *config.args, *config.env.values(), config.url, *config.headers.values()]
+        wanted = {found for text in texts for found in _INPUT.findall(text)}
+        return {id: config.inputs[id] for id in sorted(wanted) if id in config.inputs and id not in self._answers}
+
+    def _strict_for(self, config: ServerConfig) -> Callable[[str, str], str]:
+        guarded = config.source == "project"
+
+        def text(value: str, field: str) -> str:
+            return _REFERENCE.sub(lambda found: self._value(found, field, guarded), value) if "$" in value else value
+
+        return text
+
+    def _lenient(self, value: str, field: str) -> str:
+        """A host's values are meant as they are, but for variables that there are."""
+
+        def put(found: re.Match[str]) -> str:
+            name = found[3] or found[5]
+            return self._variables.get(name, found[0]) if name and found[2] != "input" else found[0]
+
+        return _REFERENCE.sub(put, value) if "$" in value else value
+
+    def _value(self, found: re.Match[str], field: str, guarded: bool) -> str:
+        if found[1]:
+            return "$"
+        name, default = found[3] or found[5], found[4]
+        if found[2] == "input":
+            if name not in self._answers:
+                raise WrongServer(f"{field} needs the input {name}, which was not answered")
+            return self._answers[name]
+        if found[2] is None and found[3] in self._folders and name not in self._variables:
+            return self._folders[name]
+        if guarded and self._is_secret(name):
+            raise WrongServer(
+                f"{field} names the variable {name}, which holds a key of a model provider: no file of a project gets "
+                "it. Put the server into your own mcp.json if it shall"
+            )
+        value = self._variables.get(name)
+        if value:
+            return value
+        if default is not None:
+            return default
+        if value is None:
+            raise WrongServer(f"{field} names the variable {name}, which is not set")
+        return value
+
+
+def _env_file(path: str) -> dict[str, str]:
+    try:
+        text = read_text(path, LARGEST_ENV_FILE)
+    except OSError as error:
+        raise WrongServer(f"envFile {path} cannot be read: {error.strerror or error}") from None
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        if equals and not name.startswith("#") and name.strip():
+            value = value.strip()
+            quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+            found[name.strip()] = value[1:-1] if quoted else value
+    return found

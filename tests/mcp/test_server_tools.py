@@ -1,0 +1,73 @@
+"""Tools of servers, end to end: a program is started, its tools are called by a scripted model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import pigeon
+from fakes.mcp_agents import ServedAgents, scripted_server, tool_results
+from pigeon.testing import call
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_a_tool_of_a_server_is_called_by_its_name(agents: ServedAgents) -> None:
+    agents.write({"notes": scripted_server()})
+    async with agents.agent(call("mcp__notes__echo", text="hello"), "Done.") as agent:
+        result = await agent.run("say hello")
+        states = (await agent.get_mcp_servers()).servers
+    assert tool_results(result) == ["hello"]
+    assert [(state.name, state.status, state.source) for state in states] == [("notes", "connected", "user")]
+    assert "mcp__notes__echo" in states[0].tools
+    assert states[0].server_name == "scripted"
+
+
+async def test_servers_of_the_host_replace_each_other_and_leave_those_of_files_alone(agents: ServedAgents) -> None:
+    agents.write({"mine": scripted_server()})
+    async with agents.agent() as agent:
+        given = {"one": scripted_server(), "wrong": {"command": 7}, "both": {"command": "x", "url": "http://y"}}
+        states = {state.name: state for state in (await agent.set_mcp_servers(given)).servers}
+        assert states["wrong"].status == states["both"].status == "failed"
+        assert "command must be a text" in str(states["wrong"].error)
+        states = await agents.settled(agent, "one")
+        assert (states["one"].status, states["one"].source) == ("connected", "host")
+        assert states["mine"].status == "connected"
+        left = await agent.set_mcp_servers({})
+        assert [(state.name, state.status) for state in left.servers] == [("mine", "connected")]
+
+
+async def test_events_of_servers_come_only_to_hosts_that_ask_for_them(agents: ServedAgents) -> None:
+    async with agents.agent() as agent:
+        await agent.hello(features=[])
+        events = agent.events()
+        await agent.set_mcp_servers({"one": scripted_server("refuses")})
+        result = await agent.run("hello")
+        assert result.ended == "done"
+        await agent.hello(features=["mcp"])
+        await agent.connect_mcp_server("one")
+        changed = [event async for event in _until_failed(events)]
+    assert changed[-1].server.status == "failed"
+    assert "no license was found" in str(changed[-1].server.error)
+
+
+async def _until_failed(events):  # type: ignore[no-untyped-def]
+    async for event in events:
+        if isinstance(event, pigeon.McpServerChanged):
+            yield event
+            if event.server.status == "failed":
+                return
+
+
+async def test_failures_pictures_and_values_of_a_tool_are_results(agents: ServedAgents) -> None:
+    agents.write({"s": scripted_server()})
+    names = ("fail", "picture", "structured")
+    async with agents.agent(*[call(f"mcp__s__{name}") for name in names], "Done.") as agent:
+        result = await agent.run("do it")
+    results = [message for message in result.messages if isinstance(message, pigeon.ToolResultMessage)]
+    assert [message.is_error for message in results] == [True, False, False]
+    assert tool_results(result)[0] == "it went wrong"
+    assert isinstance(results[1].content[0], pigeon.ImageContent)
+    assert json.loads(tool_results(result)[2]) == {"answer": 42}
+    assert results[2].details == {"structuredContent": {"answer": 42}}
