@@ -40,6 +40,10 @@ METHODS: dict[str, str] = {
     "pigeon.system.process.peer.PeerProcess.pipe_data_received": _ASYNCIO,
     "pigeon.terminal.screen.input_history.InputHistory.load_history_strings": _PROMPT_TOOLKIT,
     "pigeon.terminal.screen.input_history.InputHistory.store_string": _PROMPT_TOOLKIT,
+    "pigeon.terminal.screen.live_rows.LiveRows.get_children": _PROMPT_TOOLKIT,
+    "pigeon.terminal.screen.live_rows.LiveRows.preferred_height": _PROMPT_TOOLKIT,
+    "pigeon.terminal.screen.live_rows.LiveRows.preferred_width": _PROMPT_TOOLKIT,
+    "pigeon.terminal.screen.live_rows.LiveRows.write_to_screen": _PROMPT_TOOLKIT,
 }
 
 

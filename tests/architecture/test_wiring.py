@@ -20,6 +20,8 @@ ALLOWED: dict[str, str] = {
     "pigeon.mcp.connector.web: stream": "the only way to limit the body of an answer for every proxy",
     "pigeon.serve.http.application: redirect_slashes": "the only way in which Starlette takes it",
     "pigeon.serve.warming: __code__": "the only way to have the code of a function elsewhere in memory",
+    "pigeon.terminal.screen.live_rows: height": "the way in which prompt_toolkit takes it",
+    "pigeon.terminal.screen.live_rows: width": "the way in which prompt_toolkit takes it",
     "pigeon.tools.images.resizing: MAX_IMAGE_PIXELS": "the only way in which Pillow takes its limit",
 }
 

@@ -1,6 +1,7 @@
-"""How fast the chat is, in a real pseudo-terminal: `python -m fakes.chat_speed` in `tests/` prints its figures.
+"""How fast the chat is, in a real pseudo-terminal: `make chat-speed` prints its figures.
 
-The start, until a letter that is typed before it is echoed by the program; and how long a letter takes to be echoed
+The start, until a letter that is typed before it is echoed by the program, in turn with that of another program if its
+command is given (`make chat-speed ARGS="node .../cli.js"`); and how long a letter takes to be echoed
 while a thousand deltas a second arrive, and while something long is finished: code, a diff, a table, a list, the card
 of an edit. A letter is due every thirty milliseconds, and counts from then: one that is late makes those behind it
 late. On a machine that does something else, too, none of them means much.
@@ -13,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from fakes.pty_chat import PtyChat, call, scripted
@@ -21,6 +23,7 @@ STARTS = 7
 ROUNDS = 5
 SECONDS = 4.0
 BETWEEN_SECONDS = 0.03
+LONGEST_SECONDS = 20.0
 # Neither in the texts below nor in what draws them.
 LETTERS = b"QZXV"
 BACKSPACE = "\x7f"
@@ -38,15 +41,21 @@ LONG = {
 }
 
 
-def start_seconds(folder: Path) -> float:
-    """From the start of the program to the echo of what was typed at once."""
+def start_seconds(folder: Path, program: Sequence[str] | None = None) -> float:
+    """From the start of the program, Pigeon or another one, to the echo of what was typed at once."""
     begun = time.perf_counter()
-    with PtyChat(folder) as chat:
+    with PtyChat(folder, program=program) as chat:
         chat.type("zqx")
         # Behind the first thing that the program itself says to the terminal.
         while b"zqx" not in chat.raw.partition(b"\x1b[?2004h")[2]:
-            chat.read_raw(1.0)
+            _awaited(chat, begun)
         return time.perf_counter() - begun
+
+
+def _awaited(chat: PtyChat, begun: float) -> bytes:
+    """What comes next; fails where something does not come at all."""
+    assert time.perf_counter() - begun < LONGEST_SECONDS, chat.raw[-2000:]
+    return chat.read_raw(1.0) or b""
 
 
 def streaming_seconds(folder: Path) -> list[float]:
@@ -77,14 +86,15 @@ def echo_seconds(folder: Path, arguments: Sequence[str], over: Callable[[bytes],
     with PtyChat(folder, arguments, columns=100, rows=40) as chat:
         chat.until("context 0%")
         chat.say("go")
-        due = time.perf_counter()
+        due = first = time.perf_counter()
         begun = len(chat.raw)
         while not over(chat.raw[begun:]):
+            assert due - first < LONGEST_SECONDS, chat.raw[-2000:]
             letter = LETTERS[len(taken) % len(LETTERS)]
             while (left := due - time.perf_counter()) > 0:
                 chat.read_raw(left)
             chat.type(chr(letter))
-            while letter not in (chat.read_raw(1.0) or b""):
+            while letter not in _awaited(chat, due):
                 pass
             taken.append(time.perf_counter() - due)
             chat.type(BACKSPACE)
@@ -100,12 +110,37 @@ def shown(name: str, seconds: Sequence[float]) -> str:
     return f"{name}: " + ", ".join(f"{what} {1000 * one:.1f} ms" for what, one in named)
 
 
-if __name__ == "__main__":
+def tell(line: str) -> None:
+    """A figure, as soon as it is there."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def starts(folder: Path, other: Sequence[str]) -> None:
+    """Tell how long starts take, and how they compare with those of another program."""
+    ours, theirs = [], []
+    for _ in range(STARTS):
+        ours.append(start_seconds(folder))
+        if other:
+            theirs.append(start_seconds(folder, other))
+    tell(shown("start", ours))
+    if other:
+        tell(shown(f"start of {other[-1]}", theirs))
+        tell(f"ratio of the medians: {median(ours) / median(theirs):.2f}")
+
+
+def main(other: Sequence[str]) -> None:
+    """Measure everything."""
     with tempfile.TemporaryDirectory() as place:
-        sys.stdout.write(shown("start", [start_seconds(Path(place)) for _ in range(STARTS)]) + "\n")
-        sys.stdout.write(shown("echo in a stream", streaming_seconds(Path(place))) + "\n")
+        folder = Path(place)
+        starts(folder, other)
+        for _ in range(ROUNDS):
+            tell(shown("echo in a stream", streaming_seconds(folder)))
         for name, reply in LONG.items():
-            sys.stdout.write(shown(name, finishing_seconds(Path(place), reply)) + "\n")
-        sys.stdout.write(
-            shown("edit of 2,000 lines", finishing_seconds(Path(place), edit_of_many_lines(Path(place)))) + "\n"
-        )
+            tell(shown(name, finishing_seconds(folder, reply)))
+        edit = edit_of_many_lines(folder)
+        tell(shown("edit of 2,000 lines", finishing_seconds(folder, edit)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

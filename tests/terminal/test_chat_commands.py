@@ -277,7 +277,7 @@ def test_a_megabyte_that_is_pasted_is_folded_and_sent_whole(tmp_path: Path) -> N
 
 
 @LOOKS
-def test_extensions_of_a_folder_ask_and_show_once_it_is_trusted(tmp_path: Path, look: Look) -> None:
+def test_extensions_of_a_folder_are_there_as_soon_as_it_is_trusted(tmp_path: Path, look: Look) -> None:
     (tmp_path / ".pigeon" / "extensions").mkdir(parents=True)
     (tmp_path / ".pigeon" / "extensions" / "dialogs.py").write_text(DIALOGS)
     with look.open(tmp_path, scripted(tmp_path)) as chat:
@@ -287,9 +287,14 @@ def test_extensions_of_a_folder_ask_and_show_once_it_is_trusted(tmp_path: Path, 
         chat.reads("There is no command /ask")
         chat.empty()
         chat.say("/trust")
+        chat.answers("o", "Do you trust")
+        chat.reads("In use now")
+        chat.say("/ask")
+        chat.until("Which bird?")
+    # Trusted this time only, it is asked about again; then always.
+    with look.open(tmp_path, scripted(tmp_path)) as chat:
         chat.answers("y", "Do you trust")
-        chat.reads("In use from the next start on")
-    # What was trusted always is not asked about again.
+        chat.reads("In use now")
     with look.open(tmp_path, scripted(tmp_path)) as chat:
         chat.footer("%")
         chat.type("/as", TAB, ENTER)

@@ -23,7 +23,7 @@ def working() -> tuple[ChatTranscript, LiveView]:
 
 
 def test_what_goes_on_stands_in_parts_with_a_blank_line_between_them() -> None:
-    *lines, status = working()[1].text(60, 30).split("\n")
+    *lines, status = working()[1].lines(60, 30)
     assert lines == [
         *("I am about to", ""),
         *("◌ bash make  0.0 s", *(f"  │ step {number}" for number in range(5, 9)), ""),
@@ -34,11 +34,11 @@ def test_what_goes_on_stands_in_parts_with_a_blank_line_between_them() -> None:
 
 def test_of_few_rows_the_newest_are_shown() -> None:
     view = working()[1]
-    assert view.text(60, 3).split("\n")[:2] == ["Next: later", ""]
+    assert view.lines(60, 3)[:2] == ["Next: later", ""]
 
 
 def test_while_a_question_stands_nothing_is_said_to_be_going_on() -> None:
-    text = working()[1].text(60, 30, asking=True)
+    text = "\n".join(working()[1].lines(60, 30, asking=True))
     assert "Esc" not in text
     assert "bash" not in text
     assert text.endswith("Next: later\n")

@@ -26,7 +26,7 @@ from pigeon.cli.printing import colours_of
 from pigeon.sdk.errors import ProcessDied
 from pigeon.sdk.remote.transports import READ_KEY, ProgramChoices, SubprocessTransport, key_line
 from pigeon.terminal.attachments import Attachments
-from pigeon.terminal.blocks import Notice
+from pigeon.terminal.blocks import AnswerText, Notice, ToolCard, UserText
 from pigeon.terminal.footer import FooterFacts
 from pigeon.terminal.inputs import Inputs
 from pigeon.terminal.painting import Painter
@@ -44,9 +44,11 @@ KEY_OPTIONS = ("--api-key", "--api-key-file")
 RESUME_OPTIONS = ("--resume", "-r")
 # What chooses a conversation: an agent that is started again goes on with the one that there is.
 SESSION_OPTIONS = (*RESUME_OPTIONS, "--fork", "--session", "--session-id", "--continue", "-c", "--name", "-n")
+TRUST_OPTIONS = ("--approve", "-a", "--no-approve", "-na")
 MOST_ERROR_LINES = 200
 TOGETHER_SECONDS = 0.1
 SWITCH_SECONDS = 0.0005
+FIRST_WIDTH = 80
 # What talks to the agent, and what its first lines are painted with.
 CHAT_MODULES = (
     "pigeon.sdk.remote.client",
@@ -56,8 +58,12 @@ CHAT_MODULES = (
     "rich.text",
     "rich.theme",
 )
-# What answers are painted with.
-ANSWER_MODULES = ("pigeon.terminal.content.markdown", "markdown_it", "pygments.lexers")
+# What answers and calls are painted with is prepared by painting these.
+FIRST_PAINTED = (
+    UserText("go"),
+    AnswerText("# One\n\nA **word**, `code` and a [link](to).\n\n- item\n\n1. item\n\n```python\nx = 1\n```\n"),
+    ToolCard("", "bash", {"command": "ls"}, 0.0, "file", seconds=1.0),
+)
 
 
 def run_chat(line: CommandLine, environment: Environment) -> int:
@@ -110,6 +116,7 @@ class _ChatProgram:
         self._errors = _ErrorLines()
         self._code = exit_codes.OK
         self._chooses = line.agent.resume == ""
+        self._trusts = False
         self._started: SubprocessTransport | None = None
         self._client: Client | None = None
         self._view: View | None = None
@@ -134,8 +141,9 @@ class _ChatProgram:
         if self._line.connect is not None:
             return self._attached(self._line.connect)
         # A key goes another way, and what is chosen here needs no option.
-        chosen = RESUME_OPTIONS if self._chooses else ()
+        chosen = (*(RESUME_OPTIONS if self._chooses else ()), *(TRUST_OPTIONS if self._trusts else ()))
         options = agent_arguments(self._line.arguments, (*KEY_OPTIONS, *chosen, *without))
+        options += TRUST_OPTIONS[:1] if self._trusts else ()
         # Without the folder on the path: a project could have a package of our name, or of one that we import.
         command = [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *options]
         key = self._line.agent.api_key
@@ -165,6 +173,19 @@ class _ChatProgram:
         transport, self._started = self._started, None
         return transport or self._transport(SESSION_OPTIONS if going_on else ())
 
+    async def _trusting(self, folder: str) -> bool:
+        """Start the agent anew with what the folder brings: extensions are those of the folder it is started in."""
+        if self._client is None or self._line.connect or not self._begins_in(folder):
+            return False
+        self._trusts = True
+        await self._client.restart()
+        return True
+
+    def _begins_in(self, folder: str) -> bool:
+        with suppress(OSError):
+            return os.path.samefile(folder, self._facts.cwd)
+        return False
+
     async def _talk(self, view: View) -> int:
         drawing = asyncio.ensure_future(view.run())
         # What nothing else has caught must not be written over the screen.
@@ -190,7 +211,8 @@ class _ChatProgram:
     async def _chat(self, view: View) -> None:
         await view.shown.wait()
         await asyncio.to_thread(_import_all, CHAT_MODULES)
-        threading.Thread(target=_import_all, args=(ANSWER_MODULES,), daemon=True, name="pigeon-imports").start()
+        painter = Painter(colours_of(self._environment.variables))
+        threading.Thread(target=_paint_first, args=(painter,), daemon=True, name="pigeon-imports").start()
         from pigeon.sdk.remote.client import Client
         from pigeon.terminal.chat import Chat
         from pigeon.terminal.clipboard import Clipboard
@@ -216,6 +238,7 @@ class _ChatProgram:
             names=self._names,
             arguments=self._arguments,
             restart=client.restart,
+            trusting=self._trusting,
         )
         await chat.run(__version__, "\n\n".join(self._line.messages), self._chooses)
 
@@ -301,6 +324,13 @@ class _ErrorLines:
 def _import_all(names: Sequence[str]) -> None:
     for name in names:
         importlib.import_module(name)
+
+
+def _paint_first(painter: Painter) -> None:
+    """Paint what is not shown: the first of each kind takes ten times as long as the next, with its imports."""
+    for block in FIRST_PAINTED:
+        painter.paint(block, FIRST_WIDTH)
+    painter.live_markdown(FIRST_PAINTED[1].text, FIRST_WIDTH)
 
 
 def _tell_fault(view: View, about: Mapping[str, Any]) -> None:

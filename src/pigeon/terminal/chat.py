@@ -40,7 +40,8 @@ DEMO = ("demo", "guide")
 
 
 class Chat:
-    """One conversation of a person with an agent. `restart` starts an agent anew that has died."""
+    """One conversation of a person with an agent. `restart` starts an agent anew that has died; `trusting` does so with
+    what a folder brings that is trusted now, and says whether it can."""
 
     def __init__(  # noqa: PLR0913 - the parts of a chat
         self,
@@ -56,6 +57,7 @@ class Chat:
         names: dict[str, str],
         arguments: dict[str, list[str]],
         restart: Callable[[], Awaitable[None]],
+        trusting: Callable[[str], Awaitable[bool]],
     ) -> None:
         self._conversation = conversation
         self._transcript = transcript
@@ -66,8 +68,17 @@ class Chat:
         self._attachments = attachments
         self._clipboard = clipboard
         self._restart = restart
+        self._trusting = trusting
         self._commands = SlashCommands(
-            conversation, view, facts, self.update_facts, self._attach, names, arguments, clipboard
+            conversation=conversation,
+            view=view,
+            facts=facts,
+            update_facts=self.update_facts,
+            attach=self._attach,
+            names=names,
+            arguments=arguments,
+            clipboard=clipboard,
+            renew=self._renewed,
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._opened = asyncio.Event()
@@ -293,6 +304,15 @@ class Chat:
         self._dead = False
         self._start(self._listen())
         await self.update_facts()
+
+    async def _renewed(self, folder: str) -> bool:
+        """Start the agent anew for what this folder brings, unless it is at work; whether it is in use now."""
+        if self._transcript.activity or not await self._trusting(folder):
+            return False
+        self._start(self._listen())
+        await self._commands.learn()
+        await self.update_facts()
+        return True
 
     def _heard(self, event: ConversationEvent) -> None:
         self._show(*self._transcript.take(event))

@@ -237,7 +237,7 @@ class Client(Conversation):
         self._welcome: Welcome | None = None
         self._death: ProcessDied | None = None
         self._dying: asyncio.Future[None] | None = None
-        self._session_file: str | None = None
+        self._state: State | None = None
         self._restarting = asyncio.Lock()
         self._ending: asyncio.Future[None] | None = None
 
@@ -265,7 +265,7 @@ class Client(Conversation):
             raise ConversationClosed("The client is open already")
         transport = self._make_transport(going_on)
         self._death = None
-        self._peer = self._welcome = self._session_file = None
+        self._peer = self._welcome = self._state = None
         await transport.open(partial(self._received, Framing(ANY_LENGTH)), lambda: self._lost(transport))
         self._transport = transport
         if isinstance(transport, ServedTransport):
@@ -312,15 +312,25 @@ class Client(Conversation):
     async def restart(self) -> None:
         """Start the agent anew, after its death or at any other time, and go on with its session if that is on disk."""
         async with self._restarting:
-            session_file = self._session_file
+            state = self._state
+            session_file = None if state is None or isinstance(state.session_file, Absent) else state.session_file
+            empty = state is None or state.message_count == 0
             await self.close()
             try:
-                await self._open(going_on=session_file is not None)
+                await self._open(going_on=session_file is not None and not empty)
                 if session_file is not None and self._address is None:
-                    await self._call(SwitchSession(session_path=session_file))
+                    await self._go_on(session_file, empty)
             finally:
                 # A start that failed can be tried again.
-                self._session_file = session_file
+                self._state = state
+
+    async def _go_on(self, session_file: str, empty: bool) -> None:
+        try:
+            await self._call(SwitchSession(session_path=session_file))
+        except Refusal:
+            # Nothing was said in it, as far as it is known here: then its file was never written.
+            if not empty:
+                raise
 
     # Commands
 
@@ -406,7 +416,7 @@ class Client(Conversation):
         if self._peer is not None and isinstance(waiting.command, Prompt):
             self._peer.prompted()
         if isinstance(data, State):
-            self._session_file = data.session_file if isinstance(data.session_file, str) else None
+            self._state = data
         elif isinstance(waiting.command, _CHANGE_SESSION):
             self._ask_for_session()
         waiting.succeed(data)

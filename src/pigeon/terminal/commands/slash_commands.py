@@ -59,8 +59,9 @@ class CommandRow(Struct, frozen=True):
 class SlashCommands:
     """The table, and the choice of what a line means."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a chat
         self,
+        *,
         conversation: Conversation,
         view: View,
         facts: FooterFacts,
@@ -69,10 +70,12 @@ class SlashCommands:
         names: dict[str, str],
         arguments: dict[str, list[str]],
         clipboard: Clipboard,
+        renew: Callable[[str], Awaitable[bool]],
     ) -> None:
         self._conversation = conversation
         self._view = view
         self._facts = facts
+        self._renew = renew
         self._update_facts = update_facts
         self._attach = attach
         self._clipboard = clipboard
@@ -262,7 +265,11 @@ class SlashCommands:
             return
         change = await self._conversation.set_trust(True, remember=chosen == "always")
         if change.needs_restart:
-            self._view.show(Notice(f"In use from the next start on: {', '.join(change.needs_restart)}", "faint"))
+            names = ", ".join(change.needs_restart)
+            if await self._renew(change.cwd):
+                self._view.show(Notice(f"In use now: {names}", "faint"))
+            else:
+                self._view.show(Notice(f"In use from the next start on: {names}", "faint"))
         if problem := or_else(change.problem, ""):
             self._view.show(Notice(problem, "warning"))
 

@@ -77,6 +77,7 @@ class BlockQueue:
                     # Not in one expression: `take` puts another list in place while the thread paints.
                     text = await asyncio.to_thread(self._unpainted.popleft())
                     self._painted.append(text)
+                    self._changed()
                 except Exception as fault:  # the blocks behind it are to be seen
                     asyncio.get_running_loop().call_exception_handler({"exception": fault})
         finally:

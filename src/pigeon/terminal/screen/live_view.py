@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import groupby
-
-from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 
 from pigeon.terminal.content.cleaning import cleaned
 from pigeon.terminal.content.tool_details import LONGEST_LINE
@@ -17,33 +14,26 @@ QUEUE_ROWS = 5
 THOUGHT_CHARACTERS = 600
 
 
-def fragments(painted: str) -> StyleAndTextTuples:
-    """What the painter made, for prompt_toolkit: it makes a piece of each character, which takes four times as long to
-    draw, at every key, as a piece for each style."""
-    parts = groupby(to_formatted_text(ANSI(painted)), key=lambda part: part[0])
-    return [(style, "".join(part[1] for part in same)) for style, same in parts]
-
-
 class LiveView:
-    """Draws the live part of a transcript; the text is made anew only after `changed`."""
+    """Draws the live part of a transcript; the lines are made anew only after `changed`."""
 
     def __init__(self, transcript: ChatTranscript, painter: Painter, now: Callable[[], float]) -> None:
         self._transcript = transcript
         self._painter = painter
         self._now = now
-        self._made: tuple[int, int, bool, str] | None = None
+        self._made: tuple[int, int, bool, list[str]] | None = None
 
     def changed(self) -> None:
         """What was drawn is out of date."""
         self._made = None
 
-    def text(self, width: int, rows: int, asking: bool = False) -> str:
-        """At most so many rows, the newest of them; while the person is asked, nothing is said to be going on."""
+    def lines(self, width: int, rows: int, asking: bool = False) -> list[str]:
+        """At most so many, the newest of them; while the person is asked, nothing is said to be going on."""
         if self._made is None or self._made[:3] != (width, rows, asking):
             self._made = (width, rows, asking, self._draw(width, rows, asking))
         return self._made[3]
 
-    def _draw(self, width: int, rows: int, asking: bool) -> str:
+    def _draw(self, width: int, rows: int, asking: bool) -> list[str]:
         """What grows, what runs and what waits, with a blank line between them, as between finished blocks."""
         now = self._now()
         cards = [self._painter.live_card(card, now, width).splitlines() for card in self._transcript.cards]
@@ -53,7 +43,7 @@ class LiveView:
             parts.append([self._status(activity, width)])
         lines = [line for part in parts if part for line in (*part, "")]
         # The last line stands on the rule of the input; before a question it is blank.
-        return "\n".join(lines[-rows:] if asking else lines[:-1][-rows:])
+        return lines[-rows:] if asking else lines[:-1][-rows:]
 
     def _thought(self, width: int) -> list[str]:
         text = self._transcript.thinking_tail(THOUGHT_CHARACTERS) if self._painter.shows_thinking else ""

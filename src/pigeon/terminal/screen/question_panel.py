@@ -10,7 +10,7 @@ from msgspec import Struct
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, Filter
-from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Window
@@ -19,7 +19,6 @@ from prompt_toolkit.layout.dimension import Dimension
 
 from pigeon.terminal.content.cleaning import cleaned
 from pigeon.terminal.painting import Painter
-from pigeon.terminal.screen.live_view import fragments
 from pigeon.terminal.view import Choice, ChoiceQuestion, Question, TextQuestion
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ class QuestionPanel:
             return []
         text: StyleAndTextTuples = []
         if isinstance(question, ChoiceQuestion):
-            text += fragments(self._detail.shown)
+            text += to_formatted_text(ANSI(self._detail.shown))
             if count := self._detail.left_out:
                 text.append(
                     ("class:hint", f"{self._painter.signs['cut']} {count:,} more lines; all of it stands above\n")

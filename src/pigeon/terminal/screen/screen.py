@@ -11,7 +11,7 @@ import asyncio
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,8 @@ from pigeon.terminal.screen.block_queue import BlockQueue
 from pigeon.terminal.screen.input_history import InputHistory
 from pigeon.terminal.screen.input_line import InputLine
 from pigeon.terminal.screen.keys import chat_keys
-from pigeon.terminal.screen.live_view import LiveView, fragments
+from pigeon.terminal.screen.live_rows import LiveRows
+from pigeon.terminal.screen.live_view import LiveView
 from pigeon.terminal.screen.question_panel import QuestionPanel
 from pigeon.terminal.transcript import ChatTranscript
 from pigeon.terminal.view import Choice, ChoiceQuestion, Question
@@ -89,6 +90,7 @@ class _ChatApplication(Application[None]):
         self.render_counter += 1
         with set_app(self):
             self.renderer.render(self, self.layout)
+        self.after_render.fire()
 
 
 class Screen:
@@ -123,7 +125,7 @@ class Screen:
         self._left = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._live = LiveView(transcript, painter, now)
-        self._drawn: tuple[str, StyleAndTextTuples] = ("", [])
+        self._rows = LiveRows(self._live_lines, lambda: self.app.renderer.last_rendered_screen)
         self._roomy = Condition(lambda: self.app.output.get_size().rows >= ROOMY_ROWS)
         self.panel = QuestionPanel(painter, self.refresh, self._focus_input, self._roomy, self._blocks.add_lines)
         self.line = InputLine(completer, InputHistory(history), now)
@@ -134,12 +136,15 @@ class Screen:
             full_screen=False,
             erase_when_done=True,
             after_render=self._after_drawing,
+            # A key is drawn at once, however much else there is to do.
+            max_render_postpone_time=None,
             mouse_support=False,
             include_default_pygments_style=False,
             # Nothing is asked of the terminal: an answer that does not come would hold up the first line.
             output=Vt100_Output(sys.stdout, _size, enable_cpr=False),
             color_depth=None if colours else ColorDepth.DEPTH_1_BIT,
         )
+        self.app.after_render.add_handler(self._rows.drawn)
 
     # View
 
@@ -162,8 +167,9 @@ class Screen:
         else:
             self._renew_live()
             # Now, not when it is drawn: what has ended by then must not be missing in both parts.
-            self._live_text()
-            self.app.invalidate()
+            self._live_lines()
+            # Behind the keys that came meanwhile: they are drawn with it, instead of before it and again after it.
+            asyncio.get_running_loop().call_later(0, self.app.invalidate)
 
     def _renew_live(self) -> None:
         """What has left the live part while it is painted stands there until then."""
@@ -340,13 +346,8 @@ class Screen:
             [
                 # Without a live part there is no row for it: a block has its blank line already.
                 ConditionalContainer(
-                    Window(
-                        FormattedTextControl(self._live_text),
-                        wrap_lines=False,
-                        dont_extend_height=True,
-                        always_hide_cursor=True,
-                    ),
-                    filter=Condition(lambda: bool(self._live_text())),
+                    self._rows,
+                    filter=Condition(lambda: bool(self._live_lines())),
                 ),
                 self._widget_window("aboveEditor"),
                 ConditionalContainer(self.panel.container(), filter=asking),
@@ -383,12 +384,9 @@ class Screen:
         first = line == 0 and wrapped == 0
         return [("class:prompt", f"{self._painter.signs['user']} " if first else "  ")]
 
-    def _live_text(self) -> StyleAndTextTuples:
+    def _live_lines(self) -> Sequence[str]:
         size = self.app.output.get_size()
-        text = self._live.text(size.columns, max(1, size.rows - 8), self.panel.active)
-        if self._drawn[0] is not text:
-            self._drawn = (text, fragments(text))
-        return self._drawn[1]
+        return self._live.lines(size.columns, max(1, size.rows - 8), self.panel.active)
 
     def _footer(self) -> StyleAndTextTuples:
         return [("", footer_text(self._facts, self.width))]
