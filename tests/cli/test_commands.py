@@ -348,9 +348,22 @@ def test_the_undo_of_a_deletion_names_one_session_of_several_from_the_same_minut
     pigeon: Run, talks: list[str]
 ) -> None:
     hints = [pigeon("sessions", "delete", one).split("Undo: pigeon ")[1].split() for one in talks]
-    assert all(one in pigeon("sessions", "trash") for one in talks)
+    listed = [row.split()[0] for row in pigeon("sessions", "trash").splitlines()[1 : 1 + len(talks)]]
+    assert sorted(_begun_by(one, talks) for one in listed) == sorted(talks)
     for hint in hints:
         assert "Brought back" in pigeon(*hint)
+
+
+def _begun_by(id: str, ids: list[str]) -> str:
+    (found,) = [one for one in ids if one.startswith(id)]
+    return found
+
+
+def test_the_ids_in_a_list_are_short_and_name_one_session_each(pigeon: Run, talks: list[str]) -> None:
+    shown = pigeon("sessions").splitlines()[1:]
+    assert {_begun_by(row.split()[0], talks) for row in shown} == set(talks)
+    (found,) = pigeon("sessions", "search", "Müller").splitlines()[1:]
+    assert _begun_by(found.split()[0], talks)
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "\u00b2", "\u0663", "9" * 5000])

@@ -181,6 +181,9 @@ def _hostile_session(folder: Path) -> None:
     with PtyChat(folder, [*scripted(folder), "old words"]) as chat:
         chat.until("You said: old words")
         chat.until("context")
+        # Only then the agent writes nothing more to the file.
+        chat.type(CTRL_D)
+        assert chat.ended() == 0
     (session,) = folder.rglob("*.jsonl")
     lines = session.read_text().splitlines()
     last = json.loads(lines[-1])

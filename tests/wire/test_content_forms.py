@@ -9,7 +9,15 @@ import pytest
 
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
-from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextContent, text_of, user_blocks
+from pigeon.wire.content import (
+    Attachment,
+    ImageContent,
+    ImageInput,
+    TextContent,
+    text_of,
+    user_blocks,
+    with_files_named,
+)
 from pigeon.wire.errors import BadRecord
 
 DATA = base64.b64encode(bytes(range(250, 256)) * 2).decode()
@@ -106,3 +114,17 @@ def test_images_come_before_attachments_in_the_order_given() -> None:
 def test_the_text_of_blocks_is_what_stands_in_them_without_anything_between() -> None:
     assert text_of([TextContent(text="a"), PNG, TextContent(text="b")]) == "ab"
     assert text_of("plain") == "plain"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("plain", "plain"),
+        ('<file name="/a/b.md">\nhello\n</file>\n\nwhat is it?', "@b.md what is it?"),
+        ('<file name="/a/b.png"></file>\n<file name="/a/c d">x</file>', "@b.png @c d"),
+        ('<file name="/a/cut off', '<file name="/a/cut off'),
+        ('<file name="/a/long">the end is missing', "@long"),
+    ],
+)
+def test_a_prompt_in_a_list_names_its_files(said: str, shown: str) -> None:
+    assert with_files_named(said) == shown

@@ -23,7 +23,7 @@ from pigeon.export.tree import BranchRow, Line, branches_of
 from pigeon.system import files
 from pigeon.wire.answers import SessionStats
 from pigeon.wire.base import Absent
-from pigeon.wire.content import text_of
+from pigeon.wire.content import text_of, with_files_named
 from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, Entry, LabelEntry, MessageEntry, UsageEntry
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import AssistantMessage, UserMessage
@@ -216,7 +216,7 @@ def _note(found: _Found, number: int, entry: Entry) -> None:
     elif isinstance(entry, MessageEntry):
         message = entry.message
         if isinstance(message, UserMessage):
-            text = one_line(text_of(message.content))
+            text = one_line(with_files_named(text_of(message.content)))
             if text:
                 found.prompts[number] = text
         elif isinstance(message, AssistantMessage):

@@ -8,6 +8,7 @@ Accepted with a prompt are `{data, mimeType}`, `{source: {type: "base64", mediaT
 from __future__ import annotations
 
 import binascii
+import re
 from typing import Literal
 
 from msgspec import field
@@ -15,6 +16,7 @@ from msgspec import field
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.errors import BadRecord
 
+_FILE = re.compile(r'<file name="([^"\n]*)">.*?(?:</file>|\Z)\s*', re.DOTALL)
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
@@ -60,6 +62,11 @@ def text_of(blocks: str | list[UserBlock] | list[AssistantBlock]) -> str:
     if isinstance(blocks, str):
         return blocks
     return "".join(block.text for block in blocks if isinstance(block, TextContent))
+
+
+def with_files_named(text: str) -> str:
+    """A prompt as it stands in a list: files that were given with it (`pigeon -p @notes.md ...`) by their names."""
+    return _FILE.sub(lambda found: f"@{found[1].rpartition('/')[2]} ", text).strip() if "<file name=" in text else text
 
 
 def has_images(blocks: str | list[UserBlock]) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pigeon.app.environment import Environment
 from pigeon.app.export_page import export_file
@@ -141,27 +142,38 @@ class _Sessions:
         if self._call.has("json"):
             say(json.dumps([_trashed_object(one) for one in gone], indent=2))
         elif gone:
-            rows = [(one.row.id[:ID_SHOWN], one.deleted[:16].replace("T", " "), _title(one.row)) for one in gone]
-            say(table([("id", "deleted", "session"), *_distinct(rows, [one.row for one in gone])]))
+            ids = _short_ids([one.row.id for one in gone], ())
+            rows = [
+                (id, one.deleted[:16].replace("T", " "), _title(one.row)) for id, one in zip(ids, gone, strict=True)
+            ]
+            say(table([("id", "deleted", "session"), *rows]))
             say(f"\nThey are in {self._trash.folder}, and stay there until you remove them.")
         elif not unreadable:
             complain("The trash is empty.")
         return exit_codes.OK
 
     def _rows(self, most: int) -> list[SessionRow]:
-        folders = self._repository.folders() if self._call.has("all") else [self._repository.folder]
-        return listing.listed(folders, None, most)[0]
+        return listing.listed(self._folders(), None, most)[0]
+
+    def _folders(self) -> list[str]:
+        return self._repository.folders() if self._call.has("all") else [self._repository.folder]
+
+    def _known_ids(self) -> Iterator[str]:
+        """The ids of all sessions that could be meant, as the names of their files end with them."""
+        for folder in self._folders():
+            for path in listing.session_files(folder):
+                yield path.removesuffix(".jsonl").rpartition("_")[2]
 
     def _print(self, rows: list[SessionRow]) -> None:
         if self._call.has("json"):
             say(json.dumps([codec.to_plain(row) for row in rows], indent=2))
             return
         lines = []
-        for row in rows:
+        for id, row in zip(_short_ids([row.id for row in rows], self._known_ids()), rows, strict=True):
             folder = (_shown_folder(row.cwd, self._environment.home),) if self._call.has("all") else ()
-            lines.append((row.id[:ID_SHOWN], row.modified[:16].replace("T", " "), *folder, _title(row)))
+            lines.append((id, row.modified[:16].replace("T", " "), *folder, _title(row)))
         heads = ("id", "changed (UTC)", *(("folder",) if self._call.has("all") else ()), "session")
-        say(table([heads, *_distinct(lines, rows)]))
+        say(table([heads, *lines]))
 
     def _found(self, reference: str) -> str:
         """The file of a session: a path, an id or its beginning, of any folder."""
@@ -201,13 +213,14 @@ def _loaded(path: str) -> LoadedSession:
     return loaded
 
 
-def _distinct(lines: Sequence[tuple[str, ...]], rows: list[SessionRow]) -> list[tuple[str, ...]]:
-    """The lines with whole ids where the short ones would not tell the sessions apart."""
-    short = [row.id[:ID_SHOWN] for row in rows]
-    return [
-        line if short.count(row.id[:ID_SHOWN]) == 1 else (row.id, *line[1:])
-        for line, row in zip(lines, rows, strict=True)
-    ]
+def _short_ids(ids: Sequence[str], known: Iterable[str]) -> Iterator[str]:
+    """The beginnings of ids that are those of no other one; ids that were made in the same minute begin alike."""
+    ordered = sorted({*ids, *known})
+    for id in ids:
+        at = bisect_left(ordered, id)
+        beside = [*ordered[max(0, at - 1) : at], *ordered[at + 1 : at + 2]]
+        lengths = range(ID_SHOWN, len(id))
+        yield next((id[:most] for most in lengths if not any(one.startswith(id[:most]) for one in beside)), id)
 
 
 def _said(path: str) -> str:

@@ -16,7 +16,7 @@ from pigeon.system.files import open_regular
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import ABSENT
-from pigeon.wire.content import text_of
+from pigeon.wire.content import text_of, with_files_named
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import BadRecord, Refusal
 from pigeon.wire.messages import UserMessage
@@ -169,7 +169,7 @@ def _row(path: str, changed_ms: int) -> SessionRow | None:
         created=str(header.get("timestamp", "")),
         modified=clock.iso(changed_ms),
         name=name or ABSENT,
-        first_message=first[:PREVIEW] or ABSENT,
+        first_message=with_files_named(first)[:PREVIEW] or ABSENT,
         parent_session=header.get("parentSession") or ABSENT,
     )
 
