@@ -27,6 +27,7 @@ EDGES: dict[str, set[str]] = {
     "export": {"wire", "system"},
     "serve": {"app", "export.style", "rpc", "session", "dialects", "guard", "transport", "wire", "system"},
     "terminal": {"sdk", "wire", "system"},
+    "acp": {"sdk", "transport", "wire", "system"},
     "sdk": {"app", "rpc", "extensions.public.tool_def", "tools.images.header", "transport", "wire", "system"},
     "testing": {"providers.scripted.script", "wire"},
 }

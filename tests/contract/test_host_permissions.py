@@ -124,6 +124,28 @@ def test_rules_that_cannot_be_understood_change_nothing(
     assert results(host, calls(host, server, ECHO))[0][0] is True
 
 
+@proves("permission.set_mode", "command.set_approval_mode")
+def test_the_approval_mode_can_be_changed_and_the_rules_stay(start: Start, server: ModelServer) -> None:
+    host = start("--permissions", '{"deny": ["bash(echo no)"]}')
+    assert results(host, calls(host, server, ECHO)) == [(False, "hi\n")]
+    answer = host.ask("set_approval_mode", mode="write")
+    assert (answer["approvalMode"], answer["host"]["deny"]) == ("write", ["bash(echo no)"])
+    begun = calls(host, server, ECHO)
+    reply(host, question(host, begun), value=YES)
+    assert results(host, begun) == [(False, "hi\n")]
+    assert host.ask("set_permissions", permissions={})["host"]["approvalMode"] == "write"
+    assert host.ask("set_approval_mode", mode="yolo")["approvalMode"] == "yolo"
+    assert results(host, calls(host, server, ECHO)) == [(False, "hi\n")]
+    assert "mode" in host.refused("set_approval_mode", mode="never")
+
+
+@proves("permission.set_mode")
+def test_the_mode_of_the_settings_cannot_be_loosened(start: Start, folders: AgentFolders, server: ModelServer) -> None:
+    folders.configure(settings={"tools": {"approvalMode": "always-ask"}})
+    host = start()
+    assert host.ask("set_approval_mode", mode="yolo")["approvalMode"] == "always-ask"
+
+
 @proves("permission.get")
 def test_the_rules_in_force_are_told_by_source(start: Start, folders: AgentFolders, server: ModelServer) -> None:
     (folders.work / ".pigeon").mkdir()

@@ -310,6 +310,24 @@ def test_a_name_is_one_line_and_told_before_the_answer(start: Start, server: Mod
     assert [entry["name"] for entry in lines_of(file) if entry["type"] == "session_info"] == ["a long name"]
 
 
+@proves("list_sessions.id", "delete_session.trash", "command.delete_session")
+def test_a_session_is_found_by_its_id_and_deleted(start: Start, server: ModelServer) -> None:
+    agent = start(keeps=True)
+    file = talk(agent, server, "one")
+    session = agent.ask("get_state")["sessionId"]
+    [row] = agent.ask("list_sessions", sessionId=session)["sessions"]
+    assert (row["path"], row["inUse"]) == (file, True)
+    assert agent.ask("list_sessions", sessionId=session[:-1]) == {"sessions": []}
+    assert "End it first" in agent.refused("delete_session", sessionPath=file)
+    agent.ask("new_session")
+    assert agent.ask("list_sessions", sessionId=session)["sessions"][0]["inUse"] is False
+    assert agent.ask("delete_session", sessionPath=file)["id"] == session
+    assert agent.ask("list_sessions", sessionId=session) == {"sessions": []}
+    assert len(list((agent.folders.agent / "trash").iterdir())) == 1
+    assert "There is no session" in agent.refused("delete_session", sessionPath=file)
+    assert "There is no session" in agent.refused("delete_session", sessionPath=str(agent.folders.work))
+
+
 @proves("list_sessions.pages", "list_sessions.rows", "list_sessions.scope", "list_sessions.limit")
 @proves("command.list_sessions")
 def test_sessions_are_listed_a_page_at_a_time(start: Start, server: ModelServer, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.history.journal import Journal
+from pigeon.session.history.trash import SessionTrash
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.model_choice import ModelChoice, ModelOptions
@@ -126,6 +127,9 @@ class NoPermissions:
     def set_host_rules(self, rules: Any) -> None:
         raise NotImplementedError
 
+    def set_host_mode(self, mode: Any) -> None:
+        raise NotImplementedError
+
     def allowed(self) -> list[SessionAllowance]:
         return []
 
@@ -170,6 +174,7 @@ class SessionSetup:
                 settings=settings or SessionSettings(),
                 bus=bus,
                 repository=self.repository,
+                trash=SessionTrash(str(folder or NOWHERE), lambda: NOW),
                 trust=Untrusted(),
                 transcript=transcript,
                 dialogs=Dialogs(bus.post, ids.dialog_id),

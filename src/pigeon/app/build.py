@@ -39,6 +39,7 @@ from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
+from pigeon.session.history.trash import SessionTrash
 from pigeon.session.history.views import clean_name
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.host.dialogs import Dialogs
@@ -248,6 +249,7 @@ class _Builder:
             settings=_session_settings(self._layers.settings, self._options),
             bus=self._bus,
             repository=repository,
+            trash=SessionTrash(self._agent_dir, self._environment.now),
             trust=trust,
             transcript=transcript,
             dialogs=self._dialogs,

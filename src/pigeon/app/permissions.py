@@ -20,7 +20,7 @@ from pigeon.config.layers import Layers
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.system.paths import PathResolver
-from pigeon.wire.answers import Permissions, SessionAllowance
+from pigeon.wire.answers import ApprovalMode, Permissions, SessionAllowance
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.dialogs import SelectRequest
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
@@ -56,6 +56,7 @@ class PermissionSetup:
         self._dialogs = dialogs
         self._post = post
         self._announces = False
+        self._host_mode: ApprovalMode = options.approval_mode
         self._extending = extending
         self._layers: PermissionLayers | None = None
         self._asking: PermissionGate | None = None
@@ -109,8 +110,16 @@ class PermissionSetup:
         """Replace the rules of the host, from the next call on; raises `Refusal`. The approval mode stays."""
         from pigeon.guard.rules import PermissionLayers, host_rules
 
-        host = host_rules(rules, self._options.approval_mode)
+        host = host_rules(rules, self._host_mode)
         self._use(replace(self._layers or PermissionLayers(), host=host))
+
+    def set_host_mode(self, mode: ApprovalMode) -> None:
+        """Take this approval mode for the host, from the next call on; its rules stay."""
+        from pigeon.guard.rules import PermissionLayers
+
+        self._host_mode = mode
+        layers = self._layers or PermissionLayers()
+        self._use(replace(layers, host=replace(layers.host, mode=mode)))
 
     def allowed(self) -> list[SessionAllowance]:
         """What was allowed for the session that is open."""

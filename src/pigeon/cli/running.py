@@ -28,6 +28,9 @@ def run(program: str, arguments: list[str]) -> int | None:
     if arguments and not arguments[0].startswith("-"):
         from pigeon.cli.commands.all import COMMANDS
 
+        if arguments[0] == "acp" and not {"--help", "-h"} & set(arguments):
+            # A mode with a name: its options are those of every agent.
+            return _run_mode(parse(["--mode", "acp", *arguments[1:]], program), environment)
         if arguments[0] in COMMANDS:
             return _run_command(arguments[0], arguments[1:], environment)
         if arguments[0] in PACKAGE_COMMANDS:
@@ -102,7 +105,9 @@ def _run_mode(line: CommandLine, environment: Environment) -> int:
 
         return run_json(line, environment)
     if line.mode == "acp":
-        raise UsageError("There is no --mode acp; host programs are served with --mode rpc")
+        from pigeon.cli.commands.acp import run_acp
+
+        return run_acp(line, environment)
     if line.mode == "text" or line.print or line.output or line.output_schema:
         from pigeon.cli.one_answer import run_one_answer
 

@@ -131,12 +131,14 @@ class Agent(Conversation):
         self._asked: asyncio.Future[None] | None = None
 
     @classmethod
-    def over(cls, built: BuiltAgent) -> Agent:
+    def over(
+        cls, built: BuiltAgent, on_permission: OnPermission | None = None, on_dialog: OnDialog | None = None
+    ) -> Agent:
         """The conversation of an agent that was put together already, with `SPOKEN` in mind; for doors of this program.
 
-        What it asks gets a no.
+        What it asks gets a no where there is nothing to ask.
         """
-        agent = cls()
+        agent = cls(on_permission=on_permission, on_dialog=on_dialog)
         agent._ready = built
         return agent
 

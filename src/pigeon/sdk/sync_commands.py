@@ -38,6 +38,7 @@ from pigeon.wire.answers import (
     Permissions,
     QueueItem,
     RenderedHtml,
+    SessionRow,
     Sessions,
     SessionStats,
     State,
@@ -275,10 +276,28 @@ class SyncCommandMethods(ABC):
         )
 
     def list_sessions(
-        self, *, scope: Literal["project", "all"] = "project", cursor: str | None = None, limit: int = 50
+        self,
+        *,
+        scope: Literal["project", "all"] = "project",
+        cursor: str | None = None,
+        limit: int = 50,
+        session_id: str | None = None,
     ) -> Sessions:
-        """Sessions on disk, newest first, a page at a time."""
-        return cast("Sessions", self.send(commands.ListSessions(scope=scope, cursor=_given(cursor), limit=limit)))
+        """Sessions on disk, newest first, a page at a time; with `sessionId` the one that has exactly this id, if
+        there is one.
+        """
+        return cast(
+            "Sessions",
+            self.send(
+                commands.ListSessions(scope=scope, cursor=_given(cursor), limit=limit, session_id=_given(session_id))
+            ),
+        )
+
+    def delete_session(self, session_path: str) -> SessionRow:
+        """Move a session to the trash, from where `pigeon sessions undelete` brings it back. One that a process
+        writes, as the one that is open here, cannot be deleted.
+        """
+        return cast("SessionRow", self.send(commands.DeleteSession(session_path=session_path)))
 
     def set_session_name(self, name: str) -> None:
         """Give the session a display name."""
@@ -347,6 +366,12 @@ class SyncCommandMethods(ABC):
         nothing.
         """
         return cast("Permissions", self.send(commands.SetPermissions(permissions=permissions)))
+
+    def set_approval_mode(self, mode: Literal["always-ask", "write", "yolo"]) -> Permissions:
+        """Which tool calls the host wants asked about where no rule says so, from the next tool call on; the
+        strictest of the host's mode and that of the settings counts.
+        """
+        return cast("Permissions", self.send(commands.SetApprovalMode(mode=mode)))
 
     def get_permissions(self) -> Permissions:
         """The permission rules in force, and what was allowed for this session."""

@@ -92,6 +92,8 @@ _ADMIN = (
     "bash",
     "abort_bash",
     "set_permissions",
+    "set_approval_mode",
+    "delete_session",
     "set_limits",
     "set_trust",
     "set_host_tools",
@@ -113,6 +115,7 @@ NEEDED: dict[str, Scope] = {
 # Members of commands that name a session file, or a folder of such, and a file to be written.
 SESSION_PATHS = {
     "switch_session": "sessionPath",
+    "delete_session": "sessionPath",
     "new_session": "parentSession",
     "open_session": "sessionDir",
     "get_subagent_messages": "sessionFile",

@@ -15,6 +15,7 @@ from pigeon.agent.interfaces import Gate, ImagePreparer, ModelProvider, OutputFo
 from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.repository import SessionRepository
+from pigeon.session.history.trash import SessionTrash
 from pigeon.session.hooks import Hooks
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.model_choice import ModelChoice
@@ -23,6 +24,7 @@ from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.answers import (
+    ApprovalMode,
     BranchInfo,
     FoundText,
     HtmlPiece,
@@ -66,6 +68,10 @@ class PermissionControl(Protocol):
 
     def set_host_rules(self, rules: Json) -> None:
         """Replace the rules of the host; raises `Refusal`."""
+        ...
+
+    def set_host_mode(self, mode: ApprovalMode) -> None:
+        """Which calls the host wants asked about where no rule says so."""
         ...
 
     def allowed(self) -> list[SessionAllowance]:
@@ -190,6 +196,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     settings: SessionSettings
     bus: Bus
     repository: SessionRepository
+    trash: SessionTrash
     trust: FolderTrust
     transcript: Transcript
     dialogs: Dialogs

@@ -29,6 +29,7 @@ class Session:
         self._move_to = dependencies.move_to
         self.bus = bus
         self.repository = dependencies.repository
+        self.trash = dependencies.trash
         self.trust = dependencies.trust
         self.toolset = dependencies.toolset
         self.todos = dependencies.todos

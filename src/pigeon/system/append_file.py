@@ -165,6 +165,21 @@ def locked_folder(folder: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_written(path: str) -> bool:
+    """Whether a process has this file open for appending."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        _lock(descriptor, path)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def make_private_folder(folder: str) -> None:
     """Create a folder, and missing ones above it, that only the user can enter."""
     if folder and not os.path.isdir(folder):

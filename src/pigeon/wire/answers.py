@@ -323,7 +323,7 @@ class Navigated(Record, kw_only=True):
 
 
 class SessionRow(Record, kw_only=True):
-    """One session of `list_sessions`."""
+    """One session of `list_sessions`; `inUse`, whether another process writes it, is told of one that was asked for."""
 
     path: str
     id: str
@@ -333,6 +333,7 @@ class SessionRow(Record, kw_only=True):
     name: str | Absent = ABSENT
     first_message: str | Absent = ABSENT
     parent_session: str | Absent = ABSENT
+    in_use: bool | Absent = ABSENT
 
 
 class Sessions(Record, kw_only=True):

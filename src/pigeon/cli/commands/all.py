@@ -61,6 +61,13 @@ def _attach(call: CommandCall) -> int:
     return run_attach(call)
 
 
+def _acp(call: CommandCall) -> int:
+    from pigeon.cli.args import parse
+    from pigeon.cli.commands.acp import run_acp
+
+    return run_acp(parse(["--mode", "acp"], "pigeon"), call.environment)
+
+
 def _help(call: CommandCall) -> int:
     from pigeon.cli.help_pages import show_help
 
@@ -228,6 +235,17 @@ ATTACH = CommandDeclaration(
         ("pigeon attach unix:serve.sock?session=0198f2c4-...", "over the socket of a server"),
     ),
 )
+ACP = CommandDeclaration(
+    name="acp",
+    summary="work in an editor: the Agent Client Protocol on stdin and stdout",
+    run=_acp,
+    actions=(Action("", ("[OPTIONS...]",), "serve an editor until it goes; the options are those of every agent"),),
+    options=(("--setup", "", "ask for a key in a terminal and store it, for editors that offer to do that"),),
+    examples=(
+        ("pigeon acp", "what an editor starts; docs/editors.md has the settings of each"),
+        ("pigeon acp --model sonnet:high --approval-mode write", "a model, and questions before commands"),
+    ),
+)
 HELP = CommandDeclaration(
     name="help",
     summary="explain a command",
@@ -235,4 +253,6 @@ HELP = CommandDeclaration(
     actions=(Action("", ("[COMMAND]",), "this page, or that of a command"),),
     examples=(("pigeon help sessions", "the page of a command"),),
 )
-COMMANDS = {one.name: one for one in (SESSIONS, MODELS, CONFIG, DOCTOR, DEMO, SERVE, ATTACH, COMPLETIONS, SCHEMA, HELP)}
+COMMANDS = {
+    one.name: one for one in (SESSIONS, MODELS, CONFIG, DOCTOR, DEMO, SERVE, ATTACH, ACP, COMPLETIONS, SCHEMA, HELP)
+}

@@ -5,13 +5,20 @@ from __future__ import annotations
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
 from pigeon.wire.answers import Permissions
-from pigeon.wire.commands import GetPermissions, SetPermissions
+from pigeon.wire.commands import GetPermissions, SetApprovalMode, SetPermissions
 
 
 @handles(SetPermissions)
 def set_permissions(cmd: SetPermissions, s: Session) -> Permissions:
     """In force at the next tool call; a refusal leaves everything as it was."""
     s.permissions.set_host_rules(cmd.permissions)
+    return s.permissions.in_force()
+
+
+@handles(SetApprovalMode)
+def set_approval_mode(cmd: SetApprovalMode, s: Session) -> Permissions:
+    """In force at the next tool call."""
+    s.permissions.set_host_mode(cmd.mode)
     return s.permissions.in_force()
 
 

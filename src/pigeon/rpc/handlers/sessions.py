@@ -17,7 +17,7 @@ from pigeon.wire import answers
 from pigeon.wire import commands as c
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.entries import SessionInfo
-from pigeon.wire.errors import ENTRY_MISSING, Refusal
+from pigeon.wire.errors import ENTRY_MISSING, Refusal, StartupError
 from pigeon.wire.events import SessionInfoChanged
 
 
@@ -94,8 +94,19 @@ def set_session_name(cmd: c.SetSessionName, s: Session) -> None:
 def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
     """Cheap: files are looked at, not read."""
     folders = s.repository.folders() if cmd.scope == "all" else [s.repository.folder]
+    if not isinstance(cmd.session_id, Absent):
+        return answers.Sessions(sessions=listing.rows_with_id(folders, cmd.session_id))
     rows, cursor = listing.listed(folders, None if isinstance(cmd.cursor, Absent) else cmd.cursor, cmd.limit)
     return answers.Sessions(sessions=rows, next_cursor=ABSENT if cursor is None else cursor)
+
+
+@handles(c.DeleteSession)
+def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow:
+    """The file is held while it is moved, so that no process writes it meanwhile."""
+    try:
+        return s.trash.put(s.repository.absolute(cmd.session_path)).row
+    except StartupError as error:
+        raise Refusal(str(error)) from None
 
 
 @handles(c.NavigateTree)

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from msgspec.structs import replace
+
 from pigeon.session.context.transcript import message_of
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.system import clock
+from pigeon.system.append_file import is_written
 from pigeon.system.files import open_regular
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionRow
@@ -136,6 +139,16 @@ def listed(folders: list[str], cursor: str | None, limit: int) -> tuple[list[Ses
             rows.append(row)
         at += 1
     return rows, keys[at - 1] if at < len(files) and at > start else None
+
+
+def rows_with_id(folders: list[str], session_id: str) -> list[SessionRow]:
+    """The session with exactly this id, with whether another process writes it; nothing if there is none."""
+    for folder in folders:
+        path = file_with_id(session_id, folder)
+        row = None if path is None else row_of(path)
+        if row is not None:
+            return [replace(row, in_use=is_written(row.path))]
+    return []
 
 
 def all_folders(everywhere: str) -> list[str]:

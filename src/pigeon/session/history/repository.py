@@ -132,6 +132,10 @@ class SessionRepository:
             return self._absolute(os.path.join(os.curdir, where))
         return os.path.realpath(where) if where.lstrip("/").startswith("proc/") else where
 
+    def absolute(self, path: str) -> str:
+        """Where the path of a session leads; raises a `Refusal` for what cannot be one."""
+        return self._checked(path)
+
     def newest_in(self, folder: str) -> tuple[str, str | None]:
         """The folder as it is meant, and its newest session with a message; raises where nothing is kept on disk."""
         if not self.persistent:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -43,6 +42,8 @@ class SessionTrash:
 
     def put(self, path: str) -> TrashedSession:
         """Delete a session; raises `StartupError` where that cannot be."""
+        import shutil
+
         row = _row(path)
         deleted = clock.iso(self._now())
         place = os.path.join(self.folder, f"{re.sub('[:.]', '-', deleted)}_{_in_a_name(row.id)}")
@@ -85,6 +86,8 @@ class SessionTrash:
 
     def take_back(self, reference: str) -> TrashedSession:
         """Bring a session back to where it was, the one deleted last for an empty reference; raises `StartupError`."""
+        import shutil
+
         found = [one for one in self.all() if one.row.id.startswith(reference)]
         if not found:
             raise StartupError(f"There is no {reference} in the trash" if reference else "The trash is empty")

@@ -44,6 +44,15 @@ class SetPermissions(Command, tag="set_permissions", kw_only=True):
     permissions: dict[str, Json]
 
 
+class SetApprovalMode(Command, tag="set_approval_mode", kw_only=True):
+    """Which tool calls the host wants asked about where no rule says so, from the next tool call on; the strictest of
+    the host's mode and that of the settings counts."""
+
+    lane = "control"
+    answer = answers.Permissions
+    mode: answers.ApprovalMode
+
+
 class GetPermissions(Command, tag="get_permissions", kw_only=True):
     """The permission rules in force, and what was allowed for this session."""
 
@@ -129,6 +138,6 @@ class SetTrust(Command, tag="set_trust", kw_only=True):
 
 
 HOST: tuple[type[Command], ...] = (
-    Hello, SetTodos, SetPermissions, GetPermissions, SetHostTools, HostToolUpdate, HostToolResult,
+    Hello, SetTodos, SetPermissions, SetApprovalMode, GetPermissions, SetHostTools, HostToolUpdate, HostToolResult,
     ExtensionUiResponse, GetTrust, SetTrust,
 )  # fmt: skip

@@ -96,13 +96,24 @@ class NavigateTree(Command, tag="navigate_tree", kw_only=True):
 
 
 class ListSessions(Command, tag="list_sessions", kw_only=True):
-    """Sessions on disk, newest first, a page at a time."""
+    """Sessions on disk, newest first, a page at a time; with `sessionId` the one that has exactly this id, if there is
+    one."""
 
     lane = "beside"
     answer = answers.Sessions
     scope: ListScope = "project"
     cursor: str | Absent = ABSENT
     limit: PageLimit = 50
+    session_id: str | Absent = ABSENT
+
+
+class DeleteSession(Command, tag="delete_session", kw_only=True):
+    """Move a session to the trash, from where `pigeon sessions undelete` brings it back. One that a process writes, as
+    the one that is open here, cannot be deleted."""
+
+    lane = "beside"
+    answer = answers.SessionRow
+    session_path: str
 
 
 class SetSessionName(Command, tag="set_session_name", kw_only=True):
@@ -162,5 +173,5 @@ class GetBranches(Command, tag="get_branches", kw_only=True):
 
 SESSIONS: tuple[type[Command], ...] = (
     NewSession, SwitchSession, Fork, Branch, Clone, GetForkMessages, GetBranchMessages, GetEntries, GetTree,
-    NavigateTree, ListSessions, SetSessionName, ExportHtml, GetHtml, RenderHtml, FindText, GetBranches,
+    NavigateTree, ListSessions, DeleteSession, SetSessionName, ExportHtml, GetHtml, RenderHtml, FindText, GetBranches,
 )  # fmt: skip

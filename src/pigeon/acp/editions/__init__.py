@@ -1,0 +1,1 @@
+"""What the versions of the protocol differ in: how each writes what Pigeon has to say."""

@@ -1,0 +1,40 @@
+"""How a person gives Pigeon a key, as an editor is told: by the environment, or in a terminal."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+KEY_METHOD = "api-key"
+SETUP_METHOD = "terminal-setup"
+SETUP_ARGUMENTS = ("--setup",)
+NO_KEY = (
+    "There is no model that can be used: Pigeon has no key. Set a variable such as ANTHROPIC_API_KEY or OPENAI_API_KEY "
+    "in the environment of the editor's agent settings, or put a key into auth.json; `pigeon doctor` says what is "
+    "missing"
+)
+
+
+class AuthMethod(Struct, frozen=True):
+    """A way to a key; with `args` it is a terminal that the editor opens with these arguments added."""
+
+    id: str
+    name: str
+    description: str
+    args: tuple[str, ...] = ()
+
+
+def auth_methods(in_terminal: bool) -> list[AuthMethod]:
+    """The ways there are for this client."""
+    methods = [
+        AuthMethod(
+            KEY_METHOD,
+            "API key of a model provider",
+            "Set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or the variable of another provider in the "
+            "environment that the editor starts Pigeon with, or put a key into auth.json of Pigeon's folder",
+        )
+    ]
+    if in_terminal:
+        methods.append(
+            AuthMethod(SETUP_METHOD, "Set up in a terminal", "Asks for a provider and its key", SETUP_ARGUMENTS)
+        )
+    return methods

@@ -1,0 +1,184 @@
+"""What an editor shows of a tool call: title, kind, places and content, made from the call and its outcome.
+
+A view is the same for both versions of the protocol; `Edition` says how each writes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from pigeon.system.paths import absolute
+from pigeon.wire.base import Absent, Json
+from pigeon.wire.content import ImageContent, TextContent, UserBlock
+from pigeon.wire.events import ToolOutcome
+
+CallStatus = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
+LONGEST_TITLE = 300
+KINDS = {
+    "read": "read",
+    "ls": "search",
+    "grep": "search",
+    "find": "search",
+    "tool_search": "search",
+    "write": "edit",
+    "edit": "edit",
+    "bash": "execute",
+    "todo": "think",
+}
+
+
+class Location(Struct, frozen=True):
+    """A file that a call is about, and a line of it."""
+
+    path: str
+    line: int | None = None
+
+
+class BlockPiece(Struct, frozen=True):
+    """Content that is a block: text or a picture."""
+
+    block: dict[str, Json]
+
+
+class DiffPiece(Struct, frozen=True):
+    """A file before and after; `old` is none for a new file, `patch` is a unified diff where there is one."""
+
+    path: str
+    old: str | None
+    new: str
+    patch: str | None = None
+
+
+class TerminalPiece(Struct, frozen=True):
+    """A terminal that is shown in the call."""
+
+    terminal_id: str
+
+
+ToolPiece = BlockPiece | DiffPiece | TerminalPiece
+
+
+class ToolView(Struct, frozen=True, kw_only=True):
+    """A tool call as it stands; `begun` is true for the first view of a call. None leaves what was said before."""
+
+    call_id: str
+    begun: bool = False
+    name: str | None = None
+    title: str | None = None
+    kind: str | None = None
+    status: CallStatus | None = None
+    content: list[ToolPiece] | None = None
+    locations: list[Location] | None = None
+    raw_input: Json = None
+    raw_output: Json = None
+
+
+def kind_of_tool(name: str) -> str:
+    """The kind that editors choose an icon by."""
+    return KINDS.get(name, "fetch" if "fetch" in name or "web" in name else "other")
+
+
+def called_view(call_id: str, name: str, arguments: Json, cwd: str, home: str) -> ToolView:
+    """A call with its arguments, before it runs."""
+    args: dict[str, Json] = arguments if isinstance(arguments, dict) else {}
+    return ToolView(
+        call_id=call_id,
+        name=name,
+        title=_title(name, args),
+        kind=kind_of_tool(name),
+        locations=_locations(name, args, cwd, home),
+        raw_input=arguments,
+    )
+
+
+def proposed_pieces(name: str, args: dict[str, Json], diff: str | None, cwd: str, home: str) -> list[ToolPiece]:
+    """What a call would do, for a person who is asked about it."""
+    path = args.get("path")
+    if name == "edit" and isinstance(path, str) and isinstance(args.get("edits"), list):
+        place = absolute(path, cwd, home)
+        edits = [edit for edit in args["edits"] if isinstance(edit, dict)]
+        return [DiffPiece(place, str(edit.get("oldText", "")), str(edit.get("newText", ""))) for edit in edits]
+    if diff is not None:
+        return [BlockPiece(text_block(fenced(diff, "diff")))]
+    return []
+
+
+def outcome_pieces(name: str, outcome: ToolOutcome, is_error: bool) -> list[ToolPiece]:
+    """What came of a call. A change of a file that worked is shown as its diff alone, by those who know it."""
+    if name in ("write", "edit", "todo") and not is_error:
+        return []
+    pieces: list[ToolPiece] = []
+    for block in outcome.content:
+        if isinstance(block, TextContent) and not block.text:
+            continue
+        plain = isinstance(block, TextContent) and name in KINDS
+        pieces.append(BlockPiece(text_block(fenced(text_in(block))) if plain else content_block(block)))
+    return pieces
+
+
+def raw_output_of(name: str, outcome: ToolOutcome) -> Json:
+    """The outcome as programs read it, of tools that Pigeon does not know; none for its own, which are shown."""
+    if name in KINDS or isinstance(outcome.details, Absent):
+        return None
+    return outcome.details
+
+
+def text_block(text: str) -> dict[str, Json]:
+    """A block of text."""
+    return {"type": "text", "text": text}
+
+
+def content_block(block: UserBlock) -> dict[str, Json]:
+    """A block of the wire as the protocol of editors has it."""
+    if isinstance(block, ImageContent):
+        return {"type": "image", "data": block.data, "mimeType": block.mime_type}
+    return text_block(block.text)
+
+
+def text_in(block: Any) -> str:
+    """The text of a block that has one."""
+    return block.text if isinstance(block, TextContent) else ""
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A text that editors show as it is, not as markdown."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text}{'' if text.endswith(chr(10)) else chr(10)}{fence}"
+
+
+def _title(name: str, args: dict[str, Json]) -> str:
+    path, pattern = args.get("path"), args.get("pattern")
+    if name == "bash":
+        title = str(args.get("command", "bash"))
+    elif name in ("read", "write", "edit"):
+        title = f"{name.capitalize()} {path}{_lines(args) if name == 'read' else ''}"
+    elif name == "ls":
+        title = f"List {path or '.'}"
+    elif name in ("grep", "find"):
+        title = f"{'Search for' if name == 'grep' else 'Find'} {pattern}{f' in {path}' if path else ''}"
+    elif name == "todo":
+        title = "Update the plan"
+    else:
+        title = name
+    return title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1]}…"
+
+
+def _lines(args: dict[str, Json]) -> str:
+    offset, limit = args.get("offset"), args.get("limit")
+    if not isinstance(offset, int | float) and not isinstance(limit, int | float):
+        return ""
+    first = int(offset) if isinstance(offset, int | float) else 1
+    return f" ({first}-{first + int(limit) - 1})" if isinstance(limit, int | float) else f" (from {first})"
+
+
+def _locations(name: str, args: dict[str, Json], cwd: str, home: str) -> list[Location] | None:
+    path = args.get("path")
+    if name not in ("read", "write", "edit", "ls", "grep", "find") or not isinstance(path, str) or "\0" in path:
+        return None
+    offset = args.get("offset")
+    line = int(offset) if name == "read" and isinstance(offset, int | float) and offset >= 1 else None
+    return [Location(absolute(path.removeprefix("@"), cwd, home), line)]

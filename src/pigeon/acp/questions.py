@@ -1,0 +1,113 @@
+"""What the agent asks, as questions of the editor: permissions as session/request_permission, dialogs of extensions
+as forms where the client shows some. What cannot be asked, or gets no clear answer, is a no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from pigeon.acp.editions.edition import Edition
+from pigeon.acp.editions.tool_views import called_view, proposed_pieces
+from pigeon.acp.incoming import ElicitationResult, PermissionResult
+from pigeon.acp.rpc_errors import PeerGone, RpcError
+from pigeon.acp.rpc_peer import RpcPeer
+from pigeon.sdk.host_calls import PermissionAnswer, PermissionRequest, Question
+from pigeon.wire import codec
+from pigeon.wire.base import Absent, Json, or_else
+from pigeon.wire.dialogs import (
+    ALLOW_ALWAYS,
+    ALLOW_ONCE,
+    DENY,
+    ConfirmRequest,
+    EditorRequest,
+    InputRequest,
+    SelectRequest,
+)
+from pigeon.wire.errors import BadRecord
+
+# What the guard offers; it has no answer that denies for good.
+ANSWERS: dict[str, PermissionAnswer] = {"allow_once": "allow", "allow_always": "always", "reject_once": "deny"}
+PERMISSION_OPTIONS: list[Json] = [
+    {"optionId": "allow_once", "name": ALLOW_ONCE, "kind": "allow_once"},
+    {"optionId": "allow_always", "name": ALLOW_ALWAYS, "kind": "allow_always"},
+    {"optionId": "reject_once", "name": DENY, "kind": "reject_once"},
+]
+FIELD = "answer"
+
+
+class EditorQuestions:
+    """Asks the person at the editor for one session. `asking` is told when the session begins and ends to wait."""
+
+    def __init__(self, peer: RpcPeer, edition: Edition, session_id: Callable[[], str], cwd: str, home: str) -> None:
+        self._peer = peer
+        self._edition = edition
+        self._session_id = session_id
+        self._cwd = cwd
+        self._home = home
+        self._open = 0
+
+    async def permission(self, request: PermissionRequest) -> PermissionAnswer:
+        """Whether a tool call may run."""
+        view = called_view(request.tool_call_id, request.tool_name, request.arguments, self._cwd, self._home)
+        content = proposed_pieces(request.tool_name, request.arguments, request.diff, self._cwd, self._home)
+        view = replace(view, status="pending", content=content)
+        params = self._edition.permission(view, request.text, PERMISSION_OPTIONS)
+        answer = await self._asked("session/request_permission", params, PermissionResult)
+        if not isinstance(answer, PermissionResult) or answer.outcome.outcome != "selected":
+            return "deny"
+        return ANSWERS.get(answer.outcome.option_id or "", "deny")
+
+    async def dialog(self, question: Question) -> str | bool | None:
+        """The answer to a question of an extension; none where it was not answered."""
+        if not self._edition.asks_forms:
+            return None
+        title = question.title
+        message = f"{title}\n{question.message}" if isinstance(question, ConfirmRequest) else title
+        schema = {"type": "object", "properties": {FIELD: _field(question)}, "required": [FIELD]}
+        params = {"mode": "form", "message": message, "requestedSchema": schema}
+        answer = await self._asked("elicitation/create", params, ElicitationResult)
+        if not isinstance(answer, ElicitationResult) or answer.action != "accept":
+            return None
+        return _given(question, (answer.content or {}).get(FIELD))
+
+    async def _asked(self, method: str, params: dict[str, Json], kind: type[object]) -> object:
+        """The answer of the client; none if it cannot be asked or answers with something else."""
+        self._open += 1
+        session_id = self._session_id()
+        self._tell(session_id, waiting=True)
+        try:
+            return codec.convert(await self._peer.ask(method, {"sessionId": session_id, **params}), kind)
+        except (RpcError, PeerGone, BadRecord):
+            return None
+        finally:
+            self._open -= 1
+            if not self._open:
+                self._tell(session_id, waiting=False)
+
+    def _tell(self, session_id: str, waiting: bool) -> None:
+        for update in self._edition.state("requires_action" if waiting else "running"):
+            self._peer.notify("session/update", {"sessionId": session_id, "update": update})
+
+
+def _field(question: Question) -> dict[str, Json]:
+    """A question as one field of a form."""
+    if isinstance(question, SelectRequest):
+        return {"type": "string", "title": question.title, "enum": question.options}
+    if isinstance(question, ConfirmRequest):
+        return {"type": "boolean", "title": question.title, "description": question.message, "default": False}
+    field: dict[str, Json] = {"type": "string", "title": question.title}
+    if isinstance(question, InputRequest) and not isinstance(question.placeholder, Absent):
+        field["description"] = question.placeholder
+    if isinstance(question, EditorRequest):
+        field["default"] = or_else(question.prefill, "")
+    return field
+
+
+def _given(question: Question, value: Json) -> str | bool | None:
+    if isinstance(question, ConfirmRequest):
+        return value if isinstance(value, bool) else None
+    if isinstance(question, SelectRequest) and value not in question.options:
+        return None
+    return value if isinstance(value, str) else None

@@ -1,0 +1,419 @@
+"""One session of an editor: its conversation, the prompts that are under way, and the updates that it sends.
+
+One task reads all events of the conversation and sends what they mean, so that everything a run has said is sent before
+its prompt is answered. A prompt ends in exactly one way:
+
+    begun -> accepted -> settled            the stop reason says why, an error if the run failed
+      |         |
+      +---------+-> cancelled               whatever the run does meanwhile, the answer is `cancelled`
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+
+from pigeon.acp.editions.auth_methods import NO_KEY
+from pigeon.acp.editions.edition import (
+    CommandView,
+    ConfigOption,
+    Edition,
+    PlanTask,
+    PromptEnd,
+    SessionStart,
+    StopWord,
+    Update,
+)
+from pigeon.acp.options import SessionOptions
+from pigeon.acp.prompt_blocks import PromptGiven
+from pigeon.acp.replay import replay
+from pigeon.acp.rpc_errors import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_REQUEST, RpcError
+from pigeon.acp.rpc_peer import RpcPeer
+from pigeon.acp.translation import EventTranslator
+from pigeon.sdk.conversation import Conversation
+from pigeon.sdk.errors import ConversationClosed
+from pigeon.system import clock, ids
+from pigeon.wire.answers import Accepted
+from pigeon.wire.base import Absent, or_else
+from pigeon.wire.commands import Prompt
+from pigeon.wire.dialogs import NotifyRequest
+from pigeon.wire.entries import ModelChange
+from pigeon.wire.errors import PigeonError, Refusal
+from pigeon.wire.events import (
+    AgentSettled,
+    EntryAppended,
+    MessageEnd,
+    MessageStart,
+    SessionInfoChanged,
+    ThinkingLevelChanged,
+    TodoAutoClear,
+    ToolExecutionEnd,
+)
+from pigeon.wire.messages import AssistantMessage, UserMessage
+from pigeon.wire.steering import TodoPhase
+
+MOST_ENDS = 64
+PLAN_TOOLS = ("todo", "todo_write")
+LONGEST_TITLE = 80
+PLAN_STATUS = {"abandoned": "cancelled"}
+
+
+class PromptTurn:
+    """A prompt that has not been answered.
+
+    `taken` is done when its message is part of the conversation (`inserted`) or will never be, `ended` when it is over.
+    """
+
+    def __init__(self, given: PromptGiven) -> None:
+        self.given = given
+        self.message_id = ids.session_id(clock.now_ms())
+        self.inserted = False
+        self._cancelled = False
+        self._run_id: str | None = None
+        loop = asyncio.get_running_loop()
+        self.taken: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[PromptEnd] = loop.create_future()
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that it is part of, once that is known."""
+        return self._run_id
+
+    def join(self, run_id: str) -> None:
+        """It is part of this run."""
+        self._run_id = run_id
+
+    def is_cancelled(self) -> bool:
+        """True if it ends in `cancelled`, whatever happens."""
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """End in `cancelled`, whatever happens."""
+        self._cancelled = True
+
+    def insert(self) -> bool:
+        """Its message is part of the conversation now; false if that was known."""
+        if self.taken.done():
+            return False
+        self.inserted = True
+        self.taken.set_result(None)
+        return True
+
+    def end(self, end: PromptEnd) -> None:
+        """It is over; the first end counts."""
+        if not self.ended.done():
+            self.ended.set_result(PromptEnd("cancelled") if self._cancelled else end)
+        if not self.taken.done():
+            self.taken.set_result(None)
+
+
+class EditorSession:
+    """One open session. `gone` is called when the conversation has ended by itself."""
+
+    def __init__(
+        self,
+        session_id: str,
+        conversation: Conversation,
+        edition: Edition,
+        peer: RpcPeer,
+        cwd: str,
+        home: str,
+        gone: Callable[[], None],
+    ) -> None:
+        self.id = session_id
+        self.cwd = cwd
+        self.conversation = conversation
+        self._edition = edition
+        self._peer = peer
+        self._gone = gone
+        self._home = home
+        self.options = SessionOptions(conversation)
+        self.translator = EventTranslator(edition, cwd, home, self.send)
+        self._turns: dict[str, PromptTurn] = {}
+        self._ends: OrderedDict[str, PromptEnd] = OrderedDict()
+        self._failure: AssistantMessage | None = None
+        self._title: str | None = None
+        self._plan: list[PlanTask] = []
+        self._commands: list[CommandView] = []
+        self._aborting: set[asyncio.Task[None]] = set()
+        self._events = conversation.events()
+        self._reading = asyncio.ensure_future(self._read())
+
+    def send(self, update: Update) -> None:
+        """Send an update."""
+        kind = update["sessionUpdate"]
+        self._peer.notify("session/update", {"sessionId": self.id, "update": update}, can_wait=kind.endswith("_chunk"))
+
+    def _send_all(self, updates: list[Update]) -> None:
+        for update in updates:
+            self.send(update)
+
+    # Opening and closing
+
+    async def start(self, new: bool) -> SessionStart:
+        """What the client is told when the session is opened; a new one has its id in it."""
+        options, self._commands = await self.options.read(), await self._read_commands()
+        state = await self.conversation.get_state()
+        self._title = or_else(state.session_name, None)
+        return SessionStart(options, self._commands, self.id if new else None)
+
+    async def tell_opened(self) -> None:
+        """The updates that follow the answer of an opened session."""
+        self._send_all(self._edition.commands(self._commands))
+        await self._tell_plan()
+        await self._tell_usage()
+
+    async def replay(self) -> None:
+        """Send the whole conversation as updates."""
+        entries = await self.conversation.get_entries()
+        for updates in replay(entries, self._edition, self.cwd, self._home):
+            self._send_all(updates)
+            if self._peer.full:
+                await self._peer.room()
+
+    async def close(self) -> None:
+        """Cancel what runs, have its prompts answered, and end the conversation."""
+        self.cancel()
+        for turn in list(self._turns.values()):
+            await asyncio.wait({turn.ended})
+        self._reading.cancel()
+        await asyncio.wait({self._reading, *self._aborting})
+        await self.conversation.close()
+
+    # Prompts
+
+    def begin(self, given: PromptGiven) -> PromptTurn:
+        """Take up a prompt; from this call on `cancel` reaches it."""
+        turn = PromptTurn(given)
+        self._turns[turn.message_id] = turn
+        return turn
+
+    async def run(self, turn: PromptTurn) -> PromptEnd:
+        """Prompt, and wait for the end; cancelling this cancels the prompt and waits as well."""
+        try:
+            submitting = asyncio.ensure_future(self._submit(turn))
+            while not turn.ended.done():
+                try:
+                    await asyncio.wait({turn.ended})
+                except asyncio.CancelledError:
+                    self.cancel()
+            await submitting
+            return turn.ended.result()
+        finally:
+            self._turns.pop(turn.message_id, None)
+
+    async def _submit(self, turn: PromptTurn) -> None:
+        given = turn.given
+        prompt = Prompt(
+            message=given.text,
+            images=given.images,
+            client_message_id=turn.message_id,
+            streaming_behavior="steer",
+        )
+        if turn.is_cancelled():
+            turn.end(PromptEnd("cancelled"))
+            return
+        try:
+            accepted: Accepted = await self.conversation.send(prompt)
+        except PigeonError as error:
+            turn.end(PromptEnd("end_turn", await self._refused(error)))
+            return
+        if accepted.disposition == "handled":
+            self._taken(turn)
+            end = PromptEnd("end_turn")
+            self._send_all(self._edition.idle(PromptEnd("cancelled") if turn.is_cancelled() else end))
+            turn.end(end)
+            return
+        run_id = or_else(accepted.run_id, "")
+        turn.join(run_id)
+        if run_id in self._ends:
+            turn.end(self._ends[run_id])
+        elif turn.is_cancelled():
+            self._abort()
+
+    async def _refused(self, error: PigeonError) -> RpcError:
+        with suppress(PigeonError):
+            if not (await self.conversation.get_available_models()).models:
+                return RpcError(AUTH_REQUIRED, NO_KEY)
+        return RpcError(INVALID_REQUEST if isinstance(error, Refusal) else INTERNAL_ERROR, str(error))
+
+    def cancel(self) -> None:
+        """Stop what runs: every prompt that is under way ends in `cancelled`."""
+        for turn in self._turns.values():
+            turn.cancel()
+        if self._turns:
+            self._abort()
+
+    def _abort(self) -> None:
+        task = asyncio.ensure_future(self._aborted())
+        self._aborting.add(task)
+        task.add_done_callback(self._aborting.discard)
+
+    async def _aborted(self) -> None:
+        with suppress(PigeonError):
+            if any(turn.run_id for turn in self._turns.values()) and len(self._turns) > 1:
+                await self.conversation.clear_queue()
+            await self.conversation.abort()
+
+    async def cancel_call(self, call_id: str) -> bool:
+        """Stop one tool call; false if there is none that runs."""
+        call = self.translator.call(call_id)
+        if call is None or not call.runs:
+            return False
+        task = asyncio.ensure_future(self._abort_call(call_id))
+        self._aborting.add(task)
+        task.add_done_callback(self._aborting.discard)
+        return True
+
+    async def _abort_call(self, call_id: str) -> None:
+        with suppress(PigeonError):
+            await self.conversation.abort(tool_call_id=call_id)
+
+    # Events
+
+    async def _read(self) -> None:
+        try:
+            await self._read_all(self._events)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            # The reader was too slow, or something is wrong with an event: what runs cannot be told any more.
+            self._fail_turns(error)
+            await self.conversation.close()
+        self._fail_turns(ConversationClosed())
+        self._gone()
+
+    def _fail_turns(self, error: Exception) -> None:
+        for turn in self._turns.values():
+            turn.end(PromptEnd("end_turn", RpcError(INTERNAL_ERROR, str(error) or type(error).__name__)))
+
+    async def _read_all(self, events: AsyncIterator[object]) -> None:
+        async for event in events:
+            if isinstance(event, AgentSettled):
+                await self._settled(event)
+                continue
+            self.translator.take(event)
+            await self._take(event)
+            if self._peer.full:
+                await self._peer.room()
+
+    async def _take(self, event: object) -> None:
+        if isinstance(event, MessageStart) and isinstance(event.message, UserMessage):
+            turn = self._turns.get(or_else(event.message.client_message_id, ""))
+            if turn is not None:
+                self._taken(turn)
+        elif isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
+            self._failure = event.message
+        elif isinstance(event, ToolExecutionEnd):
+            if event.tool_name in PLAN_TOOLS:
+                await self._tell_plan()
+        elif isinstance(event, TodoAutoClear):
+            await self._tell_plan()
+        elif isinstance(event, SessionInfoChanged):
+            self._title = or_else(event.name, None)
+            self._send_all(self._edition.info(self._title))
+        elif isinstance(event, ThinkingLevelChanged) or (
+            isinstance(event, EntryAppended) and isinstance(event.entry, ModelChange)
+        ):
+            await self._tell_options()
+        elif isinstance(event, NotifyRequest):
+            self._send_all(self._edition.notice(or_else(event.notify_type, "info"), event.message))
+
+    def _taken(self, turn: PromptTurn) -> None:
+        """The message has its place in the conversation."""
+        if not turn.insert():
+            return
+        self._send_all(self._edition.said(turn.message_id, turn.given.blocks))
+        self._send_all(self._edition.state("running"))
+        if self._title is None:
+            self._title = _title_of(turn.given.text)
+            self._send_all(self._edition.info(self._title, clock.iso(clock.now_ms())))
+
+    async def _settled(self, event: AgentSettled) -> None:
+        self.translator.stop_calls()
+        with suppress(PigeonError):
+            await self._tell_plan()
+            await self._tell_usage()
+            await self._tell_commands()
+        end = self._end_of(event)
+        run_id = or_else(event.run_id, "")
+        self._ends[run_id] = end
+        while len(self._ends) > MOST_ENDS:
+            self._ends.popitem(last=False)
+        ending = [turn for turn in self._turns.values() if turn.run_id == run_id]
+        stopped = any(turn.is_cancelled() for turn in self._turns.values())
+        self._send_all(self._edition.idle(PromptEnd("cancelled") if stopped else end))
+        for turn in ending:
+            turn.end(end)
+
+    def _end_of(self, event: AgentSettled) -> PromptEnd:
+        last, self._failure = self._failure, None
+        if event.reason == "aborted" or event.aborted:
+            return PromptEnd("cancelled")
+        if event.reason == "error":
+            text = or_else(event.error_message, "") or (or_else(last.error_message, "") if last else "")
+            return PromptEnd("end_turn", RpcError(INTERNAL_ERROR, text or "The run failed"))
+        if event.reason == "limit":
+            tokens = not isinstance(event.limit, Absent) and event.limit.name == "tokens"
+            return PromptEnd("max_tokens" if tokens else "max_turn_requests")
+        stop: StopWord = "max_tokens" if last is not None and last.stop_reason == "length" else "end_turn"
+        if last is not None and last.raw_stop_reason == "refusal":
+            stop = "refusal"
+        return PromptEnd(stop)
+
+    # What is told besides
+
+    async def _tell_plan(self) -> None:
+        tasks = _tasks((await self.conversation.get_state()).todo_phases)
+        if tasks != self._plan:
+            self._plan = tasks
+            self._send_all(self._edition.plan(tasks))
+
+    async def _tell_usage(self) -> None:
+        stats = await self.conversation.get_session_stats()
+        usage = stats.context_usage
+        if not isinstance(usage, Absent) and usage.tokens is not None:
+            self._send_all(self._edition.usage(usage.tokens, usage.context_window, float(stats.cost)))
+
+    async def _tell_commands(self) -> None:
+        commands = await self._read_commands()
+        if commands != self._commands:
+            self._commands = commands
+            self._send_all(self._edition.commands(commands))
+
+    async def _tell_options(self) -> None:
+        changed = await self.options.changes()
+        if changed is not None:
+            self._send_all(self._edition.options_changed(*changed))
+
+    async def set_option(self, id: str, value: object) -> list[ConfigOption]:
+        """Choose a value of an option, and tell it as an update, too: other parts of the client may show it."""
+        before = await self.options.read()
+        options = await self.options.set(id, value)
+        if options != before:
+            mode = [option.current for option in options[:1]] != [option.current for option in before[:1]]
+            self._send_all(self._edition.options_changed(options, mode))
+        return options
+
+    async def _read_commands(self) -> list[CommandView]:
+        found = (await self.conversation.get_commands()).commands
+        return [
+            CommandView(one.name, or_else(one.description, "") or one.source, "arguments")
+            for one in sorted(found, key=lambda one: one.name)
+        ]
+
+
+def _tasks(phases: list[TodoPhase]) -> list[PlanTask]:
+    many = len(phases) > 1
+    return [
+        PlanTask(f"{phase.name}: {task.content}" if many else task.content, PLAN_STATUS.get(task.status, task.status))  # type: ignore[arg-type]
+        for phase in phases
+        for task in phase.tasks
+    ]
+
+
+def _title_of(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= LONGEST_TITLE else f"{line[: LONGEST_TITLE - 1]}…"

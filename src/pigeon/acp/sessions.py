@@ -1,0 +1,400 @@
+"""The sessions of one connection: how they are opened, listed, asked and closed.
+
+`Beginning` is what a conversation is made from; the command line makes it, so that this room knows
+`pigeon.Conversation` and not how an agent is put together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pigeon.acp.editions.auth_methods import NO_KEY
+from pigeon.acp.editions.edition import Edition
+from pigeon.acp.incoming import (
+    CancelTerminalParams,
+    CancelToolCallParams,
+    ListSessionsParams,
+    McpServerGiven,
+    NewSessionParams,
+    OpenSessionParams,
+    PromptParams,
+    SessionParams,
+    SetConfigOptionParams,
+    SetModeParams,
+    SetTitleParams,
+    SystemPromptGiven,
+)
+from pigeon.acp.options import MODE
+from pigeon.acp.prompt_blocks import prompt_of, system_text
+from pigeon.acp.questions import EditorQuestions
+from pigeon.acp.rpc_errors import AUTH_REQUIRED, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, bad_params, no_session
+from pigeon.acp.rpc_peer import RpcPeer
+from pigeon.acp.session import EditorSession, PromptTurn
+from pigeon.sdk.conversation import Conversation
+from pigeon.sdk.host_calls import OnDialog, OnPermission
+from pigeon.wire.answers import SessionRow
+from pigeon.wire.base import Json
+from pigeon.wire.errors import StartupError
+
+MOST_SESSIONS = 1000
+PAGE = 50
+
+
+class Beginning(Struct, frozen=True, kw_only=True):
+    """What a conversation begins with: a folder, at most one of the next three, and words for the system prompt."""
+
+    cwd: str
+    session: str | None = None
+    fork: str | None = None
+    unsaved: bool = False
+    append_system_prompt: tuple[str, ...] = ()
+    system_prompt: str | None = None
+
+
+class Begin(Protocol):
+    """Makes a conversation that is open; raises `StartupError`."""
+
+    async def __call__(
+        self, beginning: Beginning, on_permission: OnPermission | None = None, on_dialog: OnDialog | None = None
+    ) -> Conversation:
+        """The conversation, whose questions go to these."""
+        ...
+
+
+class EditorSessions:
+    """All sessions of one connection, in the version that was agreed on."""
+
+    def __init__(self, begin: Begin, peer: RpcPeer, edition: Edition, home: str, cwd: str) -> None:
+        self._begin = begin
+        self._peer = peer
+        self._edition = edition
+        self._home = home
+        self._cwd = cwd
+        self._sessions: dict[str, EditorSession] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._logged_out = False
+        self._later: set[asyncio.Future[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def log_out(self, out: bool) -> None:
+        """Begin nothing new before the client has authenticated again; keys stay where the user keeps them."""
+        self._logged_out = out
+
+    async def has_key(self) -> bool:
+        """Whether there is a model that can be used; looks for keys anew."""
+        async with self._reader(self._cwd) as conversation:
+            return bool((await conversation.get_available_models()).models)
+
+    def cancel(self, session_id: str) -> None:
+        """session/cancel; ignored for a session that is not open."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.cancel()
+
+    # Sessions
+
+    async def new(self, params: NewSessionParams) -> dict[str, Json]:
+        """session/new."""
+        beginning = self._beginning(params)
+        self._must_be_allowed()
+        session = await self._open(beginning, params.cwd, params.mcp_servers)
+        return await self._started(session, new=True)
+
+    async def load(self, params: OpenSessionParams) -> dict[str, Json]:
+        """session/load: all that was said comes as updates before the answer."""
+        return await self._reopen(params, replayed=True)
+
+    async def resume(self, params: OpenSessionParams) -> dict[str, Json]:
+        """session/resume: in version 2 with what was said, if the client asks for that."""
+        start = params.replay_from
+        if start is not None and start.type != "start":
+            raise bad_params(f'"replayFrom.type" cannot be "{start.type}" (allowed: "start")')
+        return await self._reopen(params, replayed=start is not None)
+
+    async def _reopen(self, params: OpenSessionParams, replayed: bool) -> dict[str, Json]:
+        beginning = self._beginning(params)
+        # The same session may be asked for twice at once.
+        async with self._opening.setdefault(params.session_id, asyncio.Lock()):
+            session = self._sessions.get(params.session_id)
+            if session is None:
+                row = await self._found(params.session_id, params.cwd)
+                if not _same_folder(row.cwd, params.cwd):
+                    raise bad_params(f'The session belongs to another folder: "cwd" must be {row.cwd}')
+                if row.in_use is True:
+                    raise RpcError(
+                        INVALID_REQUEST,
+                        f"The session is in use: another process writes {row.path}. Close it there first, or fork it",
+                    )
+                beginning = replace(beginning, session=row.path)
+                session = await self._open(beginning, params.cwd, params.mcp_servers)
+            elif not _same_folder(session.cwd, params.cwd):
+                raise bad_params(f'The session is open in another folder: "cwd" must be {session.cwd}')
+        self._opening.pop(params.session_id, None)
+        if replayed:
+            await session.replay()
+        return await self._started(session, new=False)
+
+    async def fork(self, params: OpenSessionParams) -> dict[str, Json]:
+        """session/fork: a new session with all that was said so far."""
+        beginning = self._beginning(params)
+        self._must_be_allowed()
+        source = self._sessions.get(params.session_id)
+        try:
+            row = await self._found(params.session_id, params.cwd)
+        except RpcError:
+            # One that is open and in which nothing was said has no file yet.
+            if source is None:
+                raise
+        else:
+            beginning = replace(beginning, fork=row.path)
+        return await self._started(await self._open(beginning, params.cwd, params.mcp_servers), new=True)
+
+    async def list_sessions(self, params: ListSessionsParams) -> dict[str, Json]:
+        """session/list: those of a folder, or of all."""
+        if params.cwd is not None:
+            _check_folder("cwd", params.cwd)
+            if not _is_folder(params.cwd):
+                return {"sessions": []}
+        async with self._reader(params.cwd or self._cwd) as conversation:
+            page = await conversation.list_sessions(
+                scope="all" if params.cwd is None else "project", cursor=params.cursor, limit=PAGE
+            )
+        rows = [row for row in page.sessions if params.cwd is None or _same_folder(row.cwd, params.cwd)]
+        cursor = {} if not page.next_cursor else {"nextCursor": page.next_cursor}
+        return {"sessions": [_row(row) for row in rows if row.cwd.startswith("/")], **cursor}
+
+    async def close_session(self, params: SessionParams) -> dict[str, Json]:
+        """session/close."""
+        session = self._sessions.pop(params.session_id, None)
+        if session is not None:
+            await session.close()
+        elif self._edition.version == 1:
+            raise no_session(params.session_id)
+        return {}
+
+    async def delete(self, params: SessionParams) -> dict[str, Json]:
+        """session/delete: closed if it is open, and moved to the trash; one that is not there counts as deleted."""
+        session = self._sessions.pop(params.session_id, None)
+        if session is not None:
+            await session.close()
+        with suppress(LookupError):
+            await self._deleted(params.session_id)
+        return {}
+
+    async def _deleted(self, session_id: str) -> None:
+        async with self._reader(self._cwd) as conversation:
+            rows = (await conversation.list_sessions(scope="all", session_id=session_id)).sessions
+            if not rows:
+                raise LookupError(session_id)
+            await conversation.delete_session(rows[0].path)
+
+    async def set_title(self, params: SetTitleParams) -> dict[str, Json]:
+        """session/set_title, also of a session that is not open."""
+        title = " ".join(params.title.split())
+        if not title:
+            raise bad_params('"title" is empty')
+        session = self._sessions.get(params.session_id)
+        if session is not None:
+            await session.conversation.set_session_name(title)
+            return {"title": title}
+        row = await self._found(params.session_id, self._cwd)
+        conversation = await self._begin(Beginning(cwd=row.cwd, session=row.path))
+        try:
+            await conversation.set_session_name(title)
+        finally:
+            await conversation.close()
+        return {"title": title}
+
+    async def status(self, params: SessionParams) -> dict[str, Json]:
+        """session/status."""
+        if params.session_id in self._sessions:
+            return {"status": "open"}
+        await self._found(params.session_id, self._cwd)
+        return {"status": "saved"}
+
+    # What is asked of an open session
+
+    def prompt(self, params: PromptParams) -> Any:
+        """session/prompt: begun at once, so that a cancellation that follows reaches it."""
+        session = self._session(params.session_id)
+        turn = session.begin(prompt_of(params.prompt))
+        return self._prompted(session, turn)
+
+    async def _prompted(self, session: EditorSession, turn: PromptTurn) -> dict[str, Json]:
+        if self._edition.version == 1:
+            end = await session.run(turn)
+            if end.error is not None and end.stop != "cancelled":
+                raise end.error
+            return {"stopReason": end.stop}
+        running = asyncio.ensure_future(session.run(turn))
+        self._keep(running)
+        await asyncio.wait({turn.taken})
+        if not turn.inserted:
+            end = turn.ended.result()
+            raise end.error or RpcError(REQUEST_CANCELLED, "The prompt was cancelled before it was taken up")
+        return {"messageId": turn.message_id}
+
+    async def set_mode(self, params: SetModeParams) -> dict[str, Json]:
+        """session/set_mode."""
+        await self._session(params.session_id).set_option(MODE, params.mode_id)
+        return {}
+
+    async def set_config_option(self, params: SetConfigOptionParams) -> dict[str, Json]:
+        """session/set_config_option."""
+        session = self._session(params.session_id)
+        if params.type not in (None, "id", "select"):
+            raise bad_params(f'"type" cannot be "{params.type}": every option of Pigeon is a choice (type "id")')
+        options = await session.set_option(params.config_id, params.value)
+        return {"configOptions": self._edition.options(options)}
+
+    async def cancel_call(self, params: CancelToolCallParams) -> dict[str, Json]:
+        """tool_call/cancel."""
+        if not await self._session(params.session_id).cancel_call(params.tool_call_id):
+            raise bad_params(f'There is no tool call "{params.tool_call_id}" that runs')
+        return {}
+
+    async def cancel_terminal(self, params: CancelTerminalParams) -> dict[str, Json]:
+        """terminal/cancel: the terminal of a command has the id of its tool call."""
+        if not await self._session(params.session_id).cancel_call(params.terminal_id):
+            raise bad_params(f'There is no terminal "{params.terminal_id}" in which a command runs')
+        return {}
+
+    # Helpers
+
+    def _session(self, session_id: str) -> EditorSession:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise no_session(session_id)
+        return session
+
+    def _must_be_allowed(self) -> None:
+        if self._logged_out:
+            raise RpcError(AUTH_REQUIRED, "The client has logged out: authenticate first")
+
+    def _beginning(self, params: NewSessionParams | OpenSessionParams) -> Beginning:
+        _check_folder("cwd", params.cwd)
+        if not os.path.isdir(params.cwd):
+            raise bad_params(f'"cwd" is not a folder: {params.cwd}')
+        others = params.additional_directories or []
+        for index, folder in enumerate(others):
+            _check_folder(f"additionalDirectories[{index}]", folder)
+        beginning = Beginning(cwd=params.cwd, append_system_prompt=_roots_text(others))
+        return _with_words(beginning, params.system_prompt)
+
+    async def _open(self, beginning: Beginning, cwd: str, servers: Sequence[McpServerGiven] | None) -> EditorSession:
+        if len(self._sessions) >= MOST_SESSIONS:
+            raise RpcError(INVALID_REQUEST, f"More than {MOST_SESSIONS} sessions are open; close some of them")
+        opened: list[str] = []
+        questions = EditorQuestions(self._peer, self._edition, lambda: opened[0], cwd, self._home)
+        try:
+            conversation = await self._begin(beginning, questions.permission, questions.dialog)
+        except StartupError as error:
+            raise RpcError(INVALID_REQUEST, str(error)) from None
+        try:
+            state = await conversation.get_state()
+            if state.model is None and beginning.session is None:
+                raise RpcError(AUTH_REQUIRED, NO_KEY)
+            id = state.session_id
+            opened.append(id)
+            session = EditorSession(
+                id, conversation, self._edition, self._peer, cwd, self._home, lambda: self._forget(id)
+            )
+        except BaseException:
+            await conversation.close()
+            raise
+        self._sessions[id] = session
+        return session
+
+    def _forget(self, session_id: str) -> None:
+        self._sessions.pop(session_id, None)
+
+    async def _started(self, session: EditorSession, new: bool) -> dict[str, Json]:
+        start = await session.start(new)
+        # Behind the answer, which the client must have before it knows the session.
+        asyncio.get_running_loop().call_soon(lambda: self._keep(asyncio.ensure_future(session.tell_opened())))
+        return self._edition.started(start)
+
+    def _keep(self, task: asyncio.Future[Any]) -> None:
+        """Hold a task that nothing waits for."""
+        self._later.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Future[Any]) -> None:
+        self._later.discard(task)
+        if not task.cancelled():
+            # A session that was closed meanwhile has nothing to tell.
+            task.exception()
+
+    async def _found(self, session_id: str, cwd: str) -> SessionRow:
+        """The session with exactly this id, wherever it is; raises `RpcError`."""
+        async with self._reader(cwd) as conversation:
+            rows = (await conversation.list_sessions(scope="all", session_id=session_id)).sessions
+        if not rows:
+            raise no_session(session_id, f'There is no session "{session_id}"; session/list says which there are')
+        return rows[0]
+
+    @asynccontextmanager
+    async def _reader(self, cwd: str) -> AsyncIterator[Conversation]:
+        """A conversation that keeps nothing, to ask about sessions and models."""
+        conversation = await self._begin(Beginning(cwd=cwd, unsaved=True))
+        try:
+            yield conversation
+        finally:
+            await conversation.close()
+
+    async def close(self) -> None:
+        """End all sessions; what runs is cancelled."""
+        sessions = list(self._sessions.values())
+        self._sessions.clear()
+        if sessions:
+            await asyncio.wait([asyncio.ensure_future(session.close()) for session in sessions])
+        for task in list(self._later):
+            task.cancel()
+
+
+def _check_folder(name: str, path: str) -> None:
+    if not os.path.isabs(path) or "\0" in path:
+        raise bad_params(f'"{name}" must be an absolute path, not {path!r}')
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path)
+
+
+def _same_folder(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _roots_text(folders: Sequence[str]) -> tuple[str, ...]:
+    if not folders:
+        return ()
+    return ("Further folders of the workspace, besides the working directory:\n" + "\n".join(folders),)
+
+
+def _with_words(beginning: Beginning, given: SystemPromptGiven | None) -> Beginning:
+    if given is None:
+        return beginning
+    if given.mode == "append":
+        return replace(beginning, append_system_prompt=(*beginning.append_system_prompt, system_text(given.content)))
+    if given.mode == "override":
+        return replace(beginning, system_prompt=system_text(given.content))
+    raise bad_params(f'"systemPrompt.mode" cannot be "{given.mode}" (allowed: "append", "override")')
+
+
+def _row(row: SessionRow) -> dict[str, Json]:
+    title = row.name or row.first_message
+    return {
+        "sessionId": row.id,
+        "cwd": row.cwd,
+        "updatedAt": row.modified,
+        **({"title": " ".join(title.split())[:200]} if title else {}),
+    }

@@ -1,0 +1,110 @@
+"""`pigeon acp`: serve an editor on stdin and stdout until it goes. Agents are put together when a session needs one, so
+that the first answer waits for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from typing import TYPE_CHECKING
+
+from pigeon import __version__
+from pigeon.acp.door import AcpDoor
+from pigeon.app.environment import Environment
+from pigeon.cli.args import CommandLine
+from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
+from pigeon.system.clock import SteadyLoop
+from pigeon.transport import exit_codes, stdio
+from pigeon.transport.reader import Framing, Reader
+from pigeon.transport.writer import Writer
+from pigeon.wire.errors import UsageError, printable
+
+if TYPE_CHECKING:
+    from pigeon.acp.sessions import Beginning
+    from pigeon.sdk.conversation import Conversation
+    from pigeon.sdk.host_calls import OnDialog, OnPermission
+
+STOP_SECONDS = 2.0
+FLUSH_SECONDS = 2.0
+
+
+def run_acp(line: CommandLine, environment: Environment) -> int:
+    """Serve; returns the exit code, unless SIGINT ends the process."""
+    if line.messages:
+        raise UsageError(f'pigeon acp takes no prompt: "{line.messages[0]}"')
+    if line.unknown:
+        from pigeon.cli.starting import refuse_unknown_options
+
+        refuse_unknown_options(line, environment)
+    # Before the loop: it opens descriptors, and would get 0 or 1 where the editor closed them.
+    descriptors = stdio.claim()
+    code = SteadyLoop().run_until_complete(_serve(line, environment, descriptors))
+    die_if_interrupted(code)
+    return code
+
+
+async def _serve(line: CommandLine, environment: Environment, descriptors: tuple[int, int]) -> int:
+    shutdown = Shutdown()
+    shutdown.watch_signals()
+    writer = Writer(descriptors[1], lambda: shutdown.request(exit_codes.FAILED))
+    beginner = _Beginner(line, environment)
+    door = AcpDoor(writer, beginner.begin, __version__, environment.home, environment.cwd or "/")
+
+    def input_ended() -> None:
+        door.peer.input_ended()
+        shutdown.request(exit_codes.OK)
+
+    Reader(descriptors[0], Framing(), door.peer.take, input_ended).start()
+    # `main` switched the collector off: nothing that a start makes is garbage.
+    gc.freeze()
+    gc.enable()
+    code = await shutdown.reason()
+    await shutdown.within(asyncio.ensure_future(door.close()), STOP_SECONDS)
+    writer.close(FLUSH_SECONDS)
+    return code
+
+
+class _Beginner:
+    """Makes the conversations of one process, with the options that it was called with."""
+
+    def __init__(self, line: CommandLine, environment: Environment) -> None:
+        self._line = line
+        self._environment = environment
+        self._told: set[str] = set()
+
+    async def begin(
+        self, beginning: Beginning, on_permission: OnPermission | None = None, on_dialog: OnDialog | None = None
+    ) -> Conversation:
+        """An agent in this process; raises `StartupError`."""
+        from pigeon.system.garbage import uncollected
+
+        with uncollected():
+            from msgspec.structs import replace
+
+            from pigeon.app.build import build
+            from pigeon.rpc.in_process import SPOKEN
+            from pigeon.sdk.agent import Agent
+
+        options = replace(
+            self._line.agent.spoken_in(SPOKEN),
+            cwd=beginning.cwd,
+            session=beginning.session,
+            fork=beginning.fork,
+            no_session=beginning.unsaved,
+        )
+        if beginning.unsaved:
+            # Only asked about models and files: nothing of the user's is run for that.
+            options = replace(options, no_extensions=True, extensions=())
+        if beginning.append_system_prompt:
+            words = (*options.append_system_prompt, *beginning.append_system_prompt)
+            options = replace(options, append_system_prompt=words)
+        if beginning.system_prompt is not None:
+            options = replace(options, system_prompt=beginning.system_prompt)
+        built = await build(options, self._environment)
+        for problem in built.problems:
+            if problem not in self._told:
+                self._told.add(problem)
+                print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
+        agent = Agent.over(built, on_permission, on_dialog)
+        await agent.open()
+        return agent
