@@ -140,9 +140,8 @@ def test_the_approval_mode_can_be_changed_and_the_rules_stay(start: Start, serve
 
 
 @proves("permission.set_mode")
-def test_the_mode_of_the_settings_cannot_be_loosened(start: Start, folders: AgentFolders, server: ModelServer) -> None:
-    folders.configure(settings={"tools": {"approvalMode": "always-ask"}})
-    host = start()
+def test_the_mode_of_the_settings_cannot_be_loosened(start: Start) -> None:
+    host = start(settings={"tools": {"approvalMode": "always-ask"}})
     assert host.ask("set_approval_mode", mode="yolo")["approvalMode"] == "always-ask"
 
 

@@ -89,7 +89,7 @@ class AcpDoor:
             )
         client = (params.capabilities if version > 1 else params.client_capabilities) or ClientCapabilities()
         self._edition = EDITIONS[version](client)
-        return self._edition.welcome(self._version, mcp=False)
+        return self._edition.welcome(self._version)
 
     def _methods(self, version: int) -> dict[str, Method]:
         """Every method but initialize, in this version."""

@@ -6,6 +6,7 @@ ignored, as the protocol asks; `codec.convert` names a member that does not fit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta
@@ -105,6 +106,20 @@ class McpServerGiven(_Lenient, kw_only=True):
     env: list[NamedValue] | None = None
     url: str | None = None
     headers: list[NamedValue] | None = None
+
+
+def servers_by_name(servers: Sequence[McpServerGiven]) -> dict[str, Json]:
+    """The servers as `set_mcp_servers` takes them, which says itself what is wrong with one."""
+    return {server.name: _server(server) for server in servers}
+
+
+def _server(given: McpServerGiven) -> dict[str, Json]:
+    if given.url is not None:
+        headers = {header.name: header.value for header in given.headers or ()}
+        return {"type": given.type, "url": given.url, "headers": headers}
+    env = {variable.name: variable.value for variable in given.env or ()}
+    command = {} if given.command is None else {"command": given.command}
+    return {"type": given.type, **command, "args": list(given.args or ()), "env": env}
 
 
 class SystemPromptGiven(_Lenient, kw_only=True):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 
 from pigeon.acp.editions.auth_methods import NO_KEY
@@ -26,6 +26,7 @@ from pigeon.acp.editions.edition import (
     StopWord,
     Update,
 )
+from pigeon.acp.incoming import McpServerGiven, servers_by_name
 from pigeon.acp.options import SessionOptions
 from pigeon.acp.prompt_blocks import PromptGiven
 from pigeon.acp.replay import replay
@@ -138,6 +139,7 @@ class EditorSession:
         self._plan: list[PlanTask] = []
         self._commands: list[CommandView] = []
         self._aborting: set[asyncio.Task[None]] = set()
+        self._has_servers = False
         self._events = conversation.events()
         self._reading = asyncio.ensure_future(self._read())
 
@@ -158,6 +160,12 @@ class EditorSession:
         state = await self.conversation.get_state()
         self._title = or_else(state.session_name, None)
         return SessionStart(options, self._commands, self.id if new else None)
+
+    async def use_servers(self, servers: Sequence[McpServerGiven]) -> None:
+        """Have the tools of these servers; they are connected in the background, and one that fails is told then."""
+        if servers or self._has_servers:
+            self._has_servers = bool(servers)
+            await self.conversation.set_mcp_servers(servers_by_name(servers))
 
     async def tell_opened(self) -> None:
         """The updates that follow the answer of an opened session."""

@@ -312,6 +312,7 @@ class EditorSessions:
             await conversation.close()
             raise
         self._sessions[id] = session
+        await session.use_servers(servers or ())
         return session
 
     def _forget(self, session_id: str) -> None:

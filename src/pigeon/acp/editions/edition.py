@@ -94,7 +94,7 @@ class Edition(ABC):
     # Answers
 
     @abstractmethod
-    def welcome(self, version: str, mcp: bool) -> dict[str, Json]:
+    def welcome(self, version: str) -> dict[str, Json]:
         """The result of `initialize`."""
 
     @abstractmethod

@@ -30,7 +30,7 @@ class EditionOne(Edition):
     version = 1
     has_terminals = False
 
-    def welcome(self, version: str, mcp: bool) -> dict[str, Json]:
+    def welcome(self, version: str) -> dict[str, Json]:
         """With flat capabilities."""
         return {
             "protocolVersion": 1,
@@ -38,7 +38,7 @@ class EditionOne(Edition):
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
-                "mcpCapabilities": {"http": mcp, "sse": mcp},
+                "mcpCapabilities": {"http": True, "sse": True},
                 "sessionCapabilities": {
                     "list": {},
                     "delete": {},

@@ -33,16 +33,15 @@ class EditionTwo(Edition):
     version = 2
     has_terminals = True
 
-    def welcome(self, version: str, mcp: bool) -> dict[str, Json]:
+    def welcome(self, version: str) -> dict[str, Json]:
         """What is there has an object."""
-        transports: dict[str, Json] = {"mcp": {"stdio": {}, "http": {}}} if mcp else {}
         return {
             "protocolVersion": 2,
             "info": {"name": "pigeon", "title": "Pigeon", "version": version},
             "capabilities": {
                 "session": {
                     "prompt": {"image": {}, "embeddedContext": {}},
-                    **transports,
+                    "mcp": {"stdio": {}, "http": {}},
                     "delete": {},
                     "additionalDirectories": {},
                     "fork": {},
