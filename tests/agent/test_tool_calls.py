@@ -36,7 +36,8 @@ class Bench:
         self.heard = EventLog()
         self.scope = Scope()
         self.queues = Queues(steering, interrupts=interrupts)
-        self.batch = ToolBatch(Owner(*tools), self.queues, lambda: gate, self.heard, lambda: 1, self.scope, mode)
+        self.owner = Owner(*tools)
+        self.batch = ToolBatch(self.owner, self.queues, lambda: gate, self.heard, lambda: 1, self.scope, mode)
 
     async def run(self, *named: tuple[str, dict[str, Any]], **more: Any) -> list[tuple[str, bool]]:
         return [(text_of(result.content), result.is_error) for result in await self.results(called(*named, **more))]
@@ -116,6 +117,31 @@ async def test_neighbours_that_read_run_together_and_report_in_the_order_of_the_
         "message_end toolResult",
         "message_start toolResult",
         "message_end toolResult",
+    ]
+
+
+async def test_where_the_order_must_be_the_same_neighbours_run_one_after_the_other() -> None:
+    ran: list[str] = []
+
+    async def slow(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        ran.append("slow")
+        return outcome("slow")
+
+    async def fast(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
+        ran.append("fast")
+        return outcome("fast")
+
+    bench = Bench(AnyTool("slow", slow, reads_only=True), AnyTool("fast", fast, reads_only=True))
+    bench.owner.one_at_a_time = True
+    assert await bench.run(("slow", {}), ("fast", {})) == [("slow", False), ("fast", False)]
+    assert ran == ["slow", "fast"]
+    assert bench.heard.outline()[:4] == [
+        "tool_execution_start 1",
+        "tool_execution_start 2",
+        "tool_execution_end 1",
+        "tool_execution_end 2",
     ]
 
 

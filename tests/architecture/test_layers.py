@@ -16,7 +16,7 @@ EDGES: dict[str, set[str]] = {
     "transport": set(),
     "config": {"wire", "system"},
     "resources": {"wire", "system", "config"},
-    "agent": {"wire", "system.clock", "system.expressions", "system.paths"},
+    "agent": {"wire", "system.expressions", "system.paths"},
     "providers": {"wire", "system", "agent"},
     "tools": {"wire", "system", "agent"},
     "guard": {"wire", "system", "agent"},

@@ -6,7 +6,7 @@ from prompt_trace import trace_prompts
 
 from fakes.source_tree import ROOT
 
-FILES = 50
+FILES = 51
 
 
 def test_a_prompt_runs_through_few_files_until_its_first_delta() -> None:

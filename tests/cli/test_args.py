@@ -15,7 +15,7 @@ WITH_VALUE = [
     "--provider", "--model", "--models", "--api-key", "--api-key-file", "--thinking", "--dialect", "--session",
     "--session-id",
     "--session-dir", "--fork", "--name", "-n", "--system-prompt", "--cwd", "--record-cap", "--provider-session-id",
-    "--socket", "--connect", "--output-schema", "--trace",
+    "--socket", "--connect", "--output-schema", "--trace", "--record",
     "--approval-mode", "--permissions", "--tools", "-t", "--exclude-tools", "-xt", "--resume", "-r", "--list-models",
 ]  # fmt: skip
 REPEATABLE = ["--append-system-prompt", "--extension", "-e", "--skill", "--prompt-template", "--theme"]

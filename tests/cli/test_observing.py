@@ -17,7 +17,7 @@ from fakes.model_server import Call, ModelServer
 from fakes.rpc_process import RpcProcess
 from pigeon.cli.observing import Observer, TraceFile
 from pigeon.guard.secrets import Redactor
-from pigeon.providers.http.client import HttpRequest
+from pigeon.providers.http.recorders import HttpRequest
 from pigeon.wire.errors import StartupError
 
 KEY = "sk-pigeon-7f3Qz81LmXw20Rk9"

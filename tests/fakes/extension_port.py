@@ -14,7 +14,7 @@ from pigeon.extensions.adapters.session_port import ExecResult, SessionFacts
 from pigeon.extensions.runner import Runner
 from pigeon.extensions.runtime.discovery import Source
 from pigeon.session.host.dialogs import Dialogs
-from pigeon.system import ids
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire.answers import ContextUsage, SlashCommand
 from pigeon.wire.commands import ExtensionUiResponse
 from pigeon.wire.messages import CustomMessage, Message
@@ -171,7 +171,7 @@ class Stage:
         self.tools = FakeTools()
         self.models = FakeModels()
         self.control = FakeControl()
-        self.dialogs = Dialogs(self._post, ids.dialog_id)
+        self.dialogs = Dialogs(self._post, RANDOM_IDS.dialog_id)
         self.answer: Callable[[Any], dict[str, Any] | None] = lambda request: None
         self.runner = Runner(cwd=str(folder), mode="rpc", flags=flags or {}, post=self._post)
 

@@ -151,6 +151,7 @@ class Owner:
         self.crashes: list[Exception] = []
         self.calls = RunningCalls()
         self.deaf = False
+        self.one_at_a_time = False
         self.call_refusals: list[str | None] = []
 
     def model(self) -> Model:

@@ -31,7 +31,7 @@ from pigeon.session.session import Session
 from pigeon.session.settings import SessionSettings
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
-from pigeon.system import ids
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
@@ -177,7 +177,7 @@ class SessionSetup:
                 trash=SessionTrash(str(folder or NOWHERE), lambda: NOW),
                 trust=Untrusted(),
                 transcript=transcript,
-                dialogs=Dialogs(bus.post, ids.dialog_id),
+                dialogs=Dialogs(bus.post, RANDOM_IDS.dialog_id),
                 workplace=workplace,
                 move_to=lambda cwd: structs.replace(workplace, cwd=cwd),
                 provider=self.provider,

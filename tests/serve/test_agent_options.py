@@ -35,6 +35,7 @@ async def test_every_agent_has_the_options_and_paths_are_meant_from_the_folder_o
         (["hello"], "hello"),
         (["--session", "x"], "--session"),
         (["--continue"], "--continue"),
+        (["--record", "x"], "--record"),
     ],
 )
 def test_what_is_no_option_of_all_agents_is_an_error(words: list[str], named: str) -> None:

@@ -35,7 +35,8 @@ from pigeon.acp.rpc_peer import RpcPeer
 from pigeon.acp.translation import EventTranslator
 from pigeon.sdk.conversation import Conversation
 from pigeon.sdk.errors import ConversationClosed
-from pigeon.system import clock, ids
+from pigeon.system import clock
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire.answers import Accepted
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.commands import Prompt
@@ -69,7 +70,7 @@ class PromptTurn:
 
     def __init__(self, given: PromptGiven) -> None:
         self.given = given
-        self.message_id = ids.session_id(clock.now_ms())
+        self.message_id = RANDOM_IDS.session_id(clock.now_ms())
         self.inserted = False
         self._cancelled = False
         self._run_id: str | None = None

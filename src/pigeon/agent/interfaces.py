@@ -283,6 +283,11 @@ class RunOwner(Protocol):
         """Where calls are listed while they run."""
         ...
 
+    @property
+    def one_at_a_time(self) -> bool:
+        """True if calls that may run side by side run one after the other, so that they end in the same order."""
+        ...
+
     async def request(self) -> ModelRequest:
         """The next request: context, tools, model and thinking as they are now."""
         ...

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from pigeon.agent.interfaces import Feed, Gate, PreparedCall, Publish, RunOwner, Subject, Tool, ToolMode
 from pigeon.agent.scope import Scope
-from pigeon.system.clock import monotonic_ms
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.errors import Aborted, CallDenied, ToolFailed, text_for_host
@@ -144,6 +143,7 @@ class ToolBatch:
     ) -> list[CallResult]:
         ended: list[CallResult | None] = [None] * len(group)
         running: list[asyncio.Task[None]] = []
+        all_begun = asyncio.Event()
 
         async def finish(index: int, prepared: PreparedCall, scope: Scope) -> None:
             try:
@@ -169,7 +169,11 @@ class ToolBatch:
             if len(group) == 1:
                 await finish(index, prepared, scope)
             else:
-                running.append(asyncio.ensure_future(finish(index, prepared, scope)))
+                work = finish(index, prepared, scope)
+                if self._owner.one_at_a_time:
+                    work = _in_turn(work, all_begun, running[-1] if running else None)
+                running.append(asyncio.ensure_future(work))
+        all_begun.set()
         await asyncio.gather(*running)
         return [end for end in ended if end is not None]
 
@@ -205,7 +209,7 @@ class ToolBatch:
         return failure_of(ToolFailed(STOPPED) if alone else error)
 
     async def _execute(self, prepared: PreparedCall, scope: Scope) -> CallResult:
-        call, began = prepared.call, monotonic_ms()
+        call, began = prepared.call, self._now()
         progress = Progress(prepared, scope, self._publish)
         try:
             work = prepared.tool.execute(prepared.arguments, progress)
@@ -215,7 +219,7 @@ class ToolBatch:
         finally:
             progress.end()
             prepared.close()
-        took = monotonic_ms() - began
+        took = max(0, self._now() - began)
         gate = self._gate()
         if gate is not None:
             try:
@@ -258,6 +262,20 @@ class ToolBatch:
         message = final if isinstance(final, ToolResultMessage) else message
         await self._publish(MessageEnd(message=message))
         return message
+
+
+async def _in_turn(
+    work: Coroutine[None, None, None], all_begun: asyncio.Event, before: asyncio.Task[None] | None
+) -> None:
+    """Do the work when every call of the group was announced and the one before it has ended."""
+    try:
+        await all_begun.wait()
+        if before is not None:
+            await asyncio.wait({before})
+    except BaseException:
+        work.close()
+        raise
+    await work
 
 
 def failure_of(error: Exception) -> CallResult:

@@ -21,10 +21,11 @@ from pigeon.app.lifecycle import Lifecycle
 from pigeon.app.models import gateway_of, model_options, registry_of
 from pigeon.app.options import AgentOptions
 from pigeon.app.permissions import PermissionSetup
+from pigeon.app.recordings import RecordingSetup
 from pigeon.app.reports import Reports
 from pigeon.app.sessions import journal_of, repository_of
 from pigeon.app.tool_servers import ToolServerSetup
-from pigeon.app.tools import ToolSetup
+from pigeon.app.tools import ToolSetup, outputs_folder
 from pigeon.app.trust import ProjectDecisions, TrustControl
 from pigeon.config.layers import Layers
 from pigeon.config.paths import project_dirs
@@ -32,7 +33,7 @@ from pigeon.config.settings import Settings, listed_skills
 from pigeon.guard.secrets import Redactor, is_secret
 from pigeon.providers.catalog.built_in import current_reference
 from pigeon.providers.gateway import Gateway
-from pigeon.providers.http.client import ExchangeRecorder
+from pigeon.providers.http.recorders import ExchangeRecorder
 from pigeon.resources.resources import ResourceOptions, Resources
 from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
@@ -46,7 +47,6 @@ from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.session import Session
 from pigeon.session.settings import CompactionPolicy, LoopGuardPolicy, RetryPolicy, SessionSettings
-from pigeon.system import ids
 from pigeon.system.paths import absolute
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Workplace
@@ -99,22 +99,29 @@ class _Builder:
         redactor: Redactor,
         recorder: ExchangeRecorder | None,
     ) -> None:
-        self._options = options
         self._redactor = redactor
-        self._recorder = recorder
+        self._environment = environment
+        self._reports = Reports(self._dialog_id)
+        self._recordings = RecordingSetup(options, environment, redactor, recorder, self._reports.notify)
+        options, environment = self._recordings.options, self._recordings.environment
+        self._options = options
         self._environment = environment
         self._agent_dir = environment.agent_dir(options.agent_dir)
         self._cwd = _working_directory(options, environment)
-        self._reports = Reports()
         self._layers = Layers(self._agent_dir, self._reports.at_start)
         self._extensions = ExtensionSetup(options, environment, self._agent_dir, self._cwd, self._reports)
         self._processes = ProcessOwner()
         # Keys are known before the first line of an extension runs.
-        self._registry = registry_of(self._agent_dir, environment.variables, self._cwd, self._processes, redactor)
+        self._registry = registry_of(
+            self._agent_dir, environment.variables, self._cwd, self._processes, redactor, self._recordings.models
+        )
         self._bus = Bus()
-        self._dialogs = Dialogs(self._bus.post, ids.dialog_id)
+        self._dialogs = Dialogs(self._bus.post, environment.ids.dialog_id)
         if options.unattended:
             self._dialogs.close()
+
+    def _dialog_id(self) -> str:
+        return self._environment.ids.dialog_id()
 
     async def build(self) -> BuiltAgent:
         extensions = self._extensions
@@ -179,7 +186,8 @@ class _Builder:
         settings = self._layers.settings
         hooks, runner = self._hooks(), self._extensions.runner
         registry = self._registry
-        gateway = gateway_of(registry, settings, environment, hooks, self._redactor, self._recorder)
+        folders = self._folders(transcript.journal)
+        gateway = self._gateway(hooks, folders)
         providers = ExtensionProviders(registry, gateway)
         for contributed in runner.contributions.providers() if runner else ():
             providers.add(contributed.name, contributed.entry, contributed.provider)
@@ -187,6 +195,7 @@ class _Builder:
         for problem in registry.problems():
             reports.at_start(problem)
         models = ModelChoice(chosen, transcript, hooks, self._bus.post)
+        self._recordings.began(models, folders)
         resources = self._resources(transcript.journal.cwd)
         tools = ToolSetup(
             options,
@@ -224,6 +233,23 @@ class _Builder:
             known_flags=runner.known_flags() if runner else {},
         )
 
+    def _folders(self, journal: Journal) -> dict[str, str]:
+        outputs = outputs_folder(journal, self._environment)
+        return self._recordings.folders(journal.cwd, self._agent_dir, outputs)
+
+    def _gateway(self, hooks: Hooks, folders: dict[str, str]) -> Gateway:
+        recordings = self._recordings
+        return gateway_of(
+            self._registry,
+            self._layers.settings,
+            self._environment,
+            hooks,
+            self._redactor,
+            recordings.recorders,
+            recordings.answers(folders),
+            recordings.pace,
+        )
+
     def _give_name(self, journal: Journal, name: str) -> None:
         try:
             journal.append(SessionInfo, name=name)
@@ -246,7 +272,7 @@ class _Builder:
             return tools.move_to(cwd)
 
         return Dependencies(
-            settings=_session_settings(self._layers.settings, self._options),
+            settings=_session_settings(self._layers.settings, self._options, self._environment, self._recordings),
             bus=self._bus,
             repository=repository,
             trash=SessionTrash(self._agent_dir, self._environment.now),
@@ -255,7 +281,7 @@ class _Builder:
             dialogs=self._dialogs,
             workplace=tools.workplace,
             move_to=move_to,
-            provider=gateway,
+            provider=self._recordings.provider(gateway),
             output_formats=gateway,
             models=models,
             models_file=os.path.join(self._agent_dir, "models.json"),
@@ -273,6 +299,7 @@ class _Builder:
             pages=self._pages(),
             tool_servers=self._servers,
             now=self._environment.now,
+            ids=self._environment.ids,
             report=self._reports.notify,
         )
 
@@ -372,7 +399,9 @@ class _Builder:
         )
 
 
-def _session_settings(settings: Settings, options: AgentOptions) -> SessionSettings:
+def _session_settings(
+    settings: Settings, options: AgentOptions, environment: Environment, recordings: RecordingSetup
+) -> SessionSettings:
     """What the files say, and where they say nothing what the options do: the defaults of a dialect."""
     overrides = or_else(settings.compaction.model_overrides, {})
     limits = _limits(settings, options)
@@ -387,6 +416,7 @@ def _session_settings(settings: Settings, options: AgentOptions) -> SessionSetti
         keep_unreadable_images=options.keep_unreadable_images,
         full_state=options.full_state,
         unattended=options.unattended,
+        reproducible=environment.reproducible,
         finish_gate=or_else(
             settings.finish_gate, options.unattended if options.finish_gate is None else options.finish_gate
         ),
@@ -395,6 +425,8 @@ def _session_settings(settings: Settings, options: AgentOptions) -> SessionSetti
             max_retries=settings.retry.max_retries,
             base_delay_ms=settings.retry.base_delay_ms,
             max_delay_ms=settings.retry.max_agent_delay_ms,
+            pace=recordings.pace,
+            chance=environment.ids.fraction,
         ),
         auto_compaction=settings.compaction.enabled,
         compaction=CompactionPolicy(

@@ -1,4 +1,4 @@
-"""What surrounds an agent: variables, home, the folder that relative paths begin at, the clock, the terminal.
+"""What surrounds an agent: variables, home, the folder that relative paths begin at, clock, ids, the terminal.
 
 The caller of `pigeon.app.build` gives it, so that agents in one process can have different ones. The rooms below get
 the values that they need from it and never ask the process.
@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from pigeon.config.paths import agent_dir
 from pigeon.system import clock
+from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.system.paths import absolute
 from pigeon.wire.errors import StartupError
 
@@ -31,7 +32,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     `variables` may change while the agent runs (those of the process do when an extension sets one): they are read when
     they are needed. `cwd` is empty where the process has no working directory any more. `pick_session` is given a
     folder of sessions and returns the file that a person chose. `called` is the name of another agent of the family
-    where the program was called by it.
+    where the program was called by it. In a `reproducible` one the same happens each time: it is that of a recording.
     """
 
     variables: Mapping[str, str]
@@ -39,6 +40,8 @@ class Environment(Struct, frozen=True, kw_only=True):
     cwd: str
     called: str = ""
     now: Callable[[], int] = clock.now_ms
+    ids: Ids = RANDOM_IDS
+    reproducible: bool = False
     pick_session: Callable[[str], str] = no_terminal
 
     @property

@@ -13,13 +13,15 @@ from pigeon.agent.inference import CacheRetention, ProviderHooks
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
+from pigeon.app.recordings import RECORDED, asked_model
 from pigeon.config.credentials import AuthFile, Values
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
 from pigeon.guard.secrets import Redactor, is_secret
 from pigeon.providers.catalog.built_in import BuiltInCatalog, current_name, current_reference
 from pigeon.providers.gateway import Gateway, ProviderFactory
-from pigeon.providers.http.client import ExchangeRecorder, HttpClient
+from pigeon.providers.http.client import HttpClient
+from pigeon.providers.http.recorders import AnswerSource, ExchangeRecorder
 from pigeon.providers.registry import ModelRegistry
 from pigeon.providers.request import RequestPolicy
 from pigeon.session.model_choice import ModelOptions, ScopedModel
@@ -31,6 +33,8 @@ from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 DEMO = "demo"
 DEMO_MODEL = "guide"
 SCRIPTED = "scripted"
+# Models that are files of this machine begin like this.
+FILE_MODELS = (f"{SCRIPTED}/", f"{RECORDED}/")
 Report = Callable[[str], None]
 Found = tuple[Model | None, ThinkingLevel | None]
 
@@ -61,17 +65,58 @@ class AvailableModels:
         return self._registry.find(provider, model_id)
 
 
+class RecordedCatalog:
+    """The models of a recording."""
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        self._models: dict[str, list[Model]] = {}
+        for model in models:
+            self._models.setdefault(model.provider, []).append(model)
+
+    def providers(self) -> list[str]:
+        """Their providers."""
+        return list(self._models)
+
+    def models(self, provider: str) -> list[Model]:
+        """Those of one provider."""
+        return self._models.get(provider, [])
+
+
 def registry_of(
-    folder: str, environment: Mapping[str, str], cwd: str, processes: ProcessOwner, redactor: Redactor
+    folder: str,
+    environment: Mapping[str, str],
+    cwd: str,
+    processes: ProcessOwner,
+    redactor: Redactor,
+    recorded: Sequence[Model] | None = None,
 ) -> ModelRegistry:
-    """All models this user has; commands that print keys run in `cwd` as processes of this owner.
+    """All models this user has, or only the recorded ones; commands that print keys run in `cwd` as processes of this
+    owner.
 
     The redactor learns every key from here on, also those in the environment.
     """
+    if recorded is None:
+        registry = _users_registry(folder, environment, cwd, processes, redactor)
+    else:
+        registry = ModelRegistry(
+            catalog=RecordedCatalog(recorded), entries={}, stored=dict, environ={}, values=Values({}, processes, cwd)
+        )
+        for provider in registry.providers():
+            registry.use_key(provider, RECORDED)
+    redactor.ask(registry.secrets, registry.variables)
+    # By name, because an extension may take a variable away meanwhile.
+    redactor.ask(lambda: [(name, environment.get(name, "")) for name in list(environment) if is_secret(name)])
+    redactor.ask(lambda: [("proxy", _address(environment.get(name, ""))) for name in filter(_is_proxy, environment)])
+    return registry
+
+
+def _users_registry(
+    folder: str, environment: Mapping[str, str], cwd: str, processes: ProcessOwner, redactor: Redactor
+) -> ModelRegistry:
     file = read_models_file(os.path.join(folder, "models.json"))
     auth = AuthFile(os.path.join(folder, "auth.json"))
     problems = [problem for problem in (file.problem, auth.problem) if problem]
-    registry = ModelRegistry(
+    return ModelRegistry(
         catalog=BuiltInCatalog(),
         entries=file.providers,
         stored=auth.all,
@@ -80,11 +125,6 @@ def registry_of(
         problems=problems,
         hold=redactor.learn,
     )
-    redactor.ask(registry.secrets, registry.variables)
-    # By name, because an extension may take a variable away meanwhile.
-    redactor.ask(lambda: [(name, environment.get(name, "")) for name in list(environment) if is_secret(name)])
-    redactor.ask(lambda: [("proxy", _address(environment.get(name, ""))) for name in filter(_is_proxy, environment)])
-    return registry
 
 
 def _is_proxy(variable: str) -> bool:
@@ -101,9 +141,15 @@ def gateway_of(
     environment: Environment,
     hooks: ProviderHooks,
     redactor: Redactor,
-    recorder: ExchangeRecorder | None = None,
+    recorders: Sequence[ExchangeRecorder] = (),
+    answers: AnswerSource | None = None,
+    pace: float = 1,
 ) -> Gateway:
-    """The way to all models, built-in ones included."""
+    """The way to all models, built-in ones included.
+
+    The recorders are shown every exchange. With `answers` there is no network, and `pace` is how much of a pause
+    between two attempts is waited for.
+    """
     proxy = or_else(settings.http_proxy, "")
     redactor.ask(lambda: [("proxy", _address(proxy))])
     retry = or_else(settings.retry.provider, ProviderRetrySettings())
@@ -112,12 +158,14 @@ def gateway_of(
         idle_ms=0 if idle == "disabled" else idle,
         max_retries=retry.max_retries,
         max_retry_delay_ms=retry.max_retry_delay_ms,
+        pace=pace,
+        new_id=environment.ids.request_id,
     )
     budgets = or_else(settings.thinking_budgets, {})
     extra: dict[str, ProviderFactory] = {SCRIPTED: partial(_scripted, environment), DEMO: _demo}
     return Gateway(
         registry,
-        HttpClient(environment.variables, proxy=proxy, recorder=recorder),
+        HttpClient(environment.variables, proxy=proxy, recorders=recorders, answers=answers),
         hooks,
         extra=extra,
         policy=policy,
@@ -224,7 +272,7 @@ def _use_key(key: str, model: Model | None, registry: ModelRegistry) -> None:
 
 def _built_in_model(options: AgentOptions, environment: Environment) -> Model | None:
     """The demo or a script, if that is what the options name."""
-    asked = f"{options.provider}/{options.model}" if options.provider and options.model else options.model or ""
+    asked = asked_model(options)
     if asked in (DEMO, f"{DEMO}/{DEMO_MODEL}") or (options.provider == DEMO and not options.model):
         from pigeon.providers.demo.model import demo_model
 

@@ -81,6 +81,9 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     # Whether the model verifies its work before a run ends; `None` does so for unattended agents. The settings decide.
     finish_gate: bool | None = None
 
+    # A file to record all exchanges with model servers in.
+    record: str | None = None
+
     # Whether a run is finished when the host goes away.
     drain: bool = False
 

@@ -35,7 +35,7 @@ def repository_of(
     folder = environment.absolute(own) if own else default_folder(agent_dir, cwd)
     everywhere = os.path.join(agent_dir, "sessions")
     return SessionRepository(
-        folder, everywhere, not options.no_session, environment.now, report, environment.absolute, mask
+        folder, everywhere, not options.no_session, environment.now, report, environment.absolute, mask, environment.ids
     )
 
 

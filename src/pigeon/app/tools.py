@@ -12,6 +12,7 @@ from pigeon.config.settings import Settings
 from pigeon.config.tool_selection import ToolSelection, matches, option_selection, selection_of
 from pigeon.guard.secrets import Redactor, tool_environment
 from pigeon.session.context.transcript import Transcript
+from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import artifact_folder
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.steering.todos import Todos
@@ -25,6 +26,16 @@ from pigeon.tools.images.prompt_images import PromptImages
 from pigeon.tools.todo import TodoTool
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.events import Outbound
+
+
+def outputs_place(environment: Environment) -> str:
+    """Where long outputs are kept that belong to no session file: a folder of the agent's own."""
+    return os.path.join(environment.temporary, f"pigeon-{environment.ids.folder_id()}")
+
+
+def outputs_folder(journal: Journal, environment: Environment) -> str:
+    """Where the long outputs of a conversation are kept."""
+    return artifact_folder(journal.file) if journal.file else outputs_place(environment)
 
 
 class ToolSetup:
@@ -45,6 +56,7 @@ class ToolSetup:
         post: Callable[[Outbound], None],
         redactor: Redactor,
     ) -> None:
+        self._outputs = Artifacts(self._artifacts, outputs_place(environment))
         self._options = options
         self._environment = environment
         self._settings = settings
@@ -103,8 +115,16 @@ class ToolSetup:
             environment.variables.get("PATH", os.defpath),
             or_else(settings.shell_command_prefix, ""),
         )
-        artifacts = Artifacts(self._artifacts, environment.temporary)
-        return Workplace(cwd, shell, self._variables, artifacts, self._processes, self._redactor)
+        return Workplace(
+            cwd,
+            shell,
+            self._variables,
+            self._outputs,
+            self._processes,
+            self._redactor,
+            # How the output of a command comes in pieces depends on the time.
+            at_once=environment.reproducible,
+        )
 
     def _tools(self) -> dict[str, Tool]:
         return dict(

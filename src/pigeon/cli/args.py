@@ -90,6 +90,7 @@ GROUPS: dict[str, list[Row]] = {
     "Finding out what happens": [
         ("--verbose", "", "say on stderr which files are read, which model is asked, and how long it takes"),
         ("--trace", "FILE", "record the protocol, and what model servers are sent and answer; keys are masked"),
+        ("--record", "FILE", "record the exchanges with model servers, to be played again with --model recorded/FILE"),
         ("--offline", "", "use the network for requests to the model and for nothing else"),
         ("--list-models", "[SEARCH]", "list the models that have a key, as pi does; `pigeon models` says more"),
         ("--export", "FILE", "write a session file as an HTML page (to a second FILE if given)"),
@@ -344,6 +345,7 @@ def _agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> A
         limits=_limits(found),
         drain=found.drain,
         unattended=found.unattended,
+        record=found.record,
     )
 
 

@@ -59,7 +59,7 @@ async def _play(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -
     agent, show = started.agent, started.show
     shown = None if show is None else partial(show, "out")
     writer = Writer(started.descriptors[1], lambda: shutdown.request(exit_codes.FAILED), shown)
-    outbox = Outbox(writer, dialect, agent.redactor.mask)
+    outbox = Outbox(writer, dialect, agent.redactor.mask, merges=not agent.session.reproducible)
     session = agent.session
     session.bus.announce(outbox.event, outbox.room)
     session.disconnect()

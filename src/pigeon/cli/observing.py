@@ -1,8 +1,8 @@
 """`--verbose` and `--trace FILE`: what one process does, told on stderr and written to a file.
 
 A trace is a file of JSON lines that only its owner can read. It has every line of the protocol (`in` and `out`) and
-every exchange with a model server (`request`, `response`, `received`, `failed`), each with the time. Keys are masked,
-and a trace has a largest size.
+every exchange with a model server (`request`, `response`, `received`, `failed`, `dropped`), each with the time. Keys
+are masked, and a trace has a largest size. It is for people; `--record` keeps what is needed to play a run again.
 """
 
 from __future__ import annotations
@@ -14,58 +14,42 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from threading import Lock
 from typing import Any
 
 from pigeon.app.build import BuiltAgent
 from pigeon.app.environment import Environment
 from pigeon.cli.printing import complain
 from pigeon.guard.secrets import Redactor
-from pigeon.providers.http.client import HttpRequest
+from pigeon.providers.http.recorders import HttpRequest, shown_headers
 from pigeon.system import clock
+from pigeon.system.private_log import PrivateLog
 from pigeon.wire import codec
 from pigeon.wire.base import or_else
-from pigeon.wire.errors import BadRecord, StartupError
+from pigeon.wire.errors import BadRecord
 from pigeon.wire.events import AutoRetryStart, CompactionStart, MessageEnd, Outbound, ToolExecutionEnd
 from pigeon.wire.messages import AssistantMessage
 
 LARGEST_TRACE = 256 * 1024 * 1024
 LONGEST_ENTRY = 4 * 1024 * 1024
-KEY_HEADERS = {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "set-cookie"}
-MASK = "***"
 
 
 class TraceFile:
     """The file of one trace; what was in it is replaced. A disk that fails ends the trace and nothing else."""
 
     def __init__(self, path: str, largest: int = LARGEST_TRACE) -> None:
-        try:
-            # A pipe without a reader is an error, and not waited for.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-            self._descriptor = os.open(path, flags, 0o600)
-            os.set_blocking(self._descriptor, True)
-            if stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-                os.fchmod(self._descriptor, 0o600)
-        except OSError as error:
-            raise StartupError(f"--trace {path}: {error.strerror}") from None
-        self._path = path
-        self._left = largest
-        self._lock = Lock()
+        self._log = PrivateLog(path, "--trace", lambda problem: complain(f"Warning: {problem}"), largest, _full)
 
     def write(self, kind: str, **fields: Any) -> None:
         """Add an entry."""
-        entry = codec.encode({"at": clock.iso(clock.now_ms()), "kind": kind, **fields}) + b"\n"
-        with self._lock:
-            if self._left <= 0:
-                return
-            self._left -= len(entry)
-            if self._left <= 0:
-                entry = codec.encode({"at": clock.iso(clock.now_ms()), "kind": "full"}) + b"\n"
-            try:
-                os.write(self._descriptor, entry)
-            except OSError as error:
-                self._left = 0
-                complain(f"Warning: --trace {self._path} ends here: {error.strerror}")
+        self._log.write(_entry(kind, **fields))
+
+
+def _entry(kind: str, **fields: Any) -> bytes:
+    return codec.encode({"at": clock.iso(clock.now_ms()), "kind": kind, **fields})
+
+
+def _full() -> bytes:
+    return _entry("full")
 
 
 class Observer:
@@ -123,11 +107,20 @@ class Observer:
                 self._trace.write("received", exchange=number, text=text)
 
     def failed(self, number: int, error: Exception) -> None:
-        """There is no answer."""
+        """There is no answer, or it breaks off."""
         text = self._redactor.mask_text(f"{type(error).__name__}: {error}")
         self._tell(f"no answer after {self._since(number)}: {text}")
         if self._trace is not None:
             self._trace.write("failed", exchange=number, error=text)
+
+    def dropped(self, number: int) -> None:
+        """The agent has let go of the answer."""
+        self._tell(f"the answer was let go of after {self._since(number)} ({_size(self._sizes.get(number, 0))})")
+        if self._trace is not None:
+            self._trace.write("dropped", exchange=number)
+
+    def closed(self) -> None:
+        """The agent ends."""
 
     # The agent itself
 
@@ -171,10 +164,7 @@ class Observer:
         return f"{time.monotonic() - self._began.get(number, time.monotonic()):.2f} s"
 
     def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        return {
-            name: MASK if name.lower() in KEY_HEADERS else self._redactor.mask_text(value)
-            for name, value in headers.items()
-        }
+        return shown_headers(headers, self._redactor.mask_text)
 
 
 class _MaskedBody:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from pigeon.providers.catalog.built_in import KNOWN, BuiltInCatalog, current_name, key_variables
+from pigeon.providers.catalog.built_in import KNOWN, current_name, key_variables
 from pigeon.providers.custom_models import Headers, ProviderModels, UnusableEntry, provider_models
 from pigeon.providers.request import Access
 from pigeon.system.clock import now_ms
@@ -45,6 +45,18 @@ class ValueResolver(Protocol):
         ...
 
 
+class ModelCatalog(Protocol):
+    """The models that exist before anything is configured."""
+
+    def providers(self) -> list[str]:
+        """All provider ids, in the order of preference."""
+        ...
+
+    def models(self, provider: str) -> list[Model]:
+        """The models of one provider; none for an unknown one."""
+        ...
+
+
 class NoKey(Exception):
     """A model has no usable credentials; the text says what to do."""
 
@@ -64,7 +76,7 @@ class ModelRegistry:
     def __init__(
         self,
         *,
-        catalog: BuiltInCatalog,
+        catalog: ModelCatalog,
         entries: Mapping[str, Mapping[str, Any]],
         stored: Callable[[], Mapping[str, Mapping[str, Any]]],
         environ: Mapping[str, str],

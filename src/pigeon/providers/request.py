@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from pigeon.agent.inference import ModelMessage, ModelRequest, ProviderHooks
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.messages import AssistantMessage
@@ -35,13 +36,16 @@ THINKING_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
 class RequestPolicy(Struct, frozen=True):
     """How long to wait and how often to ask again before the stream begins; 0 means no limit, or never.
 
-    `most_empty_bytes` may come in a row without any content: pings, comments, token counts.
+    `most_empty_bytes` may come in a row without any content: pings, comments, token counts. `pace` is how much of each
+    pause is really waited for; of a recorded one nothing. `new_id` gives tool calls an id that came without one.
     """
 
     idle_ms: int = IDLE_MS
     max_retries: int = 0
     max_retry_delay_ms: int = 60_000
     most_empty_bytes: int = 32 * 1024 * 1024
+    pace: float = 1
+    new_id: Callable[[], str] = RANDOM_IDS.request_id
 
 
 class Access(Struct, frozen=True):

@@ -127,7 +127,8 @@ class Host:
         self._shutdown = Shutdown(self._end_asked)
         self._channel = channel
         channel.open(self._shutdown.request)
-        self._outbox = Outbox(channel.answers, dialect, mask, channel.events, channel.numbered)
+        merges = not session.reproducible
+        self._outbox = Outbox(channel.answers, dialect, mask, channel.events, channel.numbered, merges)
         self._connection = HostConnection(session, self._outbox.form, record_cap)
         self._commands = CommandRunner({"session": session, "connection": self._connection}, HANDLERS)
         self._server = Server(self._commands, self._outbox)

@@ -177,11 +177,14 @@ class Outbox:
         mask: Callable[[bytes], bytes] = lambda line: line,
         events: LineSink | None = None,
         numbered: int = 0,
+        merges: bool = True,
     ) -> None:
         """`mask` takes keys out of every line but the updates of an answer, which are the model's own words.
 
-        `events` is where events go if it is not where answers go. So many were `numbered` by an earlier process.
+        `events` is where events go if it is not where answers go. So many were `numbered` by an earlier process. One
+        that does not `merge` deltas lets the agent wait for a slow host instead.
         """
+        self._merges = merges
         self._answers = answers
         self._events = answers if events is None else events
         self.form = EventForm(dialect, self._let_go, count=numbered)
@@ -293,7 +296,7 @@ class Outbox:
         if not self._events.full:
             return None
         # Deltas that can still be held need not wait: they will leave as one.
-        if self._may_hold and (self._held is None or self._held.size < MOST_HELD):
+        if self._merges and self._may_hold and (self._held is None or self._held.size < MOST_HELD):
             return None
         return self._events.room()
 
@@ -310,7 +313,7 @@ class Outbox:
         if self._held is not None:
             return self._held.takes(update)
         delta = update.assistant_message_event
-        if not self._events.full or not isinstance(delta, _GROWING):
+        if not self._merges or not self._events.full or not isinstance(delta, _GROWING):
             return False
         self._held = HeldDeltas(update, delta)
         self._release = asyncio.ensure_future(self._let_go_with_room())

@@ -52,6 +52,7 @@ class AgentChoices(TypedDict, total=False):
         system_prompt: the system prompt to use instead of the usual one, as a text or the path of a file
         append_system_prompt: texts, or paths of files, to add to the system prompt
         trust_project: whether the project's settings and extensions are used; by default as the user decided earlier
+        record: a file to record all exchanges with model servers in, for `recorded/FILE`
         approval_mode: which tool calls are asked about where no rule says so; `yolo`, the default, asks about none
     """
 
@@ -79,6 +80,7 @@ class AgentChoices(TypedDict, total=False):
     system_prompt: str
     append_system_prompt: Sequence[str]
     trust_project: bool
+    record: str
     approval_mode: ApprovalMode
 
 

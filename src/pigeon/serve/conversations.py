@@ -27,8 +27,8 @@ from pigeon.serve.worker_state import read_state
 from pigeon.session.history.listing import all_folders, header_of, listed, newest_with_message, row_of
 from pigeon.session.history.repository import default_folder
 from pigeon.session.history.trash import SessionTrash
-from pigeon.system import ids
 from pigeon.system.clock import now_ms
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.system.paths import absolute
 from pigeon.transport.event_log import lock_log, log_owner
 from pigeon.wire.answers import SessionRow
@@ -197,7 +197,7 @@ class Conversations:
             raise Stopping(STOPPING)
         if len(os.listdir(self._folder)) >= self._limits.kept:
             raise TooMany(f"{self._limits.kept} conversations are kept, which is the most. Delete one")
-        record = ConversationRecord(id=id or ids.session_id(now_ms()), cwd=folder, model=model)
+        record = ConversationRecord(id=id or RANDOM_IDS.session_id(now_ms()), cwd=folder, model=model)
         made = self._make(record)
         record.save(os.path.join(self._folder, record.id))
         return made

@@ -29,9 +29,9 @@ from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.guard.secrets import Redactor
 from pigeon.serve.worker import WorkerRequest, packed, serve_worker, unpacked
-from pigeon.system import ids
 from pigeon.system.clock import SteadyLoop, now_ms
 from pigeon.system.files import put_file
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.transport.event_log import LogEnd, lines_since
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -227,7 +227,7 @@ async def play(model: str, folder: str, path: str, prompts: int) -> None:
     log_folder = os.path.join(folder, "events")
     os.mkdir(log_folder, 0o700)
     variables = {"HOME": folder, "PATH": path}
-    options = AgentOptions(agent_dir=folder, model=model, session_id=ids.session_id(now_ms()))
+    options = AgentOptions(agent_dir=folder, model=model, session_id=RANDOM_IDS.session_id(now_ms()))
     asked = WorkerRequest(
         options=options,
         folder=folder,

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from pigeon.agent.scope import Scope
-from pigeon.system import ids
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire.errors import Aborted, Refusal, SessionBusy
 
 ActivityState = Literal["idle", "running", "retrying", "compacting", "closing"]
@@ -41,11 +41,12 @@ class CompactionClaim:
 class Activity:
     """The state machine that `get_state`, `agent_settled` and `abort` read."""
 
-    def __init__(self) -> None:
+    def __init__(self, life_id: str | None = None) -> None:
+        """`life_id` is what the ids of its runs begin with."""
         self._state: ActivityState = "idle"
         self._owner: ActivityOwner | None = None
         self._scope: Scope | None = None
-        self._life_id = ids.request_id()
+        self._life_id = life_id or RANDOM_IDS.request_id()
         self._runs = 0
         self._ended: asyncio.Future[None] | None = None
         self._claim: CompactionClaim | None = None

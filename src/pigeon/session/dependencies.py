@@ -22,6 +22,7 @@ from pigeon.session.model_choice import ModelChoice
 from pigeon.session.settings import SessionSettings
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
+from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.answers import (
     ApprovalMode,
@@ -220,4 +221,5 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     pages: SessionPages
     tool_servers: ToolServers
     now: Callable[[], int]
+    ids: Ids = RANDOM_IDS
     report: Callable[[str], None]

@@ -105,7 +105,7 @@ class Engine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._untold = 0
         self._syncing: asyncio.Future[None] | None = None
-        self.activity = Activity()
+        self.activity = Activity(dependencies.ids.request_id())
         self.calls = RunningCalls()
         self.retry = Retry(transcript, bus, settings.retry, settings.auto_retry)
         self.compaction = Compaction(
@@ -220,6 +220,11 @@ class Engine:
         self._rules.warm_up()
 
     # What the loop asks: the methods of `RunOwner`.
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """True if the same events must come in the same order each time."""
+        return self._dependencies.settings.reproducible
 
     async def request(self) -> ModelRequest:
         """The next request: context, tools, model and thinking as they are now."""

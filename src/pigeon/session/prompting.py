@@ -93,6 +93,7 @@ class Prompting:
         self._expander = dependencies.expander
         self._tool_servers = dependencies.tool_servers
         self._now = dependencies.now
+        self._new_id = dependencies.ids.request_id
         self._models_file = dependencies.models_file
         self._engine = engine
         self._activity = engine.activity
@@ -256,7 +257,7 @@ class Prompting:
         message = await self._queueable(given, kind)
         if message is None:
             return self._accepted(given, HANDLED)
-        return self._put(given, QueuedMessage(message, kind), message)
+        return self._put(given, QueuedMessage(self._new_id(), message, kind), message)
 
     async def _enqueue_prompt(self, given: HostMessage, kind: QueueKind) -> Accepted:
         """The run may have ended while the extensions had a look: then the prompt starts the next one."""
@@ -264,7 +265,7 @@ class Prompting:
         if message is None:
             return self._accepted(given, HANDLED)
         if self._activity.in_run:
-            return self._put(given, QueuedMessage(message, kind, OpenPrompt(given.id)), message)
+            return self._put(given, QueuedMessage(self._new_id(), message, kind, OpenPrompt(given.id)), message)
         scope = self._reserve_run()
         with self._reserved():
             return await self._launch(given, message, scope)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pigeon.agent.interfaces import QueuedItem, Spoken
 from pigeon.session.settings import SessionSettings
-from pigeon.system import ids
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire.answers import QueueItem, QueueKind
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import InterruptMode, QueueMode
@@ -108,8 +108,8 @@ class OpenPrompts:
 class QueuedMessage:
     """One waiting message, and the prompt that it came with, if it was one."""
 
-    def __init__(self, message: Spoken, kind: QueueKind, prompt: OpenPrompt | None = None) -> None:
-        self.id = ids.request_id()
+    def __init__(self, id: str, message: Spoken, kind: QueueKind, prompt: OpenPrompt | None = None) -> None:
+        self.id = id
         self.kind: QueueKind = kind
         self.prompt = prompt
         self.say(message)
@@ -139,9 +139,14 @@ class MessageQueue:
     """Both queues; every change is posted whole."""
 
     def __init__(
-        self, post: Callable[[Outbound], None], settings: SessionSettings, limits: QueueLimits | None = None
+        self,
+        post: Callable[[Outbound], None],
+        settings: SessionSettings,
+        limits: QueueLimits | None = None,
+        new_id: Callable[[], str] = RANDOM_IDS.request_id,
     ) -> None:
         self._post = post
+        self._new_id = new_id
         self.prompts = OpenPrompts(post)
         self._limits = limits or QueueLimits()
         self._items: dict[str, QueuedMessage] = {}
@@ -162,7 +167,7 @@ class MessageQueue:
 
     def add(self, message: Spoken, kind: QueueKind) -> None:
         """Put a message at the end of its queue; raises `QueueFull` if there is no room for it."""
-        self.put(QueuedMessage(message, kind))
+        self.put(QueuedMessage(self._new_id(), message, kind))
 
     def put(self, item: QueuedMessage) -> None:
         """The same for an item; a prompt of the host ends with the run that takes it out of the queue."""

@@ -56,7 +56,7 @@ class Retry:
                 )
             )
             await self.leave_out()
-            await self._waiting.wait(asyncio.sleep(delay / 1000))
+            await self._waiting.wait(asyncio.sleep(delay * self._policy.pace / 1000))
         except Aborted:
             await self.gave_up(CANCELLED)
             return False

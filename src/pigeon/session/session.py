@@ -25,6 +25,7 @@ class Session:
         bus = dependencies.bus
         self.transcript = dependencies.transcript
         self._full_state = dependencies.settings.full_state
+        self.reproducible = dependencies.settings.reproducible
         bus.record(self.transcript.record)
         self._move_to = dependencies.move_to
         self.bus = bus
@@ -37,13 +38,15 @@ class Session:
         self.tool_servers = dependencies.tool_servers
         self.dialogs = dependencies.dialogs
         self.permissions = dependencies.permissions
-        self.queue = MessageQueue(bus.post, dependencies.settings)
-        self.host_tools = HostTools(dependencies.toolset, bus.post)
+        self.queue = MessageQueue(bus.post, dependencies.settings, new_id=dependencies.ids.request_id)
+        self.host_tools = HostTools(dependencies.toolset, bus.post, dependencies.ids.request_id)
         self.models = dependencies.models
         self.engine = Engine(dependencies, self.queue)
         self.activity = self.engine.activity
         self.prompting = Prompting(dependencies, self.engine, self.queue)
-        self.shell = HostShell(dependencies.workplace, bus, self.transcript, self.activity, dependencies.hooks)
+        self.shell = HostShell(
+            dependencies.workplace, bus, self.transcript, self.activity, dependencies.hooks, dependencies.now
+        )
         self.switching = Switching(
             dependencies.repository,
             dependencies.hooks,

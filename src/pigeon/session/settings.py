@@ -6,10 +6,13 @@ Some of them a host changes later by commands; those go to the object that uses 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct, field
 
 from pigeon.agent.inference import Failure
 from pigeon.agent.interfaces import ToolMode
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire.commands import InterruptMode, QueueMode
 from pigeon.wire.model import Model
 from pigeon.wire.steering import Limits
@@ -18,11 +21,17 @@ RETRY_JITTER = 0.2
 
 
 class RetryPolicy(Struct, frozen=True):
-    """How often a failed request is repeated, and how long to wait before each repetition."""
+    """How often a failed request is repeated, and how long to wait before each repetition.
+
+    `chance`, from 0 to 1, says where in its span a pause lies. `pace` is how much of it is really waited for: of the
+    pauses of a recording nothing.
+    """
 
     max_retries: int = 3
     base_delay_ms: int = 2000
     max_delay_ms: int = 60000
+    pace: float = 1
+    chance: Callable[[], float] = RANDOM_IDS.fraction
 
     def wanted_ms(self, tried: int, failure: Failure) -> int:
         """How long to wait after so many attempts: what the server asks for, else twice as long each time."""
@@ -32,11 +41,10 @@ class RetryPolicy(Struct, frozen=True):
 
     def pause_ms(self, tried: int, failure: Failure) -> int:
         """The same with jitter, so that many agents do not come back at once; never sooner than the server asks."""
-        from random import uniform
-
         wanted = self.wanted_ms(tried, failure)
         sooner = 0.0 if failure.retry_after_ms is not None and failure.retry_after_ms > 0 else RETRY_JITTER
-        return min(round(wanted * uniform(1 - sooner, 1 + RETRY_JITTER)), max(wanted, self.max_delay_ms))
+        share = 1 - sooner + self.chance() * (sooner + RETRY_JITTER)
+        return min(round(wanted * share), max(wanted, self.max_delay_ms))
 
 
 class CompactionPolicy(Struct, frozen=True):
@@ -69,7 +77,7 @@ class LoopGuardPolicy(Struct, frozen=True):
 
 
 class SessionSettings(Struct, frozen=True, kw_only=True):
-    """What a session starts with."""
+    """What a session starts with; a `reproducible` one does nothing side by side that could end in any order."""
 
     steering_mode: QueueMode = "one-at-a-time"
     follow_up_mode: QueueMode = "one-at-a-time"
@@ -79,6 +87,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     keep_unreadable_images: bool = True
     full_state: bool = False
     unattended: bool = False
+    reproducible: bool = False
     finish_gate: bool = False
     auto_retry: bool = True
     retry: RetryPolicy = RetryPolicy()

@@ -22,8 +22,9 @@ from pigeon.agent.inference import Failure
 from pigeon.providers.anthropic import adapter as anthropic
 from pigeon.providers.errors import from_exception
 from pigeon.providers.http import client as http
-from pigeon.providers.http.client import HttpClient, HttpRequest, HttpResponse, InvalidProxy, InvalidURL, route_to
+from pigeon.providers.http.client import HttpClient, HttpResponse, InvalidProxy, InvalidURL, route_to
 from pigeon.providers.http.network import Network
+from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.request import RequestPolicy
 
 DATA = Path(__file__).parents[1] / "data"

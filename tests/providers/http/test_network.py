@@ -17,8 +17,9 @@ from fakes.bare_server import BareServer, Peer, reply, whole
 from pigeon.agent.inference import Failure
 from pigeon.providers.errors import from_exception
 from pigeon.providers.http import network
-from pigeon.providers.http.client import HttpClient, HttpRequest, HttpResponse
+from pigeon.providers.http.client import HttpClient, HttpResponse
 from pigeon.providers.http.network import READ_AHEAD_BYTES, Network
+from pigeon.providers.http.recorders import HttpRequest
 
 ONE_READ = 256 * 1024
 CERTIFICATE = Path(__file__).parents[1] / "data" / "localhost.cert.pem"

@@ -27,7 +27,8 @@ from pigeon.guard.secrets import Redactor
 from pigeon.providers.catalog.built_in import current_name
 from pigeon.providers.default_model import default_of, first_usable
 from pigeon.providers.errors import from_exception
-from pigeon.providers.http.client import HttpClient, HttpRequest
+from pigeon.providers.http.client import HttpClient
+from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.registry import ModelRegistry, NoKey
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import find_shell

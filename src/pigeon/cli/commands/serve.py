@@ -30,7 +30,7 @@ STDERR = 2
 LONGEST_PATH = 4096
 OF_ONE_SESSION = (
     *("session", "session_id", "resume", "continue_newest", "fork"),
-    *("no_session", "name", "cwd", "session_dir"),
+    *("no_session", "name", "cwd", "session_dir", "record"),
 )
 MEGABYTE = 1024 * 1024
 

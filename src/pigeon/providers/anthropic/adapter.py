@@ -12,8 +12,8 @@ from pigeon.agent.inference import Delta, Finished, ModelMessage, ModelRequest, 
 from pigeon.providers.anthropic.stream import AnthropicStream
 from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import IMAGE_NOTE, not_blank, result_text
-from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
+from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.request import (
     Connection,
     compat_of,
@@ -77,7 +77,7 @@ def _asked(request: ModelRequest, connection: Connection, may_be_strict: bool) -
         headers=headers_of(request, connection, body),
         body=encoded(body),
     )
-    return exchange(connection, outgoing, AnthropicStream(request.model.id), "body")
+    return exchange(connection, outgoing, AnthropicStream(request.model.id, connection.policy.new_id), "body")
 
 
 def headers_of(request: ModelRequest, connection: Connection, body: dict[str, Any]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
 from pigeon.providers.errors import StreamBroken, from_event, truncated, unknown_stop
 from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
-from pigeon.system.ids import request_id
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
 from pigeon.wire.messages import StopReason
@@ -126,9 +126,11 @@ class _StartedBlock:
 class AnthropicStream(StreamTranslator):
     """Translates one answer."""
 
-    def __init__(self, model_id: str) -> None:
+    def __init__(self, model_id: str, new_id: Callable[[], str] = RANDOM_IDS.request_id) -> None:
+        """`new_id` is for calls without an id."""
         super().__init__()
         self._model = model_id
+        self._new_id = new_id
         self._open: dict[int, _StartedBlock] = {}
         self._next = 0
         self._counts = [0, 0, 0, 0, 0]
@@ -204,7 +206,7 @@ class AnthropicStream(StreamTranslator):
         elif block.type == "redacted_thinking":
             started = _StartedBlock(self.open(out, "thinking"), block.data, redacted=True)
         elif block.type == "tool_use":
-            call_id = block.id or f"toolu_{request_id()}"
+            call_id = block.id or f"toolu_{self._new_id()}"
             started = _StartedBlock(self.open(out, "toolCall", call_id, block.name), whole=block.input)
         else:
             return

@@ -17,8 +17,8 @@ from pigeon.providers.history.normalize import (
     not_blank,
     result_text,
 )
-from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
+from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.request import Connection, endpoint, mapped_level, output_cap, request_headers
 from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, UserBlock
@@ -55,7 +55,7 @@ def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta
         headers=request_headers(headers, access.headers),
         body=encoded(body_of(request, connection.thinking_budgets, connection.history)),
     )
-    return exchange(connection, outgoing, GoogleStream(request.model.id), "message")
+    return exchange(connection, outgoing, GoogleStream(request.model.id, connection.policy.new_id), "message")
 
 
 def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:

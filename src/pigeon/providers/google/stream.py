@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec import Struct
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, Delta, Failure, Finished
 from pigeon.providers.errors import StreamBroken, from_event, truncated
 from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
-from pigeon.system.ids import request_id
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
 
@@ -72,9 +73,11 @@ _decoder = msgspec.json.Decoder(_GeminiChunk)
 class GoogleStream(StreamTranslator):
     """Translates one answer; a block ends where a part of another kind begins."""
 
-    def __init__(self, model_id: str) -> None:
+    def __init__(self, model_id: str, new_id: Callable[[], str] = RANDOM_IDS.request_id) -> None:
+        """`new_id` is for calls without an id."""
         super().__init__()
         self._model = model_id
+        self._new_id = new_id
         self._kind: BlockKind | None = None
         self._index = -1
         self._signature = ""
@@ -136,7 +139,7 @@ class GoogleStream(StreamTranslator):
     def _call(self, call: _FunctionCall, signature: str | None, out: list[Delta]) -> None:
         call_id = call.id or ""
         if not call_id or call_id in self._call_ids:
-            call_id = f"{call.name}_{request_id()}"
+            call_id = f"{call.name}_{self._new_id()}"
         self._call_ids.add(call_id)
         index = self.open(out, "toolCall", call_id, call.name)
         out.append(BlockGrew(index, codec.encode(call.args or {}).decode()))

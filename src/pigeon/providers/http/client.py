@@ -12,11 +12,11 @@ that two agents in one process do not share them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from functools import cache, partial
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from pigeon.providers.http.recorders import AnswerSource, ExchangeRecorder, HttpRequest, RawAnswer, ShownExchange
 
 if TYPE_CHECKING:
     import ssl
@@ -46,46 +46,11 @@ _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
-class HttpRequest(Struct, frozen=True):
-    """A request that is ready to be sent."""
-
-    url: str
-    headers: dict[str, str]
-    body: bytes
-    method: str = "POST"
-
-
-class ExchangeRecorder(Protocol):
-    """What is shown every exchange with a server, as it happens; each has a number of its own."""
-
-    def sent(self, request: HttpRequest) -> int:
-        """A request is about to leave; returns the number of the exchange."""
-        ...
-
-    def answered(self, number: int, status: int, headers: Mapping[str, str]) -> None:
-        """The head of the answer has come."""
-        ...
-
-    def received(self, number: int, piece: bytes | None) -> None:
-        """A piece of the body has come; none at its end."""
-        ...
-
-    def failed(self, number: int, error: Exception) -> None:
-        """There is no answer."""
-        ...
-
-
 class HttpResponse:
     """An answer whose body is still arriving."""
 
-    def __init__(
-        self,
-        response: httpcore2.Response,
-        http: HttpClient,
-        show: Callable[[bytes | None], None] | None = None,
-    ) -> None:
-        """`show` is called with each piece of the body."""
-        self._show = show
+    def __init__(self, response: RawAnswer, http: HttpClient, shown: ShownExchange | None = None) -> None:
+        self._shown = shown
         self._response = response
         self._http = http
         self._chunks: AsyncIterator[bytes] | None = None
@@ -110,8 +75,12 @@ class HttpResponse:
             piece: bytes | None = await self._chunks.__anext__()
         except StopAsyncIteration:
             piece = None
-        if self._show is not None:
-            self._show(piece)
+        except Exception as error:
+            if self._shown is not None:
+                self._shown.failed(error)
+            raise
+        if self._shown is not None:
+            self._shown.received(piece)
         return piece
 
     def _unpacked_body(self) -> AsyncIterator[bytes]:
@@ -139,6 +108,8 @@ class HttpResponse:
 
     async def drop(self) -> None:
         """Close the connection now."""
+        if self._shown is not None:
+            self._shown.dropped()
         await self._response.aclose()
 
     def release(self) -> None:
@@ -158,11 +129,15 @@ class HttpResponse:
         except Exception:
             return
         finally:
-            await self._response.aclose()
+            await self.drop()
 
 
 class HttpClient:
-    """Sends requests of one agent; closed once, at its end. `proxy` is for when the environment names none."""
+    """Sends requests of one agent; closed once, at its end.
+
+    `proxy` is for when the environment names none. `recorders` are shown every exchange. With `answers`, nothing goes
+    to the network: it answers each request instead.
+    """
 
     def __init__(
         self,
@@ -170,9 +145,11 @@ class HttpClient:
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         proxy: str = "",
-        recorder: ExchangeRecorder | None = None,
+        recorders: Sequence[ExchangeRecorder] = (),
+        answers: AnswerSource | None = None,
     ) -> None:
-        self._recorder = recorder
+        self._recorders = recorders
+        self._answers = answers
         self._environment = environment
         self._default_headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"}
         # Silence is up to the watchdog of `exchange`: only there can pings be distinguished from content.
@@ -187,24 +164,28 @@ class HttpClient:
 
     async def warm(self, base_url: str = "https://localhost") -> None:
         """Load the library and make the pool for such URLs, without disturbing the event loop."""
-        await self._pool(base_url)
+        if self._answers is None:
+            await self._pool(base_url)
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Send the request and return when the headers of the answer are there."""
-        recorder = self._recorder
-        if recorder is None:
+        if not self._recorders:
             return HttpResponse(await self._sent(request), self)
-        number = recorder.sent(request)
+        shown = ShownExchange(self._recorders, request)
         try:
-            response = await self._sent(request)
+            answer = HttpResponse(await self._sent(request), self, shown)
         except Exception as error:
-            recorder.failed(number, error)
+            shown.failed(error)
             raise
-        answer = HttpResponse(response, self, partial(recorder.received, number))
-        recorder.answered(number, answer.status, answer.headers)
+        except asyncio.CancelledError:
+            shown.dropped()
+            raise
+        shown.answered(answer.status, answer.headers)
         return answer
 
-    async def _sent(self, request: HttpRequest) -> httpcore2.Response:
+    async def _sent(self, request: HttpRequest) -> RawAnswer:
+        if self._answers is not None:
+            return await self._answers.answer(request)
         if self._released:
             await self._drained(request.url)
         pool = await self._pool(request.url)
@@ -234,6 +215,10 @@ class HttpClient:
         for pool in self._pools.values():
             await pool.aclose()
         self._pools.clear()
+        for recorder in self._recorders:
+            recorder.closed()
+        if self._answers is not None:
+            self._answers.close()
 
     def release(self, answer: HttpResponse) -> None:
         """Drain an answer when the loop has time, at the latest before the next request."""

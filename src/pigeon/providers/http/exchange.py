@@ -17,7 +17,8 @@ import msgspec
 
 from pigeon.agent.inference import Delta, Failure, Metered, Named, ProviderHooks
 from pigeon.providers.errors import ErrorStyle, StreamBroken, from_exception, from_response, no_events
-from pigeon.providers.http.client import HttpRequest, HttpResponse
+from pigeon.providers.http.client import HttpResponse
+from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.request import Connection
 from pigeon.providers.stream_translator import StreamTranslator
 from pigeon.wire import codec
@@ -167,7 +168,7 @@ async def _opened(connection: Connection, request: HttpRequest, watchdog: Watchd
         failure: Failure
         try:
             response = await watchdog.wait(connection.http.send(request))
-        except Stalled:
+        except (Stalled, StreamBroken):
             raise
         except Exception as error:
             failure = from_exception(error)
@@ -181,7 +182,8 @@ async def _opened(connection: Connection, request: HttpRequest, watchdog: Watchd
                 await response.drop()
         if attempt >= connection.policy.max_retries or not failure.retryable:
             raise StreamBroken(failure)
-        await asyncio.sleep(_pause(failure, attempt, connection.policy.max_retry_delay_ms) / 1000)
+        pause = _pause(failure, attempt, connection.policy.max_retry_delay_ms)
+        await asyncio.sleep(pause * connection.policy.pace / 1000)
         attempt += 1
 
 

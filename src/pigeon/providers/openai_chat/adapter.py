@@ -18,8 +18,8 @@ from pigeon.providers.history.normalize import (
     not_blank,
     result_text,
 )
-from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
+from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.openai_chat.compat import ChatCompat, chat_compat
 from pigeon.providers.openai_chat.stream import ChatStream
 from pigeon.providers.openai_chat.thinking import thinking_fields
@@ -46,7 +46,7 @@ def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta
         headers=headers_of(request, connection, compat),
         body=encoded(body_of(request, compat, connection.thinking_budgets, connection.history)),
     )
-    translator = ChatStream(request.model.id, needs_finish=compat.supports_finish_reason)
+    translator = ChatStream(request.model.id, connection.policy.new_id, needs_finish=compat.supports_finish_reason)
     return exchange(connection, outgoing, translator, "message")
 
 

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from pigeon.system.ids import request_id
+from pigeon.system.ids import RANDOM_IDS
 
 MOST_IDS = 1000
 CALL_SIZE = 1000
@@ -106,8 +106,9 @@ class PendingCall:
 class CallMatcher:
     """The calls of one answer, in the order in which they began; `hold` counts what is kept of them."""
 
-    def __init__(self, hold: Callable[[int], None]) -> None:
+    def __init__(self, hold: Callable[[int], None], new_id: Callable[[], str] = RANDOM_IDS.request_id) -> None:
         self._hold = hold
+        self._new_id = new_id
         self.all: list[PendingCall] = []
 
     def of(self, piece: CallPiece, place: int | None = None, taken: list[PendingCall] | None = None) -> PendingCall:
@@ -119,7 +120,7 @@ class CallMatcher:
         call = self._known(piece, slot, taken or [])
         if call is None:
             used = piece.id and any(piece.id in one.ids for one in self.all)
-            call = PendingCall(slot, piece.id if piece.id and not used else f"call_{request_id()}")
+            call = PendingCall(slot, piece.id if piece.id and not used else f"call_{self._new_id()}")
             self._hold(CALL_SIZE + len(call.call_id))
             self.all.append(call)
         elif not piece.id or piece.id in call.ids:

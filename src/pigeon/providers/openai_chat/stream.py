@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import msgspec
@@ -11,6 +12,7 @@ from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finis
 from pigeon.providers.errors import StreamBroken, from_event, message_of, truncated, unknown_stop
 from pigeon.providers.openai_chat.call_matching import CallMatcher, CallPiece, PendingCall
 from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
 from pigeon.wire.messages import StopReason
@@ -77,7 +79,10 @@ _decoder = msgspec.json.Decoder(_ChatChunk)
 class ChatStream(StreamTranslator):
     """Translates one answer; blocks stay open to the end, because servers interleave them."""
 
-    def __init__(self, model_id: str, *, needs_finish: bool = True) -> None:
+    def __init__(
+        self, model_id: str, new_id: Callable[[], str] = RANDOM_IDS.request_id, *, needs_finish: bool = True
+    ) -> None:
+        """`new_id` is for calls without an id."""
         super().__init__()
         self._model = model_id
         self._needs_finish = needs_finish
@@ -85,7 +90,7 @@ class ChatStream(StreamTranslator):
         self._thinking = -1
         self._field = ""
         self._details: list[_Detail] = []
-        self._calls = CallMatcher(self.hold)
+        self._calls = CallMatcher(self.hold, new_id)
         self._reason: str | None = None
 
     def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
 from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import is_same_model, not_blank, result_text
-from pigeon.providers.http.client import HttpRequest
 from pigeon.providers.http.exchange import encoded, exchange
+from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.openai_chat.compat import is_openai_host
 from pigeon.providers.openai_responses.stream import ResponsesStream
 from pigeon.providers.request import (
@@ -52,7 +52,7 @@ def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta
         url = azure_url(request.model, connection.access.env)
         body["model"] = _deployment(request.model.id, connection.access.env)
     outgoing = HttpRequest(url=url, headers=headers_of(request, connection.access), body=encoded(body))
-    return exchange(connection, outgoing, ResponsesStream(request.model.id), "message")
+    return exchange(connection, outgoing, ResponsesStream(request.model.id, connection.policy.new_id), "message")
 
 
 def headers_of(request: ModelRequest, access: Access) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec import Struct
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, Delta, Failure, Finished
 from pigeon.providers.errors import StreamBroken, classified, code_of, from_event, malformed, message_of, truncated
 from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
-from pigeon.system.ids import request_id
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
 
@@ -99,9 +100,11 @@ class _OpenItem:
 class ResponsesStream(StreamTranslator):
     """Translates one answer: each output item is a block."""
 
-    def __init__(self, model_id: str) -> None:
+    def __init__(self, model_id: str, new_id: Callable[[], str] = RANDOM_IDS.request_id) -> None:
+        """`new_id` is for calls without an id."""
         super().__init__()
         self._model = model_id
+        self._new_id = new_id
         self._items: dict[int, _OpenItem] = {}
         self._places: set[int] = set()
         self._last_place = -1
@@ -195,7 +198,7 @@ class ResponsesStream(StreamTranslator):
         if block != "toolCall":
             return _OpenItem(self.open(out, block), kind, implied)
         item_id = item.get("id")
-        call_id = item.get("call_id") or item_id or f"call_{request_id()}"
+        call_id = item.get("call_id") or item_id or f"call_{self._new_id()}"
         known = f"{call_id}|{item_id}" if item_id else str(call_id)
         return _OpenItem(self.open(out, block, known, str(item.get("name") or "")), kind)
 

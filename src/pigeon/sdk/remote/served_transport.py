@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from pigeon.sdk.errors import ProcessDied
 from pigeon.sdk.remote.addresses import ServedAddress, parsed_address
 from pigeon.sdk.remote.line_connections import LineConnection, NewConversation, NotReached, open_connection
-from pigeon.system import ids
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.answers import failed
 from pigeon.wire.base import Json
@@ -245,7 +245,7 @@ class ServedTransport:
         except msgspec.DecodeError:
             return _Sent(line, "")
         if head.type in MESSAGES and head.client_message_id is None:
-            line = b'{"clientMessageId":"%s%s",' % (_OUR_IDS.encode(), ids.request_id().encode()) + line[1:]
+            line = b'{"clientMessageId":"%s%s",' % (_OUR_IDS.encode(), RANDOM_IDS.request_id().encode()) + line[1:]
         sent = _Sent(line, head.type)
         if head.type in ANSWERS:
             self._answers[str(head.id)] = sent

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from pigeon.app.models import SCRIPTED
+from pigeon.app.models import FILE_MODELS
 from pigeon.serve.client_session import ClientSession
 from pigeon.serve.conversation import ConversationState, ServedConversation
 from pigeon.serve.conversations import Conversations, FolderMissing, FolderRefused, TooMany, UnknownConversation
@@ -200,8 +200,8 @@ class ServeApplication:
 
     async def _open(self, request: Request, asked: dict[str, str | int]) -> Response:
         body = codec.convert(await _body(request), api.SessionRequest)
-        if (body.model or "").startswith(f"{SCRIPTED}/") and not covers(request.scope["token"].scope, "admin"):
-            raise HttpRefusal(403, "scope", "A scripted model is a file of the server, which needs the scope admin")
+        if (body.model or "").startswith(FILE_MODELS) and not covers(request.scope["token"].scope, "admin"):
+            raise HttpRefusal(403, "scope", "The model is a file of the server, which needs the scope admin")
         made, new = self._wanted(body)
         try:
             await self._conversations.ready(made)

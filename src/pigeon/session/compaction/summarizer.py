@@ -198,7 +198,7 @@ class Summarizer:
                     attempt=attempt, max_attempts=policy.max_retries, delay_ms=delay, error_message=failure.message
                 )
             )
-            await ask.scope.wait(asyncio.sleep(delay / 1000))
+            await ask.scope.wait(asyncio.sleep(delay * policy.pace / 1000))
             await self._publish(SummarizationRetryAttemptStart(source=ask.source, reason=ask.about))
         if attempt:
             await self._publish(SummarizationRetryFinished())

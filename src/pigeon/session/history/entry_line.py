@@ -6,8 +6,7 @@ Opening a long session must not parse it: a line is decoded just far enough to p
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from functools import cache
 from typing import Any, cast
 
@@ -115,15 +114,6 @@ def line_from_bytes(raw: bytes) -> EntryLine | None:
     if line.head and line.type == "message":
         line.role = line.head.role
     return None if line.type == "session" else line
-
-
-def free_id(taken: Container[str]) -> str:
-    """An id for a new entry: eight hex digits, or a long one where those are used up."""
-    for _ in range(100):
-        candidate = os.urandom(4).hex()
-        if candidate not in taken:
-            return candidate
-    return os.urandom(16).hex()
 
 
 def line_from_entry(entry: Entry, mask: Callable[[bytes], bytes]) -> EntryLine:

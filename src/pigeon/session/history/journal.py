@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from pigeon.session.history.entry_line import EntryLine, free_id, line_from_bytes, line_from_entry
+from pigeon.session.history.entry_line import EntryLine, line_from_bytes, line_from_entry
 from pigeon.session.history.reading import InvalidSession, LoadedSession, lines_behind, load_session, stamp_of
 from pigeon.session.history.session_file import SessionFile
 from pigeon.system import clock
+from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import TextContent, ToolCall
@@ -39,6 +40,7 @@ class Journal:
         store: SessionFile | None,
         now: Callable[[], int],
         mask: Callable[[bytes], bytes] = lambda line: line,
+        ids: Ids = RANDOM_IDS,
     ) -> None:
         """`mask` takes out of each new entry what may not be kept."""
         self.session_id = session_id
@@ -47,6 +49,7 @@ class Journal:
         self._store = store
         self._now = now
         self._mask = mask
+        self._ids = ids
         self._lines: list[EntryLine] = []
         self._by_id: dict[str, EntryLine] = {}
         self._branch: list[EntryLine] = []
@@ -101,7 +104,8 @@ class Journal:
         """
         if self._store is not None and not self._store.writing:
             self.claim(begins=kind is MessageEntry)
-        entry: _E = kind(id=free_id(self._by_id), parent_id=self.leaf_id, timestamp=clock.iso(self._now()), **fields)
+        id = self._ids.entry_id(self._by_id)
+        entry: _E = kind(id=id, parent_id=self.leaf_id, timestamp=clock.iso(self._now()), **fields)
         self._keep(line_from_entry(entry, self._mask))
         return entry
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from pigeon.session.history.entry_line import EntryLine, free_id, line_from_bytes
+from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.system.files import NotRegular, open_regular
 from pigeon.system.garbage import uncollected
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.entries import SESSION_VERSION
@@ -66,7 +67,7 @@ def _again(plain: dict[str, Any]) -> EntryLine:
 
 
 def _unused(used: set[str]) -> str:
-    candidate = free_id(used)
+    candidate = RANDOM_IDS.entry_id(used)
     used.add(candidate)
     return candidate
 

@@ -17,8 +17,9 @@ from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal, new_header
 from pigeon.session.history.reading import LoadedSession, header_in, load_session, stamp_of
 from pigeon.session.history.session_file import SessionFile
-from pigeon.system import clock, ids
+from pigeon.system import clock
 from pigeon.system.append_file import locked_folder
+from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.errors import Refusal
 
@@ -55,6 +56,7 @@ class SessionRepository:
         report: Callable[[str], None],
         absolute: Callable[[str], str],
         mask: Callable[[bytes], bytes] = lambda line: line,
+        ids: Ids = RANDOM_IDS,
     ) -> None:
         self.folder = folder
         self.everywhere = everywhere
@@ -63,6 +65,7 @@ class SessionRepository:
         self.report = report
         self._absolute = absolute
         self._mask = mask
+        self._ids = ids
 
     def folders(self) -> list[str]:
         """Every folder that may hold sessions of this user."""
@@ -71,11 +74,11 @@ class SessionRepository:
     def new(self, cwd: str, parent: str | Absent = ABSENT, session_id: str | None = None) -> Journal:
         """An empty conversation; its file comes with the first message."""
         now = self._now()
-        name = session_id or ids.session_id(now)
+        name = session_id or self._ids.session_id(now)
         path = os.path.join(self.folder, file_name(name, now))
         namesake = partial(listing.file_with_id, name, self.folder) if session_id else None
         store = self._store(path, namesake) if self.persistent else None
-        return Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask)
+        return Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask, self._ids)
 
     def read_ahead(self, path: str) -> LoadedSession | None:
         """What is in a file, for `open`; may run in a thread. None for a short file, and for one that is no session."""
@@ -176,10 +179,10 @@ class SessionRepository:
             if session_id and listing.file_with_id(session_id, self.folder) is not None:
                 raise Refusal(f"Session already exists with id '{session_id}'")
             now = self._now()
-            name = session_id or ids.session_id(now)
+            name = session_id or self._ids.session_id(now)
             path = os.path.join(self.folder, file_name(name, now))
             store = SessionFile(path, report or self.report) if self.persistent else None
-            journal = Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask)
+            journal = Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask, self._ids)
             journal.load(LoadedSession({}, b"", kept, needs_newline=False, rewritten=False))
             if saved:
                 journal.save_all()
@@ -188,7 +191,7 @@ class SessionRepository:
     def _filled(self, header: dict[str, Any], cwd: str, store: SessionFile, ahead: LoadedSession | None) -> Journal:
         """The journal of an adopted file; read only now, because until the lock was taken another process may have
         written."""
-        journal = Journal(header["id"], cwd, b"", store, self._now, self._mask)
+        journal = Journal(header["id"], cwd, b"", store, self._now, self._mask, self._ids)
         journal.open(store, ahead)
         return journal
 
@@ -196,9 +199,9 @@ class SessionRepository:
         """Nothing is made on disk before there is a message to keep; but that must be possible."""
         self._check_folder(os.path.dirname(path))
         now = self._now()
-        name = ids.session_id(now)
+        name = self._ids.session_id(now)
         self._keep_beside(path)
-        return Journal(name, cwd, new_header(name, now, cwd), self._store(path), self._now, self._mask)
+        return Journal(name, cwd, new_header(name, now, cwd), self._store(path), self._now, self._mask, self._ids)
 
     @staticmethod
     def _check_folder(folder: str) -> None:

@@ -6,7 +6,7 @@ settles.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 from pigeon.agent.scope import Scope
 from pigeon.session.activity import Activity
@@ -14,7 +14,6 @@ from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import Hooks, result_of
-from pigeon.system import clock
 from pigeon.system.shell.shell import ShellMissing, ShellResult, Workplace, run_shell
 from pigeon.wire.answers import BashResult
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -31,8 +30,15 @@ class HostShell:
     """Runs the protocol's `bash` commands."""
 
     def __init__(
-        self, workplace: Workplace, bus: Bus, transcript: Transcript, activity: Activity, hooks: Hooks
+        self,
+        workplace: Workplace,
+        bus: Bus,
+        transcript: Transcript,
+        activity: Activity,
+        hooks: Hooks,
+        now: Callable[[], int],
     ) -> None:
+        self._now = now
         self._workplace = workplace
         self._bus = bus
         self._transcript = transcript
@@ -100,7 +106,7 @@ class HostShell:
             cancelled=result.cancelled,
             truncated=result.truncated,
             full_output_path=result.full_output_path,
-            timestamp=clock.now_ms(),
+            timestamp=self._now(),
             exclude_from_context=True if excluded else ABSENT,
         )
         self._activity.after_run(lambda: self._transcript.journal.append_message(message))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import ArgumentSubject, Subject, Tool, ToolRun
 from pigeon.session.toolset import Toolset
-from pigeon.system import ids
+from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import HostTool, HostToolOutcome
@@ -33,7 +33,7 @@ class HostTools:
     """The tools of the host, and their open calls."""
 
     def __init__(
-        self, toolset: Toolset, post: Callable[[Outbound], None], new_id: Callable[[], str] = ids.request_id
+        self, toolset: Toolset, post: Callable[[Outbound], None], new_id: Callable[[], str] = RANDOM_IDS.request_id
     ) -> None:
         self._toolset = toolset
         self._post = post

@@ -73,7 +73,7 @@ class Artifact(Struct):
 
 
 class Artifacts:
-    """Makes the files. `folder` says where they belong now; if nowhere, in a private folder below `temporary`.
+    """Makes the files. `folder` says where they belong now; if nowhere, in the private folder `temporary`.
 
     So it is if a link stands in the place of the folder.
     """
@@ -82,7 +82,7 @@ class Artifacts:
         self._folder = folder
         self._limits = limits or DiskLimits()
         self._usage: dict[str, FolderUse] = {}
-        self._root = temporary
+        self._wanted = temporary
         self._temporary: str | None = None
 
     def create(self, tool: str) -> Artifact | None:
@@ -112,7 +112,7 @@ class Artifacts:
             os.makedirs(folder, mode=0o700, exist_ok=True)
             return folder
         if self._temporary is None or not os.path.isdir(self._temporary):
-            self._temporary = _temporary_folder(self._root)
+            self._temporary = _temporary_folder(self._wanted)
         return self._temporary
 
 
@@ -121,11 +121,16 @@ def _number(name: str) -> int:
     return int(head) if head.isascii() and head.isdigit() and len(head) < 10 else -1
 
 
-def _temporary_folder(root: str) -> str:
+def _temporary_folder(wanted: str) -> str:
     import atexit
     import shutil
     import tempfile
 
-    folder = tempfile.mkdtemp(prefix="pigeon-", dir=root)
+    try:
+        os.mkdir(wanted, 0o700)
+        folder = wanted
+    except FileExistsError:
+        # Another agent's, which plays the same recording.
+        folder = tempfile.mkdtemp(prefix=f"{os.path.basename(wanted)}-", dir=os.path.dirname(wanted))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

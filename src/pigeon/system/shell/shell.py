@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pigeon.system.shell.output import Capture, OutputMask
 
 UPDATE_EVERY = 0.1
+NEVER = float("inf")
 GONE_WITHIN = 1.5
 LONGEST_TIMEOUT = 2_147_483.647
 
@@ -77,7 +78,7 @@ class ShellResult(Struct, frozen=True):
 class Workplace(Struct, frozen=True):
     """Where the commands of an agent run and with what; the environment is asked for anew each time.
 
-    `mask` takes keys out of what they print.
+    `mask` takes keys out of what they print. With `at_once` what they print is shown as a whole when they end.
     """
 
     cwd: str
@@ -86,6 +87,7 @@ class Workplace(Struct, frozen=True):
     artifacts: Artifacts
     processes: ProcessOwner
     mask: OutputMask | None = None
+    at_once: bool = False
 
 
 def find_shell(configured: str | None, home: str, search_path: str, prefix: str = "") -> Shell:
@@ -123,7 +125,7 @@ async def run_shell(
     capture = Capture(lambda: place.artifacts.create("bash"), limits, place.mask)
     stopping = _Stopping(process, scope, timeout)
     try:
-        await _pump(process, capture, on_output, on_progress)
+        await _pump(process, capture, on_output, on_progress, place.at_once)
         code = await _exit_code(process, place)
         if stopping.cause is not None:
             await process.gone(GONE_WITHIN)
@@ -190,15 +192,21 @@ async def _pump(
     capture: Capture,
     on_output: Callable[[str], Awaitable[None]] | None,
     on_progress: Callable[[Capture], Awaitable[None]] | None,
+    at_once: bool,
 ) -> None:
+    """Take in what the command prints, and show it: every so often, or `at_once` in the end."""
     due: float | None = None
-    earliest = 0.0
+    earliest = NEVER if at_once else 0.0
+    printed: list[str] = []
     while True:
-        chunk = await process.read(None if due is None else max(0.0, due - time.monotonic()))
+        chunk = await process.read(None if due in (None, NEVER) else max(0.0, due - time.monotonic()))
         if chunk is not None:
             clean = capture.feed(chunk) if chunk else capture.finish()
             if clean and on_output is not None:
-                await on_output(clean.decode())
+                if at_once:
+                    printed.append(clean.decode())
+                else:
+                    await on_output(clean.decode())
             if not chunk:
                 break
             if on_progress is not None and due is None:
@@ -207,6 +215,8 @@ async def _pump(
             await on_progress(capture)
             due = None
             earliest = time.monotonic() + UPDATE_EVERY
+    if on_output is not None and printed:
+        await on_output("".join(printed))
     if on_progress is not None and due is not None:
         await on_progress(capture)
 

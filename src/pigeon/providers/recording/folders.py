@@ -1,0 +1,79 @@
+"""Folders of a recording and of its replay: the same text with the one in place of the other.
+
+A recording names the folders of its run wherever the agent or the model did. In another place, or on another machine,
+they are called otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+
+from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Finished, ModelRequest
+from pigeon.agent.interfaces import ModelProvider
+
+# A name that may stand in any text by chance is not replaced.
+SHORTEST = 4
+
+
+class FolderNames:
+    """Replaces names of folders; with equal ones it changes nothing."""
+
+    def __init__(self, recorded: Mapping[str, str], here: Mapping[str, str]) -> None:
+        pairs = {path: here[name] for name, path in recorded.items() if name in here and len(path) >= SHORTEST}
+        self._names = {path: other for path, other in pairs.items() if path != other}
+        longest_first = sorted(self._names, key=len, reverse=True)
+        # Not the beginning of a longer name.
+        found = "|".join(map(re.escape, longest_first))
+        self._pattern = re.compile(rf"(?:{found})(?![\w-])") if found else None
+
+    @property
+    def differ(self) -> bool:
+        """True if anything is to be replaced."""
+        return self._pattern is not None
+
+    def moved(self, text: str) -> str:
+        """The text of the recording as it would be here."""
+        return text if self._pattern is None else self._pattern.sub(lambda found: self._names[found[0]], text)
+
+    def unfinished(self, text: str) -> int:
+        """Where the name of a folder may begin that ends behind the text; its length if nowhere."""
+        for size in range(min(len(text), max(map(len, self._names), default=0)), 0, -1):
+            tail = text[-size:]
+            if any(name.startswith(tail) for name in self._names):
+                return len(text) - size
+        return len(text)
+
+
+class MovedProvider:
+    """A provider whose answers name the folders of here; a name may be spread over several deltas."""
+
+    def __init__(self, provider: ModelProvider, names: FolderNames) -> None:
+        self._provider = provider
+        self._names = names
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Begin an answer."""
+        return self._moved(self._provider.stream(request))
+
+    async def _moved(self, deltas: AsyncIterator[Delta]) -> AsyncGenerator[Delta, None]:
+        held: dict[int, str] = {}
+        try:
+            async for delta in deltas:
+                if isinstance(delta, BlockGrew):
+                    text = held.pop(delta.index, "") + delta.text
+                    end = self._names.unfinished(text)
+                    if text[end:]:
+                        held[delta.index] = text[end:]
+                    if text[:end]:
+                        yield BlockGrew(delta.index, self._names.moved(text[:end]))
+                    continue
+                for index in [delta.index] if isinstance(delta, BlockClosed) else list(held):
+                    rest = held.pop(index, "") if isinstance(delta, BlockClosed | Finished) else ""
+                    if rest:
+                        yield BlockGrew(index, self._names.moved(rest))
+                yield delta
+        finally:
+            close = getattr(deltas, "aclose", None)
+            if close is not None:
+                await close()

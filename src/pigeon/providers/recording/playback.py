@@ -1,0 +1,253 @@
+"""The model `recorded/FILE`: answers the requests of an agent from a recording, in place of the network.
+
+Strictly, a request must be the one that was recorded at this point; one that differs is a failed answer that shows the
+difference. Loosely, each request gets the next answer that the same address gave. Requests that were under way at the
+same time may come in any order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from pigeon.agent.inference import Failure
+from pigeon.agent.interfaces import ModelProvider
+from pigeon.providers.errors import StreamBroken
+from pigeon.providers.http.recorders import MASK, HttpRequest
+from pigeon.providers.recording.folders import FolderNames, MovedProvider
+from pigeon.providers.recording.reader import RecordedExchange, Recording
+from pigeon.providers.recording.recorded_lines import DroppedLine, FailedLine, body_json
+from pigeon.wire import codec
+from pigeon.wire.base import Json
+from pigeon.wire.errors import BadRecord
+
+RecordingMatch = Literal["strict", "loose"]
+# How long an answer that the recorded agent let go of is kept open for one that does not.
+HELD_SECONDS = 10.0
+MOST_SHOWN = 3
+LONGEST_SHOWN = 80
+# What names a conversation to a provider's cache, and is another one where a session is gone on with.
+_MAY_DIFFER = {"$.prompt_cache_key", "$.metadata.user_id"}
+# The pieces are recorded as they were unpacked.
+_NOT_REPEATED = {"content-encoding", "content-length", "transfer-encoding"}
+
+
+class PlaybackOptions(Struct, frozen=True):
+    """How requests are matched, and how fast answers come: times the speed at which they did, 0 for at once."""
+
+    match: RecordingMatch = "strict"
+    speed: float = 0
+
+
+class Playback:
+    """Answers from one recording."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        options: PlaybackOptions,
+        names: FolderNames,
+        mask: Callable[[bytes], bytes] = lambda data: data,
+    ) -> None:
+        self._recording = recording
+        self._strict = options.match == "strict"
+        self._speed = options.speed
+        self._names = names
+        self._mask = mask
+        self._left = list(recording.exchanges)
+
+    def moved(self, provider: ModelProvider) -> ModelProvider:
+        """A provider whose answers name the folders of here."""
+        return MovedProvider(provider, self._names) if self._names.differ else provider
+
+    async def answer(self, request: HttpRequest) -> RecordedAnswer:
+        """The recorded answer; raises what the recorded request has raised, and `StreamBroken` if there is none."""
+        exchange = self._matching(request) if self._strict else self._next(request)
+        self._left.remove(exchange)
+        if exchange.head is None:
+            await self._pause(exchange.over_at - exchange.sent_at)
+            await _end(exchange)
+            raise _broken("recording_ends", f"{self._name(exchange)} has no answer: the recording ends within it")
+        await self._pause(exchange.head.t - exchange.sent_at)
+        return RecordedAnswer(exchange, self._recording.piece, self._pause)
+
+    def close(self) -> None:
+        """Let go of the recording."""
+        self._recording.close()
+
+    async def _pause(self, ms: float) -> None:
+        await asyncio.sleep(0 if not self._speed or ms <= 0 or ms == float("inf") else ms / 1000 / self._speed)
+
+    def _next(self, request: HttpRequest) -> RecordedExchange:
+        for exchange in self._left:
+            if (exchange.method, exchange.url) == (request.method, self._shown_url(request)):
+                return exchange
+        raise self._used_up(request)
+
+    def _matching(self, request: HttpRequest) -> RecordedExchange:
+        candidates = self._candidates()
+        if not candidates:
+            raise self._used_up(request)
+        found: list[list[str]] = []
+        for exchange in candidates:
+            differences = list(self._differences(exchange, request))
+            if not differences:
+                return exchange
+            found.append(differences)
+        nearest = min(range(len(found)), key=lambda at: len(found[at]))
+        raise self._differs(candidates[nearest], found[nearest])
+
+    def _candidates(self) -> list[RecordedExchange]:
+        """The next exchange, and those that were begun before it was over."""
+        if not self._left:
+            return []
+        first = self._left[0]
+        return [exchange for exchange in self._left if exchange is first or exchange.sent_at < first.over_at]
+
+    def _differences(self, exchange: RecordedExchange, request: HttpRequest) -> Iterator[str]:
+        recorded = self._recording.request(exchange)
+        url = self._shown_url(request)
+        if (recorded.method, recorded.url) != (request.method, url):
+            yield f"the address: recorded {recorded.method} {recorded.url}, sent {request.method} {url}"
+        body = self._mask(request.body)
+        try:
+            sent: Json = codec.decode(body)
+        except BadRecord:
+            sent = body.decode("utf-8", "replace")
+        yield from self._differing("$", body_json(recorded), sent)
+
+    def _differing(self, path: str, recorded: Json, sent: Json) -> Iterator[str]:
+        if recorded == sent or path in _MAY_DIFFER:
+            return
+        if isinstance(recorded, dict) and isinstance(sent, dict):
+            for key in [*recorded, *(key for key in sent if key not in recorded)]:
+                yield from self._differing_member(f"{path}.{key}", recorded, sent, key)
+        elif isinstance(recorded, list) and isinstance(sent, list):
+            for index in range(max(len(recorded), len(sent))):
+                yield from self._differing_item(f"{path}[{index}]", recorded, sent, index)
+        elif isinstance(recorded, str) and isinstance(sent, str):
+            moved = self._names.moved(recorded)
+            if moved != sent and not (MASK in moved and _fits_mask(moved, sent)):
+                yield _texts(path, moved, sent)
+        else:
+            yield f"{path}: recorded {_short(recorded)}, sent {_short(sent)}"
+
+    def _differing_member(self, path: str, recorded: dict[str, Json], sent: dict[str, Json], key: str) -> Iterator[str]:
+        if path in _MAY_DIFFER:
+            return
+        if key not in sent:
+            yield f"{path}: recorded {_short(recorded[key])}, and not sent"
+        elif key not in recorded:
+            yield f"{path}: not recorded, and sent {_short(sent[key])}"
+        else:
+            yield from self._differing(path, recorded[key], sent[key])
+
+    def _differing_item(self, path: str, recorded: list[Json], sent: list[Json], index: int) -> Iterator[str]:
+        if index >= len(sent):
+            yield f"{path}: recorded {_short(recorded[index])}, and not sent"
+        elif index >= len(recorded):
+            yield f"{path}: not recorded, and sent {_short(sent[index])}"
+        else:
+            yield from self._differing(path, recorded[index], sent[index])
+
+    def _shown_url(self, request: HttpRequest) -> str:
+        return self._mask(request.url.encode()).decode()
+
+    def _name(self, exchange: RecordedExchange) -> str:
+        return f"Exchange {exchange.number} of {self._recording.path} (line {exchange.line})"
+
+    def _differs(self, exchange: RecordedExchange, differences: list[str]) -> StreamBroken:
+        shown = "\n".join(f"  {one}" for one in differences[:MOST_SHOWN])
+        more = len(differences) - MOST_SHOWN
+        rest = f"\n  and {more} more" if more > 0 else ""
+        return _broken(
+            "recording_differs",
+            f"The request is not the recorded one. {self._name(exchange)} differs in:\n{shown}{rest}\n"
+            'Record again, or take the next answer whatever is asked: add "?match=loose" to the model',
+        )
+
+    def _used_up(self, request: HttpRequest) -> StreamBroken:
+        count, path = len(self._recording.exchanges), self._recording.path
+        if not self._left:
+            said = f"The recording {path} has no further answer: all {count} exchanges in it are used up"
+        else:
+            said = f"The recording {path} has no further answer of {self._shown_url(request)}"
+        return _broken("recording_exhausted", f"{said}. Record again with what is asked now")
+
+
+class RecordedAnswer:
+    """One answer, as the HTTP library would have it."""
+
+    def __init__(
+        self, exchange: RecordedExchange, piece: Callable[[int], bytes], pause: Callable[[float], Awaitable[None]]
+    ) -> None:
+        assert exchange.head is not None
+        self._exchange = exchange
+        self._at = exchange.head.t
+        self._piece = piece
+        self._pause = pause
+        self.status = exchange.head.status
+        self.headers = [
+            (name.encode("latin-1"), value.encode("latin-1", "replace"))
+            for name, value in exchange.head.headers.items()
+            if name.lower() not in _NOT_REPEATED
+        ]
+
+    async def aiter_stream(self) -> AsyncIterator[bytes]:
+        """The body in the pieces that came."""
+        for at, place in self._exchange.pieces:
+            await self._pause(at - self._at)
+            self._at = at
+            yield self._piece(place)
+        await _end(self._exchange)
+
+    async def aclose(self) -> None:
+        """There is no connection."""
+
+
+async def _end(exchange: RecordedExchange) -> None:
+    """End as the recorded exchange did, behind its last byte."""
+    end = exchange.end
+    if isinstance(end, FailedLine):
+        # Failures are told apart by the names of their classes.
+        raise type(end.error or "RecordedFailure", (Exception,), {})(end.reason)
+    if isinstance(end, DroppedLine) or end is None:
+        # It was let go of by then: where that was because the host aborted the run, it will come.
+        await asyncio.sleep(HELD_SECONDS)
+        why = "the recorded agent was stopped here" if end else "the recording ends within this answer"
+        raise _broken("recording_ends", f"The recorded answer goes no further: {why}")
+
+
+def _broken(code: str, text: str) -> StreamBroken:
+    return StreamBroken(Failure(message=text, code=code))
+
+
+def _fits_mask(recorded: str, sent: str) -> bool:
+    """True if the texts are the same but for keys, which a recording has masked."""
+    at = 0
+    parts = recorded.split(MASK)
+    if not sent.startswith(parts[0]) or not sent.endswith(parts[-1]):
+        return False
+    for part in parts:
+        at = sent.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
+
+
+def _texts(path: str, recorded: str, sent: str) -> str:
+    """Two texts from where they begin to differ."""
+    same = next((at for at, (one, other) in enumerate(zip(recorded, sent, strict=False)) if one != other), None)
+    at = min(len(recorded), len(sent)) if same is None else same
+    begin = max(0, at - 20)
+    where = f" at character {at}" if begin else ""
+    return f"{path}{where}: recorded {_short(recorded[begin:])}, sent {_short(sent[begin:])}"
+
+
+def _short(value: Json) -> str:
+    text = codec.encode(value).decode()
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

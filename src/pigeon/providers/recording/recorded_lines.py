@@ -1,0 +1,121 @@
+"""The lines of a recording as records: the form that `writer` writes and `reader` reads.
+
+The first line is a `RecordingHeader`, the second an `AgentLine`. Of each exchange there is a `RequestLine`, a
+`ResponseLine`, a `PieceLine` for each piece of the body that came, and one of `EndLine`, `FailedLine` and
+`DroppedLine`; lines of exchanges that overlap are mixed. `t` counts milliseconds from the beginning of the recording.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw, Struct
+
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.model import Model
+
+VERSION = 1
+
+
+class _RecordedLine(Struct, tag_field="kind", kw_only=True, omit_defaults=True, rename="camel"):
+    pass
+
+
+class RecordingHeader(_RecordedLine, tag="recording", kw_only=True):
+    """What made the recording, and when; `seed` makes the ids of its run again."""
+
+    version: int
+    pigeon: str = ""
+    at: str = ""
+    seed: str
+
+
+class AgentLine(_RecordedLine, tag="agent", kw_only=True):
+    """The models that could be chosen, what the run began with, and its folders by what they are for."""
+
+    provider: str = ""
+    model: str = ""
+    thinking: str = "off"
+    models: list[Model] = []
+    folders: dict[str, str] = {}
+
+
+class ClockLine(_RecordedLine, tag="clock", kw_only=True):
+    """What the clock said, each time that it was read."""
+
+    readings: list[int]
+
+
+class RequestLine(_RecordedLine, tag="request", kw_only=True):
+    """A request; its body is JSON, or `text` or `base64` where it is none."""
+
+    exchange: int
+    t: int = 0
+    method: str = "POST"
+    url: str
+    headers: dict[str, str] = {}
+    body: Raw | Absent = ABSENT
+    text: str | None = None
+    base64: str | None = None
+
+
+class ResponseLine(_RecordedLine, tag="response", kw_only=True):
+    """The head of an answer."""
+
+    exchange: int
+    t: int = 0
+    status: int
+    headers: dict[str, str] = {}
+
+
+class PieceLine(_RecordedLine, tag="received", kw_only=True):
+    """A piece of a body: text, or base64 where it is no text."""
+
+    exchange: int
+    t: int = 0
+    text: str = ""
+    base64: str | None = None
+
+
+class EndLine(_RecordedLine, tag="end", kw_only=True):
+    """The body is complete."""
+
+    exchange: int
+    t: int = 0
+
+
+class FailedLine(_RecordedLine, tag="failed", kw_only=True):
+    """There is no answer, or it broke off: the class of the exception, and what it said."""
+
+    exchange: int
+    t: int = 0
+    error: str = ""
+    reason: str = ""
+
+
+class DroppedLine(_RecordedLine, tag="dropped", kw_only=True):
+    """The agent let go of the answer, because it had all that it wanted or was stopped."""
+
+    exchange: int
+    t: int = 0
+
+
+RecordingLine = (
+    RecordingHeader
+    | AgentLine
+    | ClockLine
+    | RequestLine
+    | ResponseLine
+    | PieceLine
+    | EndLine
+    | FailedLine
+    | DroppedLine
+)
+decoder = msgspec.json.Decoder(RecordingLine)
+
+
+def body_json(line: RequestLine) -> Json:
+    """The body of a request as JSON, or as the text that it is."""
+    if line.text is not None or line.base64 is not None:
+        return line.text if line.text is not None else line.base64
+    return None if isinstance(line.body, Absent) else codec.decode(bytes(line.body))

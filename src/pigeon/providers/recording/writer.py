@@ -1,0 +1,179 @@
+"""`--record FILE`: keeps what is needed to play a run again without the model's server.
+
+A recorder of the HTTP client. It also stands between the agent and its clock, whose readings become part of the
+recording, and gives the agent ids that can be made again. Each thing is a line, written as it happens; nothing waits in
+memory but the last readings of the clock, and the end of a piece that may be the beginning of a key.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import Protocol
+
+import msgspec
+
+from pigeon.providers.http.recorders import HttpRequest, shown_headers
+from pigeon.providers.recording.recorded_lines import (
+    VERSION,
+    AgentLine,
+    ClockLine,
+    DroppedLine,
+    EndLine,
+    FailedLine,
+    PieceLine,
+    RecordingHeader,
+    RecordingLine,
+    RequestLine,
+    ResponseLine,
+)
+from pigeon.system import clock
+from pigeon.system.ids import Ids
+from pigeon.system.private_log import PrivateLog
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.errors import BadRecord
+from pigeon.wire.model import Model
+
+# Readings of the clock that are lost when the process is killed.
+MOST_READINGS = 64
+
+
+class KeyMask(Protocol):
+    """Takes keys out of what is written; `guard/secrets` has it, which layers keep out of here."""
+
+    def mask(self, data: bytes) -> bytes:
+        """The same without keys."""
+        ...
+
+    def mask_text(self, text: str) -> str:
+        """The same without keys."""
+        ...
+
+    def stream(self) -> Callable[[bytes, bool], bytes]:
+        """Masks bytes that come in pieces: called with each piece, and whether it is the last."""
+        ...
+
+
+class RecordingWriter:
+    """Writes the recording of one agent."""
+
+    def __init__(self, log: PrivateLog, keys: KeyMask, version: str, real_now: Callable[[], int]) -> None:
+        self._log = log
+        self._real_now = real_now
+        self._keys = keys
+        self._began = time.monotonic()
+        self._count = 0
+        self._bodies: dict[int, Callable[[bytes, bool], bytes]] = {}
+        self._readings: list[int] = []
+        self._lock = Lock()
+        seed = os.urandom(16).hex()
+        self.ids = Ids(seed)
+        at = clock.iso(clock.now_ms())
+        self._write(RecordingHeader(version=VERSION, pigeon=version, at=at, seed=seed))
+
+    def now(self) -> int:
+        """The clock of the agent."""
+        reading = self._real_now()
+        with self._lock:
+            self._readings.append(reading)
+            full = len(self._readings) >= MOST_READINGS
+        if full:
+            self._write_readings()
+        return reading
+
+    def began(self, model: Model | None, thinking: str, models: list[Model], folders: dict[str, str]) -> None:
+        """The agent is put together."""
+        provider, id = (model.provider, model.id) if model else ("", "")
+        line = AgentLine(provider=provider, model=id, thinking=thinking, models=models, folders=folders)
+        # The address of a server may have a key in it.
+        self._log.write(self._keys.mask(msgspec.json.encode(line)))
+
+    def sent(self, request: HttpRequest) -> int:
+        """A request leaves."""
+        self._count += 1
+        number = self._count
+        self._bodies[number] = self._keys.stream()
+        body, text, base64 = _body(self._keys.mask(request.body))
+        self._write(
+            RequestLine(
+                exchange=number,
+                t=self._t(),
+                method=request.method,
+                url=self._keys.mask_text(request.url),
+                headers=shown_headers(request.headers, self._keys.mask_text),
+                body=body,
+                text=text,
+                base64=base64,
+            )
+        )
+        return number
+
+    def answered(self, number: int, status: int, headers: Mapping[str, str]) -> None:
+        """The head of an answer has come."""
+        shown = shown_headers(headers, self._keys.mask_text)
+        self._write(ResponseLine(exchange=number, t=self._t(), status=status, headers=shown))
+
+    def received(self, number: int, piece: bytes | None) -> None:
+        """A piece of the body has come, or its end."""
+        self._piece(number, piece or b"", piece is None)
+        if piece is None:
+            self._write(EndLine(exchange=number, t=self._t()))
+
+    def failed(self, number: int, error: Exception) -> None:
+        """There is no answer, or it breaks off."""
+        self._piece(number, b"", last=True)
+        reason = str(error).strip() or str(error.__cause__ or error.__context__ or "").strip()
+        name, reason = type(error).__name__, self._keys.mask_text(reason)
+        self._write(FailedLine(exchange=number, t=self._t(), error=name, reason=reason))
+
+    def dropped(self, number: int) -> None:
+        """The agent lets go of an answer."""
+        self._piece(number, b"", last=True)
+        self._write(DroppedLine(exchange=number, t=self._t()))
+
+    def closed(self) -> None:
+        """The agent has ended."""
+        self._write_readings()
+        self._log.close()
+
+    def _piece(self, number: int, piece: bytes, last: bool) -> None:
+        mask = self._bodies.pop(number, None) if last else self._bodies.get(number)
+        shown = b"" if mask is None else mask(piece, last)
+        if not shown:
+            return
+        try:
+            line = PieceLine(exchange=number, t=self._t(), text=shown.decode())
+        except UnicodeDecodeError:
+            # No text, or a piece that ends within a character.
+            line = PieceLine(exchange=number, t=self._t(), base64=b64encode(shown).decode())
+        self._write(line)
+
+    def _t(self) -> int:
+        return int((time.monotonic() - self._began) * 1000)
+
+    def _write(self, line: RecordingLine) -> None:
+        self._write_readings()
+        self._log.write(msgspec.json.encode(line))
+
+    def _write_readings(self) -> None:
+        with self._lock:
+            readings, self._readings = self._readings, []
+            if readings:
+                self._log.write(msgspec.json.encode(ClockLine(readings=readings)))
+
+
+def _body(body: bytes) -> tuple[msgspec.Raw | Absent, str | None, str | None]:
+    """A body as it stands in its line: JSON as it is, if that fits into one line, else text or base64."""
+    try:
+        value = codec.decode(body)
+        return msgspec.Raw(body if b"\n" not in body else codec.encode(value)), None, None
+    except BadRecord:
+        pass
+    try:
+        return ABSENT, body.decode(), None
+    except UnicodeDecodeError:
+        return ABSENT, None, b64encode(body).decode()

@@ -1,0 +1,86 @@
+"""A file of lines that is written while things happen and that only its owner can read: traces and recordings.
+
+A process that is killed leaves whole lines, but perhaps the last. A disk that fails, or a limit, ends the file and
+nothing else: the work goes on, and `report` is told once.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Lock
+
+from pigeon.wire.errors import StartupError
+
+
+class PrivateLog:
+    """Takes lines from any thread; what was in the file is replaced."""
+
+    def __init__(
+        self,
+        path: str,
+        option: str,
+        report: Callable[[str], None],
+        largest: int | None = None,
+        last_line: Callable[[], bytes] = bytes,
+    ) -> None:
+        """`option` is what asked for the file; past the `largest` size the `last_line` ends it.
+
+        Raises `StartupError` where it cannot be written.
+        """
+        try:
+            # A pipe without a reader is an error, and not waited for.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+            self._descriptor = os.open(path, flags, 0o600)
+            os.set_blocking(self._descriptor, True)
+            if stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                os.fchmod(self._descriptor, 0o600)
+        except OSError as error:
+            raise StartupError(f"{option} {path}: {error.strerror}") from None
+        self._name = f"{option} {path}"
+        self._report = report
+        self._left = largest
+        self._last_line = last_line
+        self._open = True
+        self._closed = False
+        self._lock = Lock()
+
+    def write(self, line: bytes) -> None:
+        """Add a line, which has no line feed in it."""
+        problem = ""
+        with self._lock:
+            if not self._open:
+                return
+            if self._left is not None:
+                self._left -= len(line) + 1
+                if self._left <= 0:
+                    self._open = False
+                    line = self._last_line()
+            try:
+                self._write(line + b"\n")
+            except OSError as error:
+                self._open = False
+                problem = f"{self._name} ends here: {error.strerror}"
+        if problem:
+            self._report(problem)
+
+    def close(self) -> None:
+        """Write nothing more."""
+        with self._lock:
+            if not self._closed:
+                self._open, self._closed = False, True
+                os.close(self._descriptor)
+
+    def _write(self, data: bytes) -> None:
+        """All of it or nothing, as far as the disk allows."""
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._descriptor, data[written:])
+        except OSError:
+            if written:
+                with suppress(OSError):
+                    os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
+            raise
