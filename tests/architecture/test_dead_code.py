@@ -44,6 +44,7 @@ METHODS: dict[str, str] = {
     "pigeon.terminal.screen.live_rows.LiveRows.preferred_height": _PROMPT_TOOLKIT,
     "pigeon.terminal.screen.live_rows.LiveRows.preferred_width": _PROMPT_TOOLKIT,
     "pigeon.terminal.screen.live_rows.LiveRows.write_to_screen": _PROMPT_TOOLKIT,
+    "pigeon.terminal.screen.screen._ChatOutput.erase_down": _PROMPT_TOOLKIT,
 }
 
 

@@ -112,3 +112,12 @@ def _use_commands(chat: PtyChat) -> None:
     chat.reads("did you mean /model?")
     chat.type("/help\n")
     chat.reads("runs a command for both of you")
+
+
+def test_nothing_is_cleared_from_the_first_cell_on_so_that_tmux_keeps_no_copy_of_the_input(tmp_path: Path) -> None:
+    with PtyChat(tmp_path, scripted(tmp_path)) as chat:
+        chat.until("context 0%")
+        chat.say("hello")
+        chat.until("You said: hello")
+        assert chat.raw.count(b"\x1b[J") == chat.raw.count(b"\x1b[B\x1b[J") > 0
+        assert b"\x1b[0J" not in chat.raw

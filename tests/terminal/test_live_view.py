@@ -37,6 +37,13 @@ def test_of_few_rows_the_newest_are_shown() -> None:
     assert view.lines(60, 3)[:2] == ["Next: later", ""]
 
 
+def test_of_few_rows_what_runs_is_shown_rather_than_what_it_writes() -> None:
+    lines = working()[1].lines(60, 8)
+    assert "◌ bash make  0.0 s" in lines
+    assert not any("step" in line for line in lines)
+    assert lines[-1].endswith("Esc stops it")
+
+
 def test_while_a_question_stands_nothing_is_said_to_be_going_on() -> None:
     text = "\n".join(working()[1].lines(60, 30, asking=True))
     assert "Esc" not in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pigeon.terminal.content.cleaning import cleaned
 from pigeon.terminal.content.tool_details import LONGEST_LINE
@@ -37,11 +37,13 @@ class LiveView:
         """What grows, what runs and what waits, with a blank line between them, as between finished blocks."""
         now = self._now()
         cards = [self._painter.live_card(card, now, width).splitlines() for card in self._transcript.cards]
-        parts = [self._thought(width), self._answer(width, rows), *([] if asking else cards), self._queue(width)]
         activity = self._transcript.activity
-        if activity and not asking:
-            parts.append([self._status(activity, width)])
-        lines = [line for part in parts if part for line in (*part, "")]
+        status = [self._status(activity, width)] if activity and not asking else []
+        before, after = [self._thought(width), self._answer(width, rows)], [self._queue(width), status]
+        lines = _apart(*before, *([] if asking else cards), *after)
+        if len(lines) > rows and cards and not asking:
+            # What runs matters more than what it writes.
+            lines = _apart(*before, [line for card in cards for line in card[:1]], *after)
         # The last line stands on the rule of the input; before a question it is blank.
         return lines[-rows:] if asking else lines[:-1][-rows:]
 
@@ -74,3 +76,8 @@ class LiveView:
         text = dot.join((f"{turn} {activity}", duration(self._transcript.seconds)))
         hint = f"{dot}Esc stops it"
         return self._painter.faint_line(text + (hint if len(text) + len(hint) <= width else ""), width)
+
+
+def _apart(*parts: Sequence[str]) -> list[str]:
+    """The lines of those that have some, each with a blank one behind it."""
+    return [line for part in parts if part for line in (*part, "")]

@@ -60,6 +60,8 @@ ESCAPE_SECONDS = 0.05
 ROOMY_ROWS = 8
 SEARCHED = 500
 LONGEST_ROW = 200
+# Keep the place, clear the row, go down, clear the rest, go back.
+ERASE_DOWN = "\x1b7\x1b[K\x1b[B\x1b[J\x1b8"
 BEGIN_UPDATE, END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
 STYLE = {
     "prompt": "bold ansicyan",
@@ -75,6 +77,15 @@ STYLE = {
     "completion-menu.meta.completion": "bg:default dim",
     "completion-menu.meta.completion.current": "bg:default dim",
 }
+
+
+class _ChatOutput(Vt100_Output):
+    """One that clears nothing from the first cell of the screen on: tmux keeps a screen that is cleared so, and who
+    scrolls back would find the lower part there once more."""
+
+    def erase_down(self) -> None:
+        """Clear the rest of the row and the rows below it."""
+        self.write_raw(ERASE_DOWN)
 
 
 class _ChatApplication(Application[None]):
@@ -141,7 +152,7 @@ class Screen:
             mouse_support=False,
             include_default_pygments_style=False,
             # Nothing is asked of the terminal: an answer that does not come would hold up the first line.
-            output=Vt100_Output(sys.stdout, _size, enable_cpr=False),
+            output=_ChatOutput(sys.stdout, _size, enable_cpr=False),
             color_depth=None if colours else ColorDepth.DEPTH_1_BIT,
         )
         self.app.after_render.add_handler(self._rows.drawn)
