@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from fakes.served_talk import ServedHouse, Talk, becomes
 from pigeon.serve import conversation as conversation_module
 from pigeon.serve.conversation import ServedConversation
 from pigeon.serve.conversations import TooMany, UnknownConversation
+from pigeon.serve.worker_process import WorkerConnection
 from pigeon.transport.event_log import log_owner
 from pigeon.wire.errors import PigeonError, StartupError
 
@@ -73,6 +75,39 @@ def test_a_worker_killed_in_a_run_is_replaced_and_the_run_ends_once(
             assert (await talk.run("list the files"))["reason"] == "done"
 
     house.run(test())
+
+
+def test_a_worker_that_hangs_in_a_run_is_ended_and_the_conversation_goes_on(
+    house: ServedHouse, one: ServedConversation
+) -> None:
+    async def test() -> None:
+        async with Talk(house, one) as talk:
+            await talk.send("prompt", message="run sleep 100")
+            await talk.event("tool_execution_start")
+            hanging = one.pid
+            assert hanging is not None
+            one.look(silence=100, unserved=0)
+            assert one.pid == hanging, "one that says that it lives is left alone"
+            os.kill(hanging, signal.SIGSTOP)
+            async with asyncio.timeout(30):
+                while not talk.of("agent_restarted"):
+                    one.look(silence=3, unserved=0)
+                    await asyncio.sleep(0)
+            assert talk.of("agent_restarted")[0]["reason"] == "it did nothing for 3 seconds (--worker-silence)"
+            assert (await talk.event("agent_settled"))["reason"] == "error"
+            assert not is_alive(hanging)
+            assert (await talk.run("list the files"))["reason"] == "done"
+
+    house.run(test())
+
+
+def test_a_worker_that_an_older_release_has_left_may_be_silent() -> None:
+    connection = WorkerConnection(lambda end, pid: None, lambda line: None, lambda: None, lambda: None)
+    assert [connection.looks_silent() for _ in range(3)] == [0, 0, 0]
+    connection.data_received(b'{"type":"alive"}\n')
+    assert [connection.looks_silent() for _ in range(3)] == [0, 1, 2]
+    connection.data_received(b'{"type":"logged","segment":1,"offset":0,"pid":1}\n')
+    assert connection.looks_silent() == 0
 
 
 def test_a_question_of_a_killed_worker_is_cancelled(house: ServedHouse, one: ServedConversation) -> None:
@@ -263,6 +298,43 @@ def test_a_run_gets_time_to_end_and_is_aborted_after_that(house: ServedHouse, on
 
     house.run(test())
     house.restart(leave=False)
+
+
+# Host tools
+
+
+def test_a_host_tool_waits_for_its_client_and_fails_if_none_comes_back(house: ServedHouse) -> None:
+    script = house.root / "host-tool.json"
+    call = {"toolCalls": [{"name": "add", "arguments": {}}]}
+    script.write_text(json.dumps({"replies": [call, {"text": "Added."}, call, {"text": "Not added."}]}))
+    one = house.all.new(str(house.work), f"scripted/{script}")
+    tool = {"name": "add", "description": "adds", "parameters": {"type": "object", "properties": {}}}
+
+    async def test() -> None:
+        async with Talk(house, one) as talk:
+            await talk.data("set_host_tools", tools=[tool])
+            await talk.send("prompt", message="add")
+            called = await talk.event("host_tool_call")
+        one.look(silence=0, unserved=5)
+        async with Talk(house, one) as talk:
+            assert (await talk.event("host_tool_call"))["id"] == called["id"], "it waits for its client"
+            await talk.send("host_tool_result", id=called["id"], result={"content": [{"type": "text", "text": "3"}]})
+            await talk.event("agent_settled")
+            await talk.send("prompt", message="add again")
+            await talk.event("host_tool_call", 2)
+            for _ in range(10):
+                one.look(silence=0, unserved=5)
+            assert one.work.questions, "a client is there"
+        for _ in range(6):
+            one.look(silence=0, unserved=5)
+        await becomes(lambda: not one.work.running)
+        async with Talk(house, one) as talk:
+            messages = (await talk.data("get_messages"))["messages"]
+            results = [message["content"][0]["text"] for message in messages if message["role"] == "toolResult"]
+            assert results == ["3", "No client that could run this tool was connected for 5 seconds"]
+
+    house.run(test())
+    house.run(house.all.remove(one.record.id))
 
 
 # Sleep

@@ -10,6 +10,8 @@ An answer comes behind the notice of all events that were before it, so the supe
 
 A supervisor that wants to put a worker to sleep asks it with the line `{"sleep":true}` and sends no command until the
 worker has ended, or has said that it is needed, with `{"type":"needed"}`: only the worker knows all that is under way.
+
+Every few seconds the worker says `{"type":"alive"}`. Its loop does so, so one that hangs, whatever in, says nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ LONGEST_LINGER = 24 * 3600.0
 UPDATE = b'{"type":"message_update"'
 SLEEP = b'{"sleep":true}'
 NEEDED = b'{"type":"needed"}'
+ALIVE = b'{"type":"alive"}'
+ALIVE_SECONDS = 5.0
 
 
 class LogWriter:
@@ -164,6 +168,7 @@ class WorkerLink:
         self._take: Callable[[list[Frame]], Awaitable[None] | None] = lambda frames: None
         self._alone_since = 0.0
         self._serving: asyncio.Future[asyncio.Server] | None = None
+        self._saying: asyncio.TimerHandle | None = None
 
     def open(self, leave: Callable[[int], None]) -> None:
         """Nothing is accepted yet."""
@@ -194,6 +199,7 @@ class WorkerLink:
         self.answers.connect(transport)
         self.events.flush()
         self._announce(self._log.end)
+        self._say_alive()
 
     def disconnected(self, connection: SupervisorConnection) -> None:
         """It has gone."""
@@ -219,6 +225,13 @@ class WorkerLink:
 
     def _announce(self, end: LogEnd) -> None:
         self.answers.send(b'{"type":"logged","segment":%d,"offset":%d,"pid":%d}\n' % (*end, os.getpid()))
+
+    def _say_alive(self) -> None:
+        if self._saying is not None:
+            self._saying.cancel()
+        if self._connection is not None:
+            self.answers.send(ALIVE + b"\n")
+            self._saying = asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._say_alive)
 
     def _look_after(self) -> None:
         """End a worker that no supervisor comes back to."""

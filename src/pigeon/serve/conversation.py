@@ -30,7 +30,8 @@ from pigeon.app.options import AgentOptions
 from pigeon.rpc.worker_link import SLEEP
 from pigeon.serve.conversation_record import REMEMBERED, ConversationRecord
 from pigeon.serve.counts import ServeCounts
-from pigeon.serve.watching import FollowedLog, Watcher
+from pigeon.serve.scopes import covers, needed_scope
+from pigeon.serve.watching import FollowedLog, UnservedCalls, Watcher
 from pigeon.serve.worker import WorkerRequest
 from pigeon.serve.worker_process import (
     RESTART_PAUSE,
@@ -73,6 +74,7 @@ ENDED = (
     "The agent ended before it answered: {}. Its session is whole; what it had begun, and that it has ended, is told "
     "by its events. Send it again if it is not among them"
 )
+HANGS = "it did nothing for {} seconds (--worker-silence)"
 ConversationState = Literal["asleep", "starting", "awake", "stopping"]
 
 
@@ -112,9 +114,10 @@ class ServedConversation:
         self._counts = counts
         self._now = now
         self.log_folder = os.path.join(folder, LOG_FOLDER)
-        self.log = FollowedLog(self.log_folder, counts, lambda: self._forget("set_todos"))
+        self.log = FollowedLog(self.log_folder, counts, lambda: self._forget("set_todos"), now)
         self.state: ConversationState = "asleep"
         self._watchers: set[Watcher] = set()
+        self._unserved = UnservedCalls()
         self._open: dict[str, OpenCommand] = {}
         self._count = 0
         self._mark = os.urandom(4).hex()
@@ -144,6 +147,11 @@ class ServedConversation:
     def work(self) -> OpenWork:
         """What is open."""
         return self.log.work
+
+    @property
+    def asked_ago(self) -> dict[str, float]:
+        """For how many seconds questions have been open, as far as that is known."""
+        return {id: self._now() - at for id, at in self.log.asked.items() if at is not None}
 
     @property
     def has_worker(self) -> bool:
@@ -317,6 +325,16 @@ class ServedConversation:
         if self._process is not None:
             self._ended_for = why
             self._process.send(signal.SIGKILL)
+
+    def look(self, silence: int, unserved: int) -> None:
+        """To be called once a second: end a worker that hangs, and calls of host tools that no client is there for."""
+        if self.state != "awake" or self._connection is None:
+            return
+        if self._connection.looks_silent() > silence > 0:
+            self.kill(HANGS.format(silence))
+        served = any(covers(watcher.scope, needed_scope("host_tool_result")) for watcher in self._watchers)
+        for result in self._unserved.look(self.work.questions, served, unserved):
+            self._send(result)
 
     def leave(self) -> None:
         """Let the worker go on without us: another supervisor will find it."""

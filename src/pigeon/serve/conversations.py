@@ -71,7 +71,8 @@ class Stopping(TooMany):
 class ServeLimits(Struct, frozen=True, kw_only=True):
     """How much may be served at once, and how much one worker may take: `worker_memory` in MB, with all its processes.
 
-    A worker that dies is started again `worker_restarts` times within a minute.
+    A worker that dies is started again `worker_restarts` times within a minute, and one that hangs for
+    `worker_silence` seconds is ended; 0 is for ever. A host tool waits `host_tool_wait` seconds for a client.
     """
 
     awake: int = 200
@@ -80,6 +81,8 @@ class ServeLimits(Struct, frozen=True, kw_only=True):
     worker_memory: int = 4096
     worker_processes: int = 500
     worker_restarts: int = 5
+    worker_silence: int = 60
+    host_tool_wait: int = 120
 
 
 class Conversations:
@@ -388,6 +391,7 @@ class Conversations:
             await asyncio.sleep(LOOK_SECONDS)
             before = self._now() - self._limits.idle_seconds
             for one in self.awake:
+                one.look(self._limits.worker_silence, self._limits.host_tool_wait)
                 if one.idle and one.used < before:
                     self._start(one.sleep())
             await self._end_greedy()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from pigeon.serve.counts import ServeCounts
@@ -17,7 +17,7 @@ from pigeon.serve.scopes import Scope
 from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, Json
-from pigeon.wire.open_work import SETTLED, OpenWork, open_work
+from pigeon.wire.open_work import HOST_TOOL_CALL, SETTLED, OpenWork, open_work
 
 if TYPE_CHECKING:
     from pigeon.serve.conversation import ServedConversation
@@ -36,18 +36,26 @@ _TODO = b'"toolName":"todo"'
 _BASH = b'{"type":"bash_execution_update"'
 _BASH_ID = _BASH + b',"id":"'
 MOST_BASH_IDS = 100
+UNSERVED = "No client that could run this tool was connected for {} seconds"
 
 
 class FollowedLog:
-    """Reads what a worker has announced. `plan_written` is called when the agent has written its plan."""
+    """Reads what a worker has announced. `plan_written` is called when the agent has written its plan.
 
-    def __init__(self, folder: str, counts: ServeCounts, plan_written: Callable[[], None]) -> None:
+    `asked` says when questions that are open came; none for those that were there before this supervisor.
+    """
+
+    def __init__(
+        self, folder: str, counts: ServeCounts, plan_written: Callable[[], None], now: Callable[[], float]
+    ) -> None:
         os.makedirs(folder, 0o700, exist_ok=True)
         self.folder = folder
         self.end = LogEnd((segments_in(folder) or [1])[-1], 0)
         self.work = OpenWork()
         self._counts = counts
         self._plan_written = plan_written
+        self._now = now
+        self.asked: dict[str, float | None] = {}
         self._reader: LogReader | None = None
         self._last = 0
         self._runs: deque[str] = deque(maxlen=MOST_RUNS)
@@ -67,6 +75,7 @@ class FollowedLog:
         self.end = end
         known = lines_since(self.folder, SETTLED, end)
         self.work = open_work(known)
+        self.asked = dict.fromkeys(self.work.questions)
         self._note_run()
         self._reader = LogReader(self.folder, known[-1][0] if known else end.segment - 1, end)
 
@@ -92,6 +101,8 @@ class FollowedLog:
 
     def _take(self, line: bytes, number: int) -> bool:
         self.work.take(line, number)
+        if self.asked.keys() != self.work.questions.keys():
+            self.asked = {id: self.asked.get(id, self._now()) for id in self.work.questions}
         if line.startswith(_TOOL_END) and _TODO in line[:200]:
             self._plan_written()
         if line.startswith(SETTLED):
@@ -105,6 +116,21 @@ class FollowedLog:
     def _note_run(self) -> None:
         if self.work.run_id is not None:
             self._runs.append(self.work.run_id)
+
+
+class UnservedCalls:
+    """Calls of host tools that no client is there for; one that comes back in time finds them open."""
+
+    def __init__(self) -> None:
+        self._looks: dict[str, int] = {}
+
+    def look(self, questions: Mapping[str, bytes], served: bool, most: int) -> list[dict[str, Json]]:
+        """To be called once a second: results for those that had no client `most` times in a row."""
+        calls = [id for id, line in questions.items() if line.startswith(HOST_TOOL_CALL) and not served]
+        self._looks = {id: self._looks.get(id, 0) + 1 for id in calls}
+        result: Json = {"content": [{"type": "text", "text": UNSERVED.format(most)}]}
+        late = [id for id, looks in self._looks.items() if looks > most]
+        return [{"type": "host_tool_result", "id": id, "result": result, "isError": True} for id in late]
 
 
 class Watcher:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
-from pigeon.rpc.worker_link import NEEDED
+from pigeon.rpc.worker_link import ALIVE, NEEDED
 from pigeon.serve.worker import WorkerRequest, packed
 from pigeon.system.process.forking import ForkedProcess, ForkParent
 from pigeon.transport.event_log import LogEnd, log_owner
@@ -143,11 +143,23 @@ class WorkerConnection(asyncio.Protocol):
         self._lost = lost
         self._framing = Framing(LONGEST_LINE)
         self._transport: asyncio.WriteTransport | None = None
+        # None for a worker that has not said that it lives: one of an earlier release never does.
+        self._silent: int | None = None
 
     @property
     def waiting(self) -> int:
         """The bytes that were sent and that the worker has not read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def looks_silent(self) -> int:
+        """To be called once a second: how often in a row the worker had said nothing since the call before.
+
+        Calls are counted and not seconds, so that a supervisor that was stopped for a while does not blame its workers.
+        """
+        if self._silent is None:
+            return 0
+        self._silent += 1
+        return self._silent - 1
 
     def send(self, line: bytes) -> None:
         """Send a command; ignored once the worker has gone."""
@@ -169,6 +181,8 @@ class WorkerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """More lines."""
+        if self._silent is not None:
+            self._silent = 0
         for frame in self._framing.feed(data):
             self._take(frame)
 
@@ -185,6 +199,8 @@ class WorkerConnection(asyncio.Protocol):
             self._logged(LogEnd(notice.segment, notice.offset), notice.pid)
         elif frame == NEEDED:
             self._needed()
+        elif frame == ALIVE:
+            self._silent = 0
         else:
             self._answer(frame)
 

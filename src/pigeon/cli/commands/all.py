@@ -206,6 +206,8 @@ SERVE = CommandDeclaration(
         ("--worker-memory", "MB", "memory of a conversation with all its commands (4096 unless told; 0 for any)"),
         ("--worker-processes", "N", "processes of a conversation (500 unless told; 0 for any)"),
         ("--worker-restarts", "N", "start a process that dies so often within a minute (5 unless told)"),
+        ("--worker-silence", "N", "end a process that hangs for so many seconds (60 unless told; 0 for any)"),
+        ("--host-tool-wait", "N", "a host tool fails without a client for so many seconds (120 unless told)"),
         ("--log-level", "LEVEL", "debug, info (unless told), warning, error or off"),
         ("--link", "", "print a new link to the server that is running, and leave"),
         ("--scope", "SCOPE", "with --link: what it allows: read, talk or admin (unless told)"),

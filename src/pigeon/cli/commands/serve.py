@@ -33,6 +33,8 @@ OF_ONE_SESSION = (
     *("no_session", "name", "cwd", "session_dir", "record"),
 )
 MEGABYTE = 1024 * 1024
+# Workers say every five seconds that they live; on a machine without time that may come late.
+LEAST_SILENCE = 15
 
 
 def run_serve(call: CommandCall) -> int:
@@ -141,6 +143,9 @@ def _limits(call: CommandCall, shares: FileShares) -> ServeLimits:
     from pigeon.serve.conversations import ServeLimits
 
     limits = ServeLimits()
+    silence = _number(call, "worker_silence", limits.worker_silence)
+    if 0 < silence < LEAST_SILENCE:
+        raise UsageError(f"--worker-silence must be 0, or at least {LEAST_SILENCE}; got {silence}")
     return ServeLimits(
         awake=min(_number(call, "max_awake", limits.awake), shares.awake),
         kept=_number(call, "max_kept", limits.kept),
@@ -148,6 +153,8 @@ def _limits(call: CommandCall, shares: FileShares) -> ServeLimits:
         worker_memory=_number(call, "worker_memory", limits.worker_memory),
         worker_processes=_number(call, "worker_processes", limits.worker_processes),
         worker_restarts=_number(call, "worker_restarts", limits.worker_restarts),
+        worker_silence=silence,
+        host_tool_wait=_number(call, "host_tool_wait", limits.host_tool_wait),
     )
 
 

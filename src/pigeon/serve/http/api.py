@@ -55,11 +55,15 @@ class ServedSessions(Record, kw_only=True):
 
 
 class SessionDetails(ServedNow, kw_only=True):
-    """One conversation: `seq` is the number of its last event, `openSeq` the one behind which what is open begins."""
+    """One conversation: `seq` is the number of its last event, `openSeq` the one behind which what is open begins.
+
+    `askedAgo` has for how many seconds questions have been open, by their ids, as far as that is known.
+    """
 
     seq: int
     pid: int | None
     open_seq: int | None
+    asked_ago: dict[str, float]
 
 
 class SessionRequest(Record, kw_only=True, forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ const FIRST = 30;
 const MORE = 40;
 const MOST_PIECES = 160;
 const NEAR = 60;
+const LONG_PIECE = 20000;
 
 export class Conversation {
   // `on` has changed(what) when something of `state`, `stats`, `queue` or `running` has, question(record),
@@ -55,6 +56,7 @@ export class Conversation {
     this.scroll.setAttribute("aria-busy", "true");
     const info = await request(`/api/sessions/${encodeURIComponent(this.id)}`);
     this.folder = info.cwd;
+    this.asked = { ago: info.askedAgo ?? {}, at: Date.now() };
     const awake = info.state === "awake";
     this.connection.open(info.openSeq ?? (awake ? info.seq : null));
     await Promise.all([this._load(), this.refreshState(), this.refreshStats()]);
@@ -68,6 +70,12 @@ export class Conversation {
     this._clearLive();
     this.connection.last = info.openSeq;
     this.connection.socket?.close();
+  }
+
+  // For how many milliseconds a question has been open that was there before this page was.
+  askedAgo(id) {
+    const seconds = this.asked.ago[id];
+    return seconds === undefined ? 0 : seconds * 1000 + Date.now() - this.asked.at;
   }
 
   close() {
@@ -138,6 +146,7 @@ export class Conversation {
     this.calls.attachAll();
     if (this.stuck) this._trimTop();
     this.follow();
+    this.frames.ask({ paint() {} });
     this.on.changed("entries");
     if (page.moreAfter) this.again = true;
   }
@@ -150,7 +159,8 @@ export class Conversation {
 
   _pieces(page) {
     return page.pieces.map(({ entryId, html, settled }) => {
-      const piece = element("div", { class: "piece", data: { entry: entryId } }, rendered(html));
+      // Of a long piece only what can be seen is laid out, so that an answer is on record without a jerk.
+      const piece = element("div", { class: html.length > LONG_PIECE ? "piece long" : "piece", data: { entry: entryId } }, rendered(html));
       if (!settled) piece.dataset.open = "1";
       for (const card of piece.querySelectorAll("[data-call]")) {
         if (this.unfolded.has(card.dataset.call)) card.open = this.unfolded.get(card.dataset.call);

@@ -140,7 +140,7 @@ export class Questions {
 
   _countDown(record, made) {
     const note = element("p", { class: "note" });
-    const until = Date.now() + record.timeout;
+    const until = Date.now() + record.timeout - this.conversation.askedAgo(record.id);
     const tick = () => {
       if (!made.isConnected && this.open.get(record.id) !== made) return clearInterval(timer);
       const left = Math.max(0, Math.round((until - Date.now()) / 1000));
