@@ -276,6 +276,110 @@ PASTE = """async () => {
 }"""
 
 
+def test_an_image_is_attached_by_dropping_it(tab: Tab, models: ModelServer) -> None:
+    models.answers("A dropped picture.")
+    tab.ask(f"({DROP})()")
+    tab.until("document.querySelector('#pictures img')?.naturalWidth === 2")
+    assert tab.ask("document.body.classList.contains('dropping')") is False
+    tab.say("and this?")
+    tab.shows("A dropped picture.", "#entries")
+    tab.until("document.querySelector('#entries article.user img')?.naturalWidth === 2")
+
+
+DROP = """async () => {
+  const canvas = document.createElement('canvas'); canvas.width = canvas.height = 2;
+  const blob = await new Promise(done => canvas.toBlob(done, 'image/png'));
+  const data = new DataTransfer(); data.items.add(new File([blob], 'dot.png', {type: 'image/png'}));
+  const about = {dataTransfer: data, bubbles: true, cancelable: true};
+  document.body.dispatchEvent(new DragEvent('dragover', about));
+  if (!document.body.classList.contains('dropping')) throw new Error('nothing shows where it may be dropped');
+  document.body.dispatchEvent(new DragEvent('drop', about));
+}"""
+
+
+def test_dialogs_of_an_extension_are_answered_and_say_how_much_time_is_left(
+    browser: Browser, served: ServedPigeon, models: ModelServer
+) -> None:
+    folder = served.folders.agent / "extensions"
+    folder.mkdir(exist_ok=True)
+    (folder / "asking.py").write_text(ASKING_EXTENSION)
+    session = served.new_session()
+    tab = Tab(browser, served, session)
+    tab.settled()
+    tab.say("/ask")
+    tab.press("Enter")
+    tab.shows("Which colour?", ".question")
+    tab.shows("Closes in", ".question")
+    tab.until("/Closes in (\\d+) s/.exec(document.querySelector('.question').innerText)?.[1] < 99")
+    again = Tab(browser, served, session)
+    again.shows("Which colour?", ".question")
+    left = int(again.ask("/Closes in (\\d+) s/.exec(document.querySelector('.question').innerText)[1]"))
+    assert left < 100, "a page that comes later shows the time that is left"
+    again.close()
+    tab.answer("2")
+    tab.shows("Really?", ".question")
+    tab.answer("1")
+    tab.shows("Your name?", ".question")
+    tab.until("document.querySelector('.question input')?.focus() ?? document.activeElement.matches('.question input')")
+    tab.type("Ada")
+    tab.press("Enter")
+    tab.shows("A few lines?", ".question")
+    tab.until("document.querySelector('.question textarea')?.value === 'one'")
+    tab.ask("document.querySelector('.question textarea').value += '\\ntwo'")
+    tab.click(".question button[type=submit]")
+    tab.shows("blue True Ada one/two", "#notices")
+    tab.lacks(".question")
+    (folder / "asking.py").unlink()
+    tab.close()
+
+
+ASKING_EXTENSION = """
+from pigeon.extensions import Extension
+
+ext = Extension("asking")
+
+
+@ext.command("ask", help="asks")
+async def ask(arguments, ctx):
+    colour = await ctx.ui.select("Which colour?", ["red", "blue"], timeout=100)
+    sure = await ctx.ui.confirm("Really?", "It stays so.")
+    name = await ctx.ui.input("Your name?", "a name")
+    lines = await ctx.ui.editor("A few lines?", "one")
+    ctx.ui.notify(f"{colour} {sure} {name} {lines.replace(chr(10), '/')}")
+"""
+
+
+def test_a_gap_is_told_and_the_conversation_read_anew(tab: Tab, models: ModelServer) -> None:
+    models.answers("Before the gap.")
+    tab.say("talk")
+    tab.shows("Before the gap.", "#entries")
+    tab.settled()
+    # A number that the log does not have is treated as one that it does not reach back to.
+    tab.call(
+        "Page.addScriptToEvaluateOnNewDocument",
+        source="""const Real = WebSocket; window.WebSocket = class extends Real {
+      constructor(address) { super(address.replace(/after=\\d+/, 'after=999999999')); window.WebSocket = Real; } };""",
+    )
+    tab.call("Page.reload")
+    tab.shows("read anew", "#notices")
+    tab.settled()
+    models.answers("Behind the gap.")
+    tab.say("go on")
+    tab.shows("Behind the gap.", "#entries")
+    assert tab.ask("document.getElementById('entries').innerText.split('Before the gap.').length") == 2
+
+
+def test_the_export_is_a_page_with_what_was_said(tab: Tab, models: ModelServer, served: ServedPigeon) -> None:
+    models.answers("Worth keeping.")
+    tab.say("say it")
+    tab.shows("Worth keeping.", "#entries")
+    tab.settled()
+    page = tab.ask("fetch(document.querySelector('#export').href).then((answer) => answer.text())")
+    assert "Worth keeping." in page
+    assert "<html" in page
+    assert tab.ask("document.querySelector('#export').hasAttribute('download')")
+
+
 def test_another_branch_is_gone_to_and_everything_is_found(tab: Tab, models: ModelServer) -> None:
     for word in ("alpha", "beta"):
         models.answers(f"answer about {word}")

@@ -171,7 +171,7 @@ export class Composer {
     this.list.hidden = matching.length === 0;
     this.chosen = 0;
     this._markChosen();
-    if (matching.length) say(`${matching.length} commands`);
+    if (matching.length) say(matching.length === 1 ? "1 command" : `${matching.length} commands`);
   }
 
   _markChosen() {
