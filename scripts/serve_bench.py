@@ -201,6 +201,7 @@ class Bench:
         self._asked = asked
         self._lines: list[Line] = []
         self._ids: list[str] = []
+        self._started = 0.0
         self.figures: dict[str, Any] = {}
 
     async def run(self) -> None:
@@ -210,7 +211,8 @@ class Bench:
         ready = time.perf_counter()
         await self._open_all()
         self._row("server ready", ready - began, "s")
-        self._row(f"{self._asked.conversations} conversations started", time.perf_counter() - ready, "s")
+        self._started = time.perf_counter() - ready
+        self._row(f"{self._asked.conversations} conversations started", self._started, "s")
         self._row("the same with the start of the server", time.perf_counter() - began, "s")
         for name in ROWS:
             if name in self._asked.only:
@@ -277,6 +279,8 @@ class Bench:
             for other in others:
                 await other.stop()
         self._row(f"{len(others)} processes of the other agent started", seconds, "s")
+        share = (self._started / len(self._lines)) / (seconds / len(others))
+        self._row("a conversation started, as part of such a process", share, "")
         self._row("memory of a process of the other agent", memory / len(others), "MB")
 
     async def _busy(self) -> None:
