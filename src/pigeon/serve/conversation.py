@@ -139,19 +139,9 @@ class ServedConversation:
     # Clients
 
     @property
-    def number(self) -> int:
-        """The number of the last event."""
-        return self.log.number
-
-    @property
     def work(self) -> OpenWork:
         """What is open."""
         return self.log.work
-
-    @property
-    def asked_ago(self) -> dict[str, float]:
-        """For how many seconds questions have been open, as far as that is known."""
-        return {id: self._now() - at for id, at in self.log.asked.items() if at is not None}
 
     @property
     def has_worker(self) -> bool:
@@ -245,7 +235,7 @@ class ServedConversation:
         """
         for _ in range(SNAPSHOT_TRIES):
             await self._awake()
-            number, said = self.number, self.work.messages
+            number, said = self.log.number, self.work.messages
             if self.work.message is not None:
                 number = self.work.message - 1
             messages = await self.ask({"type": "get_messages"})

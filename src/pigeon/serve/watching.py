@@ -40,10 +40,7 @@ UNSERVED = "No client that could run this tool was connected for {} seconds"
 
 
 class FollowedLog:
-    """Reads what a worker has announced. `plan_written` is called when the agent has written its plan.
-
-    `asked` says when questions that are open came; none for those that were there before this supervisor.
-    """
+    """Reads what a worker has announced. `plan_written` is called when the agent has written its plan."""
 
     def __init__(
         self, folder: str, counts: ServeCounts, plan_written: Callable[[], None], now: Callable[[], float]
@@ -55,7 +52,8 @@ class FollowedLog:
         self._counts = counts
         self._plan_written = plan_written
         self._now = now
-        self.asked: dict[str, float | None] = {}
+        # When questions that are open came; none for those that were there before this supervisor.
+        self._asked: dict[str, float | None] = {}
         self._reader: LogReader | None = None
         self._last = 0
         self._runs: deque[str] = deque(maxlen=MOST_RUNS)
@@ -64,6 +62,11 @@ class FollowedLog:
     def number(self) -> int:
         """The number of the last event."""
         return self._last if self._reader is None else self._reader.number
+
+    @property
+    def asked_ago(self) -> dict[str, float]:
+        """For how many seconds questions have been open, as far as that is known."""
+        return {id: self._now() - at for id, at in self._asked.items() if at is not None}
 
     def has_begun(self, run_id: str) -> bool:
         """Whether a run was announced, if that was not long ago."""
@@ -75,7 +78,7 @@ class FollowedLog:
         self.end = end
         known = lines_since(self.folder, SETTLED, end)
         self.work = open_work(known)
-        self.asked = dict.fromkeys(self.work.questions)
+        self._asked = dict.fromkeys(self.work.questions)
         self._note_run()
         self._reader = LogReader(self.folder, known[-1][0] if known else end.segment - 1, end)
 
@@ -101,8 +104,8 @@ class FollowedLog:
 
     def _take(self, line: bytes, number: int) -> bool:
         self.work.take(line, number)
-        if self.asked.keys() != self.work.questions.keys():
-            self.asked = {id: self.asked.get(id, self._now()) for id in self.work.questions}
+        if self._asked.keys() != self.work.questions.keys():
+            self._asked = {id: self._asked.get(id, self._now()) for id in self.work.questions}
         if line.startswith(_TOOL_END) and _TODO in line[:200]:
             self._plan_written()
         if line.startswith(SETTLED):
@@ -153,7 +156,7 @@ class Watcher:
     def begin(self) -> int:
         """Fix where it begins: behind the event with this number. One that had none is sent the open questions, too."""
         if self._after is None:
-            self._after = self._conversation.number
+            self._after = self._conversation.log.number
             self._asked_before = list(self._conversation.work.questions.values())
         return self._after
 
@@ -213,7 +216,7 @@ class Watcher:
                     if reader.lost:
                         # Even the message that is under way began longer ago.
                         reader.close()
-                        reader = LogReader(conversation.log_folder, conversation.number, conversation.log.end)
+                        reader = LogReader(conversation.log_folder, conversation.log.number, conversation.log.end)
                 self._changed.clear()
                 lines = reader.read(self._answers[0][0] if self._answers else conversation.log.end)
                 if reader.lost:

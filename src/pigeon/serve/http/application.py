@@ -384,7 +384,7 @@ def _has_no_file(one: ServedConversation) -> bool:
 
 def _described(one: ServedConversation) -> dict[str, Json]:
     open_seq = None if one.work.first is None else one.work.first - 1
-    about = {"seq": one.number, "pid": one.pid, "openSeq": open_seq, "askedAgo": one.asked_ago}
+    about = {"seq": one.log.number, "pid": one.pid, "openSeq": open_seq, "askedAgo": one.log.asked_ago}
     return {"id": one.record.id, "cwd": one.record.cwd, **_state(one), **about}
 
 
