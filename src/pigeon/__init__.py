@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import Permissions as Permissions
     from pigeon.wire.answers import QueueItem as QueueItem
     from pigeon.wire.answers import RenderedHtml as RenderedHtml
+    from pigeon.wire.answers import SandboxState as SandboxState
     from pigeon.wire.answers import Service as Service
     from pigeon.wire.answers import SessionAllowance as SessionAllowance
     from pigeon.wire.answers import SessionRow as SessionRow
@@ -239,9 +240,9 @@ _HOMES = {
         "CycledModel DumpedTool Entries EventFilter Exported FastMode ForkMessage ForkMessages Forked "
         "FoundText FoundTexts HostUriSchemes HtmlPage HtmlPiece InputLimits Integrations LastAssistantText "
         "Level Levels LimitsState LocalOnly LoginProviders Messages MessagesPage ModelReadiness Models "
-        "Navigated OpenedSession Permissions QueueItem RenderedHtml Service SessionAllowance SessionRow "
-        "SessionStats Sessions SlashCommand SourceInfo SourceRules State SubagentSubscription Subagents "
-        "TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState Welcome "
+        "Navigated OpenedSession Permissions QueueItem RenderedHtml SandboxState Service SessionAllowance "
+        "SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State SubagentSubscription "
+        "Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState Welcome "
     ),
     "pigeon.wire.commands.mcp": "McpResource McpResources McpServerState McpServers",
     "pigeon.wire.content": "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall",

@@ -51,6 +51,7 @@ ALLOWED = {
     ("pigeon.app.environment", "os.path.expanduser"): "the same",
     ("pigeon.system.process.helper_main", "os.environ"): "a program of its own, which gets its orders this way",
     ("pigeon.system.process.helper_main", "os.chdir"): "it starts commands, each in its folder",
+    ("pigeon.system.process.namespaces", "os.chdir"): "a part of that program, which does the same",
     ("pigeon.system.process.pool", "os.environ"): "starts our own interpreter again, which may need its library path",
 }
 

@@ -15,7 +15,7 @@ WITH_VALUE = [
     "--provider", "--model", "--models", "--api-key", "--api-key-file", "--thinking", "--dialect", "--session",
     "--session-id",
     "--session-dir", "--fork", "--name", "-n", "--system-prompt", "--cwd", "--record-cap", "--provider-session-id",
-    "--socket", "--connect", "--output-schema", "--trace", "--record",
+    "--socket", "--connect", "--output-schema", "--trace", "--record", "--sandbox",
     "--approval-mode", "--permissions", "--tools", "-t", "--exclude-tools", "-xt", "--resume", "-r", "--list-models",
 ]  # fmt: skip
 REPEATABLE = ["--append-system-prompt", "--extension", "-e", "--skill", "--prompt-template", "--theme"]
@@ -23,7 +23,7 @@ SWITCHES = [
     "--continue", "-c", "--no-session", "--no-tools", "-nt", "--no-builtin-tools", "-nbt", "--no-extensions", "-ne",
     "--no-skills", "-ns", "--no-prompt-templates", "-np", "--no-context-files", "-nc", "--approve", "-a",
     "--no-approve", "-na", "--drain", "--offline", "--print", "-p", "--verbose", "--no-themes", "--no-title",
-    "--plain", "--no-rules", "--no-ui", "--unattended",
+    "--plain", "--no-rules", "--no-ui", "--unattended", "--sandbox-network",
     "--no-lsp", "--no-pty", "--no-mcp", "--help", "-h", "--version", "-v",
 ]  # fmt: skip
 LONG = {
@@ -40,7 +40,7 @@ WITHOUT_EFFECT = [
     "--no-title", "--no-lsp", "--no-pty", "--no-mcp",
 ]  # fmt: skip
 RENAMED = {"continue": "continue_newest", "extension": "extensions", "skill": "skills"}
-VALUES = {"--approval-mode": "write"}
+VALUES = {"--approval-mode": "write", "--sandbox": "workspace"}
 LIMITS = ["--max-turns", "--max-cost", "--max-tokens", "--max-seconds", "--max-tool-calls"]
 LISTS = ["models", "tools", "exclude_tools"]
 

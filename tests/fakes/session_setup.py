@@ -36,6 +36,7 @@ from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
 from pigeon.wire.answers import Accepted, Permissions, SessionAllowance, SlashCommand, TrustChange, TrustState
+from pigeon.wire.base import ABSENT
 from pigeon.wire.content import ImageContent, text_of
 from pigeon.wire.events import AgentSettled, MessageEnd
 from pigeon.wire.model import Model
@@ -197,6 +198,7 @@ class SessionSetup:
                 run_started=lambda: None,
                 tool_servers=ToolServerSetup("/nowhere", no_servers),
                 pages=PageWriter(Environment(variables={}, home="/", cwd="/"), lambda data: data),
+                sandbox=lambda: ABSENT,
                 now=lambda: NOW,
                 report=self.repository.reports.append,
             )

@@ -71,9 +71,11 @@ class ImagePreparer(Protocol):
 
 
 class CommandSubject(Struct, frozen=True):
-    """A call that is about a shell command."""
+    """A call that is about a shell command; with `outside`, one that is to run outside the sandbox, and why."""
 
     command: str
+    outside: bool = False
+    reason: str = ""
 
     def close(self) -> None:
         """Nothing is held."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pigeon.agent.interfaces import Gate
 from pigeon.app.environment import DOCS_FOLDER, Environment
 from pigeon.app.export_page import PageWriter
 from pigeon.app.extensions import ExtensionProviders, ExtensionSetup
@@ -23,6 +24,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.app.permissions import PermissionSetup
 from pigeon.app.recordings import RecordingSetup
 from pigeon.app.reports import Reports
+from pigeon.app.sandbox import SandboxSetup
 from pigeon.app.sessions import journal_of, repository_of
 from pigeon.app.tool_servers import ToolServerSetup
 from pigeon.app.tools import ToolSetup, outputs_folder
@@ -111,6 +113,9 @@ class _Builder:
         self._layers = Layers(self._agent_dir, self._reports.at_start)
         self._extensions = ExtensionSetup(options, environment, self._agent_dir, self._cwd, self._reports)
         self._processes = ProcessOwner()
+        # The wall stands before anything can start a command; that it works is found out first of all in `build`.
+        self._sandbox = SandboxSetup(options, environment, self._agent_dir, self._layers, self._processes)
+        self._sandbox.enclose(self._cwd)
         # Keys are known before the first line of an extension runs.
         self._registry = registry_of(
             self._agent_dir, environment.variables, self._cwd, self._processes, redactor, self._recordings.models
@@ -126,6 +131,7 @@ class _Builder:
     async def build(self) -> BuiltAgent:
         extensions = self._extensions
         try:
+            await self._sandbox.prove()
             settings = self._layers.settings
             await extensions.load_users(or_else(settings.extensions, []), settings.packages)
             decisions = ProjectDecisions(
@@ -139,12 +145,15 @@ class _Builder:
             )
             repository, transcript = await self._transcript(decisions)
             try:
+                self._sandbox.enclose(transcript.journal.cwd)
+                await self._sandbox.prove()
                 await extensions.load_project(self._trusted_folders(decisions, transcript.journal.cwd))
                 return self._assemble(decisions, repository, transcript)
             except BaseException:
                 transcript.journal.close()
                 raise
         except BaseException:
+            self._sandbox.close()
             await extensions.close()
             raise
 
@@ -201,7 +210,7 @@ class _Builder:
             options,
             environment,
             settings,
-            self._processes,
+            self._sandbox,
             transcript,
             models,
             self._bus.post,
@@ -209,9 +218,7 @@ class _Builder:
         )
         tools.add({tool.spec.name: tool for tool in runner.contributions.tools()} if runner else {})
         tools.report_unknown(reports.at_start)
-        extending = runner.gate if runner else None
-        own = [self._agent_dir, *self._extension_files()]
-        permissions = PermissionSetup(options, environment, own, transcript, self._dialogs, self._bus.post, extending)
+        permissions = self._permissions(transcript, runner.gate if runner else None)
 
         def tell_commands() -> None:
             session.tell_commands()
@@ -226,7 +233,7 @@ class _Builder:
         return BuiltAgent(
             session=session,
             lifecycle=Lifecycle(
-                session, runner, providers, gateway, resources, reports, self._processes, drain=options.drain
+                session, runner, providers, gateway, resources, reports, self._sandbox, drain=options.drain
             ),
             problems=reports.startup,
             redactor=self._redactor,
@@ -248,6 +255,18 @@ class _Builder:
             recordings.recorders,
             recordings.answers(folders),
             recordings.pace,
+        )
+
+    def _permissions(self, transcript: Transcript, extending: Gate | None) -> PermissionSetup:
+        return PermissionSetup(
+            self._options,
+            self._environment,
+            [self._agent_dir, *self._extension_files()],
+            transcript,
+            self._dialogs,
+            self._bus.post,
+            extending,
+            walled=lambda: self._sandbox.policy is not None,
         )
 
     def _give_name(self, journal: Journal, name: str) -> None:
@@ -298,6 +317,7 @@ class _Builder:
             mask_result=self._redactor.mask_result,
             pages=self._pages(),
             tool_servers=self._servers,
+            sandbox=self._sandbox.state,
             now=self._environment.now,
             ids=self._environment.ids,
             report=self._reports.notify,
@@ -354,10 +374,15 @@ class _Builder:
 
         def use(cwd: str) -> None:
             self._layers.add_project(self._trusted_folders(decisions, cwd))
+            walled = self._sandbox.policy is not None
+            self._sandbox.enclose_in_any_case(cwd, self._reports.notify)
+            if self._sandbox.policy is not None and not walled:
+                # The model is told of the wall, and how to ask for a command outside.
+                tools.move_to(cwd)
             apply(cwd)
 
         apply(transcript.journal.cwd)
-        return TrustControl(decisions, lambda: transcript.journal.cwd, use, self._bus)
+        return TrustControl(decisions, lambda: transcript.journal.cwd, use, self._bus, self._sandbox.check)
 
     def _extension_files(self) -> list[str]:
         """Where the extensions are that options and settings name."""

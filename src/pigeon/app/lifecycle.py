@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from pigeon.app.extensions import ExtensionProviders
 from pigeon.app.models import DEMO
 from pigeon.app.reports import Reports
+from pigeon.app.sandbox import SandboxSetup
 from pigeon.providers.gateway import Gateway
 from pigeon.resources.resources import Resources
 from pigeon.session.session import Session
-from pigeon.system.process.start import ProcessOwner
 
 if TYPE_CHECKING:
     from pigeon.extensions.runner import Runner
@@ -47,7 +47,7 @@ class Lifecycle:
         gateway: Gateway,
         resources: Resources,
         reports: Reports,
-        processes: ProcessOwner,
+        sandbox: SandboxSetup,
         *,
         drain: bool,
     ) -> None:
@@ -57,7 +57,8 @@ class Lifecycle:
         self._gateway = gateway
         self._resources = resources
         self._reports = reports
-        self._processes = processes
+        self._processes = sandbox.processes
+        self._sandbox = sandbox
         self._drain = drain
         self._finding: asyncio.Future[None] | None = None
 
@@ -124,4 +125,5 @@ class Lifecycle:
     async def stop(self) -> None:
         """End the agent's processes and connections."""
         await self._processes.kill_everything()
+        self._sandbox.close()
         await self._gateway.aclose()

@@ -72,6 +72,10 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     permissions: str | Mapping[str, Any] | None = None
     approval_mode: ApprovalMode = "yolo"
 
+    # What commands may do behind a wall: `off`, `read-only` or `workspace`; `None` leaves that to the settings.
+    sandbox: str | None = None
+    sandbox_network: bool = False
+
     # How much a conversation may use; each limit goes before that of the settings.
     limits: Limits = field(default_factory=Limits)
 

@@ -36,7 +36,8 @@ class PermissionSetup:
     """What stands before the tool calls of one agent; `gate` is asked anew for each call.
 
     `own` are the absolute paths of the agent's folder and of its extensions, which a model must not write unless a rule
-    names them. `extending` is the gate of extensions, which is asked after the rules.
+    names them. `extending` is the gate of extensions, which is asked after the rules. `walled` says whether there is a
+    sandbox: then a last gate asks about what is to run outside.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class PermissionSetup:
         dialogs: Dialogs,
         post: Callable[[Outbound], None],
         extending: Gate | None,
+        walled: Callable[[], bool],
     ) -> None:
         self._options = options
         self._environment = environment
@@ -58,6 +60,8 @@ class PermissionSetup:
         self._announces = False
         self._host_mode: ApprovalMode = options.approval_mode
         self._extending = extending
+        self._walled = walled
+        self._leaving: Gate | None = None
         self._layers: PermissionLayers | None = None
         self._asking: PermissionGate | None = None
         # What waits for a gate: there is none before there are rules.
@@ -74,8 +78,20 @@ class PermissionSetup:
         self._announces = wanted
 
     def gate(self) -> Gate | None:
-        """What stands before the next tool call; none if there are neither rules nor extensions."""
-        return self._gate
+        """What stands before the next tool call; none if there are neither rules nor extensions nor a sandbox."""
+        if not self._walled():
+            return self._gate
+        from pigeon.guard.gate_chain import chain
+        from pigeon.guard.sandbox_exit import SandboxExitGate
+
+        if self._leaving is None:
+            self._leaving = SandboxExitGate(self._ask, self._timeout_ms, self._options.unattended)
+        return self._leaving if self._gate is None else chain([self._gate, self._leaving])
+
+    def _timeout_ms(self) -> int:
+        from pigeon.guard.rules import PermissionLayers
+
+        return (self._layers or PermissionLayers()).timeout_ms
 
     def read(self, settings: Layers, known: Iterable[str], reports: Reports) -> None:
         """Take the rules of the settings, again if they have changed, and the first time those of the options.
@@ -156,7 +172,7 @@ class PermissionSetup:
         self._gate = chain([gate for gate in (self._asking, self._extending) if gate is not None])
 
     async def _ask(self, question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
-        from pigeon.guard.permissions import OPTIONS, outcome_of
+        from pigeon.guard.permissions import outcome_of
 
         call = question.call
         asked: list[str] = []
@@ -166,7 +182,7 @@ class PermissionSetup:
             return SelectRequest(
                 id=id,
                 title=question.title,
-                options=list(OPTIONS),
+                options=list(question.options),
                 timeout=timeout_ms,
                 tool_call_id=call.id,
                 tool_name=call.name,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pigeon.agent.interfaces import Tool
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
+from pigeon.app.sandbox import SandboxSetup
 from pigeon.config.settings import Settings
 from pigeon.config.tool_selection import ToolSelection, matches, option_selection, selection_of
 from pigeon.guard.secrets import Redactor, tool_environment
@@ -17,7 +19,6 @@ from pigeon.session.history.repository import artifact_folder
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import DeclaredTools, Toolset
-from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Workplace, find_shell
 from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools
@@ -26,6 +27,9 @@ from pigeon.tools.images.prompt_images import PromptImages
 from pigeon.tools.todo import TodoTool
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.events import Outbound
+
+if TYPE_CHECKING:
+    from pigeon.system.sandbox.policy import SandboxPolicy
 
 
 def outputs_place(environment: Environment) -> str:
@@ -50,7 +54,7 @@ class ToolSetup:
         options: AgentOptions,
         environment: Environment,
         settings: Settings,
-        processes: ProcessOwner,
+        sandbox: SandboxSetup,
         transcript: Transcript,
         models: ModelChoice,
         post: Callable[[Outbound], None],
@@ -60,13 +64,15 @@ class ToolSetup:
         self._options = options
         self._environment = environment
         self._settings = settings
-        self._processes = processes
+        self._processes = sandbox.processes
         self._transcript = transcript
         self._models = models
         self._redactor = redactor
         self._on_run: list[Callable[[], None]] = []
+        self._sandbox = sandbox
+        sandbox.keep_artifacts(self._artifacts)
         self.workplace = self._workplace(transcript.journal.cwd)
-        self._fitter = GuardedFitter(processes)
+        self._fitter = GuardedFitter(sandbox.processes)
         self.images = PromptImages(self._fitter, self._resizes)
         self.todos = Todos(post, settings.tasks.todo_clear_delay, self._offer_plan)
         tools = self._tools()
@@ -124,7 +130,11 @@ class ToolSetup:
             self._redactor,
             # How the output of a command comes in pieces depends on the time.
             at_once=environment.reproducible,
+            sandbox=self._policy,
         )
+
+    def _policy(self) -> SandboxPolicy | None:
+        return self._sandbox.policy
 
     def _tools(self) -> dict[str, Tool]:
         return dict(

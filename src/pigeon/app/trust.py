@@ -97,7 +97,8 @@ class ProjectDecisions:
 class TrustControl:
     """Trust as the session and its host see it, for the folder that the conversation is in now.
 
-    `use` makes the agent work with the files of a folder, as far as they are trusted by then.
+    `use` makes the agent work with the files of a folder, as far as they are trusted by then. `check` raises `Refusal`
+    for a folder that the agent cannot work in.
     """
 
     def __init__(
@@ -106,10 +107,12 @@ class TrustControl:
         cwd: Callable[[], str],
         use: Callable[[str], None],
         bus: Bus,
+        check: Callable[[str], None] = lambda cwd: None,
     ) -> None:
         self._decisions = decisions
         self._cwd = cwd
         self._use = use
+        self._check = check
         self._bus = bus
         self._listens = False
         self._announced: tuple[str, list[str]] | None = None
@@ -126,7 +129,8 @@ class TrustControl:
             asyncio.get_running_loop().call_soon(self._look)
 
     async def enter(self, cwd: str) -> None:
-        """Decide about a folder before the conversation moves there."""
+        """Decide about a folder before the conversation moves there; raises `Refusal` if it must not."""
+        self._check(cwd)
         await self._decisions.decide(cwd)
 
     def state(self) -> TrustState:

@@ -64,6 +64,12 @@ GROUPS: dict[str, list[Row]] = {
         ("--no-builtin-tools -nbt", "", "use only tools of extensions and of the host"),
         ("--permissions", "FILE|JSON", "rules that tighten those of the user, in the form of the setting"),
         ("--approval-mode", "MODE", "ask before tools: always-ask, write (not for files) or yolo (not at all)"),
+        (
+            "--sandbox",
+            "MODE",
+            "a wall around commands: workspace (they write this folder only), read-only, off",
+        ),
+        ("--sandbox-network", "", "with --sandbox, let commands use the network"),
         ("--approve -a", "", "trust this project's files, for this process only"),
         ("--no-approve -na", "", "do not trust this project's files"),
         ("--unattended", "", "nobody can be asked: questions get a no at once, and the work is verified at the end"),
@@ -241,6 +247,11 @@ def _check_words(found: argparse.Namespace) -> None:
 
         modes: tuple[str, ...] = get_args(ApprovalMode)
         checked.append(("approval mode", found.approval_mode, modes, modes))
+    if found.sandbox is not None:
+        from pigeon.wire.answers import SandboxMode
+
+        modes = get_args(SandboxMode)
+        checked.append(("sandbox", found.sandbox, modes, modes))
     for option, given, words, shown in checked:
         if given is not None and given not in words:
             raise UsageError(f'Invalid {option} "{given}". Valid values: {", ".join(shown)}')
@@ -342,6 +353,8 @@ def _agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> A
         trust_project=False if found.no_approve else True if found.approve else None,
         permissions=found.permissions,
         approval_mode=found.approval_mode or "yolo",
+        sandbox=found.sandbox,
+        sandbox_network=found.sandbox_network,
         limits=_limits(found),
         drain=found.drain,
         unattended=found.unattended,

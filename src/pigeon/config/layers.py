@@ -1,7 +1,8 @@
 """Settings in two layers: the user's, and over it the project's if the project is trusted.
 
-Objects merge key by key, changes of `defaultTools` are added, of `limits` the lower one counts, everything else is
-replaced. Keys that decide about trust, the network, loops or what a page shows are the user's alone.
+Objects merge key by key, changes of `defaultTools` are added, of `limits` the lower one counts, `sandbox` is left to
+`app/sandbox` as each file has it, everything else is replaced. Keys that decide about trust, the network, loops or what
+a page shows are the user's alone.
 
 Permission rules fail closed. `doubts` has what may have kept rules from being seen: a file that is there and cannot be
 used, permissions that are no object, a key that stands twice or looks like `permissions` and is not. While there is
@@ -24,7 +25,16 @@ from pigeon.wire.steering import limits_of
 
 TOOLS = "defaultTools"
 LIMITS = "limits"
-USERS_ONLY = ("defaultProjectTrust", "export", "httpProxy", "keepProviderKeys", "loopGuard", "permissions", "tools")
+USERS_ONLY = (
+    "defaultProjectTrust",
+    "export",
+    "httpProxy",
+    "keepProviderKeys",
+    "loopGuard",
+    "permissions",
+    "sandbox",
+    "tools",
+)
 
 
 class Layers:
@@ -41,12 +51,18 @@ class Layers:
         self._user = self._read(self._path, self._user_doubts)
         self.doubts = list(self._user_doubts)
         self.project_permissions: Any = None
+        self.project_sandboxes: list[tuple[str, Any]] = []
         self.settings = self._checked([(self._path, self._user)])
 
     @property
     def user_permissions(self) -> Any:
         """The permission rules of the user, as they stand in the file; none where they are no object."""
         return _rules_in(self._user)
+
+    @property
+    def user_sandbox(self) -> Any:
+        """What the user's settings say of the sandbox, as it stands in the file."""
+        return self._user.get("sandbox")
 
     def add_project(self, folders: Sequence[str]) -> Settings:
         """Read the project's settings too, the first folder's on top; only for a project that is trusted.
@@ -56,11 +72,14 @@ class Layers:
         layers = [(self._path, self._user)]
         self.doubts = list(self._user_doubts)
         self.project_permissions = None
+        self.project_sandboxes = []
         for folder in reversed(folders):
             path = os.path.join(folder, "settings.json")
             raw = self._read(path, self.doubts)
             if raw:
                 self.project_permissions = _joined(self.project_permissions, _rules_in(raw))
+                if "sandbox" in raw:
+                    self.project_sandboxes.append((path, raw["sandbox"]))
                 layers.append((path, {key: value for key, value in raw.items() if key not in USERS_ONLY}))
         self.settings = self._checked(layers)
         return self.settings

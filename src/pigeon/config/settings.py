@@ -122,6 +122,7 @@ class Settings(Record, kw_only=True):
     prompts: list[str] | Absent = ABSENT
     default_project_trust: Literal["ask", "always", "never"] = "ask"
     permissions: Json | Absent = ABSENT
+    sandbox: Json | Absent = ABSENT
     tools: ToolSettings = ToolSettings()
     http_idle_timeout_ms: int | Literal["disabled"] = 300000
     http_proxy: str | Absent = ABSENT

@@ -42,7 +42,7 @@ NOBODY = "the agent runs unattended, so nobody can be asked"
 ASK = "Do not try to get around this; ask the user."
 GO_ON = "Do not try to get around this; do what can be done without it, and say at the end what was left undone."
 MOST_REMEMBERED = 1000
-_REASONS: dict[PermissionOutcome, str] = {
+REASONS: dict[PermissionOutcome, str] = {
     "denied": "the user said no",
     "timeout": "there was no answer",
     "aborted": "the question was taken back",
@@ -60,6 +60,7 @@ class PermissionQuestion(Struct, frozen=True):
     call: ToolCall
     arguments: dict[str, Json]
     diff: str | None
+    options: tuple[str, ...] = OPTIONS
 
 
 # Asks the host within a time in ms, and says how that ended.
@@ -130,7 +131,9 @@ class PermissionGate:
         tool, subject, paths = prepared.call.name, prepared.subject, self._paths()
         rules, said = self._rules, await self._judged(tool, subject, paths)
         key = AllowedCall(self._session(), paths.cwd, tool, _key(subject))
-        if said.verdict == "ask" and key not in self._allowed:
+        # What is to leave the sandbox is asked about in any case, and by the gate behind this one.
+        leaves = isinstance(subject, CommandSubject) and subject.outside
+        if said.verdict == "ask" and key not in self._allowed and not leaves:
             await self._must_allow(prepared, key, await _shown(subject, paths), said.rule)
             if self._rules is not rules:  # replaced while the question was open
                 await self._judged(tool, subject, paths)
@@ -190,7 +193,7 @@ class PermissionGate:
             if len(self._allowed) < MOST_REMEMBERED:
                 self._allowed[key] = None
         elif outcome != "once":
-            reason = _REASONS.get(outcome, _REASONS["denied"])
+            reason = REASONS.get(outcome, REASONS["denied"])
             raise self._denial(tool, shown, f"{reason}, asked because of {_by(rule)}")
 
     def _denial(self, tool: str, shown: str, why: str) -> CallDenied:

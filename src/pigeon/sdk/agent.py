@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pigeon.app.build import BuiltAgent
     from pigeon.app.environment import Environment
     from pigeon.rpc.in_process import InProcessHost
-    from pigeon.wire.answers import ApprovalMode
+    from pigeon.wire.answers import ApprovalMode, SandboxMode
     from pigeon.wire.steering import Limits
 
 
@@ -54,6 +54,8 @@ class AgentChoices(TypedDict, total=False):
         trust_project: whether the project's settings and extensions are used; by default as the user decided earlier
         record: a file to record all exchanges with model servers in, for `recorded/FILE`
         approval_mode: which tool calls are asked about where no rule says so; `yolo`, the default, asks about none
+        sandbox: what commands may do behind a wall: `off`, `read-only` or `workspace`; by default as the settings say
+        sandbox_network: whether commands behind the wall reach the network
     """
 
     provider: str
@@ -82,6 +84,8 @@ class AgentChoices(TypedDict, total=False):
     trust_project: bool
     record: str
     approval_mode: ApprovalMode
+    sandbox: SandboxMode
+    sandbox_network: bool
 
 
 class Agent(Conversation):

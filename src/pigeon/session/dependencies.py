@@ -30,12 +30,13 @@ from pigeon.wire.answers import (
     FoundText,
     HtmlPiece,
     Permissions,
+    SandboxState,
     SessionAllowance,
     SlashCommand,
     TrustChange,
     TrustState,
 )
-from pigeon.wire.base import Json
+from pigeon.wire.base import Absent, Json
 from pigeon.wire.commands import RenderHtml
 from pigeon.wire.commands.mcp import McpResource, McpServers, McpServerState
 from pigeon.wire.content import UserBlock
@@ -220,6 +221,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     mask_result: Callable[[ToolResultMessage], ToolResultMessage]  # takes keys out of what a tool returned
     pages: SessionPages
     tool_servers: ToolServers
+    sandbox: Callable[[], SandboxState | Absent]  # what commands run in; nothing where no sandbox was asked for
     now: Callable[[], int]
     ids: Ids = RANDOM_IDS
     report: Callable[[str], None]

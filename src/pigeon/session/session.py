@@ -36,6 +36,7 @@ class Session:
         self.todos = dependencies.todos
         self.pages = dependencies.pages
         self.tool_servers = dependencies.tool_servers
+        self.sandbox = dependencies.sandbox
         self.dialogs = dependencies.dialogs
         self.permissions = dependencies.permissions
         self.queue = MessageQueue(bus.post, dependencies.settings, new_id=dependencies.ids.request_id)

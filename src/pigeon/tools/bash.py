@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
+from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import CommandSubject, ToolRun
+from pigeon.system.sandbox.explaining import HOW_TO_ASK, hint_of, told_of
 from pigeon.system.shell.shell import LONGEST_TIMEOUT, ShellMissing, ShellResult, Workplace, run_shell
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, human_size
 from pigeon.tools.base import BaseTool, text_outcome
@@ -15,7 +19,23 @@ from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 
 if TYPE_CHECKING:
+    from pigeon.system.sandbox.policy import SandboxPolicy
     from pigeon.system.shell.output import Capture
+
+PARALLEL: dict[str, Json] = {
+    "parallel": {
+        "type": "boolean",
+        "description": "True if it may run beside the neighbouring calls of this answer: it neither needs "
+        "what they do nor changes what they work on",
+    },
+}
+UNSANDBOXED: dict[str, Json] = {
+    "unsandboxed": {
+        "type": "boolean",
+        "description": "True to run it outside the sandbox. The user is asked each time and may say no",
+    },
+    "reason": {"type": "string", "description": "With unsandboxed: what the command needs that the sandbox refuses"},
+}
 
 
 class BashTool(BaseTool):
@@ -48,6 +68,12 @@ class BashTool(BaseTool):
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Run it; a command that fails, is killed or takes too long is an error with its output."""
+        return await self._run(arguments, run, None)
+
+    async def _run(
+        self, arguments: dict[str, Json], run: ToolRun, explain: Callable[[str], str | None] | None
+    ) -> ToolOutcome:
+        subject = _subject_of(run)
         timeout = _checked_timeout(arguments.get("timeout"))
         await run.update(ToolOutcome(content=[]))
 
@@ -57,32 +83,74 @@ class BashTool(BaseTool):
             await run.update(ToolOutcome(content=[text], details=_details(shown, capture.full_output_path)))
 
         try:
-            result = await run_shell(_command_of(run), self._place, scope=run.scope, timeout=timeout, on_progress=show)
+            result = await run_shell(
+                subject.command,
+                self._place,
+                scope=run.scope,
+                timeout=timeout,
+                on_progress=show,
+                outside=subject.outside,
+            )
         except ShellMissing as error:
             raise ToolFailed(str(error)) from error
-        return _outcome(result, timeout)
+        return _outcome(result, timeout, explain)
+
+
+def _with(parameters: dict[str, Json], more: dict[str, Json]) -> dict[str, Json]:
+    return {**parameters, "properties": {**parameters["properties"], **more}}
 
 
 class DeclaringBashTool(BashTool):
     """The same with an argument by which the model declares that a call is independent of its neighbours."""
 
-    parameters: ClassVar[dict[str, Json]] = {
-        **BashTool.parameters,
-        "properties": {
-            **BashTool.parameters["properties"],
-            "parallel": {
-                "type": "boolean",
-                "description": "True if it may run beside the neighbouring calls of this answer: it neither needs "
-                "what they do nor changes what they work on",
-            },
-        },
-    }
+    parameters: ClassVar[dict[str, Json]] = _with(BashTool.parameters, PARALLEL)
 
 
-def _command_of(run: ToolRun) -> str:
+class SandboxedBashTool(BashTool):
+    """The same behind a wall: the model is told of it, and can ask for a command outside."""
+
+    parameters: ClassVar[dict[str, Json]] = _with(BashTool.parameters, UNSANDBOXED)
+
+    def __init__(self, place: Workplace, policy: SandboxPolicy) -> None:
+        super().__init__(place)
+        self._policy = policy
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        """How the model sees the tool, with what the wall lets through."""
+        told = f"{self.description} {told_of(self._policy)} {HOW_TO_ASK}"
+        return ToolSpec(self.name, told, self.parameters, self.strict)
+
+    def subject(self, arguments: dict[str, Json]) -> CommandSubject:
+        """The command, and whether it is to run outside."""
+        outside = arguments.get("unsandboxed") is True
+        return CommandSubject(str(arguments["command"]), outside, str(arguments.get("reason") or "") if outside else "")
+
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
+        """Run it; where the wall may be why it failed, the model is told which rule that is and how to ask."""
+        subject = _subject_of(run)
+        policy = self._place.sandbox() or self._policy
+        return await self._run(arguments, run, None if subject.outside else lambda output: hint_of(policy, output))
+
+
+class DeclaringSandboxedBashTool(SandboxedBashTool):
+    """Both."""
+
+    parameters: ClassVar[dict[str, Json]] = _with(SandboxedBashTool.parameters, PARALLEL)
+
+
+def bash_tool(place: Workplace, declared: bool) -> BashTool:
+    """The tool for a place: with `declared` a call may say that it is independent, behind a wall that it needs more."""
+    policy = place.sandbox()
+    if policy is not None:
+        return (DeclaringSandboxedBashTool if declared else SandboxedBashTool)(place, policy)
+    return (DeclaringBashTool if declared else BashTool)(place)
+
+
+def _subject_of(run: ToolRun) -> CommandSubject:
     """The command that the call was allowed to be about."""
     assert isinstance(run.subject, CommandSubject)
-    return run.subject.command
+    return run.subject
 
 
 def _checked_timeout(value: Json) -> float | None:
@@ -95,7 +163,9 @@ def _checked_timeout(value: Json) -> float | None:
     return float(value)
 
 
-def _outcome(result: ShellResult, timeout: float | None) -> ToolOutcome:
+def _outcome(
+    result: ShellResult, timeout: float | None, explain: Callable[[str], str | None] | None = None
+) -> ToolOutcome:
     details = _details(result.shown, result.full_output_path)
     text = result.output + (_notice(result) if result.truncated else "")
     ending = None
@@ -106,6 +176,8 @@ def _outcome(result: ShellResult, timeout: float | None) -> ToolOutcome:
     elif result.exit_code:
         text = text or "(no output)"
         ending = f"Command exited with code {result.exit_code}"
+        hint = None if explain is None else explain(result.output)
+        ending = ending if hint is None else f"{ending}\n\n{hint}"
     if ending is not None:
         raise ToolFailed(f"{text}\n\n{ending}" if text else ending, details)
     return text_outcome(text or "(no output)", details) if details else text_outcome(text or "(no output)")

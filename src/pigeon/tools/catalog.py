@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pigeon.system.paths import PathResolver
 from pigeon.system.shell.shell import Workplace
 from pigeon.tools.base import BaseTool
-from pigeon.tools.bash import BashTool, DeclaringBashTool
+from pigeon.tools.bash import bash_tool
 from pigeon.tools.edit import EditTool
 from pigeon.tools.find import FindTool
 from pigeon.tools.grep import GrepTool
@@ -34,11 +34,11 @@ def built_in_tools(
     `fitter` decodes images. `resize_images` and `sees_images` (does the current model take images) are asked anew for
     each image. With `declared` the model may say of a command that it is independent.
     """
-    paths = PathResolver(place.cwd, home)
+    paths = PathResolver(place.cwd, home) if place.sandbox() is None else _walled(place, home)
     search = Ripgrep(place.processes, place.environment, home)
     tools: list[BaseTool] = [
         ReadTool(paths, fitter, resize_images, sees_images),
-        DeclaringBashTool(place) if declared else BashTool(place),
+        bash_tool(place, declared),
         EditTool(paths),
         WriteTool(paths),
         GrepTool(paths, search),
@@ -46,3 +46,9 @@ def built_in_tools(
         LsTool(paths),
     ]
     return {tool.name: tool for tool in tools}
+
+
+def _walled(place: Workplace, home: str) -> PathResolver:
+    from pigeon.system.sandbox.file_access import WalledPaths
+
+    return WalledPaths(place.cwd, home, place.sandbox)

@@ -85,6 +85,23 @@ class ContextUsage(Record, kw_only=True):
     percent: Number | None
 
 
+SandboxMode = Literal["off", "read-only", "workspace"]
+HostShellPlace = Literal["inside", "outside"]
+
+
+class SandboxState(Record, kw_only=True):
+    """The sandbox that commands run in: what they may write, whether they reach the network, and what builds it.
+
+    `hostShell` says where the host's own `bash` runs. Where the sandbox was turned off there is `mode` alone.
+    """
+
+    mode: SandboxMode
+    network: bool | Absent = ABSENT
+    writable: list[str] | Absent = ABSENT
+    host_shell: HostShellPlace | Absent = ABSENT
+    builder: str | Absent = ABSENT
+
+
 class State(Record, kw_only=True):
     """Answer of `get_state`; `model` is null when there is none. Some members are for oh-my-pi's clients alone."""
 
@@ -105,6 +122,7 @@ class State(Record, kw_only=True):
     has_pending_async_work: bool | Absent = ABSENT
     is_settled: bool | Absent = ABSENT
     todo_phases: list[TodoPhase]
+    sandbox: SandboxState | Absent = ABSENT
     fast_mode_enabled: bool | Absent = ABSENT
     tokens_per_second: float | Absent | None = ABSENT
     fast_mode_active: bool | Absent = ABSENT

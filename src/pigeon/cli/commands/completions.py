@@ -18,6 +18,7 @@ WORDS = {
     "--output": OUTPUTS,
     "--thinking": LEVELS,
     "--approval-mode": ("always-ask", "write", "yolo"),
+    "--sandbox": ("off", "read-only", "workspace"),
     "--dialect": ("pi", "pi-latest", "omp", "xcsh", "companion"),
 }
 # Signs in a metavar that say that a file or folder is meant.

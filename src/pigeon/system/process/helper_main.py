@@ -30,9 +30,12 @@ parent is gone it becomes a child of the reaper, which therefore sees when the l
     running    `!`: kill everything                   `X<code>`, or `g` after an `x`    waiting
     any        end of file: kill everything           -                                 (exits)
 
-A request is a marshalled `program, argv, cwd, environment, count`, in packets `+part` and a last one `=part` that
-carries `count` descriptors: output; output and errors; or output, errors and input. No environment means the last one.
-No cwd means that one more descriptor, the last one, is that of the folder to start in.
+A request is a marshalled `program, argv, cwd, environment, count, orders`, in packets `+part` and a last one `=part`
+that carries `count` descriptors: output; output and errors; or output, errors and input. No environment means the last
+one. No cwd means that one more descriptor, the last one, is that of the folder to start in. Orders are those of a wall
+(`system/sandbox/wall`), if there is one: files and folders that `bwrap` gets as descriptors from 3 on, or what
+`namespaces` needs to build one. A command behind a wall is not our child but that of the first process of its
+namespace, which has a session of its own.
 """
 
 from __future__ import annotations
@@ -50,12 +53,14 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 MSG_CMSG_CLOEXEC = 0x40000000
 FD_SIZE = 4
+FIRST_FILE = 3
 MOST_DESCRIPTORS = 4
 LONGEST_PACKET = 32 * 1024
 GIVE_UP_AFTER = 30.0
@@ -201,6 +206,7 @@ class ReaperLoop:
         self._poll.register(children, select.POLLIN)
         self._environment: dict[bytes, bytes] = {}
         self._command = 0
+        self._walled = False
         self._exit_code: int | None = None
 
     def serve(self) -> None:
@@ -220,7 +226,7 @@ class ReaperLoop:
                 parts.clear()
 
     def _run(self, request: bytes, descriptors: list[int]) -> None:
-        program, argv, cwd, environment, count = marshal.loads(request)
+        program, argv, cwd, environment, count, orders = marshal.loads(request)
         if environment is not None:
             self._environment = environment
         self._exit_code = None
@@ -228,7 +234,9 @@ class ReaperLoop:
             if len(descriptors) < count:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             folder = cwd if cwd is not None else descriptors[-1]
-            self._command = spawn((program, argv, folder, self._environment), descriptors[: None if cwd else -1])
+            given = descriptors[: None if cwd else -1]
+            self._walled = orders is not None
+            self._command = spawn((program, argv, folder, self._environment), given, orders)
         except (OSError, ValueError) as error:
             self._send(b"e%d" % (getattr(error, "errno", None) or errno.EINVAL))
             return
@@ -262,8 +270,10 @@ class ReaperLoop:
 
     def _terminate(self) -> None:
         if self._command:
-            with contextlib.suppress(OSError):
-                os.killpg(self._command, signal.SIGTERM)
+            # What stands between us and a command behind a wall must outlive it, to tell how it ended.
+            for leader in child_finder()(self._command) if self._walled else [self._command]:
+                with contextlib.suppress(OSError):
+                    os.killpg(leader, signal.SIGTERM)
 
     def _reap(self) -> bool:
         ended, left = changed()
@@ -282,14 +292,17 @@ class ReaperLoop:
             self._line.send(packet)
 
 
-def spawn(request: Request, descriptors: list[int]) -> int:
+def spawn(request: Request, descriptors: list[int], orders: tuple[str, Any] | None = None) -> int:
     """Run it in a session of its own, with only descriptors 0, 1 and 2; `OSError` if that fails."""
     program, argv, folder, environment = request
     output = descriptors[0]
     errors = descriptors[1] if len(descriptors) > 1 else output
     given = descriptors[2] if len(descriptors) > 2 else None
-    os.chdir(folder)
+    if orders is not None and orders[0] == "landlock":
+        return start_in_namespaces((program, argv, environment), (given, output, errors), orders[1])
+    files = [] if orders is None else held_files(*orders[1])
     try:
+        os.chdir(folder)
         return os.posix_spawn(
             program,
             argv,
@@ -300,6 +313,7 @@ def spawn(request: Request, descriptors: list[int]) -> int:
                 else (os.POSIX_SPAWN_DUP2, given, 0),
                 (os.POSIX_SPAWN_DUP2, output, 1),
                 (os.POSIX_SPAWN_DUP2, errors, 2),
+                *((os.POSIX_SPAWN_DUP2, file, FIRST_FILE + index) for index, file in enumerate(files)),
             ),
             setsid=True,
             setsigmask=(),
@@ -308,6 +322,50 @@ def spawn(request: Request, descriptors: list[int]) -> int:
     finally:
         # Only the command stays in its folder, so that once it has ended the folder can be unmounted.
         os.chdir("/")
+        for file in files:
+            os.close(file)
+
+
+def held_files(contents: list[bytes], paths: list[bytes]) -> list[int]:
+    """Descriptors of files with these contents and of what stands at these paths, all above those they will become."""
+    import fcntl
+
+    from namespaces import open_without_links  # type: ignore[import-not-found]
+
+    held: list[int] = []
+    above = FIRST_FILE + len(contents) + len(paths)
+    try:
+        for content in contents:
+            file = os.memfd_create("wall")
+            os.write(file, content)
+            os.lseek(file, 0, os.SEEK_SET)
+            held.append(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above))
+            os.close(file)
+        for path in paths:
+            file = open_without_links(path)
+            held.append(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above))
+            os.close(file)
+    except OSError:
+        for file in held:
+            os.close(file)
+        raise
+    return held
+
+
+def start_in_namespaces(
+    command: tuple[bytes, list[bytes], dict[bytes, bytes]], descriptors: tuple[int | None, int, int], orders: Any
+) -> int:
+    """Have `namespaces` start it; its monitor is what we wait for."""
+    from namespaces import start_enclosed
+
+    given, output, errors = descriptors
+    nothing = os.open(os.devnull, os.O_RDONLY) if given is None else given
+    try:
+        pid: int = start_enclosed(command, (nothing, output, errors), orders)
+        return pid
+    finally:
+        if given is None:
+            os.close(nothing)
 
 
 def changed(also: int = 0) -> tuple[list[tuple[int, int]], bool]:
@@ -354,13 +412,18 @@ def descendants(root: int, spared: set[int]) -> list[int]:
     """Everything below `root`, without the spared children and what is below them."""
     found: dict[int, None] = {}
     frontier = [root]
-    children = children_of if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else scanned_children()
+    children = child_finder()
     while frontier:
         for child in children(frontier.pop()):
             if child not in spared and child not in found:
                 found[child] = None
                 frontier.append(child)
     return list(found)
+
+
+def child_finder() -> Callable[[int], list[int]]:
+    """What answers for the children of a process, as this kernel tells them."""
+    return children_of if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else scanned_children()
 
 
 def children_of(pid: int) -> list[int]:

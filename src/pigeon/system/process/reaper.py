@@ -54,9 +54,9 @@ class ReaperConnection:
 
     def run(self, process: SupervisedProcess) -> bool:
         """Have it start a command; false, and the reaper is lost, if it is no longer there."""
-        program, argv, cwd, environment = process.command
+        program, argv, cwd, environment, orders = process.command
         known = environment is self._environment
-        request = (program, argv, cwd, None if known else environment, len(process.descriptors))
+        request = (program, argv, cwd, None if known else environment, len(process.descriptors), orders)
         self.helper.wake()
         try:
             self._send_request(marshal.dumps(request), process.descriptors)

@@ -6,14 +6,22 @@ child in a process group of its own (`unsupervised`), which is as far as those s
 both outputs (or one for each), `/dev/null` or given bytes as input, and no other descriptor of ours; or three
 descriptors that are given, for a program that is talked to. Shell commands (`shell/shell`), ripgrep
 (`tools/searching`), extensions and key commands (`run_program`) and tool servers (`mcp/`) all start here.
+
+Here stands the wall, too, if the agent has one (`system/sandbox/wall`): what is started becomes what the wall runs in
+its place. Only a call that says `outside` passes by, and a command that cannot be enclosed is not run.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from pigeon.system.sandbox.wall import Orders, Wall
 
 
 class Streams(NamedTuple):
@@ -56,13 +64,40 @@ class Process(Protocol):
         ...
 
 
+class ProgramLine(NamedTuple):
+    """A program, its arguments, its folder and its variables, and what the reaper is told about a wall."""
+
+    program: str
+    argv: Sequence[str]
+    cwd: str
+    environment: Mapping[str, str]
+    orders: Orders | None
+
+
+class Channels(NamedTuple):
+    """What a program is connected to, as `ProcessOwner.start` has it."""
+
+    separate_errors: bool
+    stdin: bytes | None
+    folder: int | None
+    streams: Streams | None
+
+
 class ProcessOwner:
-    """Starts the processes of one agent and holds them until they are gone; `app` makes one for each agent."""
+    """Starts the processes of one agent and holds them until they are gone; `app` makes one for each agent.
 
-    def __init__(self) -> None:
-        self._processes: set[Process] = set()
+    `wall` encloses what it starts; none lets commands do what the user may do.
+    """
 
-    async def start(
+    def __init__(self, wall: Wall | None = None) -> None:
+        self._wall = wall
+        self._processes: dict[Process, Wall | None] = {}
+
+    def enclose(self, wall: Wall) -> None:
+        """Enclose what is started from here on; there is no way back to none."""
+        self._wall = wall
+
+    async def start(  # noqa: PLR0913 - each is one thing that a caller may know of a program
         self,
         argv: Sequence[str],
         *,
@@ -73,6 +108,7 @@ class ProcessOwner:
         stdin: bytes | None = None,
         folder: int | None = None,
         streams: Streams | None = None,
+        outside: bool = False,
     ) -> Process:
         """Run `program` (an absolute path; the first argument unless given) in `cwd` with exactly `environment`.
 
@@ -80,59 +116,78 @@ class ProcessOwner:
         then.
 
         `folder` is an open descriptor of `cwd`: given, the program starts there even if another folder has taken that
-        path meanwhile, where a reaper starts it. The caller keeps it open until the process has ended.
+        path meanwhile, where a reaper starts it without a wall. The caller keeps it open until the process has ended.
+        `outside` leaves out the wall: only for what the host has allowed, or runs itself.
         """
-        program = program or argv[0]
-        process = None
+        wall = None if outside else self._wall
+        line = ProgramLine(program or argv[0], argv, cwd, environment, None)
+        channels = Channels(separate_errors, stdin, folder, streams)
+        if wall is None:
+            return await self._started(line, channels, None)
+        try:
+            enclosed = wall.begin(*line[:4])
+        except BaseException:
+            for descriptor in streams or ():
+                os.close(descriptor)
+            raise
+        line = ProgramLine(enclosed.program, enclosed.argv, cwd, enclosed.environment, enclosed.orders)
+        try:
+            return await self._started(line, channels, wall)
+        except BaseException:
+            wall.end()
+            raise
+
+    async def _started(self, line: ProgramLine, channels: Channels, wall: Wall | None) -> Process:
         if sys.platform.startswith("linux"):
-            process = self._start_supervised(program, argv, cwd, environment, separate_errors, stdin, folder, streams)
-        if process is None:
-            from pigeon.system.process.unsupervised import start_unsupervised
+            process = self._start_supervised(line, channels, wall)
+            if process is not None:
+                return process
+            if wall is not None:
+                for descriptor in channels.streams or ():
+                    os.close(descriptor)
+                raise OSError(errno.ENOSYS, "no sandbox here: the program that supervises commands cannot run")
+        from pigeon.system.process.unsupervised import start_unsupervised
 
-            process = await start_unsupervised(
-                program,
-                argv,
-                cwd,
-                environment,
-                self._processes.discard,
-                separate_errors=separate_errors,
-                stdin=stdin,
-                streams=streams,
-            )
-            self._processes.add(process)
-        return process
+        alone = await start_unsupervised(
+            line.program,
+            line.argv,
+            line.cwd,
+            line.environment,
+            self._gone,
+            separate_errors=channels.separate_errors,
+            stdin=channels.stdin,
+            streams=channels.streams,
+        )
+        self._processes[alone] = wall
+        return alone
 
-    def _start_supervised(
-        self,
-        program: str,
-        argv: Sequence[str],
-        cwd: str,
-        environment: Mapping[str, str],
-        separate_errors: bool,
-        stdin: bytes | None,
-        folder: int | None,
-        streams: Streams | None,
-    ) -> Process | None:
+    def _start_supervised(self, line: ProgramLine, channels: Channels, wall: Wall | None) -> Process | None:
         from pigeon.system.process.pool import current_pool
         from pigeon.system.process.supervised import SupervisedProcess, program_request
 
         pool = current_pool()
-        command = program_request(program, argv, cwd if folder is None else None, pool.encoded(environment))
+        cwd = line.cwd if channels.folder is None else None
+        command = program_request(line.program, line.argv, cwd, pool.encoded(line.environment), line.orders)
         pool.join(self)
         if not pool.open():
             return None
         process = SupervisedProcess(
             pool,
             command,
-            self._processes.discard,
-            separate_errors=separate_errors,
-            stdin=stdin,
-            folder=folder,
-            streams=streams,
+            self._gone,
+            separate_errors=channels.separate_errors,
+            stdin=channels.stdin,
+            folder=channels.folder,
+            streams=channels.streams,
         )
-        self._processes.add(process)
+        self._processes[process] = wall
         pool.start(process)
         return process
+
+    def _gone(self, process: Process) -> None:
+        wall = self._processes.pop(process, None)
+        if wall is not None:
+            wall.end()
 
     def warm_up(self) -> None:
         """Prepare for a first command that is soon to come, so that it need not wait; in a running event loop."""

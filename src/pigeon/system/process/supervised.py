@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pigeon.system.process.pool import HelperPool
     from pigeon.system.process.reaper import ReaperConnection
     from pigeon.system.process.start import Streams
+    from pigeon.system.sandbox.wall import Orders
 
 PIPE_GRACE = 0.1
 LONGEST_ARGUMENT = 128 * 1024
@@ -31,14 +32,19 @@ class ProgramRequest(NamedTuple):
     argv: list[bytes]
     cwd: bytes | None
     environment: dict[bytes, bytes]
+    orders: Orders | None = None
 
 
 def program_request(
-    program: str, argv: Sequence[str], cwd: str | None, environment: dict[bytes, bytes]
+    program: str,
+    argv: Sequence[str],
+    cwd: str | None,
+    environment: dict[bytes, bytes],
+    orders: Orders | None = None,
 ) -> ProgramRequest:
     """The request in bytes; `ValueError` for a NUL character, `OSError` for an argument that no system takes."""
     arguments = [encode(argument) for argument in argv]
-    request = ProgramRequest(encode(program), arguments, None if cwd is None else encode(cwd), environment)
+    request = ProgramRequest(encode(program), arguments, None if cwd is None else encode(cwd), environment, orders)
     if b"\0" in b"".join([*arguments, request.program, request.cwd or b""]):
         raise ValueError("a command cannot contain a NUL character")
     if any(len(argument) >= LONGEST_ARGUMENT for argument in arguments):

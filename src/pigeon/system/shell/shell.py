@@ -17,6 +17,7 @@ from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown
 
 if TYPE_CHECKING:
+    from pigeon.system.sandbox.policy import SandboxPolicy
     from pigeon.system.shell.output import Capture, OutputMask
 
 UPDATE_EVERY = 0.1
@@ -79,6 +80,7 @@ class Workplace(Struct, frozen=True):
     """Where the commands of an agent run and with what; the environment is asked for anew each time.
 
     `mask` takes keys out of what they print. With `at_once` what they print is shown as a whole when they end.
+    `sandbox` says what they are held to by the wall of `processes`: nothing where there is none.
     """
 
     cwd: str
@@ -88,6 +90,7 @@ class Workplace(Struct, frozen=True):
     processes: ProcessOwner
     mask: OutputMask | None = None
     at_once: bool = False
+    sandbox: Callable[[], SandboxPolicy | None] = lambda: None
 
 
 def find_shell(configured: str | None, home: str, search_path: str, prefix: str = "") -> Shell:
@@ -117,11 +120,15 @@ async def run_shell(
     on_output: Callable[[str], Awaitable[None]] | None = None,
     on_progress: Callable[[Capture], Awaitable[None]] | None = None,
     limits: OutputLimits = LIMITS,
+    outside: bool = False,
 ) -> ShellResult:
-    """Run it to its end. `on_output` gets each clean piece of text, `on_progress` is called at most every 100 ms."""
+    """Run it to its end. `on_output` gets each clean piece of text, `on_progress` is called at most every 100 ms.
+
+    `outside` leaves out the wall of the place, if it has one: only for what the host has allowed, or runs itself.
+    """
     from pigeon.system.shell.output import Capture
 
-    process = await _started(command, place)
+    process = await _started(command, place, outside)
     capture = Capture(lambda: place.artifacts.create("bash"), limits, place.mask)
     stopping = _Stopping(process, scope, timeout)
     try:
@@ -139,9 +146,10 @@ async def run_shell(
     return _result(capture, code, stopping.cause)
 
 
-async def _started(command: str, place: Workplace) -> Process:
+async def _started(command: str, place: Workplace, outside: bool) -> Process:
+    line = place.shell.argv(command)
     try:
-        return await place.processes.start(place.shell.argv(command), cwd=place.cwd, environment=place.environment())
+        return await place.processes.start(line, cwd=place.cwd, environment=place.environment(), outside=outside)
     except (OSError, ValueError) as error:
         raise _cannot_run(place, error) from error
 

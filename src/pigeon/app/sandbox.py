@@ -1,0 +1,317 @@
+"""The sandbox of an agent: what options and settings ask for, checked against the folder it works in, and the wall.
+
+Who may say what: an option goes before the user's settings, and the settings of a trusted project can only tighten what
+comes of both. What was asked for and cannot be had ends the start: nothing here runs a command without its wall, and a
+policy that contradicts itself is an error, never a weaker policy.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
+from pigeon.config.layers import Layers
+from pigeon.system.process.start import ProcessOwner
+from pigeon.wire.answers import SandboxState
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.errors import Refusal, StartupError
+
+if TYPE_CHECKING:
+    from pigeon.system.sandbox.policy import SandboxPolicy
+    from pigeon.system.sandbox.wall import Wall, WallBuilder
+
+_KEYS = ("mode", "network", "writable", "hostShell")
+_MODES = ("off", "workspace", "read-only")
+_HOST_SHELL = ("inside", "outside")
+_PROBE_SECONDS = 20.0
+INSTALL = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap` or the like)"
+
+
+class AskedSandbox(Struct, frozen=True):
+    """What one source asks for; a source that says nothing of something leaves it to the next one."""
+
+    mode: str | None = None
+    network: bool | None = None
+    writable: tuple[str, ...] | None = None
+    host_shell: str | None = None
+
+
+class SandboxSetup:
+    """The wall around the commands of one agent, which follows its conversation from folder to folder.
+
+    `artifacts` says where the full outputs of the session are, once there is a session.
+    """
+
+    def __init__(
+        self, options: AgentOptions, environment: Environment, agent_dir: str, layers: Layers, processes: ProcessOwner
+    ) -> None:
+        self._environment = environment
+        self._agent_dir = agent_dir
+        self._layers = layers
+        self._processes = processes
+        self._by_options = AskedSandbox(options.sandbox, options.sandbox_network or None)
+        self._artifacts: Callable[[], str | None] = lambda: None
+        self._scratch: str | None = None
+        self._builder: tuple[WallBuilder, str] | None = None
+        self._wall: Wall | None = None
+        self._asked = False
+        if self._by_options.mode not in (None, *_MODES):
+            raise StartupError(f'--sandbox: "{self._by_options.mode}" is none of {", ".join(_MODES)}')
+
+    @property
+    def processes(self) -> ProcessOwner:
+        """What starts the commands of the agent, behind the wall if there is one."""
+        return self._processes
+
+    @property
+    def policy(self) -> SandboxPolicy | None:
+        """What commands and file tools are held to now; none without a sandbox."""
+        return None if self._wall is None else self._wall.policy
+
+    def keep_artifacts(self, artifacts: Callable[[], str | None]) -> None:
+        """Where the full outputs of the session are; commands may write there."""
+        self._artifacts = artifacts
+
+    def _artifacts_now(self) -> str | None:
+        return self._artifacts()
+
+    def state(self) -> SandboxState | Absent:
+        """What the host is told; nothing if no sandbox was asked for."""
+        if self._wall is None:
+            return SandboxState(mode="off") if self._asked else ABSENT
+        policy = self._wall.policy
+        return SandboxState(
+            mode=policy.mode,
+            network=policy.network,
+            writable=[path for path in policy.roots if path != policy.temporary],
+            host_shell="outside" if policy.host_shell_outside else "inside",
+            builder=self._wall.builder,
+        )
+
+    def asked_for(self, cwd: str) -> SandboxPolicy | None:
+        """What the sources ask for a conversation in this folder; raises `StartupError` where that makes no sense."""
+        user = _asked(self._layers.user_sandbox, "sandbox")
+        projects = [_asked(given, f"{path}: sandbox") for path, given in self._layers.project_sandboxes]
+        own = self._by_options
+        modes = [own.mode or user.mode or "off", *(project.mode or "off" for project in projects)]
+        mode = max(modes, key=_MODES.index)
+        self._asked = any(asked.mode is not None for asked in (own, user, *projects))
+        if mode == "off":
+            return None
+        network = bool(own.network or user.network) and not any(project.network is False for project in projects)
+        inside = any(project.host_shell == "inside" for project in projects)
+        return self._policy(cwd, mode, network, user, user.host_shell == "outside" and not inside)
+
+    def _policy(self, cwd: str, mode: str, network: bool, user: AskedSandbox, outside: bool) -> SandboxPolicy:
+        from pigeon.system.sandbox.policy import SandboxPolicy, secret_places
+
+        environment = self._environment
+        root = os.path.realpath(cwd)
+        extra = [self._writable_root(path, cwd) for path in user.writable or ()]
+        hidden = secret_places(environment.homes, self._agent_dir)
+        for path in (*((root,) if mode == "workspace" else ()), *extra):
+            self._check_root(path, hidden)
+        return SandboxPolicy(
+            mode=mode,  # type: ignore[arg-type]
+            network=network,
+            host_shell_outside=outside,
+            root=root,
+            writable=tuple(dict.fromkeys(extra)),
+            scratch=self._scratch_folder(),
+            hidden=hidden,
+            own=tuple(dict.fromkeys(_own_places())),
+        )
+
+    def _writable_root(self, path: str, cwd: str) -> str:
+        from pigeon.system.paths import absolute
+
+        full = absolute(path, cwd, self._environment.home)
+        if not os.path.isdir(full):
+            raise StartupError(f"sandbox.writable: {full} is not a folder. Make it, or leave it out")
+        return os.path.realpath(full)
+
+    def _check_root(self, root: str, hidden: tuple[str, ...]) -> None:
+        """A folder that may be written must not hold what must not be written, nor be in what is hidden."""
+        from pigeon.system.sandbox.policy import is_inside
+
+        advice = "Work in the folder of a project, or start with --sandbox read-only or --sandbox off"
+        for home in map(os.path.realpath, self._environment.homes):
+            if is_inside(home, root):
+                raise StartupError(
+                    f"Sandbox: {root} is or holds the home folder {home}, so nothing there would be kept from "
+                    f"commands that write. {advice}"
+                )
+        for secret in hidden:
+            if is_inside(root, os.path.realpath(secret)):
+                raise StartupError(f"Sandbox: {root} is in {secret}, which is hidden from commands. {advice}")
+
+    def _scratch_folder(self) -> str:
+        if self._scratch is None:
+            import tempfile
+
+            parent = self._environment.temporary
+            try:
+                self._scratch = os.path.realpath(tempfile.mkdtemp(prefix="pigeon-sandbox-", dir=parent))
+                os.mkdir(os.path.join(self._scratch, "tmp"), 0o700)
+                with open(os.path.join(self._scratch, "empty"), "wb"):
+                    pass
+                os.chmod(os.path.join(self._scratch, "empty"), 0o444)
+            except OSError as error:
+                raise StartupError(f"Sandbox: no temporary folder in {parent}: {error.strerror}") from error
+        return self._scratch
+
+    def enclose(self, cwd: str) -> None:
+        """Enclose commands as is asked for this folder; raises `StartupError`.
+
+        Where it could not be tried before, the first command tries it, and is not run if it fails.
+        """
+        policy = self.asked_for(cwd)
+        if policy is None:
+            if self._wall is None:
+                return
+            # A conversation that has had a wall keeps one: in a folder that asks for none, that of the last folder.
+            policy = self._moved(self._wall.policy, cwd)
+        from pigeon.system.sandbox.plan import Unprotectable, plan_of
+        from pigeon.system.sandbox.wall import Wall
+
+        builder, program = self._builder or self._likely_builder(policy)
+        self._wall = Wall(policy, builder, program, os.uname().machine, self._artifacts_now)
+        self._processes.enclose(self._wall)
+        try:
+            plan_of(policy)
+        except Unprotectable as error:
+            raise StartupError(f"Sandbox: {error}") from None
+
+    def check(self, cwd: str) -> None:
+        """Whether the conversation may move to this folder; raises `Refusal`."""
+        try:
+            policy = self.asked_for(cwd) or (None if self._wall is None else self._moved(self._wall.policy, cwd))
+            if policy is not None:
+                from pigeon.system.sandbox.plan import plan_of
+
+                plan_of(policy)
+        except (StartupError, OSError) as error:
+            raise Refusal(str(error)) from error
+
+    def enclose_in_any_case(self, cwd: str, report: Callable[[str], None]) -> None:
+        """The same as `enclose` while the agent runs: what cannot be followed makes the policy as strict as can be."""
+        try:
+            self.enclose(cwd)
+        except StartupError as error:
+            from pigeon.system.sandbox.wall import Wall
+
+            report(f"{error}. Until that is put right, commands write nothing and have no network")
+            policy = self._policy(cwd, "read-only", False, AskedSandbox(), False)
+            builder, program = self._builder or self._likely_builder(policy)
+            self._wall = Wall(policy, builder, program, os.uname().machine, self._artifacts_now)
+            self._processes.enclose(self._wall)
+
+    def _moved(self, policy: SandboxPolicy, cwd: str) -> SandboxPolicy:
+        from msgspec.structs import replace
+
+        root = os.path.realpath(cwd)
+        if policy.mode == "workspace":
+            self._check_root(root, policy.hidden)
+        return replace(policy, root=root)
+
+    def _likely_builder(self, policy: SandboxPolicy) -> tuple[WallBuilder, str]:
+        if sys.platform == "darwin":
+            from pigeon.system.sandbox.seatbelt import PROGRAM
+
+            return "seatbelt", PROGRAM
+        from pigeon.system.sandbox.wall import find_bubblewrap
+
+        program = find_bubblewrap(self._environment.variables.get("PATH"), policy)
+        return ("landlock", "") if program is None else ("bubblewrap", program)
+
+    async def prove(self) -> None:
+        """Find out by a real command which wall works here; raises `StartupError` if none does."""
+        if self._wall is None or self._builder is not None:
+            return
+        from pigeon.system.sandbox.wall import Wall
+
+        policy, problems = self._wall.policy, list[str]()
+        likely = self._likely_builder(policy)
+        candidates = [likely]
+        if likely[0] == "bubblewrap":
+            candidates.append(("landlock", ""))
+        for builder, program in candidates:
+            wall = Wall(policy, builder, program, os.uname().machine, self._artifacts_now)
+            problem = await _tried(wall, dict(self._environment.variables))
+            if problem is None:
+                self._builder, self._wall = (builder, program), wall
+                self._processes.enclose(wall)
+                return
+            problems.append(f"{builder}: {problem}")
+        advice = (
+            "The system lets no program make namespaces: allow that (sysctl user.max_user_namespaces, the profile of "
+            "AppArmor or the options of the container)"
+            if likely[0] == "bubblewrap"
+            else INSTALL
+        )
+        raise StartupError(
+            f"The sandbox that was asked for cannot be had here, so nothing was started.\n{advice}, or start "
+            "with --sandbox off.\n" + "\n".join(f"  {line}" for line in problems)
+        )
+
+    def close(self) -> None:
+        """Remove the temporary folder of the commands."""
+        if self._scratch is not None:
+            import shutil
+
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
+
+
+async def _tried(wall: Wall, variables: Mapping[str, str]) -> str | None:
+    """Run a command that does nothing behind a wall; why it failed, or none."""
+    from pigeon.system.process.run_program import find_program, run_program
+
+    owner = ProcessOwner(wall)
+    try:
+        program = find_program("true", "/", {"PATH": os.defpath})
+        ran = await run_program(owner, [program], cwd="/", environment=variables, timeout=_PROBE_SECONDS)
+    except OSError as error:
+        return error.strerror or str(error)
+    if ran.killed:
+        return f"no answer within {_PROBE_SECONDS:g} seconds"
+    if ran.code == 0:
+        return None
+    said = ran.stderr.decode("utf-8", "replace").strip().splitlines()
+    return said[-1][:300] if said else f"exit code {ran.code}"
+
+
+def _asked(given: Any, where: str) -> AskedSandbox:
+    """What a settings file asks for: an object, or the mode alone; raises `StartupError` for anything else."""
+    if given is None:
+        return AskedSandbox()
+    if isinstance(given, str):
+        given = {"mode": given}
+    if not isinstance(given, dict):
+        raise StartupError(f"{where} must be an object with {', '.join(_KEYS)}, or one of {', '.join(_MODES)}")
+    unknown = [key for key in given if key not in _KEYS]
+    if unknown:
+        raise StartupError(f"{where}.{unknown[0]} is not known; there are {', '.join(_KEYS)}")
+    mode, network, writable, shell = (given.get(key) for key in _KEYS)
+    if mode is not None and mode not in _MODES:
+        raise StartupError(f"{where}.mode must be one of {', '.join(_MODES)}, not {mode!r}")
+    if network is not None and not isinstance(network, bool):
+        raise StartupError(f"{where}.network must be true or false")
+    if writable is not None and not (isinstance(writable, list) and all(isinstance(path, str) for path in writable)):
+        raise StartupError(f"{where}.writable must be a list of folders")
+    if shell is not None and shell not in _HOST_SHELL:
+        raise StartupError(f"{where}.hostShell must be one of {', '.join(_HOST_SHELL)}")
+    return AskedSandbox(mode, network, None if writable is None else tuple(writable), shell)
+
+
+def _own_places() -> list[str]:
+    """What Pigeon itself runs from: a command that could write there would decide what it does next."""
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    folders = [sys.prefix, package, *(path for path in sys.path if "site-packages" in path)]
+    return [os.path.realpath(path) for path in folders if os.path.isdir(path)]

@@ -1,0 +1,304 @@
+"""A command behind a wall that the reaper builds itself: namespaces, mounts, rules of Landlock, a filter of calls.
+
+`helper_main` imports this with the first command that needs it; like it, this imports nothing of Pigeon. What is
+mounted where is decided by `system/sandbox/plan`, which describes the kinds. Everything is mounted by descriptors that
+no link was followed to, because commands that still run could put one in the way.
+
+    reaper --- monitor --- first process of the namespace --- command --- all that the command starts
+                  |            |
+                  |            +-- waits for what loses its parent; ends when nothing is left
+                  +-- ends as the command does, and tells its exit code to the reaper by that
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import signal
+import socket
+import struct
+
+# From the kernel's headers.
+CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 0x4000, 1 << 18
+OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
+OPEN_TREE_CLONE, AT_RECURSIVE, AT_EMPTY_PATH = 1, 0x8000, 0x1000
+MOVE_FROM_ITSELF, MOVE_TO_ITSELF = 4, 0x40
+ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
+PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, PR_CAPBSET_DROP = 4, 38, 22, 24
+PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+SECCOMP_MODE_FILTER = 2
+CAPABILITY_VERSION = 0x20080522
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
+SIOCSIFFLAGS, IFF_UP = 0x8914, 1
+
+WRITE_FILE, TRUNCATE, IOCTL_DEV = 1 << 1, 1 << 14, 1 << 15
+# Every right of Landlock to change something, up to the one that its first version had; devices are never made.
+CHANGES = WRITE_FILE | (0x1FF << 4)
+DEVICES = (1 << 6) | (1 << 11)
+REFER = 1 << 13
+SCOPES = 3
+DEVICE_FILES = (b"null", b"zero", b"full", b"random", b"urandom", b"tty")
+COVERED = (b"/proc/sys", b"/proc/sysrq-trigger", b"/proc/irq", b"/proc/bus", b"/proc/fs")
+SETUP_FAILED = 125
+
+_libc = ctypes.CDLL(None, use_errno=True)
+# Mounts, the empty file, whether the network stays, the folder to start in, the filter.
+Orders = tuple[list[tuple[str, bytes]], bytes, bool, bytes, bytes]
+Command = tuple[bytes, list[bytes], dict[bytes, bytes]]
+
+
+def start_enclosed(command: Command, descriptors: tuple[int, int, int], orders: Orders) -> int:
+    """Start a command behind the wall with these as input, output and errors; the id of its monitor."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        for target, descriptor in enumerate(_out_of_the_way(descriptors)):
+            os.dup2(descriptor, target)
+        os.closerange(3, 65536)
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            with contextlib.suppress(OSError, ValueError):
+                signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        _monitor(command, orders)
+    except BaseException as error:
+        _complain(error)
+    finally:
+        os._exit(SETUP_FAILED)
+
+
+def _out_of_the_way(descriptors: tuple[int, int, int]) -> list[int]:
+    return [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in descriptors]
+
+
+def _monitor(command: Command, orders: Orders) -> None:
+    _, _, network, _, _ = orders
+    user, group = os.getuid(), os.getgid()
+    # The files that map ids belong to a process only while its memory may be looked at.
+    _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+    wanted = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
+    _checked("unshare", _libc.unshare(wanted if network else wanted | CLONE_NEWNET))
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{user} {user} 1")
+    _write("/proc/self/gid_map", f"{group} {group} 1")
+    told, tells = os.pipe()
+    first = os.fork()
+    if first == 0:
+        os.close(told)
+        _first_process(command, orders, tells)
+    _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    os.close(tells)
+    for descriptor in (0, 1, 2):
+        os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+    status = os.read(told, 4)
+    if len(status) < 4:
+        status = struct.pack("=i", os.waitpid(first, 0)[1])
+    code = os.waitstatus_to_exitcode(struct.unpack("=i", status)[0])
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _first_process(command: Command, orders: Orders, tells: int) -> None:
+    """What other systems call init: it mounts, starts the command, and stays until nothing is left."""
+    try:
+        os.setsid()
+        mounts, empty, network, folder, calls = orders
+        _mount_all(mounts, empty)
+        if not network:
+            _raise_loopback()
+        pid = os.fork()
+        if pid == 0:
+            os.close(tells)
+            _run(command, [path for kind, path in mounts if kind == "write"], folder, calls)
+        _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+        _drop_capabilities()
+        for descriptor in (0, 1, 2):
+            os.close(descriptor)
+        while True:
+            ended, status = os.wait()
+            if ended == pid:
+                os.write(tells, struct.pack("=i", status))
+                os.close(tells)
+    except ChildProcessError:
+        os._exit(0)
+    except BaseException as error:
+        _complain(error)
+    finally:
+        os._exit(SETUP_FAILED)
+
+
+def _run(command: Command, written: list[bytes], folder: bytes, calls: bytes) -> None:
+    try:
+        os.chdir(folder)
+        _drop_capabilities()
+        _checked("no_new_privs", _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        _restrict_changes(written)
+        _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+        _filter_calls(calls)
+        program, argv, environment = command
+        os.execve(program, argv, environment)
+    except BaseException as error:
+        _complain(error)
+    finally:
+        os._exit(SETUP_FAILED)
+
+
+# Mounts
+
+
+def _mount_all(mounts: list[tuple[str, bytes]], empty: bytes) -> None:
+    _mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
+    # Copies are taken of all that will be mounted, as it is now, before everything becomes read-only.
+    copies = [(kind, path, None if kind == "hide folder" else _copy(empty if kind == "hide file" else path))
+              for kind, path in mounts]  # fmt: skip
+    devices = [(name, _copy(b"/dev/" + name)) for name in DEVICE_FILES if os.path.exists(b"/dev/" + name)]
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY)
+    _set_attributes(root, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV)
+    os.close(root)
+    _mount_devices(devices)
+    _mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    for path in filter(os.path.exists, COVERED):
+        copy = _copy(path)
+        _set_attributes(copy, ATTR_RDONLY)
+        _put(copy, path)
+    for kind, path, taken in copies:
+        if taken is None:
+            held = open_without_links(path)
+            here = b"/proc/self/fd/%d" % held
+            _mount(b"tmpfs", here, b"tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, b"mode=0555,size=4k")
+            os.close(held)
+            continue
+        _set_attributes(taken, ATTR_NOSUID | ATTR_NODEV | (0 if kind in ("write", "pin") else ATTR_RDONLY))
+        _put(taken, path)
+
+
+def _mount_devices(devices: list[tuple[bytes, int]]) -> None:
+    _mount(b"tmpfs", b"/dev", b"tmpfs", MS_NOSUID, b"mode=0755")
+    for name, copy in devices:
+        os.close(os.open(b"/dev/" + name, os.O_CREAT | os.O_WRONLY, 0o666))
+        _put(copy, b"/dev/" + name)
+    os.mkdir("/dev/shm", 0o1777)
+    os.chmod("/dev/shm", 0o1777)
+    os.mkdir("/dev/pts")
+    _mount(b"devpts", b"/dev/pts", b"devpts", MS_NOSUID | MS_NOEXEC, b"newinstance,ptmxmode=0666,mode=0620")
+    links = {"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
+    for link, target in links.items():
+        os.symlink(target, f"/dev/{link}")
+
+
+def _copy(path: bytes) -> int:
+    """The tree of mounts at a path that no link leads to, detached from where it is."""
+    held = open_without_links(path)
+    try:
+        return _checked("open_tree", _libc.syscall(
+            OPEN_TREE, held, b"", OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH
+        ))  # fmt: skip
+    finally:
+        os.close(held)
+
+
+def _put(copy: int, path: bytes) -> None:
+    held = open_without_links(path)
+    moved = _libc.syscall(MOVE_MOUNT, copy, b"", held, b"", MOVE_FROM_ITSELF | MOVE_TO_ITSELF)
+    _checked(f"move_mount {os.fsdecode(path)}", moved)
+    os.close(held)
+    os.close(copy)
+
+
+def _set_attributes(tree: int, attributes: int) -> None:
+    wanted = struct.pack("=QQQQ", attributes, 0, 0, 0)
+    done = _libc.syscall(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH | AT_RECURSIVE, wanted, len(wanted))
+    _checked("mount_setattr", done)
+
+
+def _mount(source: bytes, target: bytes, kind: bytes | None, flags: int, options: bytes | None = None) -> None:
+    _checked(f"mount {os.fsdecode(target)}", _libc.mount(source, target, kind, ctypes.c_ulong(flags), options))
+
+
+def open_without_links(path: bytes) -> int:
+    """A descriptor of what stands at an absolute path, each part of which is no link; raises `OSError`."""
+    held = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    parts = [part for part in path.split(b"/") if part]
+    for index, part in enumerate(parts):
+        kind = os.O_DIRECTORY if index < len(parts) - 1 else 0
+        try:
+            below = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=held)
+        finally:
+            os.close(held)
+        held = below
+    return held
+
+
+# What the command itself gives up
+
+
+def _drop_capabilities() -> None:
+    for number in range(64):
+        if _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
+            break
+    _libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
+    _checked("capset", _libc.capset(header, struct.pack("=6I", 0, 0, 0, 0, 0, 0)))
+
+
+def _restrict_changes(written: list[bytes]) -> None:
+    """Rules of Landlock: changes only where they are wanted, and no signal to what is not of this command."""
+    version = landlock_version()
+    if version < 1:
+        raise OSError(errno.ENOSYS, "the kernel has no Landlock")
+    handled = CHANGES | (REFER if version > 1 else 0) | (TRUNCATE if version > 2 else 0)
+    handled |= IOCTL_DEV if version > 4 else 0
+    attributes = struct.pack("=QQQ", handled, 0, SCOPES)[: 24 if version > 5 else 16 if version > 3 else 8]
+    rules = _checked("landlock", _libc.syscall(LANDLOCK_CREATE, attributes, len(attributes), 0))
+    for path in [*written, b"/dev/shm"]:
+        _allow(rules, path, handled & ~DEVICES & ~IOCTL_DEV)
+    _allow(rules, b"/dev", handled & (WRITE_FILE | TRUNCATE | IOCTL_DEV))
+    _allow(rules, b"/proc", handled & WRITE_FILE)
+    _checked("landlock_restrict_self", _libc.syscall(LANDLOCK_RESTRICT, rules, 0))
+    os.close(rules)
+
+
+def landlock_version() -> int:
+    """Which version of Landlock the kernel has; 0 if none."""
+    return max(0, int(_libc.syscall(LANDLOCK_CREATE, None, 0, 1)))
+
+
+def _allow(rules: int, path: bytes, rights: int) -> None:
+    held = open_without_links(path)
+    rule = struct.pack("=Qi", rights, held)
+    _checked("landlock_add_rule", _libc.syscall(LANDLOCK_ADD, rules, 1, rule, 0))
+    os.close(held)
+
+
+def _filter_calls(calls: bytes) -> None:
+    steps = ctypes.create_string_buffer(calls, len(calls))
+    program = struct.pack("=HxxxxxxQ", len(calls) // 8, ctypes.addressof(steps))
+    _checked("seccomp", _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0))
+
+
+def _raise_loopback() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sH14x", b"lo", IFF_UP)
+        fcntl.ioctl(any_socket.fileno(), SIOCSIFFLAGS, request)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+def _checked(what: str, result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _complain(error: BaseException) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"pigeon: the sandbox could not be set up: {error}\n".encode("utf-8", "replace"))

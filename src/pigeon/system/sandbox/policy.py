@@ -1,0 +1,118 @@
+"""What commands and file tools may do behind the wall: one record, made in `app`, asked by all.
+
+`plan` turns it into what a command sees of the disk; the file tools ask it about each file that they hold. Both follow
+the same lists, so that a tool of Pigeon cannot do what a command may not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from pigeon.system.paths import folded
+
+PolicyMode = Literal["read-only", "workspace"]
+
+# In the home: keys, sessions of other programs, and what was typed. A name that ends in `/*` means all that is in it.
+SECRETS_IN_HOME = """
+    .ssh .gnupg .aws .azure .kube .oci .bluemix .config/gcloud .config/doctl .config/hcloud .config/gh .config/glab-cli
+    .config/hub .config/op .config/rclone .config/sops .config/git/credentials .config/github-copilot
+    .docker/config.json .config/containers/auth.json .netrc .npmrc .yarnrc.yml .pypirc .git-credentials .pgpass .my.cnf
+    .s3cfg .boto .databrickscfg .authinfo .authinfo.gpg .vault-token .terraform.d .terraformrc .cargo/credentials
+    .cargo/credentials.toml .gem/credentials .composer/auth.json
+    .config/composer/auth.json .cache/huggingface/token .huggingface .config/fly .fly .password-store .1password
+    .local/share/keyrings .local/share/kwalletd .pki .mozilla .thunderbird .config/google-chrome .config/chromium
+    .config/BraveSoftware .config/microsoft-edge .config/vivaldi .config/opera .config/Signal .config/Slack
+    .config/discord snap/firefox snap/chromium .var/app/org.mozilla.firefox .var/app/com.google.Chrome
+    .bash_history .zsh_history .histfile .local/share/fish/fish_history .python_history .node_repl_history
+    .psql_history .mysql_history .sqlite_history .irb_history .rediscli_history .lesshst .viminfo
+    .codex/auth.json .claude/.credentials.json .claude.json .gemini/oauth_creds.json .local/share/opencode/auth.json
+    .Xauthority .ICEauthority Library/Keychains Library/Cookies Library/Safari Library/Mail Library/Messages
+    Library/Application\\040Support/Google Library/Application\\040Support/Firefox
+"""
+SECRETS_OF_SYSTEM = """
+    /etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/ssl/private /etc/sudoers /etc/sudoers.d
+    /run/secrets /run/credentials /var/run/secrets /run/user /var/lib/sss /var/spool/cron /var/spool/at
+"""
+# In the agent's folder.
+SECRETS_OF_AGENT = ("auth.json", "models.json", "mcp.json", "serve.token")
+# At the top of the working folder, what other programs take orders from. The first are kept from being made, too.
+NEVER_MADE = (".pigeon", ".pi", ".mcp.json")
+KEPT_AS_THEY_ARE = (
+    *NEVER_MADE,
+    *(".omp", ".xcsh", ".agents", ".claude", ".codex", ".gemini", ".vscode", ".idea", ".envrc"),
+)
+
+
+def secret_places(homes: Sequence[str], agent_dir: str) -> tuple[str, ...]:
+    """Where secrets are for these homes and this agent, whether there are any or not."""
+    found = [os.path.join(agent_dir, name) for name in SECRETS_OF_AGENT]
+    for home in homes:
+        found += [os.path.join(home, name.replace("\\040", " ")) for name in SECRETS_IN_HOME.split()]
+        found += [os.path.join(home, family, "agent", "auth.json") for family in (".pigeon", ".pi", ".omp", ".xcsh")]
+    return tuple(dict.fromkeys([*found, *SECRETS_OF_SYSTEM.split()]))
+
+
+class SandboxPolicy(Struct, frozen=True, kw_only=True):
+    """What is allowed. All paths are absolute; `root` and `writable` are real ones.
+
+    `scratch` is a folder of this agent alone: commands write `tmp` in it and nothing else. `own` is what Pigeon itself
+    runs from, which stays as it is where it is in a folder that may be written. `artifacts` is the folder of the
+    session's full outputs, where there is one.
+    """
+
+    mode: PolicyMode
+    network: bool
+    host_shell_outside: bool
+    root: str
+    writable: tuple[str, ...]
+    scratch: str
+    hidden: tuple[str, ...]
+    own: tuple[str, ...] = ()
+
+    @property
+    def temporary(self) -> str:
+        """The folder for temporary files of commands."""
+        return os.path.join(self.scratch, "tmp")
+
+    @property
+    def empty_file(self) -> str:
+        """What a command sees in place of a file that it must not read."""
+        return os.path.join(self.scratch, "empty")
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders that may be written, the temporary one last."""
+        extra = (*((self.root,) if self.mode == "workspace" else ()), *self.writable)
+        return (*dict.fromkeys(extra), self.temporary)
+
+    def refusal(self, place: str, writes: bool, kept: Sequence[str] = ()) -> str | None:
+        """Why a tool may not read or write what stands at a real path; none if it may.
+
+        `kept` are places inside the roots that stay as they are, as `plan` finds them on the disk.
+        """
+        if any(is_inside(place, secret) for secret in self._secrets()):
+            return f"the sandbox hides {place}, because secrets are kept there"
+        if not writes:
+            return None
+        if not any(is_inside(place, root) for root in self.roots):
+            where = "no folder but the temporary one" if self.mode == "read-only" else f"only {self.root}"
+            more = f" and {', '.join(self.writable)}" if self.writable else ""
+            return f'the sandbox ("{self.mode}") lets {where}{more} be written'
+        keeper = next((path for path in (*kept, *self.own) if is_inside(place, path)), None)
+        return None if keeper is None else f"the sandbox keeps {keeper} as it is"
+
+    def _secrets(self) -> Iterator[str]:
+        for secret in self.hidden:
+            yield secret
+            if os.path.lexists(secret):
+                yield os.path.realpath(secret)
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Whether a path is a folder or in it. Case does not count, as there are systems where it does not."""
+    one, other = folded(path).casefold(), folded(folder).casefold().rstrip("/")
+    return one == other or one.startswith(f"{other}/")

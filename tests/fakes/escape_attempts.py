@@ -1,0 +1,422 @@
+"""Ways out of a sandbox, tried one after the other: run as a program behind the wall, and without it for comparison.
+
+It gets a JSON object with the targets (see `walled_runs`) and prints a JSON object: for each attempt true if it did
+what it must not. It imports nothing of Pigeon. Each attempt only touches what `walled_runs` has made for it. Those by
+files are in `escapes_by_files`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import suppress
+from pathlib import Path
+
+import fakes.escapes_by_files  # noqa: F401 - it lists its attempts
+from fakes.escapes import ATTEMPTS, IS_64, ROOT_ONLY, Targets, as_root, attempt, call, libc, shell
+
+# Network and sockets
+
+
+@attempt
+def connect_to_a_port_of_the_machine(t: Targets) -> object:
+    with socket.create_connection(("127.0.0.1", t["port"]), 1) as connection:
+        return connection.recv(5) == b"hello"
+
+
+@attempt
+def ask_by_datagrams(t: Targets) -> object:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.settimeout(0.3)
+        asking.sendto(b"x", ("127.0.0.1", t["udp"]))
+        return asking.recv(5) == b"hello"
+
+
+@attempt
+def connect_by_the_shell(t: Targets) -> object:
+    return shell(f'exec 3<>/dev/tcp/127.0.0.1/{t["port"]} && read -n 5 -t 1 -u 3 word && [ "$word" = hello ]')
+
+
+@attempt
+def fetch_with_curl(t: Targets) -> object:
+    return shell(f"curl -sS -m 2 http://127.0.0.1:{t['http']}/ | grep hello")
+
+
+@attempt
+def fetch_with_wget(t: Targets) -> object:
+    return shell(f"wget -q -T 2 -t 1 -O - http://127.0.0.1:{t['http']}/ | grep hello")
+
+
+@attempt
+def connect_with_ssh(t: Targets) -> object:
+    done = subprocess.run(
+        ["ssh", "-v", "-o", "ConnectTimeout=1", "-o", "BatchMode=yes", "-p", str(t["port"]), "127.0.0.1", "true"],
+        check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=5,
+    )  # fmt: skip
+    return b"Connection established" in done.stderr
+
+
+@attempt
+def connect_to_a_socket_in_the_file_system(t: Targets) -> object:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(t["socket"])
+        return connection.recv(5) == b"hello"
+
+
+@attempt
+def connect_to_a_socket_like_that_of_docker(t: Targets) -> object:
+    return shell(f"curl -sS -m 2 --unix-socket {t['http_socket']} http://docker/ | grep hello")
+
+
+@attempt
+def connect_to_the_agent_of_ssh(t: Targets) -> object:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(os.environ["SSH_AUTH_SOCK"])
+        return connection.recv(5) == b"hello"
+
+
+@attempt
+def connect_to_an_abstract_socket(t: Targets) -> object:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect("\0" + t["abstract"])
+        return connection.recv(5) == b"hello"
+
+
+@attempt
+def send_a_datagram_to_a_socket_in_the_file_system(t: Targets) -> object:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+        return sending.sendto(b"x", t["datagrams"])
+
+
+@attempt
+def talk_to_the_machine_around_this_one(t: Targets) -> object:
+    socket.socket(40, socket.SOCK_STREAM).close()
+    return True
+
+
+@attempt
+def listen_to_the_kernel(t: Targets) -> object:
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15).close()
+    return True
+
+
+# Other processes
+
+
+@attempt
+def signal_a_process_of_the_user(t: Targets) -> object:
+    os.kill(t["victim"], signal.SIGURG)
+    return True
+
+
+@attempt
+def see_the_processes_of_the_user(t: Targets) -> object:
+    return "sleep" in Path(f"/proc/{t['victim']}/comm").read_text()
+
+
+@attempt
+def read_the_variables_of_a_process(t: Targets) -> object:
+    return b"PRIVATE" in Path(f"/proc/{t['victim']}/environ").read_bytes()
+
+
+@attempt
+def read_the_variables_of_every_process(t: Targets) -> object:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if b"SECRET=PRIVATE" in (entry / "environ").read_bytes():
+                    return True
+    return False
+
+
+@attempt
+def open_the_memory_of_a_process(t: Targets) -> object:
+    with open(f"/proc/{t['victim']}/mem", "rb"):
+        return True
+
+
+@attempt
+def trace_a_process(t: Targets) -> object:
+    call(101 if IS_64 else 117, 0x4206, t["victim"], 0, 0)
+    return True
+
+
+@attempt
+def trace_a_child(t: Targets) -> object:
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    try:
+        call(101 if IS_64 else 117, 0x4206, child, 0, 0)
+        return True
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+@attempt
+def read_the_memory_of_a_child(t: Targets) -> object:
+    data = ctypes.create_string_buffer(b"x" * 8)
+    part = struct.pack("=QQ", ctypes.addressof(data), 8)
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    try:
+        return call(310 if IS_64 else 270, child, part, 1, part, 1, 0) == 8
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+@attempt
+def hold_a_process(t: Targets) -> object:
+    os.close(os.pidfd_open(t["victim"]))
+    return True
+
+
+@attempt
+def take_a_descriptor_of_a_process(t: Targets) -> object:
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    try:
+        os.close(call(438, os.pidfd_open(child), 1, 0))
+        return True
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+@attempt
+def change_limits_of_a_process(t: Targets) -> object:
+    import resource
+
+    resource.prlimit(t["victim"], resource.RLIMIT_CORE, resource.prlimit(t["victim"], resource.RLIMIT_CORE))
+    return True
+
+
+@attempt
+def enter_the_namespace_of_a_process(t: Targets) -> object:
+    descriptor = os.open(f"/proc/{t['victim']}/ns/uts", os.O_RDONLY)
+    result = libc.setns(descriptor, 0)
+    # Without the wall only root may; that another user gets as far as the question is enough to tell.
+    return result == 0 or ctypes.get_errno() == errno.EPERM
+
+
+@attempt
+def read_shared_memory_of_the_user(t: Targets) -> object:
+    return "PRIVATE" in Path(f"/dev/shm/{t['name']}").read_text()
+
+
+@attempt
+def attach_shared_memory_by_its_key(t: Targets) -> object:
+    return call(29 if IS_64 else 194, t["shm_key"], 0, 0) >= 0
+
+
+@attempt
+def write_to_a_terminal_of_the_user(t: Targets) -> object:
+    descriptor = os.open(t["terminal"], os.O_WRONLY | os.O_NOCTTY)
+    return os.write(descriptor, b"x")
+
+
+@attempt
+def open_a_terminal_of_the_user_by_another_process(t: Targets) -> object:
+    return os.open(f"/proc/{t['victim']}/fd/0", os.O_RDONLY | os.O_NOCTTY) >= 0
+
+
+# The kernel
+
+
+@attempt
+def make_a_namespace_of_users(t: Targets) -> object:
+    if (child := os.fork()) == 0:
+        os._exit(0 if libc.unshare(0x10000000) == 0 else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@attempt
+def make_namespaces_by_a_program(t: Targets) -> object:
+    return shell("unshare -Ur true")
+
+
+@attempt
+def make_a_sandbox_in_the_sandbox(t: Targets) -> object:
+    return shell("bwrap --dev-bind / / true")
+
+
+@attempt
+def make_a_namespace_with_a_process(t: Targets) -> object:
+    pid = libc.syscall(56 if IS_64 else 220, 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0)
+    if pid == 0:
+        os._exit(0)
+    if pid < 0:
+        return False
+    return os.waitpid(pid, 0)[1] == 0
+
+
+@attempt
+def use_queues_of_the_kernel(t: Targets) -> object:
+    os.close(call(425, 2, ctypes.create_string_buffer(256)))
+    return True
+
+
+@attempt
+def keep_keys_in_the_kernel(t: Targets) -> object:
+    return call(248 if IS_64 else 217, b"user", b"pigeon-test", b"x", 1, -1)
+
+
+@attempt
+def look_for_handles_of_files(t: Targets) -> object:
+    handle = ctypes.create_string_buffer(struct.pack("=Ii", 128, 0) + bytes(128))
+    mount = ctypes.c_int()
+    call(303 if IS_64 else 264, -100, t["home"].encode(), handle, ctypes.byref(mount), 0)
+    return True
+
+
+@attempt
+def run_a_program_of_another_owner(t: Targets) -> object:
+    done = subprocess.run([t["as_root"], "-u"], check=False, capture_output=True, text=True)
+    return done.stdout.strip() == "0" and (os.getuid() != 0 or not t["walled"])
+
+
+@as_root
+def mount_something(t: Targets) -> object:
+    if libc.mount(b"tmpfs", t["mount_point"].encode(), b"tmpfs", 0, None):
+        return False
+    libc.umount2(t["mount_point"].encode(), 2)
+    return True
+
+
+@as_root
+def take_a_mount_away(t: Targets) -> object:
+    result = libc.umount2((t["home"] + "/.ssh").encode(), 2)
+    return result == 0 or ctypes.get_errno() == errno.EINVAL
+
+
+@as_root
+def make_the_disk_writable_again(t: Targets) -> object:
+    return shell(f"mount -o remount,bind,rw {t['mounted']}")
+
+
+@as_root
+def change_the_root(t: Targets) -> object:
+    if (child := os.fork()) == 0:
+        with suppress(OSError):
+            os.chroot(t["folder"])
+            os._exit(0)
+        os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@as_root
+def make_a_device(t: Targets) -> object:
+    path = os.path.join(t["folder"], "device")
+    os.mknod(path, stat.S_IFBLK | 0o600, os.makedev(7, 0))
+    return True
+
+
+@as_root
+def open_the_disk(t: Targets) -> object:
+    os.close(os.open(t["disk"], os.O_RDONLY))
+    return True
+
+
+@as_root
+def write_to_the_log_of_the_kernel(t: Targets) -> object:
+    os.close(os.open("/dev/kmsg", os.O_WRONLY))
+    return True
+
+
+@as_root
+def set_a_parameter_of_the_kernel(t: Targets) -> object:
+    path = Path("/proc/sys/kernel/panic")
+    return path.write_text(path.read_text())
+
+
+@as_root
+def set_a_parameter_below_sys(t: Targets) -> object:
+    path = Path("/sys/kernel/profiling") if os.path.exists("/sys/kernel/profiling") else Path("/sys/module")
+    descriptor = os.open(t["below_sys"] or path, os.O_WRONLY)
+    os.close(descriptor)
+    return True
+
+
+@as_root
+def make_a_group_of_processes(t: Targets) -> object:
+    path = f"{t['cgroup']}/{t['name']}"
+    os.mkdir(path)
+    os.rmdir(path)
+    return True
+
+
+@as_root
+def load_a_program_into_the_kernel(t: Targets) -> object:
+    attributes = ctypes.create_string_buffer(struct.pack("=IIII", 2, 4, 4, 1) + bytes(112))
+    os.close(call(321 if IS_64 else 280, 0, attributes, 128))
+    return True
+
+
+@as_root
+def put_text_into_a_terminal(t: Targets) -> object:
+    master, slave = os.openpty()
+    try:
+        fcntl.ioctl(slave, termios.TIOCSTI, b"x")
+        return True
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+@as_root
+def read_the_passwords_of_the_system(t: Targets) -> object:
+    return "root:" in Path("/etc/shadow").read_text()
+
+
+@as_root
+def leave_a_job_for_later(t: Targets) -> object:
+    path = Path(t["spool"])
+    path.write_text("x")
+    path.unlink()
+    return True
+
+
+@as_root
+def use_a_capability(t: Targets) -> object:
+    os.chown(os.path.join(t["folder"], "file"), 12345, 12345)
+    os.chown(os.path.join(t["folder"], "file"), 0, 0)
+    return True
+
+
+@as_root
+def set_the_name_of_the_machine(t: Targets) -> object:
+    socket.sethostname(socket.gethostname())
+    return True
+
+
+def main() -> None:
+    targets: Targets = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    found: dict[str, bool] = {}
+    for name, function in ATTEMPTS.items():
+        if name in ROOT_ONLY and os.getuid() != 0:
+            continue
+        try:
+            found[name] = bool(function(targets))
+        except (OSError, KeyError, subprocess.SubprocessError, AttributeError) as error:
+            found[name] = False
+            if "-v" in sys.argv:
+                sys.stderr.write(f"{name} {error!r}\n")
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()
