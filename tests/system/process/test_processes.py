@@ -370,7 +370,14 @@ def test_loops_in_several_threads_have_helpers_of_their_own() -> None:
 
 async def unsupervised(command: str, gone: list[UnsupervisedProcess]) -> Process:
     return await start_unsupervised(
-        BASH, ["bash", "-c", command], "/", dict(os.environ), gone.append, separate_errors=True, stdin=b"given\n"
+        BASH,
+        ["bash", "-c", command],
+        "/",
+        dict(os.environ),
+        gone.append,
+        separate_errors=True,
+        stdin=b"given\n",
+        streams=None,
     )
 
 
