@@ -40,7 +40,10 @@ namespace, which has a session of its own.
 
 from __future__ import annotations
 
-import contextlib
+# Half of the helper's start, which every agent pays, would be the modules `signal`, `socket` and `contextlib`: they put
+# enumerations and classes around what these two have, and import others for it.
+import _signal as signal  # type: ignore[import-not-found]
+import _socket as socket
 import ctypes
 import errno
 import gc
@@ -48,12 +51,13 @@ import marshal
 import os
 import resource
 import select
-import signal
-import socket
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -74,6 +78,20 @@ DEFAULT_IN_COMMANDS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIG
 
 _libc = ctypes.CDLL(None, use_errno=True)
 Request = tuple[bytes, list[bytes], bytes | int, dict[bytes, bytes]]
+
+
+class Suppressed:
+    """`contextlib.suppress`."""
+
+    def __init__(self, *kinds: type[Exception]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        """Whether the error is one of them."""
+        return kind is not None and issubclass(kind, self._kinds)
 
 
 def main(control_descriptor: int) -> None:
@@ -140,7 +158,7 @@ class HelperLoop:
 
 def limit_descriptors(most: int) -> None:
     """Commands may have as many descriptors as the agent was given, not as many as it took."""
-    with contextlib.suppress(OSError, ValueError):
+    with Suppressed(OSError, ValueError):
         if most:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
@@ -163,7 +181,7 @@ def child_signals() -> int:
 
 def forget_signals(children: int) -> None:
     """Make that descriptor wait for the next signal."""
-    with contextlib.suppress(BlockingIOError):
+    with Suppressed(BlockingIOError):
         os.read(children, 512)
 
 
@@ -179,8 +197,7 @@ def fork_reaper(line: int, control: socket.socket, children: int) -> int:
     try:
         control.close()
         become_subreaper()
-        with socket.socket(fileno=line) as own:
-            ReaperLoop(own, children).serve()
+        ReaperLoop(socket.socket(fileno=line), children).serve()
         os._exit(0)
     finally:
         os._exit(1)
@@ -272,7 +289,7 @@ class ReaperLoop:
         if self._command:
             # What stands between us and a command behind a wall must outlive it, to tell how it ended.
             for leader in child_finder()(self._command) if self._walled else [self._command]:
-                with contextlib.suppress(OSError):
+                with Suppressed(OSError):
                     os.killpg(leader, signal.SIGTERM)
 
     def _reap(self) -> bool:
@@ -288,7 +305,7 @@ class ReaperLoop:
 
     def _send(self, packet: bytes) -> None:
         # If the agent is gone, the next look at the socket says so.
-        with contextlib.suppress(OSError):
+        with Suppressed(OSError):
             self._line.send(packet)
 
 
@@ -403,7 +420,7 @@ def kill_pass(root: int, spared: set[int]) -> bool:
     """Kill what is below `root` right now, but not the spared children and what is below them; false if nothing is."""
     found = descendants(root, spared)
     for pid in found:
-        with contextlib.suppress(OSError):
+        with Suppressed(OSError):
             os.kill(pid, signal.SIGKILL)
     return bool(found)
 
@@ -429,9 +446,9 @@ def child_finder() -> Callable[[int], list[int]]:
 def children_of(pid: int) -> list[int]:
     """The children of one process, as the kernel lists them."""
     found: list[int] = []
-    with contextlib.suppress(OSError):
+    with Suppressed(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", "rb") as listing:
+            with Suppressed(OSError), open(f"/proc/{pid}/task/{task}/children", "rb") as listing:
                 found.extend(int(child) for child in listing.read().split())
     return found
 
@@ -441,7 +458,7 @@ def scanned_children() -> Callable[[int], list[int]]:
     table: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
+            with Suppressed(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
                 parent = int(stat.read().rpartition(b")")[2].split()[1])
                 table.setdefault(parent, []).append(int(name))
     return lambda pid: table.get(pid, [])
