@@ -1,12 +1,13 @@
 """The program behind `fakes.fork_server`: it has imported what an agent imports, and forks one agent per request.
 
 Started with three arguments: the descriptor of the control socket, the path of the `pigeon` script, and the name of an
-abstract socket to listen on. It has one thread, no event loop and no open file but these sockets, so that a child is a
-new interpreter that has imported a lot. A request is one packet that carries four descriptors: stdin, stdout, stderr
-and a channel. It comes on the control socket, or on a connection of its own from a `fakes.fork_relay`, and in that case
-the end of the channel kills the agent. The child reads `(arguments, folder, environment)` from the channel and becomes
-the program. The parent writes lines to the channel: the child's pid, and its exit code (or minus the signal) when it
-has ended.
+abstract socket to listen on. It plays conversations first, as `pigeon serve` does before it forks: what an agent need
+not copy, compile or adapt anew is a third of its time. Then it has one thread, no event loop and no open file but these
+sockets, so that a child is a new interpreter that has imported a lot. A request is one packet that carries four
+descriptors: stdin, stdout, stderr and a channel. It comes on the control socket, or on a connection of its own from a
+`fakes.fork_relay`, and in that case the end of the channel kills the agent. The child reads `(arguments, folder,
+environment)` from the channel and becomes the program. The parent writes lines to the channel: the child's pid, and its
+exit code (or minus the signal) when it has ended.
 
 It leaves its parent at once, because tests look at the children of their own process, and says its pid on the control
 socket. The end of that socket means that the pytest worker is gone, for whatever reason: the agents that are left are
@@ -25,15 +26,9 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import types
 
-# What agents import inside functions, and most tests reach.
-LAZY = (
-    *("anyio._backends._asyncio", "anyio.lowlevel", "anyio.streams.memory", "anyio.streams.stapled"),
-    *("concurrent.futures.thread", "ctypes", "fractions", "httpcore2", "json", "jsonschema", "queue"),
-    *("referencing.jsonschema", "regex", "resource", "secrets", "shutil", "ssl", "subprocess", "tempfile"),
-    *("uuid", "yaml"),
-)
 PROGRAMS = ("pigeon.__main__", "pigeon.system.process.helper_main")
 COMM = "/proc/self/comm"
 LOCALE = ("LC_ALL", "LC_CTYPE", "LANG")
@@ -52,49 +47,42 @@ def main() -> None:
     sys.path[0] = os.path.dirname(script)
     with open(script, encoding="utf-8") as file:
         program = compile(file.read(), script, "exec")
-    _import_agent()
-    gc.collect()
+    _warm_up()
     gc.freeze()
     with contextlib.suppress(EOFError):
         _serve(control, listener, program)
     os._exit(0)
 
 
-def _import_agent() -> None:
-    """All of the package, and what it imports late. An import that fails must fail in the agent, where it is tested."""
+def _warm_up() -> None:
+    """What `pigeon serve` does before it forks its workers, and the rooms that those leave out.
+
+    An import that fails must fail in the agent, where it is tested.
+    """
+    from pigeon.serve import warming
+
+    with contextlib.suppress(Exception):
+        warming.import_all()
     package = importlib.import_module("pigeon")
     for module in pkgutil.walk_packages(package.__path__, "pigeon.", onerror=lambda name: None):
         if module.name not in PROGRAMS:
             with contextlib.suppress(Exception):
                 importlib.import_module(module.name)
-    for name in LAZY:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    _prepare_records()
-    _parse_once()
+    _run_once()
+    with tempfile.TemporaryDirectory(prefix="pigeon-tests-") as folder:
+        warming.warm_up(folder, os.environ.get("PATH", os.defpath))
+    warming.settle()
 
 
-def _parse_once() -> None:
-    """Options are read twice as fast when their parser has worked before."""
+def _run_once() -> None:
+    """Options are read twice as fast when their parser has worked before; patterns of errors take long to compile."""
     from pigeon.cli.args import parse
+    from pigeon.providers.errors import classified
 
     for _ in range(3):
         parse(["--mode", "rpc", "--no-session"])
-
-
-def _prepare_records() -> None:
-    """What msgspec works out about a record when it meets it first is kept with its class."""
-    import msgspec
-
-    from pigeon.wire import codec
-
-    found = [msgspec.Struct]
-    for record in found:
-        found += record.__subclasses__()
-    for record in found[1:]:
-        if record.__module__.startswith("pigeon."):
-            with contextlib.suppress(Exception):
-                codec.prepare(record)
+    for status in (None, 400):
+        classified("said nothing", status=status)
 
 
 def _serve(control: socket.socket, listener: socket.socket, program: types.CodeType) -> None:
