@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import ssl
-import subprocess
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -15,7 +14,7 @@ from urllib.parse import urlsplit
 from websockets.sync.client import ClientConnection, connect
 
 from fakes.agent_folders import AgentFolders
-from fakes.rpc_process import command_line
+from fakes.rpc_process import start_server
 
 TOKENS = {scope: f"{scope}-token-0123456789abcdef" for scope in ("read", "talk", "admin")}
 WAIT = 30.0
@@ -47,15 +46,7 @@ class AttackedServer:
         self.write_tokens(TOKENS)
         words = ["serve", "--port", "0", "--root", str(self.folders.work), "--model", "demo", *options]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*command_line(), *words],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=self.folders.work,
-                env=self.folders.environment(),
-            )
-        assert self.process.stdout is not None
+            self.process = start_server(words, self.folders, log.fileno())
         said = self.process.stdout.readline().decode() + self.process.stdout.readline().decode()
         found = re.findall(r"https?://\S+", said)
         assert len(found) == 2, (said, self.log.read_text())

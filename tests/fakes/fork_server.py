@@ -13,6 +13,7 @@ import io
 import marshal
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -42,15 +43,21 @@ class ServerGone(OSError):
 class ForkedProcess:
     """An agent that the server has forked; as much of `subprocess.Popen` as the tests use."""
 
-    def __init__(self, channel: socket.socket, stdin: int, stdout: int) -> None:
-        self.stdin = io.FileIO(stdin, "w")
-        self.stdout = io.FileIO(stdout)
+    def __init__(self, channel: socket.socket, *pipes: int) -> None:
+        """`pipes` are our ends of its stdin and its stdout, or none where it was given others."""
+        self.stdin, self.stdout = (io.FileIO(pipes[0], "w"), io.FileIO(pipes[1])) if pipes else (None, None)
         self.returncode: int | None = None
         self._channel = channel
         self._unread = b""
         self.pid = self._next_number(STARTS_WITHIN)
 
-    def wait(self, timeout: float) -> int:
+    def poll(self) -> int | None:
+        """The exit code, if it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float = STARTS_WITHIN) -> int:
         """The exit code, or minus the signal that ended it; `subprocess.TimeoutExpired` if it does not end."""
         if self.returncode is None:
             self.returncode = self._next_number(timeout)
@@ -59,10 +66,22 @@ class ForkedProcess:
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.wait(0)
-        if self.returncode is None:
+        if self.poll() is None:
             os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it by force."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float) -> None:
+        """Wait for its end, and close the pipes."""
+        self.wait(timeout)
+        for pipe in filter(None, (self.stdin, self.stdout)):
+            pipe.close()
 
     def _next_number(self, timeout: float) -> int:
         end = time.monotonic() + timeout
@@ -100,14 +119,24 @@ class ForkServer:
         """Fork an agent with these arguments (without the program's name)."""
         their_stdin, stdin = os.pipe()
         stdout, their_stdout = os.pipe()
-        channel, their_channel = socket.socketpair()
-        with their_channel:
-            socket.send_fds(self._control, [b"f"], [their_stdin, their_stdout, stderr, their_channel.fileno()])
+        channel = self._forked([their_stdin, their_stdout, stderr], arguments, folder, environment)
         os.close(their_stdin)
         os.close(their_stdout)
+        return ForkedProcess(channel, stdin, stdout)
+
+    def start_at(self, terminal: int, arguments: list[str], folder: Path, environment: dict[str, str]) -> ForkedProcess:
+        """The same at a terminal, which becomes that of its session."""
+        return ForkedProcess(self._forked([terminal] * 3, arguments, folder, environment))
+
+    def _forked(
+        self, streams: list[int], arguments: list[str], folder: Path, environment: dict[str, str]
+    ) -> socket.socket:
+        channel, their_channel = socket.socketpair()
+        with their_channel:
+            socket.send_fds(self._control, [b"f"], [*streams, their_channel.fileno()])
         channel.sendall(marshal.dumps((arguments, str(folder), environment)))
         channel.shutdown(socket.SHUT_WR)
-        return ForkedProcess(channel, stdin, stdout)
+        return channel
 
     def stop(self) -> None:
         """Hang up, and wait until it has ended."""

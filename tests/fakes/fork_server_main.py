@@ -17,6 +17,7 @@ killed with their process groups, and the server ends.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import marshal
@@ -27,6 +28,7 @@ import signal
 import socket
 import sys
 import tempfile
+import termios
 import types
 
 PROGRAMS = ("pigeon.__main__", "pigeon.system.process.helper_main")
@@ -69,8 +71,12 @@ def _warm_up() -> None:
             with contextlib.suppress(Exception):
                 importlib.import_module(module.name)
     _run_once()
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
     with tempfile.TemporaryDirectory(prefix="pigeon-tests-") as folder:
         warming.warm_up(folder, os.environ.get("PATH", os.defpath))
+    for number, handler in handlers.items():
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)
     warming.settle()
 
 
@@ -155,6 +161,9 @@ def _become(received: list[int], program: types.CodeType) -> None:
         for target, descriptor in enumerate(received[:3]):
             os.dup2(descriptor, target)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        if os.isatty(0):
+            # The terminal is that of the new session, so that its keys and its end are signals.
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         with open(COMM, "w") as name:
             name.write(os.path.basename(program.co_filename))
         os.chdir(folder)

@@ -22,6 +22,9 @@ from typing import Any
 import pyte
 import pytest
 
+from fakes.fork_server import available, fork_server
+from fakes.rpc_process import command_line
+
 SECONDS = 20.0
 SIGN = "\u276f"
 ENTER, ESC, TAB, UP, DOWN = "\r", "\x1b", "\t", "\x1b[A", "\x1b[B"
@@ -107,18 +110,25 @@ class PtyChat:
         home = folder / "home"
         home.mkdir(exist_ok=True)
         variables = {**os.environ, "HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8", **(env or {})}
-        self.process = subprocess.Popen(
+        self.process = self._started(theirs, program, list(arguments), folder, variables)
+        os.close(theirs)
+
+    def _started(
+        self, theirs: int, program: Sequence[str] | None, arguments: list[str], folder: Path, env: dict[str, str]
+    ) -> Any:
+        if program is None and available():
+            return fork_server(command_line()[0]).start_at(theirs, arguments, folder, env)
+        return subprocess.Popen(
             program or [sys.executable, "-m", "pigeon", *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             cwd=folder,
-            env=variables,
+            env=env,
             start_new_session=True,
             # Makes the terminal that of the new session, so that its keys and its end are signals.
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - there are no threads here
         )
-        os.close(theirs)
 
     def __enter__(self) -> PtyChat:
         return self

@@ -53,6 +53,20 @@ def light_command_line() -> list[str]:
     return relay_command(words[0]) if _is_ours() else words
 
 
+def start_server(words: list[str], folders: AgentFolders, stderr: int = subprocess.DEVNULL) -> Any:
+    """The program under test as a server: nothing on stdin, lines on stdout; a `Popen`, or as much of it as is used."""
+    if not _can_fork({}):
+        pipe, null = subprocess.PIPE, subprocess.DEVNULL
+        environment = folders.environment()
+        command = [*command_line(), *words]
+        return subprocess.Popen(command, stdin=null, stdout=pipe, stderr=stderr, cwd=folders.work, env=environment)
+    with open(os.devnull, "wb") as null:
+        errors = null.fileno() if stderr == subprocess.DEVNULL else stderr
+        process = fork_server(command_line()[0]).start(words, errors, folders.work, folders.environment())
+    process.stdin.close()
+    return process
+
+
 def _is_ours() -> bool:
     return not AGAINST and "PIGEON_BIN" not in os.environ
 

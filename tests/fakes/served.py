@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from fakes.agent_folders import AgentFolders
 from fakes.processes import eventually, is_alive
-from fakes.rpc_process import command_line
+from fakes.rpc_process import start_server
 
 STOPS_WITHIN = 20.0
 
@@ -30,7 +30,7 @@ class ServedConversations:
         self.socket = root / "serve.sock"
         self._options = options
         self._port = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Any = None
         self.start()
 
     def start(self) -> None:
@@ -39,15 +39,7 @@ class ServedConversations:
         # Runs that tests have left are not waited for at the end.
         words += ["--drain-seconds", "0", *self._options]
         with (self.root / "stderr.txt").open("ab") as stderr:
-            self._process = subprocess.Popen(
-                [*command_line(), *words],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                cwd=self.folders.work,
-                env=self.folders.environment(),
-            )
-        assert self._process.stdout is not None
+            self._process = start_server(words, self.folders, stderr.fileno())
         self.url = self._process.stdout.readline().decode().split()[-1]
         self._port = urlsplit(self.url).port or 0
         assert eventually(self.socket.exists)
@@ -107,7 +99,6 @@ class ServedConversations:
                 os.kill(process.pid, number)
                 process.wait(STOPS_WITHIN)
                 raise
-            assert process.stdout is not None
             process.stdout.close()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +11,7 @@ from typing import Any, Self
 from fakes.agent_folders import AgentFolders, Record, providers
 from fakes.browser import Browser, BrowserPage
 from fakes.model_server import ModelServer
-from fakes.rpc_process import command_line
+from fakes.rpc_process import start_server
 
 DESK, PHONE = (1280, 900), (390, 844)
 ASKING = {"permissions": {"ask": ["edit", "write"]}}
@@ -37,15 +36,7 @@ class ServedPigeon:
 
     def _start(self, port: int) -> None:
         arguments = ["serve", "--port", str(port), "--root", str(self.folders.work), "--model", "fake/fake-1"]
-        self.process = subprocess.Popen(
-            [*command_line(), *arguments],
-            env=self.folders.environment(),
-            cwd=self.folders.work,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        assert self.process.stdout is not None
+        self.process = start_server(arguments, self.folders)
         said = [self.process.stdout.readline().decode() for _ in range(2)]
         links = [found for line in said for found in re.findall(r"http://\S+", line)]
         self.url, self.link = links[0], links[1]
