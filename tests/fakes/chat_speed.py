@@ -33,6 +33,8 @@ TEXT = "word " * 12 + "\n\n- item **bold** `code`\n- other\n\n```python\ndef f(x
 CODE = "\n".join(f"value_{n} = compute({n}, 'text')  # note" if n % 3 else f"def f{n}(x):" for n in LINES)
 DIFF = "\n".join(f"{'+- '[n % 3]} line {n} of the change" for n in LINES)
 ROWS = "\n".join(f"| row {n} | `code {n}` | {n} | some **bold** text, number {n} |" for n in range(300))
+# Really started, not forked.
+PROGRAM = (sys.executable, "-m", "pigeon")
 LONG = {
     "code of 2,000 lines": f"```python\n{CODE}\n```\n",
     "diff of 2,000 lines": f"```diff\n{DIFF}\n```\n",
@@ -44,7 +46,7 @@ LONG = {
 def start_seconds(folder: Path, program: Sequence[str] | None = None) -> float:
     """From the start of the program, Pigeon or another one, to the echo of what was typed at once."""
     begun = time.perf_counter()
-    with PtyChat(folder, program=program) as chat:
+    with PtyChat(folder, program=program or [*PROGRAM, "--model", "demo"]) as chat:
         chat.type("zqx")
         # Behind the first thing that the program itself says to the terminal.
         while b"zqx" not in chat.raw.partition(b"\x1b[?2004h")[2]:
@@ -83,7 +85,7 @@ def edit_of_many_lines(folder: Path) -> list[Any]:
 def echo_seconds(folder: Path, arguments: Sequence[str], over: Callable[[bytes], bool]) -> list[float]:
     """Of each letter from the first message on; each is taken back, so that what is drawn anew has one letter."""
     taken = []
-    with PtyChat(folder, arguments, columns=100, rows=40) as chat:
+    with PtyChat(folder, columns=100, rows=40, program=[*PROGRAM, *arguments]) as chat:
         chat.until("context 0%")
         chat.say("go")
         due = first = time.perf_counter()
