@@ -19,6 +19,7 @@ from protocol_tables import sentence_of, table
 
 import pigeon
 import pigeon.testing
+from pigeon.batches.public import BatchChoices
 from pigeon.sdk.agent import AgentChoices
 from pigeon.sdk.commands import CommandMethods
 from pigeon.sdk.conversation import Conversation
@@ -34,6 +35,7 @@ For an introduction there are the [tutorial](../tutorial.md) and [Pigeon in Pyth
 
 * [Agents](#agents): `Agent`, `Client`, `SyncAgent`, `SyncClient`, `run_sync`
 * [Conversation](#conversation): what all of them can do, and [every command](#commands)
+* [Batches](#batches): `batch`, `batch_sync`, `Task`, `TaskResult`
 * [Results and limits](#results-and-limits): `Result`, `Limits`
 * [Tools](#tools), [permissions](#permissions), [images](#images)
 * [Errors](#errors)
@@ -258,6 +260,21 @@ def errors() -> str:
     return _parts("## Errors", table(("exception", "meaning"), rows))
 
 
+def batches() -> str:
+    """Many tasks, and what comes of them."""
+    choices = _entries_table(ParsedDoc(BatchChoices, "BatchChoices"), "option")
+    rest = "The further options, besides those of `Agent`:"
+    kinds = (pigeon.Task, pigeon.Workspace, pigeon.Check, pigeon.TaskResult, pigeon.CheckResult, pigeon.Rate)
+    return _parts(
+        "## Batches",
+        _function(pigeon.batch, "batch"),
+        rest,
+        choices,
+        _function(pigeon.batch_sync, "batch_sync"),
+        *map(_class, kinds),
+    )
+
+
 def small_things() -> str:
     """Results, limits, tools, permissions, images, testing."""
     helpers = [pigeon.testing.scripted, pigeon.testing.call, pigeon.testing.value, pigeon.testing.failure]
@@ -360,7 +377,7 @@ def records() -> str:
 
 def page() -> str:
     """The whole page."""
-    return _parts(HEAD.strip(), agents(), conversation(), small_things(), records()) + "\n"
+    return _parts(HEAD.strip(), agents(), conversation(), batches(), small_things(), records()) + "\n"
 
 
 if __name__ == "__main__":

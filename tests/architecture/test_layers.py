@@ -26,6 +26,10 @@ EDGES: dict[str, set[str]] = {
     "extensions": {"session", "agent", "wire", "system"},
     "export": {"wire", "system"},
     "serve": {"app", "export.style", "rpc", "session", "dialects", "guard", "transport", "wire", "system"},
+    "batches": {
+        *("app", "agent.inference", "agent.output_schema", "export.escaping", "export.style", "guard.secrets"),
+        *("providers.scripted.script", "rpc.in_process", "sdk", "session.history.repository", "wire", "system"),
+    },
     "terminal": {"sdk", "wire", "system"},
     "acp": {"sdk", "transport", "wire", "system"},
     "sdk": {"app", "rpc", "extensions.public.tool_def", "tools.images.header", "transport", "wire", "system"},

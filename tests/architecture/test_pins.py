@@ -36,6 +36,10 @@ def test_every_pinned_package_has_hashes_of_the_same_version() -> None:
         assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", option) for option in options), name
 
 
+# Too large to be installed for every run of the tests; what needs it is tried by `make interop` and `make batch-storm`.
+NOT_INSTALLED = ("ray",)
+
+
 def test_everything_that_the_package_declares_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     declared = [
@@ -44,6 +48,8 @@ def test_everything_that_the_package_declares_is_pinned() -> None:
         *project["build-system"]["requires"],
     ]
     for requirement in map(Requirement, declared):
+        if requirement.name in NOT_INSTALLED:
+            continue
         assert requirement.specifier.contains(versions()[normal(requirement.name)]), requirement
 
 

@@ -124,6 +124,18 @@ class Finished(Struct):
 Delta = Named | BlockOpened | BlockGrew | BlockClosed | Metered | Finished
 
 
+class Pacing(Protocol):
+    """Says when a request may be sent, where many agents share what providers allow; asked by the gateway."""
+
+    async def turn(self, provider: str, tokens: int) -> None:
+        """Wait until a request of about so many tokens may be sent."""
+        ...
+
+    def ended(self, provider: str, tokens: int, used: int, failure: Failure | None) -> None:
+        """A request has ended that so many tokens were expected of, and it used so many."""
+        ...
+
+
 class ProviderHooks(Protocol):
     """Where extensions look at requests to HTTP providers: part of the session's hooks, called by the gateway."""
 

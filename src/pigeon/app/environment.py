@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -16,6 +17,9 @@ from pigeon.system import clock
 from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.system.paths import absolute
 from pigeon.wire.errors import StartupError
+
+if TYPE_CHECKING:
+    from pigeon.agent.inference import Pacing
 
 # The pages of the documentation, as they are installed with the package and as they stand in the repository.
 DOCS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs")
@@ -33,6 +37,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     they are needed. `cwd` is empty where the process has no working directory any more. `pick_session` is given a
     folder of sessions and returns the file that a person chose. `called` is the name of another agent of the family
     where the program was called by it. In a `reproducible` one the same happens each time: it is that of a recording.
+    `pacing` says when requests may be sent, where others share what providers allow.
     """
 
     variables: Mapping[str, str]
@@ -43,6 +48,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     ids: Ids = RANDOM_IDS
     reproducible: bool = False
     pick_session: Callable[[str], str] = no_terminal
+    pacing: Pacing | None = None
 
     @property
     def temporary(self) -> str:

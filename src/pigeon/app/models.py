@@ -156,10 +156,12 @@ def gateway_of(
     idle = or_else(retry.timeout_ms, settings.http_idle_timeout_ms)
     policy = RequestPolicy(
         idle_ms=0 if idle == "disabled" else idle,
-        max_retries=retry.max_retries,
+        # Agents that share what providers allow send nothing without asking: what is repeated is a new request.
+        max_retries=retry.max_retries if environment.pacing is None else 0,
         max_retry_delay_ms=retry.max_retry_delay_ms,
         pace=pace,
         new_id=environment.ids.request_id,
+        pacing=environment.pacing,
     )
     budgets = or_else(settings.thinking_budgets, {})
     extra: dict[str, ProviderFactory] = {SCRIPTED: partial(_scripted, environment), DEMO: _demo}

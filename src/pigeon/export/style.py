@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 
-_COLOURS = """
+COLOURS = """
 :root { color-scheme: light dark; --page: #fff; --side: #f6f7f9; --text: #1c2127; --dim: #5d6773; --line: #dfe3e8;
   --user: #eef4fd; --code: #f6f7f9; --link: #1a5fb4; --bad: #b3261e; --good: #1b7f3b; --mark: #8a5a00; --tag: #fff3d6;
   --add: #e4f6e8; --add-word: #abe3b8; --del: #fdebea; --del-word: #f8bfba;
@@ -242,9 +242,9 @@ def _terminal_rules() -> str:
 
 
 _ENTRIES = _TALK + _CARDS + _terminal_rules() + _TERMINAL_STYLES + _NARROW
-CSS = _COLOURS + _PAGE + _LISTS + _SIDE + _ENTRIES + _SWITCHES
+CSS = COLOURS + _PAGE + _LISTS + _SIDE + _ENTRIES + _SWITCHES
 # For entries on another page than ours.
-CONVERSATION_CSS = _COLOURS + _LISTS + _ENTRIES
+CONVERSATION_CSS = COLOURS + _LISTS + _ENTRIES
 
 
 def style_hash() -> str:

@@ -18,9 +18,11 @@ from pigeon.agent.inference import (
     Delta,
     Failure,
     Finished,
+    Metered,
     ModelMessage,
     ModelRequest,
     OutputFormat,
+    Pacing,
     ProviderHooks,
     ToolSpec,
     unexpected,
@@ -28,7 +30,7 @@ from pigeon.agent.inference import (
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry, NoKey
-from pigeon.providers.request import Connection, RequestPolicy
+from pigeon.providers.request import Connection, RequestPolicy, estimated_context
 from pigeon.wire.base import Json
 from pigeon.wire.model import Model
 
@@ -81,6 +83,27 @@ class Gateway:
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Begin an answer; closing the iterator drops the connection."""
+        pacing = self._policy.pacing
+        return self._begun(request) if pacing is None else self._paced(request, pacing)
+
+    async def _paced(self, request: ModelRequest, pacing: Pacing) -> AsyncIterator[Delta]:
+        provider, expected, used = request.model.provider, estimated_context(request), 0
+        await pacing.turn(provider, expected)
+        deltas, failure = self._begun(request), None
+        try:
+            async for delta in deltas:
+                if isinstance(delta, Metered):
+                    usage = delta.usage
+                    used = usage.input + usage.output + usage.cache_read + usage.cache_write
+                elif isinstance(delta, Finished):
+                    failure = delta.failure
+                yield delta
+        finally:
+            pacing.ended(provider, expected, used or expected, failure)
+            if isinstance(deltas, AsyncGenerator):
+                await deltas.aclose()
+
+    def _begun(self, request: ModelRequest) -> AsyncIterator[Delta]:
         api = request.model.api
         if api in self._extra:
             if api not in self._made:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from pigeon.agent.inference import ModelMessage, ModelRequest, ProviderHooks
+from pigeon.agent.inference import ModelMessage, ModelRequest, Pacing, ProviderHooks
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
@@ -38,6 +38,7 @@ class RequestPolicy(Struct, frozen=True):
 
     `most_empty_bytes` may come in a row without any content: pings, comments, token counts. `pace` is how much of each
     pause is really waited for; of a recorded one nothing. `new_id` gives tool calls an id that came without one.
+    `pacing` says when a request may be sent, where other agents share what providers allow.
     """
 
     idle_ms: int = IDLE_MS
@@ -46,6 +47,7 @@ class RequestPolicy(Struct, frozen=True):
     most_empty_bytes: int = 32 * 1024 * 1024
     pace: float = 1
     new_id: Callable[[], str] = RANDOM_IDS.request_id
+    pacing: Pacing | None = None
 
 
 class Access(Struct, frozen=True):

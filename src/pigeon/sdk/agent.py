@@ -127,7 +127,7 @@ class Agent(Conversation):
         paths = {"cwd": cwd, "session": session, "agent_dir": agent_dir}
         given = {"model": model, "permissions": permissions, **{name: _as_text(path) for name, path in paths.items()}}
         asked = {"limits": limits, "unattended": unattended}
-        self._options = {**given, **{name: value for name, value in asked.items() if value}, **_as_options(choices)}
+        self._options = {**given, **{name: value for name, value in asked.items() if value}, **as_options(choices)}
         self._env = env
         self._ready: BuiltAgent | None = None
         self._built: BuiltAgent | None = None
@@ -251,7 +251,8 @@ def _as_text(path: str | os.PathLike[str] | None) -> str | None:
     return None if path is None else os.fspath(path)
 
 
-def _as_options(choices: AgentChoices) -> dict[str, Any]:
+def as_options(choices: AgentChoices) -> dict[str, Any]:
+    """The further options of an agent by the names that `AgentOptions` has for them."""
     options: dict[str, Any] = dict(choices)
     if "builtin_tools" in options:
         options["tools"] = options.pop("builtin_tools")

@@ -1,4 +1,5 @@
-"""What the warm parent (`cli/warm_parent.py`) does before it forks, so that its workers share as much memory as can be.
+"""What the warm parent (`cli/parents/warm_parent.py`) does before it forks, so that its workers share as much memory as
+can be.
 
 Python writes into every object that it uses, for it counts references, and each page written to becomes a worker's own.
 An idle agent has 0.2 MB of data, and would own 12 MB of pages with a word changed here and there. So the parent first

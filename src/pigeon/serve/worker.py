@@ -1,4 +1,4 @@
-"""A worker: the agent of one conversation, in a process that `cli/warm_parent.py` has forked.
+"""A worker: the agent of one conversation, in a process that `cli/parents/warm_parent.py` has forked.
 
 It is the server of `--mode rpc` with another channel (`rpc/worker_link.py`), in the one form that all clients of a
 conversation share: `pi-latest` with numbered events and all features.

@@ -59,7 +59,7 @@ class Workers:
         async with self._starting:
             if self._parent is None:
                 # Without the folder on the path: it may have a package of our name.
-                argv = [sys.executable, "-P", "-m", "pigeon.cli.warm_parent"]
+                argv = [sys.executable, "-P", "-m", "pigeon.cli.parents.warm_parent"]
                 parent = ForkParent(argv, self._ended, self._lost)
                 await parent.start(self._variables)
                 self._parent = parent

@@ -55,6 +55,12 @@ def _serve(call: CommandCall) -> int:
     return run_serve(call)
 
 
+def _batch(call: CommandCall) -> int:
+    from pigeon.cli.commands.batch import run_batch
+
+    return run_batch(call)
+
+
 def _attach(call: CommandCall) -> int:
     from pigeon.cli.commands.attach import run_attach
 
@@ -218,6 +224,53 @@ SERVE = CommandDeclaration(
         ("pigeon serve --link", "a new link for another browser; each can be used once"),
     ),
 )
+BATCH = CommandDeclaration(
+    name="batch",
+    summary="run many tasks, each in a fresh workspace, and report on them",
+    run=_batch,
+    actions=(
+        Action("", ("[TASKS]", "[-- OPTIONS...]"), "run the tasks of a file; the options are those of every agent"),
+    ),
+    options=(
+        ("--out", "DIR", "the folder for results; TASKS are JSON Lines or CSV, - for stdin"),
+        ("--resume", "", "go on with the batch in DIR: pigeon batch --resume DIR"),
+        ("--retry-failed", "", "the same, and run those again that are not done"),
+        ("--prompt", "TEXT", "a template for tasks without a prompt: {name} is a field of the task, or a column"),
+        ("--template", "FILE", "the same from a file"),
+        ("--format", "FORMAT", "jsonl or csv, where the name of the file does not tell"),
+        ("--model", "PATTERN", "the model of tasks that name none"),
+        ("--folder", "DIR", "the workspace of tasks that have none: a fresh copy of this folder for each"),
+        ("--git", "URL", "the same: a fresh checkout of this repository"),
+        ("--revision", "REVISION", "with --git: the branch, tag or commit"),
+        ("--output-schema", "FILE|JSON", "answers have to fit this JSON Schema"),
+        ("--check", "COMMAND", "run this in the workspace afterwards; a task is done if it ends with 0"),
+        ("--check-seconds", "N", "the longest time of a check (600 unless told)"),
+        ("--keep", "WHICH", "the workspaces that stay: all (unless told), failed or none"),
+        ("--concurrency", "N", "so many tasks at a time (as many as fit unless told)"),
+        ("--max-cost", "DOLLARS", "the most that all tasks may cost together"),
+        ("--requests-per-minute", "[PROVIDER=]N...", "the most requests in a minute, of all tasks together"),
+        ("--tokens-per-minute", "[PROVIDER=]N...", "the most tokens in a minute, of all tasks together"),
+        ("--engine", "ENGINE", "local (unless told) or ray"),
+        ("--address", "ADDRESS", "with ray: a cluster; without one, ray is started on this machine"),
+        ("--cpus", "N", "with ray: what a task takes of a machine's CPUs (1 unless told)"),
+        ("--resource", "NAME=N...", "with ray: what else a task takes of a machine"),
+        ("--pass-variable", "NAME...", "with ray: a variable that the machines of the cluster get from here"),
+        ("--title", "TEXT", "what the report calls the batch"),
+        ("--no-report", "", "write no report at the end"),
+        ("--report", "", "write the report of the batch in DIR anew: pigeon batch --report DIR"),
+        ("--compare", "", "compare two batches: pigeon batch --compare DIR1 DIR2 [--out FILE]"),
+    ),
+    examples=(
+        ("pigeon batch tasks.jsonl --out results", "run them; the exit code is 0 if all are done"),
+        ('pigeon batch repos.csv --out r --prompt "Upgrade {package}" --check "make test"', "a task for each row"),
+        ("pigeon batch --resume results", "go on after an interruption"),
+        (
+            "pigeon batch tasks.jsonl --out r --max-cost 20 -- --max-turns 30 --thinking low",
+            "limits; options of agents",
+        ),
+        ("pigeon batch --compare before after", "did it get better?"),
+    ),
+)
 ATTACH = CommandDeclaration(
     name="attach",
     summary="speak the protocol on stdin and stdout with a conversation of `pigeon serve`",
@@ -256,5 +309,6 @@ HELP = CommandDeclaration(
     examples=(("pigeon help sessions", "the page of a command"),),
 )
 COMMANDS = {
-    one.name: one for one in (SESSIONS, MODELS, CONFIG, DOCTOR, DEMO, SERVE, ATTACH, ACP, COMPLETIONS, SCHEMA, HELP)
+    one.name: one
+    for one in (SESSIONS, MODELS, CONFIG, DOCTOR, DEMO, SERVE, ATTACH, BATCH, ACP, COMPLETIONS, SCHEMA, HELP)
 }

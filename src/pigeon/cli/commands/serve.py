@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from pigeon.app.options import AgentOptions
-from pigeon.cli.args import parse
+from pigeon.cli.commands.agent_words import agent_options, whole_number
 from pigeon.cli.commands.call import CommandCall
 from pigeon.cli.printing import say
-from pigeon.cli.starting import with_key
 from pigeon.system.clock import SteadyLoop
 from pigeon.transport import exit_codes
 from pigeon.wire import codec
@@ -27,11 +25,6 @@ if TYPE_CHECKING:
 NO_EXTRA = "pigeon serve needs packages that are not installed: pip install starlette uvicorn websockets"
 NOT_RUNNING = "No server of this agent's folder is running. Start one: pigeon serve"
 STDERR = 2
-LONGEST_PATH = 4096
-OF_ONE_SESSION = (
-    *("session", "session_id", "resume", "continue_newest", "fork"),
-    *("no_session", "name", "cwd", "session_dir", "record"),
-)
 MEGABYTE = 1024 * 1024
 # Workers say every five seconds that they live; on a machine without time that may come late.
 LEAST_SILENCE = 15
@@ -87,31 +80,8 @@ def run_serve(call: CommandCall) -> int:
 
 def _agent_options(call: CommandCall, agent_dir: str) -> AgentOptions:
     """The options of every conversation's agent, which stand behind `--`."""
-    line = with_key(parse(call.words), call.environment)
-    agent = line.agent
-    if line.messages or line.unknown:
-        what = (*line.unknown, *line.messages)[0]
-        raise UsageError(f"Behind -- stand options of agents, and {what} is none. See: pigeon --help")
-    if given := [f"--{name.replace('_', '-')}" for name in OF_ONE_SESSION if getattr(agent, name)]:
-        raise UsageError(f"{given[0]} is for one conversation, and cannot be given to all of them")
-    # Agents work in folders of their own, and these paths are meant from this one.
-    paths = {name: tuple(map(_located(call), getattr(agent, name))) for name in ("extensions", "skills")}
-    paths["prompt_templates"] = tuple(map(_located(call), agent.prompt_templates))
-    paths["append_system_prompt"] = tuple(map(_located(call), agent.append_system_prompt))
-    texts = {name: getattr(agent, name) for name in ("system_prompt", "permissions")}
-    located = {name: _located(call)(text) for name, text in texts.items() if isinstance(text, str)}
-    model = call.options.get("model") or agent.model
-    return structs.replace(agent, agent_dir=agent_dir, model=model, **paths, **located)
-
-
-def _located(call: CommandCall) -> Callable[[str], str]:
-    """Makes a path absolute; a text that is no path stays as it is."""
-
-    def located(text: str) -> str:
-        path = call.environment.absolute(text) if text and len(text) < LONGEST_PATH else ""
-        return path if path and os.path.exists(path) else text
-
-    return located
+    agent = agent_options(call.words, call.environment)
+    return structs.replace(agent, agent_dir=agent_dir, model=call.options.get("model") or agent.model)
 
 
 def _settings(call: CommandCall, shares: FileShares) -> ServeOptions:
@@ -206,9 +176,4 @@ def _print_link(folder: str, tokens: Tokens, scope: str) -> int:
 
 
 def _number(call: CommandCall, name: str, default: int, most: int = 10**9) -> int:
-    asked = call.options.get(name)
-    if asked is None:
-        return default
-    if not asked.isascii() or not asked.isdigit() or len(asked) > 9 or int(asked) > most:
-        raise UsageError(f'--{name.replace("_", "-")} must be a number up to {most}; got "{asked}"')
-    return int(asked)
+    return whole_number(name, call.options.get(name), default, most)

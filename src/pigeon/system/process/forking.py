@@ -15,6 +15,7 @@ The end of the socket ends the parent and leaves its processes alone: a later su
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import select
@@ -33,6 +34,14 @@ MOST_DESCRIPTORS = 8
 READY_SECONDS = 30.0
 SEND_PAUSE = 0.005
 _PACKET = 4096
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the system kill this process, which `parent` has forked, when that ends; it may have ended already."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def serve_forks(descriptor: int, work: Callable[[bytes, list[int]], int]) -> NoReturn:

@@ -1,7 +1,7 @@
 """The warm parent of `pigeon serve`: a process that has imported all that an agent needs, and forks workers.
 
-`serve/worker_process.py` starts it as `python -P -m pigeon.cli.warm_parent DESCRIPTOR`; what is said over that socket
-is in `system/process/forking.py`. A worker is a new agent without the cost of a start, and shares the memory of
+`serve/worker_process.py` starts it as `python -P -m pigeon.cli.parents.warm_parent DESCRIPTOR`; what is said over that
+socket is in `system/process/forking.py`. A worker is a new agent without the cost of a start, and shares the memory of
 everything imported. Nothing of a user is in the parent: folder, variables and options come with each request.
 """
 

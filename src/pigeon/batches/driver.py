@@ -1,0 +1,231 @@
+"""The driver: gives tasks to an engine as there is room, and keeps count.
+
+Tasks are read one by one from the folder, and results are written there by those who made them; the driver holds what
+is under way and a tally. So its memory does not grow with the batch, and when it is killed nothing is lost that was
+finished. A process that dies is started again; a task that kills its process again and again is an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
+
+from pigeon.batches.batch_folder import Attempt, BatchFolder, BatchRecord, Tally
+from pigeon.batches.engine import TaskEngine
+from pigeon.batches.records import TaskResult, TaskSpec, hash_of
+from pigeon.batches.task_link import FatalTask
+from pigeon.batches.task_process import PART, WorkerDied
+from pigeon.batches.task_run import commit_folder, put_result
+from pigeon.system.clock import now_ms
+from pigeon.wire import codec
+from pigeon.wire.errors import PigeonError, text_for_host
+
+MOST_ATTEMPTS = 5
+# Attempts that ended without fault of the task; more than this, and something is wrong with the machine.
+MOST_INNOCENT = 50
+# Sums of dollars differ in their last digits.
+SMALLEST_COST = 1e-9
+SPENT = "The batch has cost what it may cost (--max-cost)"
+
+
+class BatchWatcher(Protocol):
+    """What is told of a batch while it runs."""
+
+    def began(self, tally: Tally, slots: int) -> None:
+        """It begins, with so much finished before."""
+        ...
+
+    def started(self, spec: TaskSpec) -> None:
+        """A task was begun."""
+        ...
+
+    def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
+        """A task has ended; with none for a result it is to be done later."""
+        ...
+
+
+class Outcome:
+    """How a batch has ended: `stopped` says why before all was done, if so."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+        self.stopped: str | None = None
+        self.interrupted = False
+        self.limited = False
+
+    def stop(self, reason: str, interrupted: bool, limited: bool) -> None:
+        """It ends before all is done."""
+        self.stopped, self.interrupted, self.limited = reason, interrupted, limited
+
+    @property
+    def left(self) -> int:
+        """Tasks without a result."""
+        return self.tally.total - self.tally.finished
+
+
+class Driver:
+    """One batch from where it stands to its end."""
+
+    def __init__(
+        self,
+        folder: BatchFolder,
+        record: BatchRecord,
+        engine: Callable[[float, Callable[[], None]], TaskEngine],
+        watcher: BatchWatcher,
+    ) -> None:
+        """`engine` makes one from what was spent so far and what to call when all is spent."""
+        self._folder = folder
+        self._record = record
+        self._make_engine = engine
+        self._watcher = watcher
+        self._tally = Tally()
+        self.outcome = Outcome(self._tally)
+        self._engine: TaskEngine | None = None
+        self._stopping = asyncio.Event()
+        self._ending: asyncio.Future[None] | None = None
+        self._pending: set[asyncio.Task[TaskResult | None]] = set()
+        self.spent = 0.0
+
+    def stop(self, reason: str, *, interrupted: bool = False, limited: bool = False) -> None:
+        """Begin no further task, and end those under way; they are begun anew by the next driver."""
+        if self._stopping.is_set():
+            return
+        self.outcome.stop(reason, interrupted, limited)
+        self._stopping.set()
+        if self._engine is not None:
+            self._ending = asyncio.ensure_future(self._engine.stop(reason))
+
+    def kill(self) -> None:
+        """End everything at once."""
+        self.stop("killed", interrupted=True)
+        if self._engine is not None:
+            self._engine.kill()
+
+    async def results(self, retry_failed: bool = False) -> AsyncIterator[TaskResult]:
+        """Run what is left; gives the results as they come. Leaving early stops the rest.
+
+        Raises `StartupError` where the engine cannot be used, or nothing can be written.
+        """
+        await asyncio.to_thread(self._take_stock, retry_failed)
+        self.spent = self._tally.cost + self._folder.wasted()
+        engine = self._engine = self._make_engine(self.spent, lambda: self.stop(SPENT, limited=True))
+        try:
+            await engine.open()
+            self._watcher.began(self._tally, engine.slots)
+            async for result in self._run(engine):
+                yield result
+        finally:
+            self.stop("The batch was left")
+            if self._ending is not None:
+                await asyncio.shield(self._ending)
+            for task in self._pending:
+                task.cancel()
+            if self._pending:
+                await asyncio.wait(self._pending)
+            engine.kill()
+            await asyncio.to_thread(self._folder.write_results, lambda spec, result: None)
+
+    def _take_stock(self, retry_failed: bool) -> None:
+        """Tidy up behind an earlier driver, and count what it has finished; runs in a thread."""
+        folder, tally = self._folder, self._tally
+        folder.clean()
+        if retry_failed:
+            for spec in folder.tasks():
+                result = folder.result(spec)
+                if result is not None and result.status != "done":
+                    folder.forget(spec)
+
+        folder.write_results(lambda spec, result: tally.see(result))
+
+    async def _run(self, engine: TaskEngine) -> AsyncIterator[TaskResult]:
+        for spec in self._folder.tasks():
+            if self._stopping.is_set():
+                break
+            if self._folder.is_finished(spec):
+                continue
+            while len(self._pending) >= engine.slots or not await self._reserved(engine, spec):
+                if not self._pending:
+                    self.stop(SPENT, limited=True)
+                    break
+                async for result in self._some():
+                    yield result
+                if self._stopping.is_set():
+                    break
+            if self._stopping.is_set():
+                break
+            self._watcher.started(spec)
+            self._pending.add(asyncio.ensure_future(self._one(engine, spec)))
+        while self._pending:
+            async for result in self._some():
+                yield result
+        # It is over; what `finally` does then is no interruption.
+        if not self._stopping.is_set():
+            self._stopping.set()
+
+    async def _some(self) -> AsyncIterator[TaskResult]:
+        """Wait until a task has ended; gives the results of all that have."""
+        done, self._pending = await asyncio.wait(self._pending, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            result = task.result()
+            if result is not None:
+                yield result
+
+    async def _reserved(self, engine: TaskEngine, spec: TaskSpec) -> bool:
+        """Whether the money for a task is kept: what its own limit allows, else what the dearest so far has cost."""
+        return await engine.reserve(spec.id, float(spec.limits.get("cost", self._tally.dearest)))
+
+    async def _one(self, engine: TaskEngine, spec: TaskSpec) -> TaskResult | None:
+        """The result of a task, after as many attempts as it takes; none if it was stopped."""
+        result = None
+        try:
+            result = await self._attempted(engine, spec)
+        except (FatalTask, OSError) as error:
+            reason = text_for_host(error) if isinstance(error, OSError) else str(error)
+            self.stop(f"{self._folder.path}: {reason}")
+        except PigeonError as error:
+            self.stop(str(error))
+        # What attempts before the last one have cost is not part of the result, and was spent all the same.
+        wasted = await engine.release(spec.id) - (0.0 if result is None else result.cost)
+        if wasted > SMALLEST_COST:
+            self._unfinished(spec, wasted, self.outcome.stopped or "A process of the task was killed")
+        if result is not None:
+            self._tally.add(result)
+            try:
+                self._folder.add_result(result)
+            except OSError as error:
+                self.stop(f"{self._folder.path}: {text_for_host(error)}")
+        self.spent = await engine.spent()
+        self._watcher.ended(spec, result, self._tally, self.spent)
+        return result
+
+    async def _attempted(self, engine: TaskEngine, spec: TaskSpec) -> TaskResult | None:
+        attempts = innocent = 0
+        while True:
+            try:
+                return await asyncio.wrap_future(engine.submit(spec))
+            except WorkerDied as error:
+                if self._stopping.is_set():
+                    return None
+                attempts += not error.innocent
+                innocent += error.innocent
+                if attempts >= MOST_ATTEMPTS or innocent >= MOST_INNOCENT:
+                    return await asyncio.to_thread(self._given_up, spec, f"{error} ({attempts + innocent} attempts)")
+
+    def _given_up(self, spec: TaskSpec, reason: str) -> TaskResult:
+        """Put down that a task cannot be done; runs in a thread."""
+        folder = hash_of(spec)
+        part = os.path.join(self._folder.path, f"{PART}{folder}-{os.urandom(4).hex()}")
+        os.mkdir(part, 0o700)
+        result = TaskResult(
+            id=spec.id, status="error", error=reason, folder=folder, group=spec.group, model=spec.model, began=now_ms()
+        )
+        put_result(part, spec, codec.encode(result))
+        return commit_folder(part, os.path.join(self._folder.path, folder), result)
+
+    def _unfinished(self, spec: TaskSpec, cost: float, reason: str) -> None:
+        try:
+            self._folder.add_unfinished(Attempt(id=spec.id, folder=hash_of(spec), cost=cost, reason=reason))
+        except OSError as error:
+            self.stop(f"{self._folder.path}: {text_for_host(error)}")

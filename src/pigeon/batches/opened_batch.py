@@ -1,0 +1,98 @@
+"""A batch that is ready to run: its folder is locked, its tasks are checked, its engine is chosen.
+
+The command line and `pigeon.batch` both begin here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from pigeon.app.environment import Environment
+from pigeon.batches.batch_folder import BatchFolder
+from pigeon.batches.driver import BatchWatcher, Driver
+from pigeon.batches.engine import LocalEngine, TaskEngine, fitting_slots
+from pigeon.batches.preparing import BatchRequest, Prepared, prepare
+from pigeon.batches.shared_limits import SharedLimits
+from pigeon.batches.task_run import TaskPlace
+from pigeon.wire.errors import UsageError
+
+ENGINES = ("local", "ray")
+KEEPS = ("all", "failed", "none")
+CACHE = "batch-repositories"
+
+
+class EngineChoice(Struct, frozen=True, kw_only=True):
+    """What tasks are run on.
+
+    `address` is that of a cluster, `pass_variables` are the variables that its machines get from here. A task takes
+    `cpus` of a machine of the cluster, and `resources` that it names.
+    """
+
+    engine: str | None = None
+    address: str | None = None
+    concurrency: int | None = None
+    pass_variables: tuple[str, ...] = ()
+    cpus: float = 1.0
+    resources: dict[str, float] = {}
+
+
+class OpenedBatch:
+    """One batch from its request to its end; `close` lets others work on the folder."""
+
+    def __init__(self, request: BatchRequest, choice: EngineChoice, environment: Environment, agent_dir: str) -> None:
+        """Check everything; raises `UsageError` and `StartupError`. Runs without an event loop, or beside it."""
+        self._request = request
+        self._choice = choice
+        self._environment = environment
+        self._agent_dir = agent_dir
+        self.folder = BatchFolder(request.out)
+        if request.tasks is None and not self.folder.exists:
+            raise UsageError(f"{request.out} has no batch that could be resumed")
+        existed = os.path.isdir(request.out)
+        self.folder.lock()
+        try:
+            self.prepared: Prepared = prepare(request, self.folder, environment)
+            self.engine_name = self.prepared.record.engine
+            if self.engine_name not in ENGINES:
+                raise UsageError(f'There is no engine "{self.engine_name}"; there are {" and ".join(ENGINES)}')
+        except BaseException:
+            self.folder.close()
+            if not existed:
+                self.folder.remove_if_empty()
+            raise
+
+    def driver(self, watcher: BatchWatcher) -> Driver:
+        """What runs it."""
+        return Driver(self.folder, self.prepared.record, self._engine, watcher)
+
+    def close(self) -> None:
+        """Nothing more is done here."""
+        self.folder.close()
+
+    def _engine(self, spent: float, exhausted: Callable[[], None]) -> TaskEngine:
+        record, choice, environment = self.prepared.record, self._choice, self._environment
+        place = TaskPlace(
+            batch=record.id,
+            out=self.folder.path,
+            part="",
+            cache=os.path.join(self._agent_dir, CACHE),
+            agent_dir=self._agent_dir,
+            cwd=environment.cwd,
+            variables=dict(environment.variables),
+            keep=record.keep,
+            api_key=self._request.api_key,
+        )
+        if self.engine_name == "ray":
+            from pigeon.batches.ray_engine import RayEngine, RayPlace
+
+            missing = [name for name in choice.pass_variables if name not in environment.variables]
+            if missing:
+                raise UsageError(f"--pass-variable {missing[0]}: there is no such variable")
+            passed = {name: environment.variables[name] for name in choice.pass_variables}
+            cluster = RayPlace(address=choice.address, variables=passed, cpus=choice.cpus, resources=choice.resources)
+            return RayEngine(place, cluster, choice.concurrency, record.rates, record.max_cost, spent, exhausted)
+        slots = choice.concurrency or fitting_slots()
+        return LocalEngine(place, slots, SharedLimits(record.rates, record.max_cost, spent), exhausted)

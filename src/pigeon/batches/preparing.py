@@ -1,0 +1,223 @@
+"""Before anything starts: every task is read and held against what there is on this machine, and the folder of the
+batch is begun or taken up again.
+
+What is wrong is reported all at once, with line numbers, and then nothing has changed. Models are asked for by building
+an agent with them, so that an option, a key or an extension counts here as it will later; whatever many tasks have in
+common is looked at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+from msgspec import Struct, field, structs
+
+from pigeon.agent.output_schema import OutputSchema
+from pigeon.app.build import build
+from pigeon.app.environment import Environment
+from pigeon.batches.batch_folder import BatchFolder, BatchRecord, TaskChanges
+from pigeon.batches.records import TaskSpec, Workspace
+from pigeon.batches.shared_limits import Rate
+from pigeon.batches.task_files import BatchDefaults, TaskFormat, TaskProblem, TaskReader, TaskSource, is_path
+from pigeon.batches.task_run import options_of
+from pigeon.batches.workspaces import Git, WorkspaceError
+from pigeon.system.clock import SteadyLoop, now_ms
+from pigeon.system.process.start import ProcessOwner
+from pigeon.wire import codec
+from pigeon.wire.errors import PigeonError, Refusal, UsageError
+from pigeon.wire.model import Model
+
+NO_MODEL = "there is no model: give one to the task or to the batch (--model)"
+
+
+class BatchRequest(Struct, frozen=True, kw_only=True):
+    """A batch that is to be begun or taken up again.
+
+    `tasks` is a file, what a program gives, or none to go on with those of the folder. What is none of the rest stays
+    as it was for a batch that is resumed.
+    """
+
+    out: str
+    tasks: str | TaskSource | None = None
+    format: TaskFormat | None = None
+    resume: bool = False
+    defaults: BatchDefaults = field(default_factory=BatchDefaults)
+    title: str | None = None
+    max_cost: float | None = None
+    rates: dict[str, Rate] | None = None
+    keep: str | None = None
+    engine: str | None = None
+    api_key: str | None = None
+    # On a cluster, keys may be on its machines alone.
+    keys_are_here: bool = True
+
+
+class Prepared(Struct, frozen=True):
+    """A batch that can begin, and how its tasks differ from those that it had."""
+
+    record: BatchRecord
+    changes: TaskChanges | None
+
+
+class BadTasks(UsageError):
+    """Tasks that cannot be run; nothing was started."""
+
+    def __init__(self, problems: list[TaskProblem], source: str) -> None:
+        many = "1 task cannot" if len(problems) == 1 else f"{len(problems)} problems: these tasks cannot"
+        super().__init__("\n".join([f"{source}: {many} be run, and nothing was started", *map(str, problems)]))
+        self.problems = problems
+
+
+def prepare(request: BatchRequest, folder: BatchFolder, environment: Environment) -> Prepared:
+    """Check everything and write down what is to be done; raises `UsageError` and `StartupError`.
+
+    The folder is locked. Runs without an event loop, or in a thread beside it.
+    """
+    if folder.exists and not request.resume:
+        raise UsageError(
+            f"{folder.path} has a batch already. Go on with it: pigeon batch --resume {folder.path}\n"
+            "Or name another folder"
+        )
+    if not folder.exists:
+        folder.check_empty()
+    before = folder.record() if folder.exists else None
+    changes = None if request.tasks is None else _take_tasks(request, folder, environment, before)
+    record = before or BatchRecord(id=environment.ids.session_id(now_ms()), began=now_ms())
+    given = {"title": request.title, "max_cost": request.max_cost, "rates": request.rates}
+    given |= {"keep": request.keep, "engine": request.engine}
+    record = structs.replace(record, **{name: value for name, value in given.items() if value is not None})
+    folder.put_record(record)
+    return Prepared(record, changes)
+
+
+def _take_tasks(
+    request: BatchRequest, folder: BatchFolder, environment: Environment, before: BatchRecord | None
+) -> TaskChanges | None:
+    source = request.tasks if isinstance(request.tasks, str) else "tasks"
+    with PlaceCheck(request, environment) as check:
+        reader = TaskReader(request.defaults, environment.absolute, check.problems)
+        assert request.tasks is not None
+        specs: Iterator[TaskSpec] = (
+            reader.from_file(source, request.format)
+            if isinstance(request.tasks, str)
+            else reader.from_values(request.tasks)
+        )
+        written = folder.put_tasks(specs)
+    try:
+        if reader.problems:
+            raise BadTasks(reader.problems, source)
+        if not written.count:
+            raise UsageError(f"{source}: there is no task in it")
+        changes = None if before is None else written.compared()
+        if changes is not None and not changes.same:
+            raise UsageError(
+                f"{folder.path} has another batch: none of its {changes.gone} tasks is among the {changes.new} of "
+                f"{source} (a task is the same if its prompt, workspace, model, limits, check and options are). "
+                "Name another folder"
+            )
+    except BaseException:
+        written.drop()
+        raise
+    written.take()
+    return changes
+
+
+class PlaceCheck:
+    """Holds specs against this machine: folders, repositories, schemas and models."""
+
+    def __init__(self, request: BatchRequest, environment: Environment) -> None:
+        self._environment = environment
+        self._api_key = request.api_key
+        self._keys_are_here = request.keys_are_here
+        self._loop = SteadyLoop()
+        self._owner = ProcessOwner()
+        self._git = Git(self._owner, environment.variables)
+        self._known: dict[tuple[str, ...], str | None] = {}
+
+    def __enter__(self) -> PlaceCheck:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._loop.run_until_complete(self._owner.kill_everything())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    def problems(self, spec: TaskSpec) -> Iterable[str]:
+        """Why a task cannot be run here."""
+        workspace = spec.workspace
+        found = []
+        if workspace is not None and workspace.folder is not None:
+            found.append(self._once(("folder", workspace.folder), _folder_problem, workspace.folder))
+        elif workspace is not None and workspace.git is not None and is_path(workspace.git):
+            found.append(self._once(("git", workspace.git, workspace.revision or ""), self._git_problem, workspace))
+        if spec.output is not None:
+            found.append(self._once(("output", codec.encode(spec.output).decode()), _schema_problem, spec.output))
+        found.append(
+            self._once(("model", spec.model or "", codec.encode(spec.options).decode()), self._model_problem, spec)
+        )
+        return [one for one in found if one]
+
+    def _once(self, key: tuple[str, ...], look: Callable[..., str | None], *arguments: object) -> str | None:
+        if key not in self._known:
+            self._known[key] = look(*arguments)
+        return self._known[key]
+
+    def _git_problem(self, workspace: Workspace) -> str | None:
+        assert workspace.git is not None
+        if not os.path.isdir(workspace.git):
+            return f'"workspace.git": {workspace.git} is not a folder'
+        wanted = f"{workspace.revision or 'HEAD'}^{{commit}}"
+        try:
+            self._loop.run_until_complete(self._git.run("rev-parse", "--git-dir", cwd=workspace.git))
+            with suppress(WorkspaceError):
+                self._loop.run_until_complete(
+                    self._git.run("rev-parse", "--verify", "--quiet", wanted, cwd=workspace.git)
+                )
+                return None
+        except WorkspaceError as error:
+            return f'"workspace.git": {workspace.git}: {error}'
+        if workspace.revision is None:
+            return f'"workspace.git": {workspace.git} has no commit'
+        return f'"workspace.revision": {workspace.git} has no revision "{workspace.revision}"'
+
+    def _model_problem(self, spec: TaskSpec) -> str | None:
+        try:
+            return self._loop.run_until_complete(self._model_found(spec))
+        except PigeonError as error:
+            return str(error)
+
+    async def _model_found(self, spec: TaskSpec) -> str | None:
+        path = (spec.model or "").partition("/")
+        if path[0] == "scripted":
+            from pigeon.providers.scripted.script import read_script
+
+            read_script(path[2], self._environment.absolute)
+        options = options_of(spec, self._api_key)
+        built = await build(structs.replace(options, no_session=True, session_dir=None), self._environment)
+        try:
+            model: Model | None = built.session.models.model
+            if model is None:
+                return NO_MODEL
+            if self._keys_are_here and model not in built.session.models.available():
+                return f"there is no API key for {model.reference}; see: pigeon doctor"
+            return None
+        finally:
+            await built.lifecycle.leaving()
+            await built.session.close()
+            await built.lifecycle.stop()
+
+
+def _folder_problem(folder: str) -> str | None:
+    if not os.path.exists(folder):
+        return f'"workspace.folder": there is no folder {folder}'
+    return None if os.path.isdir(folder) else f'"workspace.folder": {folder} is not a folder'
+
+
+def _schema_problem(schema: object) -> str | None:
+    try:
+        OutputSchema(schema)
+    except Refusal as error:
+        return f'"output": {str(error).removeprefix("outputSchema").lstrip(".: ")}'
+    return None

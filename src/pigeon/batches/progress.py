@@ -1,0 +1,231 @@
+"""What a person sees of a batch: a display that is drawn anew at a terminal, plain lines elsewhere, and a summary.
+
+Times are of the monotonic clock, so that a clock that is set meanwhile changes nothing. The rate is that of the last
+minutes, and the estimate follows from it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
+
+from pigeon.batches.batch_folder import Tally
+from pigeon.batches.driver import Outcome
+from pigeon.batches.records import STATUSES, TaskResult, TaskSpec
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+# Plain lines: one for each task that is not done, and one with the figures every so many seconds.
+LINE_SECONDS = 10.0
+RATE_SECONDS = 300.0
+MOST_TIMES = 5000
+SHOWN_RUNNING = 5
+SHOWN_REASONS = 10
+COLOURS = {"done": "green", "failed": "red", "limit": "yellow", "error": "red"}
+
+
+class Figures:
+    """How far a batch is, and when it will probably end."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._began = now()
+        self._ends: deque[float] = deque(maxlen=MOST_TIMES)
+        self.tally = Tally()
+        self.spent = 0.0
+        self.running: dict[str, float] = {}
+
+    def begin(self, tally: Tally) -> None:
+        """The batch begins."""
+        self.tally, self.spent, self._began = tally, tally.cost, self._now()
+
+    def start(self, id: str) -> None:
+        """A task begins."""
+        self.running[id] = self._now()
+
+    def end(self, id: str, tally: Tally, spent: float, is_finished: bool) -> None:
+        """A task has ended."""
+        self.running.pop(id, None)
+        self.tally, self.spent = tally, spent
+        if is_finished:
+            self._ends.append(self._now())
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the driver began."""
+        return self._now() - self._began
+
+    @property
+    def waiting(self) -> int:
+        """Tasks that have not begun."""
+        return max(0, self.tally.total - self.tally.finished - len(self.running))
+
+    @property
+    def per_minute(self) -> float:
+        """How many tasks end in a minute, lately."""
+        now = self._now()
+        while self._ends and now - self._ends[0] > RATE_SECONDS:
+            self._ends.popleft()
+        if not self._ends:
+            return 0.0
+        since = self._began if len(self._ends) < MOST_TIMES and now - self._began < RATE_SECONDS else self._ends[0]
+        return 60.0 * len(self._ends) / max(now - since, 0.001)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The estimate; none before anything has ended."""
+        rate = self.per_minute
+        return 60.0 * (self.tally.total - self.tally.finished) / rate if rate else None
+
+    def line(self) -> str:
+        """All of it in one line."""
+        tally = self.tally
+        states = [f"{tally.by_status[status]} {status}" for status in STATUSES if tally.by_status.get(status)]
+        left = self.seconds_left
+        parts = [
+            f"{tally.finished}/{tally.total}",
+            ", ".join([*states, f"{len(self.running)} running", f"{self.waiting} waiting"]),
+            f"{self.per_minute:.1f}/min",
+            f"${self.spent:,.4f}",
+            "" if left is None or tally.finished == tally.total else f"about {duration(left)} left",
+        ]
+        return " · ".join(part for part in parts if part)
+
+
+class PlainProgress:
+    """Lines on a stream that is no terminal."""
+
+    def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._now = now
+        self._figures = Figures(now)
+        self._last = now()
+
+    def began(self, tally: Tally, slots: int) -> None:
+        """Say what there is to do."""
+        self._figures.begin(tally)
+        before = f", {tally.finished} of them finished before" if tally.finished else ""
+        self._say(f"{tally.total} tasks{before}; {slots} at a time")
+
+    def started(self, spec: TaskSpec) -> None:
+        """A task begins."""
+        self._figures.start(spec.id)
+
+    def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
+        """Say how a task ended that is not done, and now and then how far all is."""
+        self._figures.end(spec.id, tally, spent, result is not None)
+        if result is not None and result.status != "done":
+            self._say(f"{result.status}: {spec.id}: {one_line(result.error or '')}")
+        if self._now() - self._last >= LINE_SECONDS or tally.finished == tally.total:
+            self._last = self._now()
+            self._say(self._figures.line())
+
+    def close(self) -> None:
+        """Nothing is left to be shown."""
+
+    def _say(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+
+class LiveProgress:
+    """A display at a terminal, drawn anew a few times a second."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.live import Live
+
+        self._figures = Figures()
+        self._slots = 0
+        self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=4, transient=True)
+
+    def began(self, tally: Tally, slots: int) -> None:
+        """Begin to draw."""
+        self._figures.begin(tally)
+        self._slots = slots
+        self._live.start()
+
+    def started(self, spec: TaskSpec) -> None:
+        """A task begins."""
+        self._figures.start(spec.id)
+
+    def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
+        """Leave a line about a task that is not done above the display."""
+        self._figures.end(spec.id, tally, spent, result is not None)
+        if result is not None and result.status != "done":
+            from rich.text import Text
+
+            words = Text(f"{result.status} ", style=COLOURS[result.status])
+            self._live.console.print(words + Text(f"{spec.id}: {one_line(result.error or '')}"))
+
+    def close(self) -> None:
+        """Take the display away."""
+        self._live.stop()
+
+    def _drawn(self) -> RenderableType:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        figures, tally = self._figures, self._figures.tally
+        counts = Text()
+        for status in STATUSES:
+            if tally.by_status.get(status):
+                counts.append(f"{tally.by_status[status]} {status}  ", style=COLOURS[status])
+        counts.append(f"{len(figures.running)} running  {figures.waiting} waiting")
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(
+            ProgressBar(total=max(1, tally.total), completed=tally.finished, width=40),
+            f"{tally.finished} of {tally.total}",
+        )
+        left = figures.seconds_left
+        rate = [
+            f"{figures.per_minute:.1f} a minute",
+            f"${figures.spent:,.4f} so far",
+            f"{duration(figures.elapsed)} gone",
+        ]
+        if left is not None:
+            rate.append(
+                f"about {duration(left)} left, until {time.strftime('%H:%M', time.localtime(time.time() + left))}"
+            )
+        now = time.monotonic()
+        oldest = list(figures.running.items())[:SHOWN_RUNNING]
+        tasks = [
+            Text(f"  {duration(now - since):>8}  {id}", style="dim", overflow="ellipsis", no_wrap=True)
+            for id, since in oldest
+        ]
+        return Group(bar, counts, Text(" · ".join(rate)), *tasks)
+
+
+def summary(outcome: Outcome, spent: float, seconds: float) -> list[str]:
+    """How a batch ended, in lines: the figures, and what went wrong by its reason."""
+    tally = outcome.tally
+    states = [f"{tally.by_status[status]} {status}" for status in STATUSES if tally.by_status.get(status)]
+    if outcome.left:
+        states.append(f"{outcome.left} not run")
+    lines = [f"{tally.total} tasks: {', '.join(states) or 'none finished'}. ${spent:,.4f}, {duration(seconds)}."]
+    if outcome.stopped:
+        lines.append(outcome.stopped)
+    by_count = sorted(tally.reasons.items(), key=lambda item: -item[1])
+    lines += [f"  {count:>5} times {one_line(reason)}" for reason, count in by_count[:SHOWN_REASONS]]
+    if len(by_count) > SHOWN_REASONS:
+        lines.append(f"        and {len(by_count) - SHOWN_REASONS} other reasons; results.jsonl has them all")
+    return lines
+
+
+def duration(seconds: float) -> str:
+    """`3 s`, `2 min 5 s`, `4 h 10 min`."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def one_line(text: str, most: int = 300) -> str:
+    """A text in one line, cut to a size."""
+    words = " ".join(text.split())
+    return words if len(words) <= most else f"{words[: most - 1]}…"

@@ -1,0 +1,360 @@
+"""The engine `ray`: the same tasks on this machine or on a cluster, by Ray (extra `ray`).
+
+Ray places tasks where there is room, starts workers, and tries again what was lost with a worker or a machine. What
+runs there is the same as with `local`: a worker of Ray is the host of one task at a time (`task_process.py`) in a
+process of its own. What all tasks share is an actor on the driver's machine, and workers pass on to it what tasks ask.
+
+A worker that sees the folder of the batch, because it is shared or on the same machine, has its task put the result
+there. Elsewhere the result is made in a temporary folder and comes back as an archive through Ray's object store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from pigeon.app.environment import process_environment
+from pigeon.batches.batch_folder import BATCH_FILE
+from pigeon.batches.engine import fitting_slots
+from pigeon.batches.records import TaskResult, TaskSpec
+from pigeon.batches.shared_limits import Rate, SharedLimits
+from pigeon.batches.task_link import FatalTask
+from pigeon.batches.task_process import PART, TaskProcesses, TaskRequest, WorkerDied, unpacked_request
+from pigeon.batches.task_run import TaskPlace, commit_folder
+from pigeon.batches.workspaces import remove_folder
+from pigeon.system.clock import SteadyLoop
+from pigeon.wire import codec
+from pigeon.wire.errors import StartupError
+
+NO_EXTRA = "--engine ray needs Ray, which is not installed: pip install 'ray>=2.9' (the extra `ray`)"
+# How often Ray itself tries again what was lost with a worker or a machine.
+LOST_RETRIES = 20
+# Twice as many tasks as fit are handed over, so that a cluster that can grow sees what is wanted.
+HANDED_OVER = 2
+ASK_SECONDS = 5.0
+LOOK_SECONDS = 1.0
+
+
+class RayPlace(Struct, frozen=True, kw_only=True):
+    """Which cluster, and what a task takes of it; without an address Ray is started here."""
+
+    address: str | None = None
+    variables: dict[str, str] = {}
+    cpus: float = 1.0
+    resources: dict[str, float] = {}
+
+
+class RemoteOutcome(Struct, frozen=True, kw_only=True):
+    """What a worker sends back: a result, with its folder as an archive where that is not shared, or why not."""
+
+    result: TaskResult | None = None
+    files: bytes | None = None
+    died: str | None = None
+    innocent: bool = False
+    fatal: str | None = None
+
+
+class LimitsActor:
+    """`SharedLimits` as an actor. Ray starts it anew if its process dies; the driver then tells it what was spent."""
+
+    def __init__(self, rates: Mapping[str, Rate], max_cost: float | None, spent: float) -> None:
+        self._limits = SharedLimits(rates, max_cost, spent)
+
+    async def ask(self, provider: str, tokens: int) -> float:
+        """Give a request its time."""
+        return self._limits.ask(provider, tokens)
+
+    async def still(self, provider: str) -> float:
+        """Whether it has to wait longer."""
+        return self._limits.still(provider)
+
+    async def ended(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
+        """A request has ended."""
+        self._limits.ended(provider, more_tokens, is_refused, seconds)
+
+    async def spend(self, task: str, dollars: float) -> bool:
+        """A task has spent something."""
+        return self._limits.spend(task, dollars)
+
+    async def reserve(self, task: str, share: float) -> bool:
+        """Keep money for a task."""
+        return self._limits.reserve(task, share)
+
+    async def release(self, task: str) -> float:
+        """A task has ended."""
+        return self._limits.release(task)
+
+    async def spent(self, at_least: float) -> tuple[float, bool]:
+        """What all have spent, which is at least what the driver knows of, and whether that is all that may be."""
+        self._limits.know(at_least)
+        return self._limits.spent, self._limits.exhausted
+
+
+class ActorLimits:
+    """The limits of tasks whose host is a worker of Ray."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def ask(self, provider: str, tokens: int) -> float:
+        """Give a request its time."""
+        return float(await self._actor.ask.remote(provider, tokens))
+
+    async def still(self, provider: str) -> float:
+        """Whether it has to wait longer."""
+        return float(await self._actor.still.remote(provider))
+
+    async def ended(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
+        """A request has ended."""
+        await self._actor.ended.remote(provider, more_tokens, is_refused, seconds)
+
+    async def spend(self, task: str, dollars: float) -> bool:
+        """A task has spent something."""
+        return bool(await self._actor.spend.remote(task, dollars))
+
+
+class RayEngine:
+    """Hands tasks to Ray and takes back what comes of them."""
+
+    def __init__(
+        self,
+        place: TaskPlace,
+        cluster: RayPlace,
+        concurrency: int | None,
+        rates: Mapping[str, Rate],
+        max_cost: float | None,
+        spent: float,
+        exhausted: Callable[[], None],
+    ) -> None:
+        self._place = structs.replace(place, variables={})
+        self._cluster = cluster
+        self._concurrency = concurrency
+        self._limits = dict(rates), max_cost, spent
+        self._spent = spent
+        self._exhausted = exhausted
+        self._ray: Any = None
+        self._actor: Any = None
+        self._remote: Any = None
+        self._running: dict[str, Any] = {}
+        self._slots = 0
+        self._asked = 0.0
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def slots(self) -> int:
+        """As many as were asked for, else twice as many as fit on the cluster as it is now."""
+        if self._concurrency is not None:
+            return self._concurrency
+        if time.monotonic() - self._asked > ASK_SECONDS:
+            self._asked = time.monotonic()
+            cpus = float(self._ray.cluster_resources().get("CPU", 1))
+            self._slots = max(1, int(HANDED_OVER * cpus / self._cluster.cpus))
+        return self._slots
+
+    async def open(self) -> None:
+        """Start Ray or join the cluster, and start the actor; raises `StartupError`."""
+        try:
+            import ray
+        except ModuleNotFoundError:
+            raise StartupError(NO_EXTRA) from None
+        self._ray = ray
+        try:
+            await asyncio.to_thread(self._join)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise StartupError(f"Ray cannot be used: {error}") from None
+        cluster = self._cluster
+        self._remote = ray.remote(run_remotely).options(
+            num_cpus=cluster.cpus,
+            resources=dict(cluster.resources) or None,
+            max_retries=LOST_RETRIES,
+            scheduling_strategy="SPREAD",
+        )
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), False
+        )
+        self._actor = (
+            ray.remote(LimitsActor)
+            .options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
+            .remote(*self._limits)
+        )
+        self._looking = asyncio.ensure_future(self._look())
+
+    def _join(self) -> None:
+        """Runs in a thread."""
+        given: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if self._cluster.address is not None:
+            self._ray.init(address=self._cluster.address, **given)
+            return
+        slots = self._concurrency or fitting_slots()
+        self._ray.init(num_cpus=max(1, int(slots * self._cluster.cpus)), include_dashboard=False, **given)
+
+    def submit(self, spec: TaskSpec) -> Future[TaskResult | None]:
+        """Hand a task over."""
+        future: Future[TaskResult | None] = Future()
+        future.set_running_or_notify_cancel()
+        request = codec.encode(TaskRequest(spec=spec, place=self._place))
+        reference = self._remote.remote(request, self._cluster.variables, self._actor)
+        self._running[spec.id] = reference
+        remote: Future[bytes] = reference.future()
+        remote.add_done_callback(lambda done: self._take(spec, done, future))
+        return future
+
+    def _take(self, spec: TaskSpec, done: Future[bytes], future: Future[TaskResult | None]) -> None:
+        """What a worker has sent; called in a thread of Ray."""
+        self._running.pop(spec.id, None)
+        try:
+            future.set_result(self._outcome(done))
+        except Exception as error:
+            future.set_exception(error)
+
+    def _outcome(self, done: Future[bytes]) -> TaskResult | None:
+        try:
+            data = done.result()
+        except self._ray.exceptions.TaskCancelledError:
+            return None
+        except self._ray.exceptions.RayTaskError as error:
+            raise WorkerDied(f"The worker failed: {error.cause or error}", False) from None
+        except self._ray.exceptions.RayError as error:
+            first = str(error).strip().splitlines()
+            raise WorkerDied(f"Ray lost the worker: {first[0] if first else error}", True) from None
+        outcome = msgspec.msgpack.decode(data, type=RemoteOutcome)
+        if outcome.fatal is not None:
+            raise FatalTask(outcome.fatal)
+        if outcome.died is not None:
+            raise WorkerDied(outcome.died, outcome.innocent)
+        if outcome.result is not None and outcome.files is not None:
+            return unpack_result(outcome.files, self._place.out, outcome.result)
+        return outcome.result
+
+    async def _look(self) -> None:
+        """See now and then what was spent."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            with suppress(self._ray.exceptions.RayError):
+                self._spent, is_all = await self._actor.spent.remote(self._spent)
+                if is_all:
+                    self._exhausted()
+
+    async def reserve(self, task: str, share: float) -> bool:
+        """Keep money for a task."""
+        return bool(await self._actor.reserve.remote(task, share))
+
+    async def release(self, task: str) -> float:
+        """A task has ended."""
+        return float(await self._actor.release.remote(task))
+
+    async def spent(self) -> float:
+        """What all tasks have cost so far."""
+        self._spent, _ = await self._actor.spent.remote(self._spent)
+        return self._spent
+
+    async def stop(self, reason: str) -> None:
+        """End all tasks that are under way, with the workers that run them."""
+        for reference in list(self._running.values()):
+            self._ray.cancel(reference, force=True)
+
+    def kill(self) -> None:
+        """Leave the cluster; what was started here ends with it."""
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._ray is not None and self._ray.is_initialized():
+            for reference in list(self._running.values()):
+                with suppress(Exception):
+                    self._ray.cancel(reference, force=True)
+            self._ray.shutdown()
+
+
+# What runs in workers.
+
+
+class _WorkerState:
+    """What a worker keeps from task to task: its event loop, and the parent of the processes of tasks."""
+
+    def __init__(self, actor: Any, variables: Mapping[str, str]) -> None:
+        self.loop = SteadyLoop()
+        self.processes = TaskProcesses(variables, ActorLimits(actor))
+
+
+_state: _WorkerState | None = None
+
+
+def run_remotely(request: bytes, passed: dict[str, str], actor: Any) -> bytes:
+    """Do a task in a worker of Ray, in a process of its own."""
+    global _state
+    environment = process_environment()
+    variables = {**environment.variables, **passed}
+    if _state is None:
+        _state = _WorkerState(actor, variables)
+    wanted = unpacked_request(request)
+    place = wanted.place
+    here = place.agent_dir if os.path.isdir(place.agent_dir) else environment.agent_dir()
+    place = structs.replace(
+        place, variables=variables, agent_dir=here, cache=os.path.join(here, os.path.basename(place.cache))
+    )
+    if is_shared(place):
+        outcome = _run(_state, wanted.spec, place)
+    else:
+        folder = tempfile.mkdtemp(prefix="pigeon-batch-", dir=environment.temporary)
+        try:
+            outcome = _run(_state, wanted.spec, structs.replace(place, out=folder))
+            if outcome.result is not None:
+                outcome = structs.replace(outcome, files=packed_result(folder, outcome.result))
+        finally:
+            remove_folder(folder)
+    return msgspec.msgpack.encode(outcome)
+
+
+def _run(state: _WorkerState, spec: TaskSpec, place: TaskPlace) -> RemoteOutcome:
+    async def over() -> None:
+        await state.processes.stop("all is spent")
+
+    async def work() -> TaskResult | None:
+        return await state.processes.run(spec, place, over)
+
+    try:
+        return RemoteOutcome(result=state.loop.run_until_complete(work()))
+    except WorkerDied as error:
+        return RemoteOutcome(died=str(error), innocent=error.innocent)
+    except FatalTask as error:
+        return RemoteOutcome(fatal=str(error))
+
+
+def is_shared(place: TaskPlace) -> bool:
+    """Whether the folder of the batch can be seen from here: a folder of the same name may be another one."""
+    with suppress(OSError), open(os.path.join(place.out, BATCH_FILE), "rb") as file:
+        return place.batch.encode() in file.read()
+    return False
+
+
+def packed_result(out: str, result: TaskResult) -> bytes:
+    """The folder of a result as an archive."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
+        archive.add(os.path.join(out, result.folder), ".")
+    return packed.getvalue()
+
+
+def unpack_result(files: bytes, out: str, result: TaskResult) -> TaskResult:
+    """Put the folder of a result in its place."""
+    part = os.path.join(out, f"{PART}{result.folder}-{os.urandom(4).hex()}")
+    os.mkdir(part, 0o700)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(files), mode="r:gz") as archive:
+            # It was made by ourselves; a workspace may have links to anywhere, which newer versions of Python refuse.
+            trusted: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
+            archive.extractall(part, **trusted)
+        return commit_folder(part, os.path.join(out, result.folder), result)
+    finally:
+        with suppress(OSError):
+            remove_folder(part)

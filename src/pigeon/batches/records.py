@@ -1,0 +1,169 @@
+"""What a batch is made of: tasks as people write them, as they are run, and what came of them.
+
+`Task` is a line of the file of tasks. `TaskSpec` is the same with everything decided: the text of the prompt, absolute
+paths, the options of the agent. It is all that a result depends on, so the hash of its canonical form is the name of
+the folder of its result, and a batch that was killed finds by it what is finished. `TaskResult` is a line of
+`results.jsonl`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from pigeon.sdk.results import Ended
+from pigeon.wire.base import Json
+from pigeon.wire.model import Cost, Number, Usage
+
+Status = Literal["done", "failed", "limit", "error"]
+STATUSES: tuple[Status, ...] = ("done", "failed", "limit", "error")
+CHECK_SECONDS = 600.0
+HASH_DIGITS = 32
+
+
+class TaskRecord(Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
+    """A record that says what is wanted: what is not said is left out."""
+
+
+class ResultRecord(Struct, rename="camel", frozen=True, kw_only=True):
+    """A record that says what came of it: every member is there."""
+
+
+class Workspace(TaskRecord, frozen=True, forbid_unknown_fields=True):
+    """Where a task is done: in a fresh copy of a folder, or of a revision of a git repository.
+
+    Attributes:
+        folder: a folder, of which each task gets a copy
+        git: the address or the path of a git repository
+        revision: a branch, tag or commit of it; by default what its HEAD names
+    """
+
+    folder: str | None = None
+    git: str | None = None
+    revision: str | None = None
+
+
+class Check(TaskRecord, frozen=True, forbid_unknown_fields=True):
+    """The command that decides whether a task succeeded: it has, if the command ends with 0.
+
+    Attributes:
+        command: a command of the shell, run in the workspace when the agent has ended
+        seconds: how long it may take
+    """
+
+    command: str
+    seconds: Number = CHECK_SECONDS
+
+
+class Task(TaskRecord, frozen=True, forbid_unknown_fields=True):
+    """One task, as it is written.
+
+    Attributes:
+        prompt: what the agent is told
+        id: a name that no other task of the batch has; by default it is made of the task itself
+        workspace: where the task is done; by default in an empty folder
+        model: the model; by default that of the batch
+        limits: the most that the task may use, as `{"turns": 30, "cost": 0.5}`
+        output: a JSON Schema that the answer has to fit
+        check: the command that decides about success, as a text or with its time limit
+        group: tasks of the same group are counted together in the report
+    """
+
+    prompt: str
+    id: str | None = None
+    workspace: Workspace | None = None
+    model: str | None = None
+    limits: dict[str, Number] | None = None
+    output: dict[str, Json] | None = None
+    check: Check | str | None = None
+    group: str | None = None
+
+
+class TaskSpec(TaskRecord, frozen=True):
+    """A task with everything decided that its result depends on."""
+
+    id: str
+    prompt: str
+    workspace: Workspace | None = None
+    model: str | None = None
+    limits: dict[str, Number] = field(default_factory=dict)
+    output: dict[str, Json] | None = None
+    check: Check | None = None
+    group: str | None = None
+    options: dict[str, Json] = field(default_factory=dict)
+
+
+class CheckResult(ResultRecord, frozen=True):
+    """How the check of a task ended.
+
+    Attributes:
+        passed: whether it ended with 0, and in time
+        exit_code: how it ended; none if it was stopped
+        seconds: how long it took
+        timed_out: whether it was stopped because its time was over
+        output: the end of what it printed
+    """
+
+    passed: bool
+    exit_code: int | None = None
+    seconds: float = 0.0
+    timed_out: bool = False
+    output: str = ""
+
+
+class TaskResult(ResultRecord, frozen=True):
+    """What came of a task.
+
+    Attributes:
+        id: the task
+        status: `done`, `failed` (by its check, or not allowed), `limit` or `error`
+        ended: how the run ended; none if there was none
+        error: why it is not done, in one sentence
+        check: how the check ended
+        usage: tokens and cost
+        output: the value that fits the schema of the task
+        text: the text of the last answer
+        session: the file of the conversation, in the folder of the batch
+        folder: the folder of the task, in the folder of the batch
+        group: the group of the task
+        model: the model that was used
+        commit: the commit that the workspace began with
+        turns: answers of the model
+        tools: how often each tool was called
+        seconds: how long it took
+        began: when it began, in milliseconds since 1970
+    """
+
+    id: str
+    status: Status
+    ended: Ended | None = None
+    error: str | None = None
+    check: CheckResult | None = None
+    usage: Usage = field(default_factory=lambda: Usage(cost=Cost()))
+    output: Any = None
+    text: str = ""
+    session: str | None = None
+    folder: str = ""
+    group: str | None = None
+    model: str | None = None
+    commit: str | None = None
+    turns: int = 0
+    tools: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    began: int = 0
+
+    @property
+    def cost(self) -> float:
+        """US dollars."""
+        return float(self.usage.cost.total)
+
+
+_canonical = msgspec.json.Encoder(order="deterministic")
+
+
+def hash_of(record: TaskRecord) -> str:
+    """The name of what this record describes: the same for the same content."""
+    return hashlib.sha256(_canonical.encode(record)).hexdigest()[:HASH_DIGITS]

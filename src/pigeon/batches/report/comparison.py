@@ -1,0 +1,195 @@
+"""Two batches side by side: the same tasks, done differently. Tasks are paired by their ids.
+
+The question is whether the second is better, and whether that is more than chance. Differences are taken task by task,
+so that a hard task counts as hard in both; a task that only one batch has is named and not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import quote
+
+from msgspec import Struct, field
+
+from pigeon.batches.records import TaskResult
+from pigeon.batches.report.measured import MEASURES, BatchFigures, GroupFigures
+from pigeon.batches.report.page import (
+    FORMS,
+    ID,
+    LEFT,
+    WHY,
+    BatchView,
+    PageParts,
+    percent_range,
+    plots_html,
+    session_link,
+    status_html,
+    table_html,
+    tiles,
+)
+from pigeon.batches.report.statistics import Estimate, Sample, flips_by_chance
+from pigeon.export.escaping import escaped
+
+MOST_FLIPS = 1000
+MOST_PAIRS = 5000
+
+
+class Compared(Struct, kw_only=True):
+    """What the pairs of two batches say."""
+
+    pairs: int = 0
+    only_first: int = 0
+    only_second: int = 0
+    better: list[tuple[TaskResult, TaskResult]] = field(default_factory=list)
+    worse: list[tuple[TaskResult, TaskResult]] = field(default_factory=list)
+    success: Sample = field(default_factory=Sample)
+    changes: dict[str, Sample] = field(default_factory=lambda: {name: Sample() for name in MEASURES})
+    first: dict[str, Sample] = field(default_factory=lambda: {name: Sample() for name in MEASURES})
+    second: dict[str, Sample] = field(default_factory=lambda: {name: Sample() for name in MEASURES})
+    costs: list[tuple[float, float]] = field(default_factory=list)
+
+    def add(self, one: TaskResult, other: TaskResult) -> None:
+        """A task of both."""
+        self.pairs += 1
+        was, now = one.status == "done", other.status == "done"
+        self.success.add(float(now) - float(was))
+        if was != now:
+            flips = self.better if now else self.worse
+            flips.append((_without_texts(one), _without_texts(other)))
+        for name, (measure, _) in MEASURES.items():
+            self.first[name].add(measure(one))
+            self.second[name].add(measure(other))
+            self.changes[name].add(measure(other) - measure(one))
+        if len(self.costs) < MOST_PAIRS:
+            self.costs.append((one.cost, other.cost))
+
+
+def _without_texts(one: TaskResult) -> TaskResult:
+    from msgspec.structs import replace
+
+    return replace(one, text="", output=None, check=None)
+
+
+def compared(first: Iterator[TaskResult], find: Callable[[str], TaskResult | None], second: int) -> Compared:
+    """Pair the results of one batch with those of another, which has so many; `find` has the result of an id."""
+    found = Compared()
+    for one in first:
+        other = find(one.id)
+        if other is None:
+            found.only_first += 1
+        else:
+            found.add(one, other)
+    found.only_second = second - found.pairs
+    return found
+
+
+def comparison_page(batches: tuple[BatchView, BatchView], folders: tuple[str, str], found: Compared) -> Iterator[str]:
+    """The page, in pieces; `folders` are the ways from it to the folders of the batches."""
+    parts = PageParts()
+    first, second = batches
+    names = _names(first, second)
+    alone = [
+        f"{count:,} tasks are only in {escaped(name)}"
+        for count, name in ((found.only_first, names[0]), (found.only_second, names[1]))
+        if count
+    ]
+    below = " · ".join([f"{found.pairs:,} tasks of both, paired by their ids", *alone])
+    pieces = [tiles(_tiles(names, batches, found))]
+    if parts.plotter is not None and found.pairs:
+        plotter = parts.plotter
+        drawn = [plotter.side_by_side("Success by group", _by_group(names, first.figures, second.figures))]
+        changes = [
+            (name, one) for name, one in ((name, _relative(found, name)) for name in MEASURES) if one is not None
+        ]
+        if changes:
+            drawn.append(plotter.differences(f"Change from {names[0]} to {names[1]}", changes))
+        if any(one or other for one, other in found.costs):
+            drawn.append(plotter.pairs("Cost of each task", "US dollars", names, found.costs))
+        pieces.append(plots_html("Figures", drawn))
+    pieces.append(_measures(names, batches, found))
+    ways = tuple(f"{quote(one)}/" if one else "" for one in folders)
+    pieces.append(_flips("Better: not done before, done now", names, ways, found.better))
+    pieces.append(_flips("Worse: done before, not done now", names, ways, found.worse))
+    return parts.page(f"{names[0]} and {names[1]}", below, pieces, ())
+
+
+def _names(first: BatchView, second: BatchView) -> tuple[str, str]:
+    """What the batches are called; two of the same name get numbers."""
+    one, other = first.title or "first", second.title or "second"
+    return (f"{one} (1)", f"{other} (2)") if one == other else (one, other)
+
+
+def _tiles(names: tuple[str, str], batches: tuple[BatchView, BatchView], found: Compared) -> list[tuple[str, str]]:
+    shown = [
+        (
+            f"{batch.figures.everything.success.value:.0%}",
+            f"{escaped(name)}: success, {percent_range(batch.figures.everything.success)}",
+        )
+        for name, batch in zip(names, batches, strict=True)
+    ]
+    change = found.success.estimate
+    chance = flips_by_chance(len(found.better), len(found.worse))
+    verdict = "more than chance explains" if chance < 0.05 else "may well be chance"
+    shown_chance = "p < 0.001" if chance < 0.001 else f"p = {chance:.3f}"
+    return [
+        *shown,
+        (f"{100 * change.value:+.1f} points", f"difference, {100 * change.low:+.1f} to {100 * change.high:+.1f}"),
+        (f"{len(found.better)} up, {len(found.worse)} down", f"tasks that flipped; {shown_chance}: {verdict}"),
+    ]
+
+
+def _by_group(
+    names: tuple[str, str], first: BatchFigures, second: BatchFigures
+) -> Mapping[str, list[tuple[str, Estimate]]]:
+    def rows(figures: BatchFigures) -> list[tuple[str, Estimate]]:
+        groups: dict[str, GroupFigures] = {"all tasks": figures.everything}
+        if len(figures.by_group) > 1:
+            groups |= dict(sorted(figures.by_group.items(), key=lambda item: -item[1].count)[:8])
+        return [(name, one.success) for name, one in groups.items()]
+
+    return {names[0]: rows(first), names[1]: rows(second)}
+
+
+def _relative(found: Compared, name: str) -> Estimate | None:
+    """The change of a measure as a share of what it was; none if it was nothing."""
+    before, change = found.first[name].mean, found.changes[name].estimate
+    if not before:
+        return None
+    return Estimate(change.value / before, change.low / before, change.high / before, change.count)
+
+
+def _measures(names: tuple[str, str], batches: tuple[BatchView, BatchView], found: Compared) -> str:
+    heads = ["a task, on average", *map(escaped, names), "difference", "95 % of it", "clear?"]
+
+    def rows() -> Iterator[str]:
+        for name in MEASURES:
+            change, form = found.changes[name].estimate, FORMS[name]
+            signed = form.replace("${:", "{:").replace("{:", "{:+")
+            yield (
+                f"<tr><th scope=row>{name}</th><td>{form.format(found.first[name].mean)}</td>"
+                f"<td>{form.format(found.second[name].mean)}</td><td>{signed.format(change.value)}</td>"
+                f"<td>{signed.format(change.low)} to {signed.format(change.high)}</td>"
+                f"<td>{'yes' if change.is_clear else 'no'}</td></tr>\n"
+            )
+
+    return "<h2>What tasks take</h2>\n" + "".join(table_html(heads, rows()))
+
+
+def _flips(
+    title: str, names: tuple[str, str], ways: tuple[str, ...], flips: list[tuple[TaskResult, TaskResult]]
+) -> str:
+    if not flips:
+        return f"<h2>{title}</h2>\n<p>None.</p>\n"
+    heads = ["task", "group", *(f"{escaped(name)}" for name in names), "conversations", "why it was not done"]
+
+    def rows() -> Iterator[str]:
+        for one, other in flips[:MOST_FLIPS]:
+            links = f"{session_link(one, 'before', ways[0])} · {session_link(other, 'now', ways[1])}"
+            why = escaped(" ".join((one.error or other.error or "").split())[:300])
+            yield (
+                f"<tr><th scope=row{ID}>{escaped(one.id)}</th><td{LEFT}>{escaped(other.group or '')}</td>"
+                f"<td>{status_html(one)}</td><td>{status_html(other)}</td><td>{links}</td><td{WHY}>{why}</td></tr>\n"
+            )
+
+    more = f"<p><small>{len(flips) - MOST_FLIPS:,} more are not shown.</small></p>\n" if len(flips) > MOST_FLIPS else ""
+    return f'<h2 id="tasks">{title} ({len(flips):,})</h2>\n' + "".join(table_html(heads, rows())) + more

@@ -1,0 +1,161 @@
+"""What all tasks of a batch share: requests and tokens per minute of each provider, pauses after a refusal, and money.
+
+One object of the driver, or of an actor on a cluster, decides for all; processes of tasks ask it over their link
+(`task_link.py`). Requests are given times one after the other, as far apart as the rate of the provider asks for, so
+that no minute has more of them than allowed. A refusal for want of capacity (429) holds all requests to the provider
+back, for as long as the server asks, else twice as long each time; when it is over they come one after the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+MINUTE = 60.0
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+# Between requests that waited for the end of a pause.
+AFTER_PAUSE = 0.05
+
+
+class Rate(Struct, frozen=True, kw_only=True):
+    """What a provider allows in a minute; none for no limit.
+
+    Attributes:
+        requests: the most requests
+        tokens: the most tokens, of prompts and answers together
+    """
+
+    requests: float | None = None
+    tokens: float | None = None
+
+
+class _ProviderTimes:
+    """When the next request to a provider may be sent."""
+
+    def __init__(self, rate: Rate) -> None:
+        self.rate = rate
+        self.next_request = 0.0
+        self.next_token = 0.0
+        self.paused_until = 0.0
+        self.refusals = 0
+
+    def slot(self, now: float, tokens: int) -> float:
+        """Give away the next time."""
+        at = max(now, self.next_request, self.next_token, self.paused_until)
+        gap = MINUTE / self.rate.requests if self.rate.requests else 0.0
+        if at == self.paused_until and self.paused_until > now:
+            gap = max(gap, AFTER_PAUSE)
+            self.paused_until += gap
+        self.next_request = at + gap
+        self.spend_tokens(at, tokens)
+        return at
+
+    def spend_tokens(self, at: float, tokens: float) -> None:
+        """Move the time of the next request by what tokens take; fewer than none gives time back."""
+        if self.rate.tokens:
+            self.next_token = max(self.next_token, at) + tokens * MINUTE / self.rate.tokens
+
+    def pause(self, now: float, seconds: float | None) -> None:
+        """The provider refuses: nothing is sent for a while. Refusals within a pause are answers to the same rush."""
+        if seconds is None:
+            if now < self.paused_until:
+                return
+            seconds = min(FIRST_PAUSE * 2**self.refusals, LONGEST_PAUSE)
+            self.refusals += 1
+        self.paused_until = max(self.paused_until, now + seconds)
+
+
+class SharedLimits:
+    """Decides about requests and money of a batch; `spent` is what was spent before.
+
+    Each task has a share of the money: what it may cost by its own limit, or what is expected of it. `reserve` gives a
+    share out before a task begins, so that all that runs fits into what is left.
+    """
+
+    def __init__(
+        self,
+        rates: Mapping[str, Rate],
+        max_cost: float | None = None,
+        spent: float = 0.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rates = dict(rates)
+        self._max_cost = max_cost
+        self._total = spent
+        self._now = now
+        self._providers: dict[str, _ProviderTimes] = {}
+        self._shares: dict[str, float] = {}
+        self._used: dict[str, float] = {}
+
+    # Requests
+
+    def ask(self, provider: str, tokens: int) -> float:
+        """Give a request its time; returns the seconds until then, after which `still` is to be asked."""
+        now = self._now()
+        return self._times(provider).slot(now, tokens) - now
+
+    def still(self, provider: str) -> float:
+        """How much longer a request has to wait whose time has come: the provider may have refused others meanwhile."""
+        times, now = self._times(provider), self._now()
+        if now >= times.paused_until:
+            return 0.0
+        return times.slot(now, 0) - now
+
+    def ended(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
+        """A request has ended: it used so many tokens more than was expected, and may have been refused."""
+        times, now = self._times(provider), self._now()
+        if more_tokens:
+            times.spend_tokens(now, more_tokens)
+        if is_refused:
+            times.pause(now, seconds)
+        else:
+            times.refusals = 0
+
+    def _times(self, provider: str) -> _ProviderTimes:
+        times = self._providers.get(provider)
+        if times is None:
+            times = self._providers[provider] = _ProviderTimes(
+                self._rates.get(provider) or self._rates.get("*", Rate())
+            )
+        return times
+
+    # Money
+
+    def reserve(self, task: str, share: float) -> bool:
+        """Keep money for a task that is to begin; false if too little is left beside what others may still use."""
+        if self._max_cost is not None:
+            open_shares = sum(max(0.0, kept - self._used[other]) for other, kept in self._shares.items())
+            left = self._max_cost - self._total - open_shares
+            if left <= 0 or share > left:
+                return False
+        self._shares[task] = share
+        self._used[task] = 0.0
+        return True
+
+    def spend(self, task: str, dollars: float) -> bool:
+        """A task has spent so much more; true if the batch has now spent all it may."""
+        self._total += dollars
+        self._used[task] = self._used.get(task, 0.0) + dollars
+        return self.exhausted
+
+    def release(self, task: str) -> float:
+        """A task has ended; returns what it has spent."""
+        self._shares.pop(task, None)
+        return self._used.pop(task, 0.0)
+
+    def know(self, at_least: float) -> None:
+        """At least so much was spent, as one knows who was there before."""
+        self._total = max(self._total, at_least)
+
+    @property
+    def spent(self) -> float:
+        """What the whole batch has cost so far, in US dollars."""
+        return self._total
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all is spent that may be."""
+        return self._max_cost is not None and self._total >= self._max_cost

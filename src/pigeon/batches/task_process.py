@@ -1,0 +1,211 @@
+"""Processes of tasks: each task gets one, forked from a warm parent, and its host sees to its end.
+
+The parent (`cli/parents/batch_parent.py`) has imported everything, so that a task costs no start, and each has a
+process that nothing was done in before. A process dies with its parent, the parent with its host, and the commands of a
+task with its process (`system/process/helper_main.py`): nothing is left of whatever is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct, structs
+
+from pigeon.batches.records import TaskResult, TaskSpec, hash_of
+from pigeon.batches.task_link import HostEnd, LimitsAccess
+from pigeon.batches.task_run import WORDS_FILE, TaskPlace, read_result
+from pigeon.batches.workspaces import remove_folder
+from pigeon.system.process.forking import ForkedProcess, ForkParent
+from pigeon.wire import codec
+
+PART = ".part-"
+STOP_SECONDS = 8.0
+END_SECONDS = 5.0
+# From the last word of a task to the end of its process.
+LEAVE_SECONDS = 10.0
+LAST_WORDS = 4000
+KEPT_VARIABLES = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "LANG",
+    "LC_ALL",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPATH",
+    "TMPDIR",
+    "HOME",
+)
+
+
+class TaskRequest(Struct, frozen=True, kw_only=True):
+    """A task that a forked process is to do."""
+
+    spec: TaskSpec
+    place: TaskPlace
+
+
+class WorkerDied(Exception):
+    """The process of a task ended without a result; `innocent` if its parent was gone, too."""
+
+    def __init__(self, text: str, innocent: bool) -> None:
+        super().__init__(text)
+        self.innocent = innocent
+
+
+class TaskProcesses:
+    """Starts the processes of tasks on this machine and waits for their results."""
+
+    def __init__(self, variables: Mapping[str, str], limits: LimitsAccess) -> None:
+        self._variables = {name: variables[name] for name in KEPT_VARIABLES if name in variables}
+        self._limits = limits
+        self._parent: ForkParent | None = None
+        self._starting = asyncio.Lock()
+        self._codes: dict[int, asyncio.Future[int | None]] = {}
+        self._running: dict[int, tuple[ForkedProcess, HostEnd]] = {}
+
+    async def run(
+        self, spec: TaskSpec, place: TaskPlace, exhausted: Callable[[], Awaitable[None]]
+    ) -> TaskResult | None:
+        """The result of a task, which stands in its folder then; none if it was told to stop.
+
+        Raises `WorkerDied` and `FatalTask`, and `OSError` where there is no room for a process or a folder.
+        """
+        part = os.path.join(place.out, f"{PART}{hash_of(spec)}-{os.urandom(4).hex()}")
+        os.mkdir(part, 0o700)
+        try:
+            return await self._run(TaskRequest(spec=spec, place=structs.replace(place, part=part)), exhausted)
+        finally:
+            await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(_removed, part)))
+
+    async def _run(self, request: TaskRequest, exhausted: Callable[[], Awaitable[None]]) -> TaskResult | None:
+        words = os.path.join(request.place.part, WORDS_FILE)
+        stderr = os.open(words, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                process = await self._forked(codec.encode(request), [theirs.fileno(), stderr])
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            os.close(stderr)
+        end = HostEnd(request.spec.id, ours, self._limits, exhausted)
+        self._running[process.pid] = process, end
+        try:
+            result = await end.serve()
+            code = await self._left(process)
+        finally:
+            self._running.pop(process.pid, None)
+            process.send(signal.SIGKILL)
+            self._codes.pop(process.pid, None)
+            process.release()
+        if result is not None or code == 0:
+            return result
+        # It may have been killed between the last step of its work and the word about it.
+        there = await asyncio.to_thread(read_result, os.path.join(request.place.out, hash_of(request.spec)))
+        if there is not None:
+            return there
+        raise WorkerDied(f"{_how(code)}{_last_words(words)}", code is None)
+
+    async def _left(self, process: ForkedProcess) -> int | None:
+        """Wait for the end of a process that has said its last word; its code, none if its parent is gone, too."""
+        ended = self._codes[process.pid]
+        try:
+            return await asyncio.wait_for(asyncio.shield(ended), LEAVE_SECONDS)
+        except TimeoutError:
+            process.send(signal.SIGKILL)
+            with suppress(TimeoutError):
+                return await asyncio.wait_for(asyncio.shield(ended), END_SECONDS)
+            return None
+
+    async def _forked(self, request: bytes, descriptors: list[int]) -> ForkedProcess:
+        for last in (False, True):
+            parent = await self._open()
+            try:
+                pid = await parent.fork(request, descriptors)
+            except ProcessLookupError:
+                if last:
+                    raise
+                continue
+            self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
+            try:
+                return ForkedProcess(pid)
+            except ProcessLookupError:
+                self._codes.pop(pid, None)
+                raise WorkerDied("The process of the task was killed before it began", False) from None
+        raise AssertionError
+
+    async def _open(self) -> ForkParent:
+        async with self._starting:
+            if self._parent is None:
+                # Without the folder on the path: it may have a package of our name.
+                argv = [sys.executable, "-P", "-m", "pigeon.cli.parents.batch_parent"]
+                parent = ForkParent(argv, self._ended, self._lost)
+                await parent.start(self._variables)
+                self._parent = parent
+            return self._parent
+
+    async def stop(self, reason: str) -> None:
+        """Tell all tasks to end, and end those by force that do not."""
+        running = list(self._running.values())
+        for _, end in running:
+            end.stop(reason)
+        deadline = asyncio.get_running_loop().time() + STOP_SECONDS
+        for process, _ in running:
+            if not await process.ended(max(0.0, deadline - asyncio.get_running_loop().time())):
+                process.send(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """End everything at once."""
+        for process, _ in self._running.values():
+            process.send(signal.SIGKILL)
+        parent, self._parent = self._parent, None
+        if parent is not None:
+            parent.close()
+
+    def _ended(self, pid: int, code: int) -> None:
+        ended = self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
+        if not ended.done():
+            ended.set_result(code)
+
+    def _lost(self) -> None:
+        """The parent is gone, and with it its processes; how these ended is not known."""
+        self._parent = None
+        for ended in self._codes.values():
+            if not ended.done():
+                ended.set_result(None)
+
+
+def _removed(part: str) -> None:
+    with suppress(OSError):
+        remove_folder(part)
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "The process of the task was lost with its parent"
+    if code < 0:
+        with suppress(ValueError):
+            return f"The process of the task was killed by {signal.Signals(-code).name}"
+    return f"The process of the task ended with exit code {code}"
+
+
+def _last_words(path: str) -> str:
+    with suppress(OSError), open(path, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_WORDS))
+        lines = file.read().decode("utf-8", "replace").strip().splitlines()
+        if lines:
+            return f": {lines[-1].removeprefix('Error: ')}"
+    return ""
+
+
+def unpacked_request(data: bytes) -> TaskRequest:
+    """The request of these bytes."""
+    value: Any = codec.decode(data)
+    return codec.convert(value, TaskRequest)

@@ -1,0 +1,245 @@
+"""The workspace of a task: an empty folder, a copy of a folder, or a fresh checkout of a revision.
+
+A repository is cloned once for all batches, as a mirror in a cache, and each task gets a clone of that, which shares
+the files of its objects. A revision is looked up once for a batch (`batch` names it) and then stays the same commit for
+all tasks, also after a restart. All of it is safe to be done by several processes, and to be killed at any time: a lock
+is held while a mirror is made, and a mirror that is not whole has another name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from pigeon.batches.records import Workspace
+from pigeon.batches.task_files import is_path
+from pigeon.system.files import swap_file
+from pigeon.system.process.run_program import run_program
+from pigeon.system.process.start import ProcessOwner
+from pigeon.wire.errors import PigeonError
+
+GIT_SECONDS = 1800.0
+LONGEST_REASON = 500
+LARGEST_PATCH = 64 * 1024 * 1024
+LOCK_PAUSE = 0.05
+# Submodules of a repository of this machine may be there, too; those of others must not read our files.
+LOCAL_SUBMODULES = ("-c", "protocol.file.allow=always")
+
+
+class WorkspaceError(PigeonError):
+    """The workspace of a task cannot be made; the text says why."""
+
+
+class Git:
+    """Runs git, without questions and in one language."""
+
+    def __init__(self, owner: ProcessOwner, variables: Mapping[str, str]) -> None:
+        self._owner = owner
+        self._variables = {
+            **{name: value for name, value in variables.items() if not name.startswith("GIT_DIR")},
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "LC_ALL": "C",
+        }
+
+    async def run(self, *arguments: str, cwd: str = "/") -> str:
+        """What it prints; raises `WorkspaceError` with what it complains about."""
+        try:
+            result = await run_program(
+                self._owner,
+                ["git", *arguments],
+                cwd=cwd,
+                environment=self._variables,
+                timeout=GIT_SECONDS,
+                limit=LARGEST_PATCH,
+            )
+        except OSError as error:
+            raise WorkspaceError(f"git cannot be run: {error.strerror or error}") from None
+        if result.killed:
+            raise WorkspaceError(f"git {arguments[0]} took longer than {GIT_SECONDS:g} s, or printed too much")
+        if result.code:
+            raise WorkspaceError(f"git: {_reason(result.stderr)}")
+        return result.stdout.decode("utf-8", "surrogateescape").strip("\n")
+
+
+def _reason(stderr: bytes) -> str:
+    lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    fatal = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
+    return " ".join(fatal or lines[-3:])[:LONGEST_REASON] or "it failed without a word"
+
+
+class Workspaces:
+    """Makes workspaces; `cache` is the folder of mirrors, `batch` the batch that they are made for."""
+
+    def __init__(self, cache: str, batch: str, owner: ProcessOwner, variables: Mapping[str, str]) -> None:
+        self._cache = cache
+        self._batch = batch
+        self._git = Git(owner, variables)
+
+    async def make(self, wanted: Workspace | None, path: str, leave_out: str) -> str | None:
+        """Make it at a path that does not exist; returns the commit that it begins with, if it has one.
+
+        The folder `leave_out` is not copied: results may stand in the folder that is worked on.
+        """
+        if wanted is None:
+            os.mkdir(path)
+            return None
+        if wanted.folder is not None:
+            await asyncio.to_thread(copy_folder, wanted.folder, path, leave_out)
+            return None
+        assert wanted.git is not None
+        mirror, commit = await self._found(wanted.git, wanted.revision)
+        await self._check_out(wanted.git, mirror, commit, path)
+        return commit
+
+    async def changes(self, workspace: str, commit: str) -> str:
+        """What was changed in a checkout since its commit, new files included, as a patch."""
+        await self._git.run("add", "--all", "--intent-to-add", cwd=workspace)
+        return await self._git.run("diff", "--binary", commit, cwd=workspace)
+
+    async def _check_out(self, git: str, mirror: str, commit: str, path: str) -> None:
+        run = self._git.run
+        # A clone of a path links the files of objects instead of copying them.
+        await run("clone", "--quiet", "--no-checkout", mirror, path)
+        await run("remote", "set-url", "origin", git, cwd=path)
+        await run("checkout", "--quiet", "--detach", commit, cwd=path)
+        if _exists(os.path.join(path, ".gitmodules")):
+            allowed = LOCAL_SUBMODULES if is_path(git) else ()
+            await run(*allowed, "submodule", "--quiet", "update", "--init", "--recursive", cwd=path)
+
+    async def _found(self, git: str, revision: str | None) -> tuple[str, str]:
+        """The mirror of a repository, and the commit that a revision of it is for this batch."""
+        name = hashlib.sha256(git.encode()).hexdigest()[:24]
+        mirror = os.path.join(self._cache, f"{name}.git")
+        asked = hashlib.sha256((revision or "HEAD").encode()).hexdigest()[:16]
+        known = os.path.join(mirror, "pigeon", f"{self._batch}-{asked}")
+        if commit := _kept(known):
+            return mirror, commit
+        os.makedirs(self._cache, exist_ok=True)
+        async with _locked(os.path.join(self._cache, f"{name}.lock")):
+            if commit := _kept(known):
+                return mirror, commit
+            await self._update(git, mirror, revision)
+            commit = await self._commit(mirror, git, revision)
+            os.makedirs(os.path.dirname(known), exist_ok=True)
+            swap_file(known, commit.encode("ascii"), 0o644)
+            return mirror, commit
+
+    async def _update(self, git: str, mirror: str, revision: str | None) -> None:
+        run = self._git.run
+        if not _exists(mirror):
+            half = f"{mirror}.half"
+            remove_folder(half)
+            await run("clone", "--quiet", "--mirror", git, half)
+            os.rename(half, mirror)
+        elif not _is_whole_hash(revision) or not await self._has(mirror, revision):
+            # A commit by its whole name is the same for ever; anything else may have moved.
+            await run("fetch", "--quiet", "--prune", "--force", "origin", "+refs/*:refs/*", cwd=mirror)
+            with suppress(WorkspaceError):
+                head = await run("ls-remote", "--symref", "origin", "HEAD", cwd=mirror)
+                await run("symbolic-ref", "HEAD", head.split()[1], cwd=mirror)
+
+    async def _has(self, mirror: str, revision: str | None) -> bool:
+        try:
+            await self._git.run("cat-file", "-e", f"{revision}^{{commit}}", cwd=mirror)
+        except WorkspaceError:
+            return False
+        return True
+
+    async def _commit(self, mirror: str, git: str, revision: str | None) -> str:
+        for candidate in (revision or "HEAD", f"refs/remotes/origin/{revision}"):
+            with suppress(WorkspaceError):
+                return await self._git.run("rev-parse", "--verify", "--quiet", f"{candidate}^{{commit}}", cwd=mirror)
+        if revision is None:
+            raise WorkspaceError(f"{git} has no commit")
+        raise WorkspaceError(f'{git} has no revision "{revision}"')
+
+
+def _kept(path: str) -> str | None:
+    """The commit that was looked up before."""
+    with suppress(FileNotFoundError), open(path, encoding="ascii") as file:
+        return file.read()
+    return None
+
+
+def _exists(path: str) -> bool:
+    return os.path.exists(path)
+
+
+def _is_whole_hash(revision: str | None) -> bool:
+    return revision is not None and len(revision) in (40, 64) and not set(revision) - set("0123456789abcdef")
+
+
+@asynccontextmanager
+async def _locked(path: str) -> AsyncIterator[None]:
+    """Hold a lock that other processes of this machine respect; it ends with the process."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(LOCK_PAUSE)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def copy_folder(source: str, path: str, leave_out: str) -> None:
+    """Copy a folder with its links, modes and times; raises `WorkspaceError`.
+
+    Pipes, sockets and devices are left out, and so is the folder `leave_out`.
+    """
+    left_out = os.path.realpath(leave_out)
+
+    def ignored(folder: str, names: Sequence[str]) -> set[str]:
+        found = set()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                kind = entry.stat(follow_symlinks=False).st_mode
+                is_plain = stat.S_ISREG(kind) or stat.S_ISDIR(kind) or stat.S_ISLNK(kind)
+                if not is_plain or (stat.S_ISDIR(kind) and os.path.realpath(entry.path) == left_out):
+                    found.add(entry.name)
+        return found
+
+    try:
+        shutil.copytree(source, path, symlinks=True, ignore=ignored)
+    except shutil.Error as error:
+        first = error.args[0][0] if error.args and error.args[0] else (source, "", str(error))
+        raise WorkspaceError(f"{first[0]} cannot be copied: {first[2]}") from None
+    except OSError as error:
+        raise WorkspaceError(f"{error.filename or source} cannot be copied: {error.strerror or error}") from None
+    # The copy is to be worked on, even where the folder itself was not.
+    os.chmod(path, os.stat(path).st_mode | stat.S_IRWXU)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder with everything in it, read-only ones included; what is gone already is no error."""
+
+    def again(function: Callable[..., Any], name: str, caught: Any) -> None:
+        error = caught[1]
+        if isinstance(error, FileNotFoundError):
+            return
+        if error.errno not in (errno.EACCES, errno.EPERM):
+            raise error
+        for one in (os.path.dirname(name), name):
+            with suppress(OSError):
+                os.chmod(one, stat.S_IRWXU, follow_symlinks=False) if os.path.islink(one) else os.chmod(one, 0o700)
+        if os.path.isdir(name) and not os.path.islink(name):
+            remove_folder(name)
+        else:
+            os.unlink(name)
+
+    if os.path.islink(path):
+        os.unlink(path)
+        return
+    shutil.rmtree(path, onerror=again)

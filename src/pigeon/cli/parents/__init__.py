@@ -1,0 +1,1 @@
+"""Processes that have imported everything and fork others, each the beginning of an agent."""
