@@ -7,9 +7,7 @@ conversation share: `pi-latest` with numbered events and all features.
 from __future__ import annotations
 
 import gc
-import os
 import sys
-from contextlib import suppress
 from socket import socket
 from typing import Any
 
@@ -32,7 +30,7 @@ from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.dialogs import CancelRequest
 from pigeon.wire.errors import PigeonError, StartupError, printable
-from pigeon.wire.events import AgentRestarted, AgentSettled, AgentStart, HostToolCancel, Outbound
+from pigeon.wire.events import AgentRestarted, AgentSettled, HostToolCancel
 from pigeon.wire.open_work import HOST_TOOL_CALL, SETTLED, OpenWork, open_work
 from pigeon.wire.steering import Limits
 
@@ -103,24 +101,12 @@ async def serve_worker(request: WorkerRequest, environment: Environment, redacto
     host.speak_fully()
     # There are many of us, and most wait for a person: the helper of shell commands is 6 MB in three processes.
     session.bus.announce(lambda event: life.rest() if isinstance(event, AgentSettled) else None)
-    session.bus.announce(_give_way)
     await _take_up(request, host, state)
     _end_open_work(left, host, request)
     # The collector was off: nothing that a start makes is garbage.
     gc.freeze()
     gc.enable()
     return await host.serve(life.started, life.leaving, life.stop)
-
-
-def _give_way(event: Outbound) -> None:
-    """While a run streams, interrupt no other process when the next piece comes; it is as fast on a machine with time.
-
-    Where many stream at once, the supervisor and a worker that is asked something come first.
-    """
-    if isinstance(event, (AgentStart, AgentSettled)):
-        policy = os.SCHED_BATCH if isinstance(event, AgentStart) else os.SCHED_OTHER
-        with suppress(OSError):
-            os.sched_setscheduler(0, policy, os.sched_param(0))
 
 
 async def _take_up(request: WorkerRequest, host: Host, state: StateFile) -> None:

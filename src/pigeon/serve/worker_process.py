@@ -20,7 +20,7 @@ from pigeon.transport.reader import Frame, Framing
 from pigeon.wire import codec
 
 STOP_SECONDS = 5.0
-# `off` starts the server a second sooner, and each of its workers is 3 MB larger.
+# `off` starts the server a few seconds sooner, and each of its workers is 3 MB larger.
 WARM_UP = "PIGEON_SERVE_WARM_UP"
 # How long the exit code of a worker whose connection is gone may take to arrive.
 CODE_SECONDS = 1.0
