@@ -1,4 +1,4 @@
-"""Sessions as pages: the seam between the lines of a session and the export room.
+"""Sessions as pages and trajectories: the seam between the lines of a session and the export room.
 
 The host's `export_html` and the option `--export` write their pages here, so both name and place them alike.
 """
@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from pigeon.app.environment import Environment
 from pigeon.app.models import registry_of
 from pigeon.config.layers import Layers
 from pigeon.guard.secrets import Redactor
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
-from pigeon.session.history.reading import load_session
-from pigeon.session.history.views import name_of, stats_of
+from pigeon.session.history.reading import LoadedSession, load_session
+from pigeon.session.history.views import name_of, stats_of, usage_of
+from pigeon.system.files import put_file
 from pigeon.system.paths import expand_home
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 1 << 20
 Mask = Callable[[bytes], bytes]
+
+
+class NothingSaid(StartupError):
+    """There is nothing in a session to export."""
 
 
 class PageWriter:
@@ -57,6 +63,27 @@ class PageWriter:
 
         With `by_title` a page without a path is named after the title of the session, for people.
         """
+        file, loaded = self._loaded(file)
+        return self._write(asked, file, loaded.header_line, loaded.lines, _branch(loaded.lines), by_title)
+
+    def trajectory(self, file: str, asked: str = "", leaf: str = "") -> str:
+        """Write the trajectory of a session file and return its path."""
+        file, loaded = self._loaded(file)
+        lines = list(self._masked(loaded.lines))
+        if leaf and leaf not in {line.id for line in lines}:
+            raise StartupError(f"There is no entry {leaf} in {file}")
+        branch = _branch(lines, leaf)
+        called = expand_home(asked, self._environment.home) or f"{_name_of(file)}.atif.json"
+        path = self._environment.absolute(called)
+        document = _trajectory_of(lines, branch, codec.decode(self._mask(loaded.header_line)), path)
+        if document is None:
+            raise NothingSaid(f"Nothing was said in {file}, so there is no trajectory")
+        from pigeon.export.html import write_page
+
+        write_page(path, [self._mask_keys(codec.encode(document)), b"\n"], protected=file, called=called)
+        return called
+
+    def _loaded(self, file: str) -> tuple[str, LoadedSession]:
         file = self._environment.absolute(file)
         try:
             loaded = load_session(file)
@@ -64,7 +91,7 @@ class PageWriter:
             raise StartupError(str(error)) from None
         if loaded is None:
             raise StartupError(f"File not found: {file}")
-        return self._write(asked, file, loaded.header_line, loaded.lines, _last_branch(loaded.lines), by_title)
+        return file, loaded
 
     def pieces(
         self, start: int, window: list[bytes], labels: list[bytes], previous: bytes | None, running: bool
@@ -149,22 +176,70 @@ class PageWriter:
 
 def export_file(environment: Environment, file: str, asked: str = "", *, by_title: bool = False) -> str:
     """Write the page of a session file without an agent; the user's keys are masked all the same."""
+    return _user_pages(environment).export(file, asked, by_title)
+
+
+def _user_pages(environment: Environment) -> PageWriter:
     redactor = Redactor()
     folder = environment.agent_dir()
     registry_of(folder, environment.variables, environment.cwd or "/", ProcessOwner(), redactor)
     settings = Layers(folder, lambda problem: None).settings
-    return PageWriter(environment, redactor.mask, settings.export.mask_secrets).export(file, asked, by_title)
+    return PageWriter(environment, redactor.mask, settings.export.mask_secrets)
+
+
+def export_trajectory(environment: Environment, file: str, asked: str = "", leaf: str = "") -> str:
+    """Write a session file as a trajectory (ATIF) and return its path; images become files beside it.
+
+    Of several branches it is the one that ends in `leaf`, else the one of the last entry. Keys are masked as in pages.
+    """
+    return _user_pages(environment).trajectory(file, asked, leaf)
 
 
 def _page_name(file: str) -> str:
-    return f"pigeon-session-{os.path.basename(file).removesuffix('.jsonl')}.html"
+    return f"{_name_of(file)}.html"
 
 
-def _last_branch(lines: list[EntryLine]) -> list[str]:
-    """The ids from the beginning to the last entry, oldest first."""
+def _name_of(file: str) -> str:
+    return f"pigeon-session-{os.path.basename(file).removesuffix('.jsonl')}"
+
+
+def _trajectory_of(
+    lines: list[EntryLine], branch: list[str], header: dict[str, Any], path: str
+) -> dict[str, Any] | None:
+    """The document, with its images in a folder beside its `path`; none if nothing was said."""
+    from pigeon import __version__
+    from pigeon.export.trajectory import Trajectory, TrajectoryAgent, final_metrics
+
+    images = f"{path.removesuffix('.json')}-images"
+
+    def keep_image(name: str, data: bytes) -> str | None:
+        with suppress(FileExistsError):
+            os.mkdir(images, 0o700)
+        put_file(os.path.join(images, name), data, 0o600)
+        return f"{os.path.basename(images)}/{name}"
+
+    made = Trajectory(keep_image)
+    by_id = {line.id: line for line in lines}
+    for line in (by_id[id] for id in branch):
+        entry = line.read()
+        if entry is not None:
+            made.add(entry)
+    if made.empty:
+        return None
+    entries = (entry for entry in (line.read() for line in lines) if entry is not None)
+    billed = (usage for usage in map(usage_of, entries) if usage is not None)
+    above = {line.parent_id for line in lines}
+    others = [line.id for line in lines if line.id not in above and line.id not in set(branch)]
+    extra = {"name": name_of(lines), "leaf_id": branch[-1], "other_leaf_ids": others}
+    known = {key: value for key, value in extra.items() if value}
+    return made.document(header, TrajectoryAgent("pigeon", __version__), final_metrics(billed), known)
+
+
+def _branch(lines: list[EntryLine], leaf: str = "") -> list[str]:
+    """The ids from the beginning to an entry, oldest first; without one, to the last."""
     by_id = {line.id: number for number, line in enumerate(lines)}
     found: list[str] = []
-    at = len(lines) - 1
+    at = by_id.get(leaf, len(lines) - 1)
     while at >= 0:
         found.append(lines[at].id)
         above = by_id.get(lines[at].parent_id or "", -1)

@@ -156,7 +156,7 @@ def _place_and_options(text: str, environment: Environment) -> tuple[str, Playba
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "match" and value in get_args(RecordingMatch):
             options = replace(options, match=value)
-        elif name == "speed" and (speed := _speed(value)) is not None:
+        elif name == "speed" and (speed := speed_of(value)) is not None:
             options = replace(options, speed=speed)
         else:
             known = "match=strict, match=loose, speed=max and speed=NUMBER"
@@ -164,7 +164,7 @@ def _place_and_options(text: str, environment: Environment) -> tuple[str, Playba
     return os.path.realpath(environment.absolute(file)), options
 
 
-def _speed(text: str) -> float | None:
+def speed_of(text: str) -> float | None:
     """Times the recorded speed, 0 for as fast as possible; none if it is no speed."""
     if text == "max":
         return 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Protocol, get_args
+from typing import ClassVar, Protocol, get_args
 
 from pigeon.dialects.base import Dialect
 from pigeon.rpc.handlers.all import HANDLERS
@@ -14,6 +14,7 @@ from pigeon.rpc.handlers.hello import hello
 from pigeon.rpc.host_connection import HostConnection
 from pigeon.rpc.lanes import CommandRunner
 from pigeon.rpc.outbox import Outbox
+from pigeon.rpc.router import CommandHandler
 from pigeon.rpc.server import Server
 from pigeon.rpc.shutdown import Shutdown
 from pigeon.session.session import Session
@@ -23,7 +24,7 @@ from pigeon.transport.writer import LineSink, Writer
 from pigeon.wire import codec
 from pigeon.wire.answers import Feature
 from pigeon.wire.base import Json
-from pigeon.wire.commands import Hello
+from pigeon.wire.commands import Command, Hello
 from pigeon.wire.events import Outbound
 
 STOP_SECONDS = 0.6
@@ -108,7 +109,9 @@ class PipeChannel:
 
 
 class Host:
-    """Serves one session to one host."""
+    """Serves one session to one host, which may send the commands that have a handler."""
+
+    handlers: ClassVar[Mapping[type[Command], CommandHandler]] = HANDLERS
 
     def __init__(
         self,
@@ -130,7 +133,7 @@ class Host:
         merges = not session.reproducible
         self._outbox = Outbox(channel.answers, dialect, mask, channel.events, channel.numbered, merges)
         self._connection = HostConnection(session, self._outbox.form, record_cap)
-        self._commands = CommandRunner({"session": session, "connection": self._connection}, HANDLERS)
+        self._commands = CommandRunner({"session": session, "connection": self._connection}, self.handlers)
         self._server = Server(self._commands, self._outbox)
         self._ending: asyncio.Future[None] | None = None
         self._warm = warm

@@ -74,6 +74,12 @@ def _acp(call: CommandCall) -> int:
     return run_acp(parse(["--mode", "acp"], "pigeon"), call.environment)
 
 
+def _replay(call: CommandCall) -> int:
+    from pigeon.cli.commands.replay import run_replay
+
+    return run_replay(call)
+
+
 def _help(call: CommandCall) -> int:
     from pigeon.cli.help_pages import show_help
 
@@ -88,7 +94,7 @@ SESSIONS = CommandDeclaration(
         Action("list", (), "the sessions of this folder, newest first"),
         Action("search", ("TEXT...",), "sessions in which this text was said"),
         Action("show", ("ID",), "what was said, as text"),
-        Action("export", ("ID", "[FILE]"), "write an HTML page"),
+        Action("export", ("ID", "[FILE]"), "write an HTML page, or a trajectory (--format atif)"),
         Action("rename", ("ID", "NAME..."), "give a session another name"),
         Action("delete", ("ID",), "move a session to the trash"),
         Action("undelete", ("[ID]",), "bring one back from the trash; without an ID, the one deleted last"),
@@ -98,14 +104,35 @@ SESSIONS = CommandDeclaration(
         ("--all -a", "", "sessions of all folders"),
         ("--limit", "N", "list at most N sessions (50 unless told)"),
         ("--session-dir", "DIR", "look for sessions in this folder"),
+        ("--format", "FORMAT", "with export: html (unless told), or atif for trainers and Harbor"),
+        ("--leaf", "ENTRY", "with --format atif: the branch that ends in this entry, not the active one"),
         JSON,
     ),
     examples=(
         ("pigeon sessions", "list the sessions of this folder"),
         ("pigeon sessions search --all login", "find where logins were talked about"),
         ("pigeon sessions show 019a", "read one; the beginning of an ID is enough"),
+        ("pigeon sessions export 019a run.json --format atif", "a trajectory, with its images beside it"),
         ("pigeon sessions delete 019a", "delete it; `pigeon sessions undelete` brings it back"),
         ("pigeon --session 019a", "continue it"),
+    ),
+)
+REPLAY = CommandDeclaration(
+    name="replay",
+    summary="play a session to a host, as if it happened now",
+    run=_replay,
+    actions=(Action("", ("SESSION",), "tell its events on stdout, in the protocol, and answer commands"),),
+    options=(
+        ("--speed", "N", "so many times as fast (1 unless told), or max for without any pause"),
+        ("--max-gap", "SECONDS", "wait at most so long where nothing happened (5 unless told)"),
+        ("--dialect", "NAME", "pi, pi-latest, omp, xcsh or companion"),
+        ("--drain", "", "when stdin ends, play to the end before exiting"),
+        ("--session-dir", "DIR", "look for sessions in this folder"),
+        ("--mode", "MODE", ""),
+    ),
+    examples=(
+        ("pigeon replay 019a --speed 10", "for a program that starts a subprocess"),
+        ("pigeon replay 019a --speed max --drain < /dev/null > events.jsonl", "all events as a file"),
     ),
 )
 MODELS = CommandDeclaration(
@@ -308,7 +335,5 @@ HELP = CommandDeclaration(
     actions=(Action("", ("[COMMAND]",), "this page, or that of a command"),),
     examples=(("pigeon help sessions", "the page of a command"),),
 )
-COMMANDS = {
-    one.name: one
-    for one in (SESSIONS, MODELS, CONFIG, DOCTOR, DEMO, SERVE, ATTACH, BATCH, ACP, COMPLETIONS, SCHEMA, HELP)
-}
+_ALL = (SESSIONS, REPLAY, MODELS, CONFIG, DOCTOR, DEMO, SERVE, ATTACH, BATCH, ACP, COMPLETIONS, SCHEMA, HELP)
+COMMANDS = {one.name: one for one in _ALL}

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pigeon.app.environment import Environment
-from pigeon.app.export_page import export_file
+from pigeon.app.export_page import export_file, export_trajectory
 from pigeon.app.options import AgentOptions
 from pigeon.app.sessions import repository_of
 from pigeon.cli.commands.call import CommandCall
@@ -34,6 +34,7 @@ MOST_LISTED = 50
 LONGEST_TITLE = 60
 LONGEST_RESULT = 400
 ID_SHOWN = 8
+EXPORT_FORMATS = ("html", "atif")
 
 
 def run_sessions(call: CommandCall) -> int:
@@ -53,6 +54,11 @@ def run_sessions(call: CommandCall) -> int:
         return actions[call.action]()
     except Refusal as refusal:
         raise StartupError(str(refusal)) from None
+
+
+def session_file(call: CommandCall, reference: str) -> str:
+    """The file of a session that a command names by a path, an id or its beginning; raises `StartupError`."""
+    return _Sessions(call).found(reference)
 
 
 class _Sessions:
@@ -85,7 +91,7 @@ class _Sessions:
         return exit_codes.OK
 
     def show(self) -> int:
-        path = self._found(self._call.words[0])
+        path = self.found(self._call.words[0])
         loaded = _loaded(path)
         if self._call.has("json"):
             say(json.dumps([loaded.header, *(line.plain() for line in loaded.lines)], indent=2))
@@ -105,13 +111,21 @@ class _Sessions:
         return exit_codes.OK
 
     def export(self) -> int:
-        path = self._found(self._call.words[0])
-        say(f"Exported to: {export_file(self._environment, path, self._call.word(1), by_title=True)}")
+        path, asked = self.found(self._call.words[0]), self._call.word(1)
+        form, leaf = self._call.options.get("format") or "html", self._call.options.get("leaf") or ""
+        if form not in EXPORT_FORMATS:
+            raise UsageError(f'--format must be one of {", ".join(EXPORT_FORMATS)}; got "{form}"')
+        if leaf and form != "atif":
+            raise UsageError("--leaf goes with --format atif: a page has all branches")
+        if form == "atif":
+            say(f"Exported to: {export_trajectory(self._environment, path, asked, leaf)}")
+        else:
+            say(f"Exported to: {export_file(self._environment, path, asked, by_title=True)}")
         return exit_codes.OK
 
     def rename(self) -> int:
         name = clean_name(" ".join(self._call.words[1:]))
-        path = self._found(self._call.words[0])
+        path = self.found(self._call.words[0])
         journal = self._repository.open(path, self._environment.cwd)
         try:
             if journal.reading:
@@ -124,7 +138,7 @@ class _Sessions:
         return exit_codes.OK
 
     def delete(self) -> int:
-        path = self._found(self._call.words[0])
+        path = self.found(self._call.words[0])
         gone = self._trash.put(path)
         say(f"Deleted {_title(gone.row)} ({gone.row.id})")
         say(f"Undo: pigeon sessions undelete {gone.row.id}")
@@ -175,7 +189,7 @@ class _Sessions:
         heads = ("id", "changed (UTC)", *(("folder",) if self._call.has("all") else ()), "session")
         say(table([heads, *lines]))
 
-    def _found(self, reference: str) -> str:
+    def found(self, reference: str) -> str:
         """The file of a session: a path, an id or its beginning, of any folder."""
         if not reference.strip():
             raise UsageError("The ID of the session is empty. `pigeon sessions` lists the ids")

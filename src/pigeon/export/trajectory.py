@@ -1,0 +1,309 @@
+"""A session as a trajectory: ATIF, version 1.7, the form that Harbor and trainers of models read.
+
+Each step is what a user, the model or the system said, in the order of one branch; results of tools stand with the
+answer that called them. Behind a compaction the model sees the summary and what was kept: the summary is a step of the
+system, and the kept steps follow it once more, marked as copied context and without metrics, so that nothing is counted
+or learned twice.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from pigeon.wire.base import Absent, Json, or_else
+from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock, text_of
+from pigeon.wire.entries import (
+    BranchSummaryEntry,
+    CompactionEntry,
+    ContextEdit,
+    CustomEntry,
+    CustomMessageEntry,
+    Entry,
+    MessageEntry,
+)
+from pigeon.wire.messages import (
+    AssistantMessage,
+    BashExecutionMessage,
+    BranchSummaryMessage,
+    CompactionSummaryMessage,
+    CustomMessage,
+    Message,
+    SystemMessage,
+    ToolResultMessage,
+    UserMessage,
+)
+from pigeon.wire.model import Usage
+
+SCHEMA = "ATIF-v1.7"
+# What the entry is called in which the token ids of an answer are kept.
+TOKENS_ENTRY = "pigeon.tokens"
+NOTES = (
+    "Steps with is_copied_context stand for what the model was shown again after a compaction, and have no metrics. "
+    "Totals count everything that was billed, summaries and other branches included."
+)
+_IMAGE_ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/webp": "webp"}
+Step = dict[str, Any]
+# Keeps an image and returns where it is; none if it is not kept.
+KeepImage = Callable[[str, bytes], str | None]
+
+
+class TrajectoryAgent(Struct, frozen=True):
+    """What made a session: the program with its version."""
+
+    name: str
+    version: str
+
+
+class Trajectory:
+    """The trajectory of one branch, put together entry by entry."""
+
+    def __init__(self, keep_image: KeepImage) -> None:
+        """`keep_image` is given a name with an ending and the bytes of each image."""
+        self._keep_image = keep_image
+        self._steps: list[Step] = []
+        self._places: dict[str, int] = {}
+        self._calls: dict[str, int] = {}
+        self._tools: dict[str, Json] = {}
+        self._models: list[str] = []
+        self._images = 0
+
+    def add(self, entry: Entry) -> None:
+        """Take in the next entry of the branch."""
+        if isinstance(entry, MessageEntry):
+            self._add_message(entry.message, entry)
+        elif isinstance(entry, CustomMessageEntry):
+            self._say("system", entry.content, entry, custom_type=entry.custom_type)
+        elif isinstance(entry, BranchSummaryEntry):
+            spent = {} if isinstance(entry.usage, Absent) else {"usage": _counts(entry.usage)}
+            self._say("system", entry.summary, entry, kind="branch_summary", from_id=entry.from_id, **spent)
+        elif isinstance(entry, CompactionEntry):
+            self._compact(entry)
+        elif isinstance(entry, ContextEdit):
+            self._edit(entry)
+        elif isinstance(entry, CustomEntry) and entry.custom_type == TOKENS_ENTRY:
+            self._add_tokens(entry)
+
+    def document(
+        self,
+        header: Mapping[str, Any],
+        agent: TrajectoryAgent,
+        totals: Mapping[str, Any],
+        extra: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """The whole; `totals` are the final metrics."""
+        for number, step in enumerate(self._steps, 1):
+            step["step_id"] = number
+        described: dict[str, Any] = {"name": agent.name, "version": agent.version}
+        if self._models:
+            described["model_name"] = self._models[0]
+        if self._tools:
+            described["tool_definitions"] = list(self._tools.values())
+        if header.get("cwd"):
+            described["extra"] = {"cwd": header["cwd"]}
+        identity = str(header.get("id", ""))
+        return {
+            "schema_version": SCHEMA,
+            "session_id": identity,
+            "trajectory_id": identity,
+            "agent": described,
+            "steps": self._steps,
+            "notes": NOTES,
+            "final_metrics": {**totals, "total_steps": len(self._steps)},
+            "extra": {"started": header.get("timestamp", ""), **extra},
+        }
+
+    @property
+    def empty(self) -> bool:
+        """True if nothing was said."""
+        return not self._steps
+
+    def _add_message(self, message: Message, entry: MessageEntry) -> None:
+        if isinstance(message, AssistantMessage):
+            self._answer(message, entry)
+        elif isinstance(message, ToolResultMessage):
+            self._result(message, entry)
+        elif isinstance(message, UserMessage):
+            self._say("user", message.content, entry)
+        elif isinstance(message, BashExecutionMessage):
+            self._shell(message, entry)
+        elif isinstance(message, CustomMessage):
+            self._say("system", message.content, entry, custom_type=message.custom_type)
+        elif isinstance(message, BranchSummaryMessage | CompactionSummaryMessage):
+            self._say("system", message.summary, entry)
+        elif isinstance(message, SystemMessage):
+            self._declare(message, entry)
+
+    def _declare(self, message: SystemMessage, entry: MessageEntry) -> None:
+        for tool in or_else(message.tools_added, []):
+            function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            self._tools[tool.name] = {"type": "function", "function": function}
+        if text_of(message.content):
+            self._say("system", message.content, entry)
+
+    def _say(self, source: str, content: str | list[UserBlock], entry: Entry, **extra: Any) -> None:
+        self._put(entry, {"source": source, "message": self._parts(content)}, extra)
+
+    def _shell(self, message: BashExecutionMessage, entry: MessageEntry) -> None:
+        """A command of the person at the host."""
+        extra = {"kind": "bash", "exit_code": or_else(message.exit_code, None), "cancelled": message.cancelled}
+        if or_else(message.exclude_from_context, False):
+            extra["left_out_of_context"] = True
+        step = {
+            "source": "user",
+            "message": f"$ {message.command}",
+            "observation": {"results": [{"content": message.output}]},
+        }
+        self._put(entry, step, extra)
+
+    def _answer(self, message: AssistantMessage, entry: MessageEntry) -> None:
+        name = f"{message.provider}/{message.model}"
+        if name not in self._models:
+            self._models.append(name)
+        thinking = [block.thinking for block in message.content if isinstance(block, ThinkingContent)]
+        calls = [block for block in message.content if isinstance(block, ToolCall)]
+        step: Step = {"source": "agent", "model_name": name, "message": text_of(message.content), "llm_call_count": 1}
+        if any(thinking):
+            step["reasoning_content"] = "\n\n".join(filter(None, thinking))
+        level = or_else(message.thinking_level, "off")
+        if level != "off":
+            step["reasoning_effort"] = level
+        if calls:
+            step["tool_calls"] = [_called(call) for call in calls]
+        step["metrics"] = _metrics(message.usage)
+        extra = {
+            "stop_reason": message.stop_reason,
+            "api": message.api,
+            "error": or_else(message.error_message, None),
+            "response_id": or_else(message.response_id, None),
+            "response_model": or_else(message.response_model, None),
+            "duration_ms": or_else(message.duration_ms, None),
+        }
+        self._put(entry, step, extra)
+        # An id belongs to the last call that has it.
+        self._calls.update((call.id, len(self._steps) - 1) for call in calls)
+
+    def _result(self, message: ToolResultMessage, entry: MessageEntry) -> None:
+        result: dict[str, Any] = {"source_call_id": message.tool_call_id, "content": self._parts(message.content)}
+        extra = {
+            "is_error": message.is_error,
+            "tool_name": message.tool_name,
+            "entry_id": entry.id,
+            "timestamp": entry.timestamp,
+            "duration_ms": or_else(message.duration_ms, None),
+            "details": or_else(message.details, None) or None,
+        }
+        result["extra"] = {key: value for key, value in extra.items() if value is not None}
+        place = self._calls.get(message.tool_call_id)
+        if place is None:
+            # The answer that called it is not part of this branch.
+            del result["source_call_id"]
+            self._put(entry, {"source": "system", "message": "", "observation": {"results": [result]}}, {})
+            return
+        self._steps[place].setdefault("observation", {"results": []})["results"].append(result)
+        self._places[entry.id] = place
+
+    def _compact(self, entry: CompactionEntry) -> None:
+        extra: dict[str, Any] = {"kind": "compaction", "tokens_before": entry.tokens_before}
+        if not isinstance(entry.usage, Absent):
+            extra["usage"] = _counts(entry.usage)
+        first = self._places.get(entry.first_kept_entry_id, len(self._steps))
+        kept = [at for at in range(first, len(self._steps)) if self._steps[at]["extra"].get("kind") != "compaction"]
+        self._say("system", entry.summary, entry, **extra)
+        copies = {at: len(self._steps) + number for number, at in enumerate(kept)}
+        self._steps.extend([_copied(self._steps[at]) for at in kept])
+        # What comes later and speaks of a kept entry means its copy.
+        self._places = {id: copies.get(at, at) for id, at in self._places.items()}
+
+    def _edit(self, entry: ContextEdit) -> None:
+        place = self._places.get(entry.target_id)
+        if place is not None:
+            changed = "left_out_of_context" if entry.replacement is None else "replaced_in_context"
+            self._steps[place].setdefault("extra", {})[changed] = True
+
+    def _add_tokens(self, entry: CustomEntry) -> None:
+        """The token ids of an answer that was taken in before."""
+        data = entry.data if isinstance(entry.data, dict) else {}
+        place = self._places.get(str(data.get("messageId")))
+        if place is None:
+            return
+        metrics = self._steps[place].get("metrics")
+        names = {"promptTokenIds": "prompt_token_ids", "tokenIds": "completion_token_ids", "logprobs": "logprobs"}
+        for name, called in names.items():
+            values = data.get(name)
+            if isinstance(values, list) and metrics is not None:
+                metrics[called] = values
+
+    def _put(self, entry: Entry, step: Step, extra: Mapping[str, Any]) -> None:
+        found = {"entry_id": entry.id, **{key: value for key, value in extra.items() if value is not None}}
+        made = {"step_id": 0, **step, "extra": found}
+        if entry.timestamp:
+            made["timestamp"] = entry.timestamp
+        self._places[entry.id] = len(self._steps)
+        self._steps.append(made)
+
+    def _parts(self, content: str | list[UserBlock]) -> str | list[dict[str, Any]]:
+        """Text as it is; with images a list of parts, in which each image is a file."""
+        if isinstance(content, str) or not any(isinstance(block, ImageContent) for block in content):
+            return text_of(content)
+        return [self._part(block) for block in content]
+
+    def _part(self, block: UserBlock) -> dict[str, Any]:
+        if isinstance(block, TextContent):
+            return {"type": "text", "text": block.text}
+        self._images += 1
+        ending = _IMAGE_ENDINGS.get(block.mime_type)
+        path = None
+        if ending is not None:
+            try:
+                path = self._keep_image(f"image-{self._images}.{ending}", binascii.a2b_base64(block.data))
+            except ValueError:
+                path = None
+        if path is None:
+            return {"type": "text", "text": f"[an image of the type {block.mime_type}, which is not part of this]"}
+        return {"type": "image", "source": {"media_type": block.mime_type, "path": path}}
+
+
+def final_metrics(entries: Iterable[Usage]) -> dict[str, Any]:
+    """The sums of everything that was billed."""
+    used = list(entries)
+    return {
+        "total_prompt_tokens": sum(map(_prompt, used)),
+        "total_completion_tokens": sum(usage.output for usage in used),
+        "total_cached_tokens": sum(usage.cache_read for usage in used),
+        "total_cost_usd": float(sum(usage.cost.total for usage in used)),
+    }
+
+
+def _called(call: ToolCall) -> dict[str, Any]:
+    made: dict[str, Any] = {"tool_call_id": call.id, "function_name": call.name, "arguments": call.arguments}
+    if not isinstance(call.arguments_error, Absent):
+        made["extra"] = {"arguments_error": call.arguments_error}
+    return made
+
+
+def _copied(step: Step) -> Step:
+    """A step that the model is shown again."""
+    return {key: value for key, value in step.items() if key not in ("metrics",)} | {"is_copied_context": True}
+
+
+def _prompt(usage: Usage) -> int:
+    return usage.input + usage.cache_read + usage.cache_write
+
+
+def _counts(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": _prompt(usage),
+        "completion_tokens": usage.output,
+        "cached_tokens": usage.cache_read,
+        "cost_usd": float(usage.cost.total),
+    }
+
+
+def _metrics(usage: Usage) -> dict[str, Any]:
+    extra = {"cache_write_tokens": usage.cache_write, "reasoning_tokens": or_else(usage.reasoning, 0)}
+    found = {name: count for name, count in extra.items() if count}
+    return {**_counts(usage), "extra": found} if found else _counts(usage)
