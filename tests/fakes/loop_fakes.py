@@ -15,6 +15,7 @@ from pigeon.agent.inference import (
     Failure,
     Finished,
     ModelRequest,
+    Sampled,
     ToolSpec,
 )
 from pigeon.agent.interfaces import ArgumentSubject, SendableT, Spoken, Subject, Tool, ToolRun, Watch
@@ -152,6 +153,7 @@ class Owner:
         self.calls = RunningCalls()
         self.deaf = False
         self.one_at_a_time = False
+        self.sampled: list[Sampled] = []
         self.call_refusals: list[str | None] = []
 
     def model(self) -> Model:
@@ -179,6 +181,9 @@ class Owner:
 
     def takes_messages(self) -> bool:
         return not self.deaf
+
+    def keep_tokens(self, sampled: Sampled) -> None:
+        self.sampled.append(sampled)
 
     def refused_call(self, call: ToolCall) -> str | None:
         return self.call_refusals.pop(0) if self.call_refusals else None

@@ -19,6 +19,7 @@ from pigeon.agent.inference import (
     Metered,
     ModelRequest,
     Named,
+    Sampled,
     unexpected,
 )
 from pigeon.agent.interfaces import ModelProvider, Publish, Watch
@@ -88,6 +89,7 @@ class Fold:
         self._call_ids: set[str] = set()
         self._name = Named()
         self.usage: Usage = zero_usage()
+        self.sampled: Sampled | None = None
 
     def take(self, delta: Delta) -> StreamEvent | None:
         """Take in one delta; returns the event that announces it, none if it is no news of a block.
@@ -102,6 +104,8 @@ class Fold:
             return self._closed(delta)
         if isinstance(delta, Metered):
             self.usage = priced(delta.usage, self._model.cost, delta.rate)
+        elif isinstance(delta, Sampled):
+            self.sampled = delta
         elif isinstance(delta, Named):
             self._count(len(delta.response_id or "") + len(delta.response_model or ""))
             self._name = delta
@@ -231,6 +235,11 @@ class AnswerStream:
         self._dropping: asyncio.Future[None] | None = None
         self.failure: Failure | None = None
         self.cut = False
+
+    @property
+    def sampled(self) -> Sampled | None:
+        """The token ids of the answer, where the server told them."""
+        return self._fold.sampled
 
     async def stream(self, provider: ModelProvider, scope: Scope) -> AssistantMessage:
         """Run the request to its end. Never raises for a failing provider."""

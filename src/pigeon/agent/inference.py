@@ -113,6 +113,15 @@ class Metered(Struct):
     rate: float = 1
 
 
+class Sampled(Struct):
+    """The tokens of a prompt and of its answer by their ids, and how probable each of the answer was (its logarithm);
+    where the server tells them."""
+
+    prompt_token_ids: list[int]
+    token_ids: list[int]
+    logprobs: list[float]
+
+
 class Finished(Struct):
     """The last delta of a stream."""
 
@@ -121,7 +130,7 @@ class Finished(Struct):
     raw_stop: str | Absent = ABSENT
 
 
-Delta = Named | BlockOpened | BlockGrew | BlockClosed | Metered | Finished
+Delta = Named | BlockOpened | BlockGrew | BlockClosed | Metered | Sampled | Finished
 
 
 class Pacing(Protocol):

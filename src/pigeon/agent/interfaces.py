@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeVar
 from msgspec import Struct
 
 from pigeon.agent.arguments import checked_arguments
-from pigeon.agent.inference import Delta, Failure, ModelRequest, OutputFormat, ToolSpec
+from pigeon.agent.inference import Delta, Failure, ModelRequest, OutputFormat, Sampled, ToolSpec
 from pigeon.agent.scope import RunningCalls, Scope
 from pigeon.system.paths import HeldPath, shows_process_memory
 from pigeon.wire.base import Json
@@ -341,6 +341,10 @@ class RunOwner(Protocol):
 
     async def answered(self, answer: AssistantMessage) -> None:
         """A good answer is complete; called right after its `message_end`."""
+        ...
+
+    def keep_tokens(self, sampled: Sampled) -> None:
+        """The server has told the token ids of the answer that was said last."""
         ...
 
     async def wants_retry(self, answer: AssistantMessage, failure: Failure | None) -> bool:

@@ -131,6 +131,8 @@ class Run:
         try:
             answer = await stream.stream(self._provider, scope)
             self._added.append(answer)
+            if stream.sampled is not None:
+                owner.keep_tokens(stream.sampled)
             batch = ToolBatch(owner, self._feed, self._gate, self._publish, self._now, scope, self._tool_mode)
             results = [] if answer.stop_reason in FAILED else await self._run_tools(batch, answer)
         finally:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from pigeon.wire.base import Absent, Json, or_else
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock, text_of
 from pigeon.wire.entries import (
+    TOKENS_ENTRY,
     BranchSummaryEntry,
     CompactionEntry,
     ContextEdit,
@@ -39,8 +40,6 @@ from pigeon.wire.messages import (
 from pigeon.wire.model import Usage
 
 SCHEMA = "ATIF-v1.7"
-# What the entry is called in which the token ids of an answer are kept.
-TOKENS_ENTRY = "pigeon.tokens"
 NOTES = (
     "Steps with is_copied_context stand for what the model was shown again after a compaction, and have no metrics. "
     "Totals count everything that was billed, summaries and other branches included."

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from pigeon.agent.inference import Delta, Failure, ModelRequest
+from pigeon.agent.inference import Delta, Failure, ModelRequest, Sampled
 from pigeon.agent.interfaces import ModelProvider, SendableT, Spoken, Tool, Watch
 from pigeon.agent.run import Run, RunResult
 from pigeon.agent.scope import RunningCalls, Scope
@@ -34,6 +34,7 @@ from pigeon.session.steering.todos import FinishGate, Reminders
 from pigeon.wire.answers import Compacted, Navigated
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import ToolCall, has_images
+from pigeon.wire.entries import TOKENS_ENTRY, CustomEntry
 from pigeon.wire.errors import ENTRY_MISSING, Aborted, Refusal
 from pigeon.wire.events import AgentSettled, EndReason, PromptError, PromptStatus, SessionSettled, ToolsDeclared
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage
@@ -334,6 +335,20 @@ class Engine:
         if self._final_answer is not None:
             self._final_answer.answered(answer)
         await self.retry.succeeded()
+
+    def keep_tokens(self, sampled: Sampled) -> None:
+        """Put the token ids of the last answer on record, for trajectories; no event tells of them."""
+        journal = self._transcript.journal
+        answer = next((line for line in reversed(journal.branch) if line.role == "assistant"), None)
+        if answer is not None:
+            data = {
+                "messageId": answer.id,
+                "promptTokenIds": sampled.prompt_token_ids,
+                "tokenIds": sampled.token_ids,
+                "logprobs": sampled.logprobs,
+            }
+            told = {name: value for name, value in data.items() if value}
+            journal.append(CustomEntry, custom_type=TOKENS_ENTRY, data=told)
 
     async def wants_retry(self, answer: AssistantMessage, failure: Failure | None) -> bool:
         """True if the answer will be tried again; no pause is made before a request that a limit would refuse."""

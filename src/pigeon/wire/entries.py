@@ -8,6 +8,8 @@ from pigeon.wire.messages import Message
 from pigeon.wire.model import Usage
 
 SESSION_VERSION = 3
+# What the custom entry is called in which the token ids of an answer are kept, for trajectories.
+TOKENS_ENTRY = "pigeon.tokens"
 
 
 class SessionHeader(Record, tag_field="type", tag="session", kw_only=True):

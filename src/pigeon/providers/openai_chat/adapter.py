@@ -105,8 +105,7 @@ def body_of(
         # Some proxies refuse a history with calls unless the list is there; OpenAI itself refuses an empty one.
         body["tools"] = []
     body.update(_cache_fields(request, compat))
-    if compat.vllm_priority is not None:
-        body["priority"] = compat.vllm_priority
+    body.update(_vllm_fields(compat))
     body.update(thinking_fields(request, compat, budgets, cap))
     if compat.open_router_routing:
         body["provider"] = compat.open_router_routing
@@ -119,6 +118,16 @@ def body_of(
         wanted = {"name": OUTPUT_NAME, "schema": request.output.schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": wanted}
     return body
+
+
+def _vllm_fields(compat: ChatCompat) -> dict[str, Any]:
+    """What servers such as vLLM take beyond the API."""
+    fields = {
+        "priority": compat.vllm_priority,
+        "return_token_ids": compat.return_token_ids or None,
+        "logprobs": compat.return_logprobs or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def call_id(text: str, same: bool = False) -> str:

@@ -44,6 +44,8 @@ class ChatCompat(Record, kw_only=True):
     takes_cache_key: bool = False
     short_call_ids: bool = False
     is_openai: bool = False
+    return_token_ids: bool = False
+    return_logprobs: bool = False
 
 
 _TOKENS = {"maxTokensField": "max_tokens"}

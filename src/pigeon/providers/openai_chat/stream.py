@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Struct
 
-from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
+from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished, Sampled
 from pigeon.providers.errors import StreamBroken, from_event, message_of, truncated, unknown_stop
 from pigeon.providers.openai_chat.call_matching import CallMatcher, CallPiece, PendingCall
 from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
@@ -17,6 +17,7 @@ from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
 from pigeon.wire.messages import StopReason
 
+MOST_TOKENS = 1_000_000
 _STOPS: dict[str, StopReason] = {
     "stop": "stop",
     "end": "stop",
@@ -56,12 +57,22 @@ class _ChatDelta(Struct):
     tool_calls: list[CallPiece] | None = None
 
 
+class _TokenLogprob(Struct):
+    logprob: float | None = None
+
+
+class _Logprobs(Struct):
+    content: list[_TokenLogprob] | None = None
+
+
 class _ChatChoice(Struct):
     needed: ClassVar = ("delta", "message")
     delta: _ChatDelta | None = None
     message: _ChatDelta | None = None
     finish_reason: str | None = None
     usage: _ChatUsage | None = None
+    token_ids: list[int] | None = None
+    logprobs: _Logprobs | None = None
 
 
 class _ChatChunk(Struct):
@@ -70,6 +81,7 @@ class _ChatChunk(Struct):
     model: str | None = None
     choices: list[_ChatChoice] | None = None
     usage: _ChatUsage | None = None
+    prompt_token_ids: list[int] | None = None
     error: Any = None
 
 
@@ -92,6 +104,7 @@ class ChatStream(StreamTranslator):
         self._details: list[_Detail] = []
         self._calls = CallMatcher(self.hold, new_id)
         self._reason: str | None = None
+        self._sampled = Sampled([], [], [])
 
     def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
         """One chunk."""
@@ -112,6 +125,10 @@ class ChatStream(StreamTranslator):
                 self._reason = choice.finish_reason
                 self.raw_stop = choice.finish_reason
             usage = usage or choice.usage
+            if choice.token_ids or choice.logprobs:
+                self._sample(choice)
+        if chunk.prompt_token_ids:
+            self._hold_tokens(self._sampled.prompt_token_ids, chunk.prompt_token_ids)
         if usage is not None:
             out.append(_counts(usage))
 
@@ -129,6 +146,9 @@ class ChatStream(StreamTranslator):
             if call.index < 0:
                 self._announce(call, call.name, out)
             out.append(BlockClosed(call.index))
+        sampled = self._sampled
+        if sampled.prompt_token_ids or sampled.token_ids or sampled.logprobs:
+            out.append(sampled)
         reason = self._reason
         if reason is None:
             return self.ended("toolUse" if self._calls.all else "stop")
@@ -159,6 +179,16 @@ class ChatStream(StreamTranslator):
                 for place, piece in enumerate(pieces):
                     taken.append(self._calls.of(piece, place, taken))
                     self._call(taken[-1], piece, out)
+
+    def _sample(self, choice: _ChatChoice) -> None:
+        self._hold_tokens(self._sampled.token_ids, choice.token_ids or [])
+        told = choice.logprobs.content if choice.logprobs else None
+        self._hold_tokens(self._sampled.logprobs, [one.logprob for one in told or [] if one.logprob is not None])
+
+    def _hold_tokens(self, held: list[Any], more: list[Any]) -> None:
+        """Keep what a program may train with, up to a limit that no real answer reaches."""
+        if len(held) + len(more) <= MOST_TOKENS:
+            held += more
 
     def _say(self, text: str, out: list[Delta]) -> None:
         if self._text < 0:
