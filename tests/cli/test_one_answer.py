@@ -99,7 +99,7 @@ def test_what_stands_behind_two_dashes_is_a_prompt_whatever_it_begins_with(
         (["-p", "--output-schema", "{broken", "hi"], "Error: --output-schema: not valid JSON"),
         (["-p", "--output-schema", '{"type": 5}', "hi"], "Error: --output-schema: type: no valid JSON Schema"),
         (["-p", "--output-schema", "[]", "hi"], "Error: --output-schema []: No such file"),
-        (["--mode", "acp"], "Error: pigeon acp takes no prompt"),
+        (["--mode", "acp", "hi"], "Error: pigeon acp takes no prompt"),
         (["--mode", "json"], "Error: There is no prompt."),
         (["--mode", "json", "--frobnicate", "hi"], "Error: Unknown option --frobnicate."),
         (["--mode", "json", "--output", "json", "hi"], "Error: --output goes with -p"),

@@ -63,8 +63,15 @@ class Worker:
         return await asyncio.open_unix_connection(self.path)
 
 
+async def said_to(reader: asyncio.StreamReader) -> bytes:
+    """The next line besides those that only say that the worker is alive; nothing when there will be none."""
+    while (line := await asyncio.wait_for(reader.readline(), 20)) == worker_link.ALIVE + b"\n":
+        pass
+    return line
+
+
 async def line_of(reader: asyncio.StreamReader) -> Any:
-    return json.loads(await asyncio.wait_for(reader.readline(), 20))
+    return json.loads(await said_to(reader))
 
 
 def run(test: Callable[[Worker], Awaitable[None]], folder: Path) -> None:
@@ -83,6 +90,7 @@ def test_an_answer_comes_behind_the_notice_of_the_events_before_it(tmp_path: Pat
     async def test(worker: Worker) -> None:
         reader, writer = await worker.connect()
         assert await line_of(reader) == {"type": "logged", "segment": 1, "offset": 0, "pid": os.getpid()}
+        assert await reader.readline() == worker_link.ALIVE + b"\n"
         worker.link.events.put([b'{"seq":1}', b"\n"])
         worker.link.events.put([b'{"seq":2}\n'])
         worker.link.answers.put([b'{"answer":1}\n'])
@@ -105,7 +113,7 @@ def test_a_supervisor_that_comes_back_hears_how_far_the_log_reaches(tmp_path: Pa
         third, another = await worker.connect()
         assert (await line_of(third))["offset"] == 10
         # The one before is taken for gone.
-        assert await second.read() == b""
+        assert await said_to(second) == b""
         other.close()
         another.close()
 
@@ -128,7 +136,7 @@ def test_commands_are_answered_while_the_disk_is_full_and_events_come_when_there
         assert worker.link.events.full
         waiting = asyncio.ensure_future(worker.link.events.room())
         writer.write(SLEEP + b"\n")
-        assert await reader.readline() == NEEDED + b"\n"
+        assert await said_to(reader) == NEEDED + b"\n"
         worker.log.full = False
         await waiting
         assert (await line_of(reader))["offset"] == 30
@@ -144,7 +152,7 @@ def test_a_worker_that_is_asked_to_sleep_goes_only_if_it_is_not_needed(tmp_path:
         await line_of(reader)
         worker.busy = True
         writer.write(b'{"type":"get_state"}\n' + SLEEP + b"\n")
-        assert await reader.readline() == NEEDED + b"\n"
+        assert await said_to(reader) == NEEDED + b"\n"
         assert worker.taken == [b'{"type":"get_state"}']
         assert not worker.left
         worker.busy = False
