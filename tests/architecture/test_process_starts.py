@@ -30,6 +30,25 @@ EXCEPTIONS = {
 }
 
 
+# The wall stands in `start`: only it may reach what starts commands, and only these may say that one runs outside.
+BEHIND_THE_WALL = {"start_unsupervised", "SupervisedProcess", "program_request"}
+MAY_SAY_OUTSIDE = {
+    "pigeon.system.process.start": "where the wall stands",
+    "pigeon.system.shell.shell": "passes on what it is told",
+    "pigeon.tools.bash": "what the host has allowed; `guard/sandbox_exit` asks",
+    "pigeon.session.host.host_shell": "the host's own command, if the user's settings say so",
+}
+# Processes that are none of an agent: they have no wall, and run nothing that a model has said.
+WITHOUT_A_WALL = {
+    "pigeon.app.build": "the agent's own, which `app/sandbox` encloses",
+    "pigeon.app.sandbox": "tries a wall",
+    "pigeon.app.export_page": "key commands, to know what to mask",
+    "pigeon.cli.commands.doctor": "key commands of a person who looks for a fault",
+    "pigeon.cli.commands.models": "key commands of a person who lists models",
+    "pigeon.terminal.clipboard": "the clipboard of the person",
+}
+
+
 def uses() -> set[tuple[str, str]]:
     """Every use of a means to start or signal a process outside `system/process`."""
     return {
@@ -72,3 +91,38 @@ def test_only_one_room_starts_or_signals_processes() -> None:
 
 def test_every_exception_is_still_needed() -> None:
     assert set(EXCEPTIONS) - uses() == set()
+
+
+def test_a_command_is_started_at_one_place_where_the_wall_stands() -> None:
+    reaching = {
+        module
+        for module in TREE.modules
+        for node in nodes_of(TREE.tree(module))
+        if isinstance(node, ast.Call) and _called(node) in BEHIND_THE_WALL
+    }
+    assert reaching == {"pigeon.system.process.start"}
+
+
+def test_only_those_say_outside_who_have_asked() -> None:
+    saying = {
+        module
+        for module in TREE.modules
+        for node in nodes_of(TREE.tree(module))
+        if isinstance(node, ast.Call) and any(keyword.arg == "outside" for keyword in node.keywords)
+    }
+    assert saying <= set(MAY_SAY_OUTSIDE)
+    assert saying >= set(MAY_SAY_OUTSIDE) - {"pigeon.system.process.start"}
+
+
+def test_processes_without_a_wall_are_those_of_a_person() -> None:
+    making = {
+        module
+        for module in TREE.modules
+        for node in nodes_of(TREE.tree(module))
+        if isinstance(node, ast.Call) and _called(node) == "ProcessOwner"
+    }
+    assert making == set(WITHOUT_A_WALL)
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")

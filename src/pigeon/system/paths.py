@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import unicodedata
+from collections.abc import Callable
 from contextlib import suppress
 
 from msgspec import Struct
@@ -183,6 +184,10 @@ class PathResolver(Struct, frozen=True):
             held.close()
             raise ToolFailed(f"{path} shows the memory, arguments or environment of a process, which may hold keys.")
         return held
+
+    def hides(self) -> Callable[[str], bool]:
+        """A test for real paths of which nothing may be shown, made for one search: nothing is hidden here."""
+        return lambda place: False
 
     def _absolute(self, path: str) -> str:
         if path.startswith("file://"):

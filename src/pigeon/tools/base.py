@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -73,6 +73,12 @@ async def path_subject(paths: PathResolver, path: str, access: Access) -> PathSu
         if resolving.exception() is None:
             resolving.result().close()
         raise
+
+
+def concealed(run: ToolRun, paths: PathResolver) -> Callable[[str], bool]:
+    """A test for real paths that a search must not show: what gates conceal, and what a sandbox hides."""
+    hides = paths.hides()
+    return lambda place: run.conceals(place) or hides(place)
 
 
 def held_path(run: ToolRun) -> HeldPath:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
-from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, concealed, held_path, path_subject, text_outcome, whole_number
 from pigeon.tools.searching.ripgrep import TIME_BOX, Ripgrep
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
@@ -57,7 +57,7 @@ class FindTool(BaseTool):
         folder = held_path(run)
         _check_folder(folder)
         limit = whole_number(arguments, "limit", DEFAULT_LIMIT)
-        paths = _Paths(_test(str(arguments["pattern"]), folder.place, run.conceals), limit)
+        paths = _Paths(_test(str(arguments["pattern"]), folder.place, concealed(run, self._paths)), limit)
         deadline = time.monotonic() + self._time_box
         ended = await self._ripgrep.search(["--files", "--null"], folder, run.scope, paths.take, self._time_box)
         if ended.code == 2 and ended.complaint and not paths.found:

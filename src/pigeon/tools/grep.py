@@ -11,7 +11,7 @@ from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.system.files import NotRegular, error_text, open_regular
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
-from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, concealed, held_path, path_subject, text_outcome, whole_number
 from pigeon.tools.searching.ripgrep import TIME_BOX, Ripgrep, SearchEnd
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
@@ -76,8 +76,9 @@ class GrepTool(BaseTool):
             choice, chosen = [], None
 
         def wanted(path: str) -> bool:
-            return (chosen is None or chosen(path)) and not run.conceals(os.path.join(folder, path))
+            return (chosen is None or chosen(path)) and not conceals(os.path.join(folder, path))
 
+        conceals = concealed(run, self._paths)
         folder = held.place if held.is_folder else os.path.dirname(held.place)
         hits = Hits(whole_number(arguments, "limit", DEFAULT_LIMIT), LINE_WIDTH, 2 * MAX_BYTES, wanted)
         options = [*_options(arguments), *choice, *([] if held.is_folder else ["--text"])]

@@ -13,7 +13,7 @@ from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.system.files import error_text
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
-from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, concealed, held_path, path_subject, text_outcome, whole_number
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -51,7 +51,9 @@ class LsTool(BaseTool):
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """List it."""
         limit = whole_number(arguments, "limit", DEFAULT_LIMIT)
-        names, more = await run.scope.wait(asyncio.to_thread(_listed, held_path(run), limit, run.conceals))
+        names, more = await run.scope.wait(
+            asyncio.to_thread(_listed, held_path(run), limit, concealed(run, self._paths))
+        )
         if not names:
             return text_outcome("(empty directory)")
         shown = head_of("\n".join(names), _LIMITS)

@@ -26,8 +26,9 @@ parent is gone it becomes a child of the reaper, which therefore sees when the l
     waiting    request                                `e<errno>` if it cannot start     waiting, running
     running    `~`: SIGTERM to the process group      -                                 running
     running    command ended, descendants are left    `x<exit code or minus signal>`    running
-    running    last descendant ended                  `X<code>`, or `g` after an `x`    waiting
-    running    `!`: kill everything                   `X<code>`, or `g` after an `x`    waiting
+    running    the same, but only the wall is left    `y<code>`                         running
+    running    last descendant ended                  `X<code>`, or `g` after `x`, `y`  waiting
+    running    `!`: kill everything                   `X<code>`, or `g` after `x`, `y`  waiting
     any        end of file: kill everything           -                                 (exits)
 
 A request is a marshalled `program, argv, cwd, environment, count, orders`, in packets `+part` and a last one `=part`
@@ -282,13 +283,22 @@ class ReaperLoop:
             if not left:
                 return exit_sent
             if self._exit_code is not None and not exit_sent:
-                self._send(b"x%d" % self._exit_code)
+                self._send((b"y%d" if self._walled and self._namespace_is_empty() else b"x%d") % self._exit_code)
                 exit_sent = True
+
+    def _namespace_is_empty(self) -> bool:
+        """Whether all that is left is the first process of the namespace, which takes its time to end.
+
+        What has lost its parent in there is a child of it, so it has children as long as anything runs.
+        """
+        children = child_finder()
+        return not any(children(first) for first in children(os.getpid()))
 
     def _terminate(self) -> None:
         if self._command:
             # What stands between us and a command behind a wall must outlive it, to tell how it ended.
-            for leader in child_finder()(self._command) if self._walled else [self._command]:
+            behind = child_finder()(self._command) if self._walled else []
+            for leader in behind or [self._command]:
                 with Suppressed(OSError):
                     os.killpg(leader, signal.SIGTERM)
 

@@ -5,6 +5,7 @@
     starting   packet `k`: the helper has forked it                  free
     free       `run` sends a request                                 busy
     busy       packet `x`: exit code, descendants are left           busy
+    busy       packet `y`: the same, but only the wall is left       busy
     busy       packet `X`, `g` or `e`: nothing is left               free
     busy       `kill` sends `!`                                      stopping
     stopping   packet `X`, `g` or `e`: nothing is left               free
@@ -129,11 +130,13 @@ class ReaperConnection:
         kind, number = packet[:1], int(packet[1:] or b"0")
         if kind == b"k":
             self._pid = number
-        elif kind in (b"x", b"X") and self._process is not None:
+        elif kind in (b"x", b"y", b"X") and self._process is not None:
+            if kind == b"y":
+                self._process.left_its_wall()
             self._process.ended(number if number >= 0 else SIGNALLED - number)
         elif kind == b"e" and self._process is not None:
             self._process.ended(LOST, OSError(number, os.strerror(number)))
-        if kind != b"x":
+        if kind not in (b"x", b"y"):
             self.state = "free"
             self._let_go(LOST)
             self._pool.reaper_free(self)

@@ -175,6 +175,7 @@ class ProcessOwner:
             pool,
             command,
             self._gone,
+            self._wall_empty,
             separate_errors=channels.separate_errors,
             stdin=channels.stdin,
             folder=channels.folder,
@@ -183,6 +184,13 @@ class ProcessOwner:
         self._processes[process] = wall
         pool.start(process)
         return process
+
+    def _wall_empty(self, process: Process) -> None:
+        """All that is left of it ends by itself and does nothing: what the wall needed can go."""
+        wall = self._processes.get(process)
+        if wall is not None:
+            self._processes[process] = None
+            wall.end()
 
     def _gone(self, process: Process) -> None:
         wall = self._processes.pop(process, None)

@@ -148,7 +148,8 @@ def _resolve(waiting: asyncio.Future[bytes | None], how: bytes | None) -> None:
 class SupervisedProcess:
     """A command that waits for a reaper, runs under one, or has ended.
 
-    `pool` and `reaper` report what becomes of it (`begun`, `ended`, `left_nothing`); the rest is `start.Process`.
+    `pool` and `reaper` report what becomes of it (`begun`, `ended`, `left_its_wall`, `left_nothing`); the rest is
+    `start.Process`.
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class SupervisedProcess:
         pool: HelperPool,
         command: ProgramRequest,
         on_gone: Callable[[SupervisedProcess], None],
+        on_wall_empty: Callable[[SupervisedProcess], None],
         *,
         separate_errors: bool,
         stdin: bytes | None,
@@ -167,6 +169,7 @@ class SupervisedProcess:
         self._streams = streams
         self._pool = pool
         self._on_gone = on_gone
+        self._on_wall_empty = on_wall_empty
         self._reaper: ReaperConnection | None = None
         self._pipes = [OutputPipe() for _ in range(0 if streams else 2 if separate_errors else 1)]
         self._input = None if stdin is None else _file_with(stdin)
@@ -247,6 +250,10 @@ class SupervisedProcess:
         given, self._streams = self._streams, None
         for descriptor in given or ():
             os.close(descriptor)
+
+    def left_its_wall(self) -> None:
+        """Nothing is left of it but the wall that enclosed it."""
+        self._on_wall_empty(self)
 
     def left_nothing(self) -> None:
         """Nothing is left of it; its reaper serves others from now on, or is gone too."""

@@ -6,11 +6,12 @@ resolver to every tool that opens files, in place of the plain one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.sandbox.plan import kept_places
-from pigeon.system.sandbox.policy import SandboxPolicy
+from pigeon.system.sandbox.policy import SandboxPolicy, plain
 from pigeon.wire.errors import ToolFailed
 
 
@@ -35,7 +36,17 @@ class WalledPaths(PathResolver, frozen=True):
             )
         return held
 
-    def conceals(self, place: str) -> bool:
-        """Whether what stands at a real path is hidden."""
+    def hides(self) -> Callable[[str], bool]:
+        """A test for real paths that are hidden by the policy of the moment, or are in what is."""
         policy = self.sandbox()
-        return policy is not None and policy.refusal(place, writes=False) is not None
+        secrets = frozenset() if policy is None else frozenset(map(plain, policy.secrets()))
+
+        def hidden(place: str) -> bool:
+            path = plain(place)
+            while path not in ("", "/"):
+                if path in secrets:
+                    return True
+                path = os.path.dirname(path)
+            return False
+
+        return hidden

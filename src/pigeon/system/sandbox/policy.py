@@ -94,7 +94,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
 
         `kept` are places inside the roots that stay as they are, as `plan` finds them on the disk.
         """
-        if any(is_inside(place, secret) for secret in self._secrets()):
+        if any(is_inside(place, secret) for secret in self.secrets()):
             return f"the sandbox hides {place}, because secrets are kept there"
         if not writes:
             return None
@@ -105,7 +105,8 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
         keeper = next((path for path in (*kept, *self.own) if is_inside(place, path)), None)
         return None if keeper is None else f"the sandbox keeps {keeper} as it is"
 
-    def _secrets(self) -> Iterator[str]:
+    def secrets(self) -> Iterator[str]:
+        """Where secrets are, by their names and behind links."""
         for secret in self.hidden:
             yield secret
             if os.path.lexists(secret):
@@ -114,5 +115,10 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
 
 def is_inside(path: str, folder: str) -> bool:
     """Whether a path is a folder or in it. Case does not count, as there are systems where it does not."""
-    one, other = folded(path).casefold(), folded(folder).casefold().rstrip("/")
+    one, other = plain(path), plain(folder).rstrip("/")
     return one == other or one.startswith(f"{other}/")
+
+
+def plain(path: str) -> str:
+    """A path in the form that is the same for all its spellings."""
+    return folded(path).casefold()

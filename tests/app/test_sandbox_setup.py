@@ -1,0 +1,214 @@
+"""What options and settings make of the sandbox: who may say what, and what ends the start."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.in_process_agents import InProcessAgent, bash
+from pigeon.wire.base import ABSENT
+from pigeon.wire.errors import Refusal, StartupError
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the walls of Linux")
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[InProcessAgent]:
+    made = InProcessAgent(tmp_path)
+    made.configure()
+    yield made
+    if made.is_running:
+        await made.stop()
+
+
+def project_says(agent: InProcessAgent, sandbox: Any) -> None:
+    (agent.work / ".pigeon").mkdir()
+    (agent.work / ".pigeon" / "settings.json").write_text(json.dumps({"sandbox": sandbox}))
+
+
+def mode_of(agent: InProcessAgent) -> Any:
+    state = agent.agent.session.sandbox()
+    return state if state is ABSENT else state.mode
+
+
+async def test_without_a_word_there_is_no_sandbox_and_nothing_is_said(agent: InProcessAgent) -> None:
+    await agent.start()
+    assert agent.agent.session.sandbox() is ABSENT
+
+
+async def test_the_state_tells_what_is_in_force(agent: InProcessAgent) -> None:
+    (agent.home / "cache").mkdir()
+    agent.configure({"sandbox": {"mode": "read-only", "writable": ["~/cache"], "hostShell": "outside"}})
+    await agent.start(sandbox="workspace", sandbox_network=True)
+    state = agent.agent.session.sandbox()
+    assert state is not ABSENT
+    assert (state.mode, state.network, state.host_shell) == ("workspace", True, "outside")
+    assert state.writable == [str(agent.work), str(agent.home / "cache")]
+    assert state.builder in ("bubblewrap", "landlock")
+
+
+async def test_the_setting_may_be_the_mode_alone_and_the_option_goes_before_it(agent: InProcessAgent) -> None:
+    agent.configure({"sandbox": "read-only"})
+    await agent.start()
+    assert mode_of(agent) == "read-only"
+    await agent.stop()
+    await agent.start(sandbox="off")
+    assert mode_of(agent) == "off"
+
+
+async def test_a_trusted_project_tightens_and_never_loosens(agent: InProcessAgent) -> None:
+    agent.configure({"sandbox": {"mode": "workspace", "network": True, "hostShell": "outside"}})
+    project_says(agent, {"mode": "read-only", "network": False, "hostShell": "inside", "writable": ["/"]})
+    await agent.start(trust_project=True)
+    state = agent.agent.session.sandbox()
+    assert state is not ABSENT
+    assert (state.mode, state.network, state.host_shell, state.writable) == ("read-only", False, "inside", [])
+    await agent.stop()
+    project_settings = agent.work / ".pigeon" / "settings.json"
+    project_settings.write_text('{"sandbox": {"mode": "off", "network": true, "hostShell": "outside"}}')
+    agent.configure({"sandbox": "workspace"})
+    await agent.start(trust_project=True)
+    state = agent.agent.session.sandbox()
+    assert state is not ABSENT
+    assert (state.mode, state.network, state.host_shell) == ("workspace", False, "inside")
+
+
+async def test_a_project_that_is_not_trusted_says_nothing(agent: InProcessAgent) -> None:
+    project_says(agent, "nonsense")
+    await agent.start(trust_project=False)
+    assert agent.agent.session.sandbox() is ABSENT
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("workspce", "sandbox.mode must be one of off, workspace, read-only"),
+        (["workspace"], "sandbox must be an object"),
+        ({"mode": "workspace", "netwrok": True}, "sandbox.netwrok is not known"),
+        ({"mode": "workspace", "network": "no"}, "sandbox.network must be true or false"),
+        ({"mode": "workspace", "writable": "~/x"}, "sandbox.writable must be a list"),
+        ({"mode": "workspace", "writable": ["/no/such/folder"]}, "/no/such/folder is not a folder"),
+        ({"mode": "workspace", "writable": ["~"]}, "holds the home folder"),
+        ({"mode": "workspace", "writable": ["/"]}, "holds the home folder"),
+        ({"mode": "workspace", "hostShell": "out"}, "sandbox.hostShell must be one of"),
+    ],
+)
+async def test_settings_without_sense_end_the_start(agent: InProcessAgent, setting: Any, said: str) -> None:
+    agent.configure({"sandbox": setting})
+    with pytest.raises(StartupError, match=said):
+        await agent.start()
+
+
+async def test_a_wrong_setting_of_a_trusted_project_ends_the_start(agent: InProcessAgent) -> None:
+    project_says(agent, {"mode": "strict"})
+    with pytest.raises(StartupError, match=r"settings\.json: sandbox\.mode must be one of"):
+        await agent.start(trust_project=True)
+
+
+@pytest.mark.parametrize("folder", ["home", ".", "home/.ssh/project"])
+async def test_a_folder_that_cannot_be_a_working_folder_ends_the_start(agent: InProcessAgent, folder: str) -> None:
+    cwd = agent.root / folder
+    cwd.mkdir(parents=True, exist_ok=True)
+    with pytest.raises(StartupError, match=r"holds the home folder|is hidden from commands"):
+        await agent.start(sandbox="workspace", cwd=str(cwd))
+
+
+async def test_the_home_may_be_looked_at(agent: InProcessAgent) -> None:
+    await agent.start(sandbox="read-only", cwd=str(agent.home))
+    assert mode_of(agent) == "read-only"
+
+
+async def test_a_folder_of_git_that_is_a_link_ends_the_start(agent: InProcessAgent) -> None:
+    os.symlink(agent.home, agent.work / ".git")
+    with pytest.raises(StartupError, match=r"\.git is a link"):
+        await agent.start(sandbox="workspace")
+
+
+async def test_a_wall_that_cannot_be_had_ends_the_start_and_says_what_to_install(
+    agent: InProcessAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = agent.root / "bin"
+    broken.mkdir()
+    (broken / "bwrap").write_text("#!/bin/sh\necho 'bwrap: no permissions' >&2\nexit 1\n")
+    (broken / "bwrap").chmod(0o755)
+    agent.configure(PATH=str(broken))
+    monkeypatch.setattr("pigeon.system.sandbox.wall.filter_for", lambda machine: None if agent.is_running else b"x")
+    with pytest.raises(StartupError) as failure:
+        await agent.start(sandbox="workspace")
+    text = str(failure.value)
+    assert "nothing was started" in text
+    assert "bubblewrap: bwrap: no permissions" in text
+    assert "landlock: " in text
+    assert "--sandbox off" in text
+
+
+async def test_without_bubblewrap_the_other_builder_is_used(agent: InProcessAgent) -> None:
+    agent.configure(PATH="/nowhere")
+    await agent.start(sandbox="workspace")
+    state = agent.agent.session.sandbox()
+    assert state is not ABSENT
+    assert state.builder == "landlock"
+
+
+async def test_bubblewrap_that_does_not_work_is_passed_over(agent: InProcessAgent) -> None:
+    broken = agent.root / "bin"
+    broken.mkdir()
+    shutil.copy("/bin/false", broken / "bwrap")
+    agent.configure(PATH=str(broken))
+    await agent.start(sandbox="workspace")
+    state = agent.agent.session.sandbox()
+    assert state is not ABSENT
+    assert state.builder == "landlock"
+
+
+async def test_commands_key_commands_and_the_host_are_behind_the_wall(agent: InProcessAgent) -> None:
+    target = agent.home / "written"
+    agent.configure(replies=[bash(f"touch {target}; touch inside"), "Done."])
+    built = await agent.start(sandbox="workspace")
+    await agent.say("go")
+    answer = await built.session.shell.run(f"touch {target}; echo $PIGEON_SANDBOX", False, 1)
+    assert answer.output.endswith("workspace\n")
+    assert not target.exists()
+    assert (agent.work / "inside").exists()
+
+
+async def test_the_host_runs_its_own_commands_outside_if_the_user_says_so(agent: InProcessAgent) -> None:
+    target = agent.home / "written"
+    agent.configure({"sandbox": {"mode": "workspace", "hostShell": "outside"}})
+    built = await agent.start()
+    await built.session.shell.run(f"touch {target}", False, 1)
+    assert target.exists()
+
+
+async def test_the_conversation_does_not_move_to_a_folder_that_cannot_be_protected(agent: InProcessAgent) -> None:
+    built = await agent.start(sandbox="workspace")
+    with pytest.raises(Refusal, match="holds the home folder"):
+        await built.session.trust.enter(str(agent.home))
+
+
+async def test_a_project_that_is_trusted_while_the_agent_runs_tightens_at_once(agent: InProcessAgent) -> None:
+    project_says(agent, "read-only")
+    agent.configure(replies=[bash("touch new"), "Done."])
+    built = await agent.start()
+    built.session.trust.decide(True, False)
+    assert mode_of(agent) == "read-only"
+    await agent.say("go")
+    assert not (agent.work / "new").exists()
+    assert "may be why" in agent.results()[0]
+
+
+async def test_the_temporary_folder_goes_with_the_agent(agent: InProcessAgent) -> None:
+    agent.configure(replies=[bash("echo $TMPDIR; touch $TMPDIR/x"), "Done."])
+    await agent.start(sandbox="workspace")
+    await agent.say("go")
+    folder = Path(agent.results()[0].strip())
+    assert (folder / "x").exists()
+    await agent.stop()
+    assert not folder.parent.exists()

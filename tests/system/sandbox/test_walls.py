@@ -1,0 +1,247 @@
+"""Commands behind a real wall: they run as ever, and what is refused is refused by both builders alike."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.processes import eventually
+from fakes.walled_runs import policy_for, wall_of
+from pigeon.system.process.run_program import ProgramResult, run_program
+from pigeon.system.process.start import ProcessOwner
+from pigeon.system.sandbox.plan import Unprotectable
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the walls of Linux")
+BUILDERS = ["landlock", "bubblewrap"]
+GIT = "git -c user.name=n -c user.email=e@x"
+
+
+class Place:
+    """A working folder with a home beside it, and commands in it behind a wall."""
+
+    def __init__(self, folder: Path, builder: str) -> None:
+        self.home, self.work, self.scratch = folder / "home", folder / "work", folder / "scratch"
+        self.home.mkdir()
+        self.work.mkdir()
+        self.builder = builder
+        self.owners: list[ProcessOwner] = []
+
+    def owner(self, **policy: Any) -> ProcessOwner:
+        owner = ProcessOwner(wall_of(self.builder, policy_for(self.work, self.home, self.scratch, **policy)))
+        self.owners.append(owner)
+        return owner
+
+    async def run(self, command: str, owner: ProcessOwner | None = None, **more: Any) -> ProgramResult:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), **more.pop("variables", {})}
+        given = {"cwd": str(self.work), "environment": environment, "timeout": 60, **more}
+        return await run_program(owner or self.owner(), ["/bin/bash", "-c", command], **given)
+
+    def repository(self, folder: Path | None = None) -> None:
+        subprocess.run(["git", "init", "-q", str(folder or self.work)], check=True)
+
+    def outside(self, command: str) -> None:
+        subprocess.run(["/bin/bash", "-c", command], check=True)
+
+    def names(self) -> set[str]:
+        return set(os.listdir(self.work))
+
+
+@pytest.fixture(params=BUILDERS)
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    if request.param == "bubblewrap" and shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    made = Place(tmp_path, request.param)
+    yield made
+    for owner in made.owners:
+        assert await owner.kill_everything(10)
+
+
+@pytest.mark.parametrize(("ending", "code"), [("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143)])
+async def test_a_command_ends_as_it_does_without_a_wall(place: Place, ending: str, code: int) -> None:
+    ran = await place.run(f"cat; echo to-errors >&2; {ending}", stdin=b"given")
+    assert (ran.stdout, ran.stderr, ran.code) == (b"given", b"to-errors\n", code)
+
+
+async def test_a_command_has_its_folder_its_variables_and_three_descriptors(place: Place) -> None:
+    (place.work / "below").mkdir()
+    cwd = str(place.work / "below")
+    leads_out = {"SSH_AUTH_SOCK": "/x", "KEPT": "yes"}
+    command = "pwd; echo $KEPT$SSH_AUTH_SOCK $PIGEON_SANDBOX; echo /proc/self/fd/*; ulimit -n; ulimit -Sn 64; ulimit -n"
+    ran = await place.run(command, cwd=cwd, variables=leads_out)
+    folder, variables, descriptors, before, after = ran.stdout.decode().splitlines()
+    assert (folder, variables, after) == (cwd, "yes workspace", "64")
+    assert set(descriptors.split()) <= {f"/proc/self/fd/{number}" for number in (0, 1, 2, 3)}
+    assert int(before) > 64
+
+
+async def test_a_command_that_must_stop_may_tidy_up_first(place: Place) -> None:
+    line = ["/bin/bash", "-c", "trap 'echo tidied; exit 3' TERM; echo ready; sleep 60 & wait"]
+    process = await place.owner().start(line, cwd=str(place.work), environment={"PATH": os.environ["PATH"]})
+    assert await process.read() == b"ready\n"
+    process.terminate()
+    assert await process.read() == b"tidied\n"
+    assert await process.wait() == 3
+    process.close()
+
+
+async def test_what_runs_in_the_background_goes_on_and_ends_with_the_agent(place: Place) -> None:
+    owner = place.owner()
+    ran = await place.run("(setsid sleep 600; true) >/dev/null 2>&1 & echo begun; readlink /proc/self/ns/pid", owner)
+    assert ran.stdout.startswith(b"begun")
+    namespace = ran.stdout.decode().splitlines()[1]
+    assert _processes_in(namespace)
+    assert (place.work / ".pigeon").is_dir()
+    assert await owner.kill_everything(10)
+    assert await asyncio.to_thread(eventually, lambda: not _processes_in(namespace))
+    assert place.names() == set()
+
+
+def _processes_in(namespace: str) -> list[str]:
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{pid}/ns/pid") == namespace:
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+async def test_a_command_that_cannot_be_started_is_an_error_and_leaves_nothing(place: Place) -> None:
+    owner = place.owner()
+    with pytest.raises(FileNotFoundError):
+        await run_program(owner, ["/no/such/program"], cwd=str(place.work), environment={})
+    with pytest.raises(FileNotFoundError):
+        await run_program(owner, ["/bin/true"], cwd="/no/such/folder", environment={})
+    assert place.names() == set()
+
+
+async def test_ordinary_work_goes_on(place: Place) -> None:
+    place.repository()
+    (place.work / "test_it.py").write_text("def test_it() -> None:\n    assert 1 + 1 == 2\n")
+    (place.work / "main.c").write_text("int main(void) { return 0; }\n")
+    (place.work / "Makefile").write_text("all: main\nmain: main.c\n\tcc -o main main.c\n")
+    (place.work / "package.json").write_text(json.dumps({"scripts": {"hello": "node -e 'console.log(40+2)'"}}))
+    steps = ["git status --short", "git add .", f"{GIT} commit -qm one", "git log --oneline | grep one"]
+    steps += ["git checkout -qb other", "echo more >> main.c", f"{GIT} commit -qam two", "git stash list", "git gc -q"]
+    steps += [f"{sys.executable} -m venv --without-pip venv", "venv/bin/python -c 'import json'"]
+    steps += [f"{sys.executable} -m pytest -q -p no:cacheprovider -c /dev/null test_it.py | grep '1 passed'"]
+    if shutil.which("make") and shutil.which("cc"):
+        steps += ["make && ./main"]
+    if shutil.which("npm"):
+        steps += ["npm run --silent hello | grep 42"]
+    ran = await place.run("set -e\n" + "\n".join(steps))
+    assert ran.code == 0, ran.stdout + ran.stderr
+
+
+async def test_a_program_inside_has_its_own_loopback_temporary_folder_and_shared_memory(place: Place) -> None:
+    program = """
+import multiprocessing, os, socket, tempfile
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+left, right = socket.socketpair()
+with multiprocessing.Lock(), tempfile.NamedTemporaryFile() as file:
+    assert file.name.startswith(os.environ["TMPDIR"])
+open("/dev/shm/x", "w").write("x")
+print("fine")
+"""
+    ran = await place.run(f"{sys.executable} -c '{program}'")
+    assert ran.stdout == b"fine\n", ran.stderr
+
+
+async def test_with_the_network_ports_are_reached_and_sockets_of_programs_are_not(place: Place) -> None:
+    name = f"pigeon-{os.getpid()}-{place.builder}"
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
+        abstract.bind("\0" + name)
+        abstract.listen()
+        program = (
+            "import socket\n"
+            f"socket.create_connection(('127.0.0.1', {server.getsockname()[1]})).close(); print('reached')\n"
+            f"socket.socket(socket.AF_UNIX).connect('\\0{name}')"
+        )
+        ran = await place.run(f'{sys.executable} -c "{program}"', place.owner(network=True))
+    assert ran.stdout == b"reached\n"
+    assert b"Operation not permitted" in ran.stderr
+
+
+async def test_read_only_writes_nothing_but_temporary_files_and_named_folders(place: Place) -> None:
+    more = place.home / "cache"
+    more.mkdir()
+    (place.work / "file").write_text("x")
+    command = f"cat file; touch new; rm file; touch $TMPDIR/new && touch {more}/new && echo written"
+    ran = await place.run(command, place.owner(mode="read-only", writable=(str(more),)))
+    assert ran.stdout == b"xwritten\n"
+    assert ran.stderr.count(b"Read-only file system") == 2
+    assert place.names() == {"file"}
+    assert os.listdir(more) == ["new"]
+
+
+async def test_a_work_tree_commits_and_the_hooks_of_its_repository_stay(place: Place, tmp_path: Path) -> None:
+    main = tmp_path / "main"
+    place.repository(main)
+    place.work.rmdir()
+    place.outside(f"cd {main} && {GIT} commit -q --allow-empty -m zero && git worktree add -q {place.work}")
+    hooks, config = main / ".git" / "hooks", main / ".git" / "config"
+    own = main / ".git" / "worktrees" / "work"
+    command = f"set -e; echo x > file; git add .; {GIT} commit -qm one; git log --oneline | wc -l; set +e\n"
+    command += f"touch {hooks}/pre-commit; echo x >> {config}; echo / > {own}/commondir; rm .git; echo x > {main}/x"
+    ran = await place.run(command)
+    assert ran.stdout.strip() == b"2", ran.stderr
+    assert len(ran.stderr.splitlines()) == 5, ran.stderr
+    assert set(os.listdir(main)) == {".git"}
+
+
+async def test_a_file_that_names_a_folder_elsewhere_opens_nothing(place: Place, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    (victim / "objects").mkdir(parents=True)
+    (victim / "HEAD").write_text("ref: refs/heads/main\n")
+    (place.work / ".git").write_text(f"gitdir: {victim}\n")
+    ran = await place.run(f"touch {victim}/new {victim}/objects/new")
+    assert ran.stderr.count(b"Read-only file system") == 2
+
+
+async def test_a_repository_that_would_take_its_configuration_from_elsewhere_is_put_right(place: Place) -> None:
+    place.repository()
+    await place.run("mkdir evil; echo ../evil > .git/commondir")
+    assert not (place.work / ".git" / "commondir").exists()
+
+
+async def test_empty_folders_stand_in_for_what_must_not_be_made_only_while_commands_run(place: Place) -> None:
+    ran = await place.run("ls -A; mkdir .pigeon/x .pi/x; git init -q . && ls .git/hooks >/dev/null && echo made")
+    assert ran.stdout.split() == [b".mcp.json", b".pi", b".pigeon", b"made"]
+    assert ran.stderr.count(b"Read-only file system") == 2
+    assert place.names() == {".git"}
+
+
+async def test_a_link_that_cannot_be_protected_stops_the_command(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    os.symlink(tmp_path / "elsewhere", place.work / ".pi")
+    with pytest.raises(Unprotectable, match=r"\.pi is a link"):
+        await place.run("true")
+
+
+async def test_a_named_pipe_outside_is_closed_where_landlock_stands(place: Place) -> None:
+    pipe = place.home / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    ran = await place.run(f"echo x > {pipe} && echo written")
+    os.close(reading)
+    # Through any read-only mount a pipe can be written; the page about security says so of bubblewrap.
+    assert ran.stdout == (b"" if place.builder == "landlock" else b"written\n")
+
+
+async def test_commands_side_by_side_do_not_disturb_each_other(place: Place) -> None:
+    owner = place.owner()
+    ran = await asyncio.gather(*(place.run(f"echo {number} > {number}; cat {number}", owner) for number in range(5)))
+    assert [int(one.stdout) for one in ran] == list(range(5))
+    assert place.names() == {"0", "1", "2", "3", "4"}

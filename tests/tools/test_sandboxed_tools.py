@@ -1,0 +1,121 @@
+"""The tools for files behind a sandbox: they read and write what a command could, and say why not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from fakes.tool_runs import FakeRun, workplace
+from fakes.walled_runs import policy_for
+from pigeon.agent.interfaces import CommandSubject
+from pigeon.system.process.start import ProcessOwner
+from pigeon.system.sandbox.explaining import hint_of, told_of
+from pigeon.system.sandbox.policy import SandboxPolicy
+from pigeon.tools.base import BaseTool
+from pigeon.tools.catalog import built_in_tools
+from pigeon.wire.content import text_of
+from pigeon.wire.errors import ToolFailed
+
+
+class Tools:
+    """The built-in tools of a working folder behind a sandbox."""
+
+    def __init__(self, folder: Path, processes: ProcessOwner, **more: Any) -> None:
+        self.home, self.work = folder / "home", folder / "work"
+        (self.home / ".ssh").mkdir(parents=True)
+        (self.home / ".ssh" / "id_rsa").write_text("PRIVATE")
+        (self.home / "notes").write_text("PRIVATE but not a secret")
+        (self.work / ".git").mkdir(parents=True)
+        self.policy: SandboxPolicy = policy_for(self.work, self.home, folder / "scratch", **more)
+        place = structs.replace(workplace(self.work, processes), sandbox=lambda: self.policy)
+        self.all: dict[str, BaseTool] = built_in_tools(place, str(self.home), fitter=None)  # type: ignore[arg-type]
+
+    async def call(self, name: str, **arguments: Any) -> str:
+        tool, run = self.all[name], FakeRun()
+        subject = tool.subject(arguments)
+        run.subject = subject if isinstance(subject, CommandSubject) else await subject  # type: ignore[misc]
+        try:
+            return text_of((await tool.execute(arguments, run)).content)
+        finally:
+            run.subject.close()
+
+
+@pytest.fixture
+def tools(tmp_path: Path, processes: ProcessOwner) -> Tools:
+    return Tools(tmp_path, processes)
+
+
+async def test_files_are_written_in_the_folder_and_nowhere_else(tools: Tools) -> None:
+    await tools.call("write", path="new", content="x")
+    await tools.call("write", path=str(tools.policy.temporary) + "/new", content="x")
+    for path in ("~/new", "../new", ".git/hooks/pre-commit", ".git/config", ".pigeon/settings.json", ".mcp.json"):
+        with pytest.raises(ToolFailed, match="the sandbox"):
+            await tools.call("write", path=path, content="x")
+    assert sorted(os.listdir(tools.work)) == [".git", "new"]
+    assert os.listdir(tools.work / ".git") == []
+
+
+async def test_a_link_that_leads_out_is_not_written_through(tools: Tools) -> None:
+    os.symlink(tools.home, tools.work / "link")
+    with pytest.raises(ToolFailed, match="lets only"):
+        await tools.call("write", path="link/new", content="x")
+    with pytest.raises(ToolFailed, match="lets only"):
+        await tools.call("edit", path="link/notes", edits=[{"oldText": "a", "newText": "b"}])
+
+
+async def test_secrets_are_not_read_by_any_name(tools: Tools) -> None:
+    os.symlink(tools.home / ".ssh", tools.work / "keys")
+    for path in ("~/.ssh/id_rsa", "keys/id_rsa", "../home/.ssh/../.ssh/id_rsa"):
+        with pytest.raises(ToolFailed, match="hides"):
+            await tools.call("read", path=path)
+    with pytest.raises(ToolFailed, match="hides"):
+        await tools.call("ls", path="~/.ssh")
+    assert "not a secret" in await tools.call("read", path="~/notes")
+
+
+async def test_searches_around_a_secret_do_not_show_it(tools: Tools) -> None:
+    assert await tools.call("ls", path="~") == "notes"
+    assert ".ssh" not in await tools.call("find", pattern="**/*", path="~")
+    found = await tools.call("grep", pattern="PRIVATE", path="~")
+    assert "notes" in found
+    assert "id_rsa" not in found
+
+
+async def test_nothing_is_written_where_everything_is_read_only(tmp_path: Path, processes: ProcessOwner) -> None:
+    tools = Tools(tmp_path, processes, mode="read-only")
+    with pytest.raises(ToolFailed, match="no folder but the temporary one"):
+        await tools.call("write", path="new", content="x")
+
+
+def test_the_model_is_told_what_commands_can_do_and_how_to_ask(tools: Tools) -> None:
+    spec = tools.all["bash"].spec
+    assert told_of(tools.policy) in spec.description
+    assert "unsandboxed: true" in spec.description
+    assert {"unsandboxed", "reason"} <= set(spec.parameters["properties"])
+
+
+@pytest.mark.parametrize(
+    ("output", "rule"),
+    [
+        ("touch: cannot touch '/x': Read-only file system", "lets only"),
+        ("error: could not write config file .git/config: Device or resource busy", ".git/config"),
+        ("curl: (6) Could not resolve host: example.com", "no network"),
+        ("connect: Network is unreachable", "no network"),
+        ("socket: Operation not permitted", "unix sockets"),
+        ("1 test failed", None),
+        ("error: expected ';' before '}' token", None),
+    ],
+)
+def test_a_failure_that_looks_like_the_sandbox_is_explained(tools: Tools, output: str, rule: str | None) -> None:
+    hint = hint_of(tools.policy, output)
+    assert (hint is None) is (rule is None)
+    assert rule is None or (rule in str(hint) and "may be why" in str(hint) and "unsandboxed" in str(hint))
+
+
+def test_with_the_network_a_failure_there_is_not_laid_at_the_wall(tools: Tools) -> None:
+    open_policy = structs.replace(tools.policy, network=True)
+    assert hint_of(open_policy, "Could not resolve host: example.com") is None
