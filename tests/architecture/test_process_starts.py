@@ -46,6 +46,9 @@ WITHOUT_A_WALL = {
     "pigeon.cli.commands.doctor": "key commands of a person who looks for a fault",
     "pigeon.cli.commands.models": "key commands of a person who lists models",
     "pigeon.terminal.clipboard": "the clipboard of the person",
+    "pigeon.mcp.connector_process": "a part of Pigeon; servers that are programs are started by the agent's own owner",
+    "pigeon.batches.preparing": "git, before any task runs",
+    "pigeon.batches.task_run": "git around a task; its check is the agent's `bash`",
 }
 
 
