@@ -204,6 +204,17 @@ async def test_a_project_that_is_trusted_while_the_agent_runs_tightens_at_once(a
     assert "may be why" in agent.results()[0]
 
 
+async def test_the_agents_folder_is_kept_in_a_working_folder_too(agent: InProcessAgent) -> None:
+    named = agent.work / "extension.py"
+    named.write_text("def setup(ext):\n    pass\n")
+    agent.agent_dir = agent.work / "agent"
+    agent.agent_dir.mkdir()
+    agent.configure(replies=[bash("echo x >> agent/settings.json; echo x >> extension.py"), "Done."])
+    await agent.start(sandbox="workspace", extensions=(str(named),))
+    await agent.say("go")
+    assert agent.results()[0].count("Read-only file system") == 2
+
+
 async def test_the_temporary_folder_goes_with_the_agent(agent: InProcessAgent) -> None:
     agent.configure(replies=[bash("echo $TMPDIR; touch $TMPDIR/x"), "Done."])
     await agent.start(sandbox="workspace")

@@ -55,6 +55,7 @@ class SandboxSetup:
         self._agent_dir = agent_dir
         self._layers = layers
         self._processes = processes
+        self._named = [environment.absolute(path) for path in options.extensions]
         self._by_options = AskedSandbox(options.sandbox, options.sandbox_network or None)
         self._artifacts: Callable[[], str | None] = lambda: None
         self._scratch: str | None = None
@@ -125,7 +126,7 @@ class SandboxSetup:
             writable=tuple(dict.fromkeys(extra)),
             scratch=self._scratch_folder(),
             hidden=hidden,
-            own=tuple(dict.fromkeys(_own_places())),
+            own=tuple(dict.fromkeys([*_own_places(), *map(os.path.realpath, (self._agent_dir, *self._named))])),
         )
 
     def _writable_root(self, path: str, cwd: str) -> str:

@@ -210,6 +210,24 @@ async def test_a_file_that_names_a_folder_elsewhere_opens_nothing(place: Place, 
     assert ran.stderr.count(b"Read-only file system") == 2
 
 
+async def test_a_work_tree_that_its_repository_does_not_know_opens_nothing(place: Place, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    place.repository(victim)
+    (place.work / "fake").mkdir()
+    (place.work / "fake" / "gitdir").write_text(str(place.work / ".git"))
+    (place.work / "fake" / "commondir").write_text(str(victim / ".git"))
+    (place.work / ".git").write_text("gitdir: fake\n")
+    ran = await place.run(f"touch {victim}/.git/refs/new {victim}/.git/objects/new")
+    assert ran.stderr.count(b"Read-only file system") == 2
+
+
+async def test_hooks_that_the_configuration_names_are_not_made(place: Place) -> None:
+    place.repository()
+    place.outside(f"git -C {place.work} config core.hooksPath tools/hooks")
+    ran = await place.run("mkdir -p tools/hooks && echo made")
+    assert (ran.stdout, place.names()) == (b"", {".git"})
+
+
 async def test_a_repository_that_would_take_its_configuration_from_elsewhere_is_put_right(place: Place) -> None:
     place.repository()
     await place.run("mkdir evil; echo ../evil > .git/commondir")

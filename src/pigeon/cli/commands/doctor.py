@@ -34,6 +34,7 @@ from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import find_shell
 from pigeon.transport import exit_codes
 from pigeon.wire.base import Absent, or_else
+from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
 
 REACH_SECONDS = 8.0
@@ -182,12 +183,29 @@ class _Checks:
         else:
             advice = "change it: pigeon config set shellPath /bin/bash" if configured else "install bash"
             yield Finding("shell", "broken", f"{shell.path} cannot be run", advice)
-        yield Finding(
-            "sandbox",
-            "note",
-            "none yet: commands of the model run with your rights",
-            f"permission rules decide what may run; see {os.path.join(DOCS_FOLDER, 'permissions.md')}",
-        )
+        yield self._sandbox()
+
+    def _sandbox(self) -> Finding:
+        """Which wall could be had, whether one was asked for or not."""
+        from pigeon.app.options import AgentOptions
+        from pigeon.app.sandbox import SandboxSetup
+
+        page = os.path.join(DOCS_FOLDER, "sandbox.md")
+        options = AgentOptions(sandbox="read-only")
+        setup = SandboxSetup(options, self._environment, self._folder, self._layers, ProcessOwner())
+        try:
+            setup.enclose(self._environment.cwd or "/")
+            asyncio.run(setup.prove())
+            state = setup.state()
+            asked = or_else(self._layers.settings.sandbox, None)
+            found = f"to be had by {'' if isinstance(state, Absent) else or_else(state.builder, '')}"
+            if asked is not None:
+                return Finding("sandbox", "ok", found)
+            return Finding("sandbox", "ok", f"{found}, not asked for: pigeon --sandbox workspace", f"see {page}")
+        except StartupError as error:
+            return Finding("sandbox", "note", str(error).splitlines()[0], f"see {page}")
+        finally:
+            setup.close()
 
     def _terminal(self) -> Iterator[Finding]:
         variables = self._environment.variables

@@ -17,6 +17,7 @@ from pigeon.system.files import read_beginning
 _LONGEST_FILE = 64 * 1024
 _MOST_FOLDERS = 500
 _MOST_HOOKS = 10
+_NO_HOOKS = (".git", "config", "commondir", "gitdir")
 
 
 class GitPlaces(Struct, frozen=True):
@@ -25,6 +26,11 @@ class GitPlaces(Struct, frozen=True):
     written: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     unwanted: tuple[str, ...] = ()
+
+    @property
+    def hooks(self) -> list[str]:
+        """Of what is kept, the folders that hooks are in or would be in."""
+        return [path for path in self.kept if not os.path.basename(path).startswith(_NO_HOOKS)]
 
 
 def git_places(folder: str) -> GitPlaces:
@@ -40,6 +46,9 @@ def git_places(folder: str) -> GitPlaces:
     if data is None or not _points_back(data, folder):
         return GitPlaces(kept=(dot_git,))
     shared = shared_folder(data)
+    if shared is not None and os.path.dirname(data) != os.path.join(shared, "worktrees"):
+        # A work tree is known to its repository. A command could write one that names any other.
+        return GitPlaces(kept=(dot_git,))
     if shared is None:
         kept = (dot_git, *_kept_in(data), *hooks_named(data, folder))
         return GitPlaces(written=(data,), kept=kept, unwanted=_unwanted_in(data))

@@ -63,14 +63,18 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
     if artifacts is not None and os.path.isdir(artifacts) and not os.path.islink(artifacts):
         written.append(os.path.realpath(artifacts))
     mounts = {Mount("write", path): None for path in written}
+    hooks = [path for places in repositories for path in places.hooks]
     missing: list[str] = []
-    for path in kept_places(policy, repositories):
-        root = _holder(written, path)
+    for wanted in kept_places(policy, repositories):
+        root = _holder(written, wanted)
         if root is None:
             continue
-        _check_way(root, path)
-        if not os.path.lexists(path):
-            if not _may_be_made(path, root):
+        _check_way(root, wanted)
+        path = wanted
+        if not os.path.lexists(wanted):
+            path = _first_missing(wanted)
+            # What we cannot make, a command cannot make either.
+            if not (_may_be_made(wanted, root, hooks) and os.access(os.path.dirname(path), os.W_OK)):
                 continue
             missing.append(path)
         mounts.update({pin: None for pin in _pins(root, path)})
@@ -81,7 +85,7 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
             kind: MountKind = "hide folder" if stat.S_ISDIR(os.stat(real).st_mode) else "hide file"
             mounts[Mount(kind, real)] = None
     unwanted = tuple(path for places in repositories for path in places.unwanted)
-    return MountPlan(tuple(sorted(mounts, key=_position)), tuple(missing), unwanted)
+    return MountPlan(tuple(sorted(mounts, key=_position)), tuple(dict.fromkeys(missing)), unwanted)
 
 
 def kept_places(policy: SandboxPolicy, repositories: list[GitPlaces] | None = None) -> list[str]:
@@ -104,9 +108,16 @@ def _repositories(policy: SandboxPolicy) -> list[GitPlaces]:
     return [places for places in found if places.kept]
 
 
-def _may_be_made(path: str, root: str) -> bool:
+def _may_be_made(path: str, root: str, hooks: list[str]) -> bool:
     """Whether something empty is made where this is missing: the agent's own folders, and hooks."""
-    return os.path.basename(path) == "hooks" or (os.path.dirname(path) == root and os.path.basename(path) in NEVER_MADE)
+    return path in hooks or (os.path.dirname(path) == root and os.path.basename(path) in NEVER_MADE)
+
+
+def _first_missing(path: str) -> str:
+    """The folder above a missing file, or the file, that is missing itself while what it is in is there."""
+    while not os.path.lexists(os.path.dirname(path)):
+        path = os.path.dirname(path)
+    return path
 
 
 def _check_way(root: str, path: str) -> None:
