@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo demo-raw test faults faults-limits serve-flood serve-storm serve-cuts serve-bench chat-speed interop lint types schema docs sdk house divergences pins picture clean
+.PHONY: demo demo-raw test faults faults-limits serve-flood serve-storm serve-cuts serve-bench mcp-bench chat-speed interop lint types schema docs sdk house divergences pins picture clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -53,6 +53,10 @@ serve-bench: $(DEV)
 # How fast the chat starts and answers keys; ARGS is the command of another program to compare the start with.
 chat-speed: $(DEV)
 	cd tests && ../$(BIN)/python -m fakes.chat_speed $(ARGS)
+
+# What ten configured tool servers cost the start; ARGS are options of the script.
+mcp-bench: $(DEV)
+	$(BIN)/python scripts/mcp_bench.py $(ARGS)
 
 interop: $(DEV)
 	PIGEON_INTEROP=1 $(BIN)/python -m pytest -m interop

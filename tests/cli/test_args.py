@@ -37,7 +37,7 @@ LONG = {
 # Accepted because hosts pass them; nothing reads them.
 WITHOUT_EFFECT = [
     "--provider-session-id", "--theme", "--offline", "--no-themes",
-    "--no-title", "--no-lsp", "--no-pty", "--no-mcp",
+    "--no-title", "--no-lsp", "--no-pty",
 ]  # fmt: skip
 RENAMED = {"continue": "continue_newest", "extension": "extensions", "skill": "skills"}
 VALUES = {"--approval-mode": "write", "--sandbox": "workspace"}
@@ -74,7 +74,7 @@ def test_an_option_may_be_given_again(option: str) -> None:
 def test_a_switch_is_off_until_it_is_given(option: str) -> None:
     line = parse([option, "--mode", "rpc"])
     assert (line.unknown, line.mode) == ((), "rpc")
-    if option not in (*WITHOUT_EFFECT, "--approve", "-a", "--no-approve", "-na"):
+    if option not in (*WITHOUT_EFFECT, "--approve", "-a", "--no-approve", "-na", "--no-mcp"):
         assert value_of(line, option) is True
         assert value_of(parse([]), option) is False
 
@@ -104,6 +104,10 @@ def test_without_arguments_the_options_are_the_defaults() -> None:
 def test_the_call_remembers_how_the_program_was_called() -> None:
     line = parse(["--mode", "rpc", "--", "x"], "/usr/bin/omp")
     assert (line.program, line.arguments) == ("/usr/bin/omp", ("--mode", "rpc", "--", "x"))
+
+
+def test_tool_servers_of_files_are_left_out_by_option() -> None:
+    assert (parse(["--no-mcp"]).agent.tool_servers, parse([]).agent.tool_servers) == ((), None)
 
 
 def test_all_switches_together_are_no_contradiction() -> None:

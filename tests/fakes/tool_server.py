@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import sys
 import threading
 from collections.abc import Callable
@@ -22,13 +23,19 @@ MODES = (
 )  # fmt: skip
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
-_writing = threading.Lock()
+# One thread writes, in order: a flood must not keep answers from being written at all.
+_lines: queue.Queue[bytes] = queue.Queue(16)
 
 
 def send(record: dict[str, Any]) -> None:
-    with _writing:
-        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **record}) + "\n")
-        sys.stdout.flush()
+    _lines.put(json.dumps({"jsonrpc": "2.0", **record}).encode() + b"\n")
+
+
+def write_lines() -> None:
+    while True:
+        data = memoryview(_lines.get())
+        while data:
+            data = data[os.write(1, data) :]
 
 
 class ToolServer:
@@ -80,8 +87,7 @@ class ToolServer:
             sys.stderr.flush()
             os._exit(3)
         if self.mode in ("garbage", "only_garbage"):
-            sys.stdout.write('Welcome to the server!\n{"half": \n\xff\xfe\n[1,2]\n42\n')
-            sys.stdout.flush()
+            _lines.put(b'Welcome to the server!\n{"half": \n\xff\xfe\n[1,2]\n42\n')
         if self.mode == "only_garbage":
             return None
         if self.mode == "wrong_ids":
@@ -105,8 +111,7 @@ class ToolServer:
                 send({"method": "notifications/tools/list_changed"})
                 send(notice)
             else:
-                with _writing:
-                    sys.stdout.write("noise " * 2000 + "\n")
+                _lines.put(b"noise " * 2000 + b"\n")
 
     def ping(self, id: Any, params: dict[str, Any]) -> Any:
         return {}
@@ -164,14 +169,11 @@ class ToolServer:
         arguments = params.get("arguments") or {}
         name = params["name"]
         if name == "echo" and self.mode == "huge_result":
-            with _writing:
-                sys.stdout.write(
-                    f'{{"jsonrpc":"2.0","id":{json.dumps(id)},"result":{{"content":[{{"type":"text","text":"'
-                )
-                for _ in range(1024):
-                    sys.stdout.write("x" * 1024 * 1024)
-                sys.stdout.write('"}]}}\n')
-                sys.stdout.flush()
+            _lines.put(b'{"jsonrpc":"2.0","id":%s,"result":' % json.dumps(id).encode())
+            _lines.put(b'{"content":[{"type":"text","text":"')
+            for _ in range(1024):
+                _lines.put(b"x" * 1024 * 1024)
+            _lines.put(b'"}]}}\n')
             return None
         return getattr(self, f"call_{name}", self.call_thing)(id, params, arguments)
 
@@ -251,4 +253,5 @@ def note(line: str) -> None:
 
 
 if __name__ == "__main__":
+    threading.Thread(target=write_lines, daemon=True).start()
     ToolServer(sys.argv[1] if len(sys.argv) > 1 else "well").run()

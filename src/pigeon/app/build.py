@@ -345,6 +345,7 @@ class _Builder:
             auth=AuthFile(os.path.join(self._agent_dir, "auth.json")),
             budget=self._layers.settings.mcp.tool_budget,
             unattended=self._options.unattended,
+            only=self._options.tool_servers,
             version=__version__,
             tell_commands=tell_commands,
             on_run=tools.on_run,

@@ -50,6 +50,9 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     no_tools: bool = False
     no_builtin_tools: bool = False
 
+    # The tool servers of files to use, by name; `None` for all.
+    tool_servers: tuple[str, ...] | None = None
+
     # Extensions, and the options that only they know: name and value, or true for a switch.
     extensions: tuple[str, ...] = ()
     no_extensions: bool = False

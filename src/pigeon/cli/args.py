@@ -89,6 +89,7 @@ GROUPS: dict[str, list[Row]] = {
         ("--no-skills -ns", "", "load only skills named with --skill"),
         ("--prompt-template", "PATH...", "load a prompt template"),
         ("--no-prompt-templates -np", "", "load only templates named with --prompt-template"),
+        ("--no-mcp", "", "use no tool servers of mcp.json files"),
         ("--extension -e", "PATH...", "load an extension"),
         ("--no-extensions -ne", "", "load only extensions named with --extension"),
         ("--no-rules", "", "do not use stream rules"),
@@ -115,7 +116,6 @@ GROUPS: dict[str, list[Row]] = {
         ("--no-title", "", ""),
         ("--no-lsp", "", ""),
         ("--no-pty", "", ""),
-        ("--no-mcp", "", ""),
     ],
 }
 
@@ -344,6 +344,7 @@ def _agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> A
         flags=flags,
         skills=tuple(found.skill),
         no_skills=found.no_skills,
+        tool_servers=() if found.no_mcp else None,
         prompt_templates=tuple(found.prompt_template),
         no_prompt_templates=found.no_prompt_templates,
         no_context_files=found.no_context_files,

@@ -46,6 +46,8 @@ _RULE = re.compile(r"\s*([A-Za-z0-9_.*?:-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _NAMED = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
 _PLAIN_NAME = re.compile(r"[A-Za-z_][\w-]*")
 _FILE_URL = re.compile(r"file:(?://[^/]*)?(?=/)", re.IGNORECASE)
+# What the names of the tools of servers begin with.
+SERVER_TOOLS = "mcp__"
 _SHELLS = ("bash",)
 _COMMAND_ARGUMENTS = ("command", "cmd", "script", "code")
 _FILES = ("read", "write", "edit", "grep", "find", "ls")
@@ -260,10 +262,14 @@ def _said_by(rules: PermissionRules, tool: str, first: FirstRule) -> Ruling:
 
 
 def unknown_tools(layers: PermissionLayers, known: Iterable[str]) -> Iterator[str]:
-    """A sentence for each rule for a tool that does not exist now; a host or an extension may bring it later."""
+    """A sentence for each rule for a tool that does not exist now; a host or an extension may bring it later, and the
+    tools of servers always come later."""
     names = sorted(known)
     for rule in (rule for rules in layers.every for rule in (*rules.deny, *rules.ask, *rules.allow)):
-        if not any(sign in rule.tool for sign in "*?") and not any(_means(rule, name, False) for name in names):
+        later = rule.tool.startswith(SERVER_TOOLS)
+        if later or any(sign in rule.tool for sign in "*?"):
+            continue
+        if not any(_means(rule, name, False) for name in names):
             from difflib import get_close_matches
 
             near = get_close_matches(rule.tool.lower(), names, 1)
@@ -336,10 +342,13 @@ def _placed(
 
 
 def _means(rule: PermissionRule, tool: str, strictly: bool) -> bool:
-    """Whether a rule is for a tool; what denies or asks is so in any case of the name."""
-    if strictly:
-        return text_matcher(rule.tool, classes=False)(tool)
-    return text_matcher(rule.tool.lower(), classes=False)(tool.lower())
+    """Whether a rule is for a tool; what denies or asks is so in any case of the name. The name of a tool server, as
+    `mcp__server`, means all of its tools."""
+    named = rule.tool if strictly else rule.tool.lower()
+    tool = tool if strictly else tool.lower()
+    if named.startswith(SERVER_TOOLS) and tool.startswith(f"{named}__"):
+        return True
+    return text_matcher(named, classes=False)(tool)
 
 
 class _CalledWith:

@@ -188,7 +188,7 @@ class Connector:
         for listener in answers.values():
             listener({"event": "error", "text": why})
         for listener in listeners.values():
-            listener({"event": "failed", "step": "connect", "text": why, "words": "", "signIn": False})
+            listener({"event": "failed", "step": "connect", "text": why, "words": "", "signIn": False, "lost": False})
 
     async def _end(self) -> None:
         self.over = True

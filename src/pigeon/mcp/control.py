@@ -62,6 +62,7 @@ class AgentParts(Struct, frozen=True, kw_only=True):
     auth: AuthFile
     budget: int
     unattended: bool
+    only: tuple[str, ...] | None
     version: str
     tell_commands: Callable[[], None]
     on_run: Callable[[Callable[[], None]], None]
@@ -102,7 +103,8 @@ class ServerControl:
         layers = [read_servers(user_file(self._parts.agent_dir), "user", self._wrong_file)]
         if trusted:
             layers += [read_servers(path, "project", self._wrong_file) for path in project_files(cwd)]
-        self._files = layers
+        only = self._parts.only
+        self._files = [[one for one in layer if only is None or one.name in only] for layer in layers]
         moved = self._place is not None and self._place[0] != cwd
         self._place = (cwd, trusted)
         self._reconcile(anew=moved)

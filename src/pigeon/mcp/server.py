@@ -23,7 +23,7 @@ from pigeon.mcp.server_config import ServerConfig, WrongServer
 from pigeon.system.process.run_program import find_program
 from pigeon.system.process.start import Process, ProcessOwner, Streams
 from pigeon.wire.base import ABSENT
-from pigeon.wire.commands.mcp import McpResource, McpServerState, McpStatus
+from pigeon.wire.commands.mcp import McpResource, McpServerState, McpStatus, McpStep
 from pigeon.wire.errors import ToolFailed
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class ToolServer:
         self.prompts: list[Record] = []
         self.resources: list[Record] = []
         self.instructions = ""
-        self.step = ""
+        self.step: McpStep | None = None
         self._info: Record = {}
         self._key = ""
         self._connector: Connector | None = None
@@ -107,10 +107,12 @@ class ToolServer:
         self._ending: set[asyncio.Task[None]] = set()
         self._settled = asyncio.Event()
         self._events: asyncio.Queue[Record] = asyncio.Queue()
+        self._open_calls: set[asyncio.Queue[Record]] = set()
         self._restarts = 0
         self._listed = False
         self._closed = False
         if config.problem is not None:
+            self.step = "configuration"
             self._set("failed", f"{config.name} {config.problem}")
 
     @property
@@ -152,6 +154,7 @@ class ToolServer:
             transport=config.transport or ABSENT,
             status=self.status,
             error=self.error or ABSENT,
+            step=self.step or ABSENT,
             tools=names,
             deferred=deferred,
             prompts=prompts,
@@ -196,6 +199,7 @@ class ToolServer:
         id, key = connector.next_number(), self._key
         record = {"do": what, "server": key, "seconds": self.config.call_seconds, **request}
         connector.ask(id, record, heard.put_nowait)
+        self._open_calls.add(heard)
         try:
             while True:
                 answer: Record = await wait(heard.get())
@@ -206,6 +210,7 @@ class ToolServer:
                 if progress is not None:
                     await progress(answer["text"])
         finally:
+            self._open_calls.discard(heard)
             connector.forget(id, key)
 
     # Connecting
@@ -320,7 +325,7 @@ class ToolServer:
         self.step = record["step"]
         said = [record["text"]]
         process = self._process
-        if process is not None:
+        if process is not None and record["lost"]:
             try:
                 async with asyncio.timeout(EXIT_SECONDS):
                     code = await process.wait()
@@ -328,7 +333,9 @@ class ToolServer:
             except TimeoutError:
                 pass
             except OSError as error:
-                said = [_start_text(self.config, error)]
+                self.step = "start"
+                self._set("failed", _start_text(self.config, error))
+                return
         words = record["words"][-LONGEST_WORDS:].strip()
         if words:
             said.append(f"it wrote: {words}")
@@ -339,6 +346,9 @@ class ToolServer:
         connector, self._connector = self._connector, None
         if connector is not None:
             connector.close(self._key)
+        for heard in self._open_calls:
+            # What the connector has said before comes first.
+            heard.put_nowait({"event": "error", "text": self.error or "the connection was closed"})
         process, self._process = self._process, None
         if process is not None:
             task = asyncio.ensure_future(_end(process))

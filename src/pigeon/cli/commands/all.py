@@ -74,10 +74,17 @@ def _acp(call: CommandCall) -> int:
     return run_acp(parse(["--mode", "acp"], "pigeon"), call.environment)
 
 
+<<<<<<< HEAD
 def _replay(call: CommandCall) -> int:
     from pigeon.cli.commands.replay import run_replay
 
     return run_replay(call)
+=======
+def _mcp(call: CommandCall) -> int:
+    from pigeon.cli.commands.mcp import run_mcp
+
+    return run_mcp(call)
+>>>>>>> 15e4ead (pigeon mcp adds, lists, tests and removes tool servers; they sign in, are deferred beyond a budget, and misbehave without harm)
 
 
 def _help(call: CommandCall) -> int:
@@ -328,6 +335,32 @@ ACP = CommandDeclaration(
         ("pigeon acp --model sonnet:high --approval-mode write", "a model, and questions before commands"),
     ),
 )
+MCP = CommandDeclaration(
+    name="mcp",
+    summary="add, list, test and remove tool servers (Model Context Protocol)",
+    run=_mcp,
+    actions=(
+        Action("list", (), "the servers that are configured, and where"),
+        Action("add", ("NAME", "COMMAND|URL", "[ARGUMENT...]"), "add a server: a program to start, or an address"),
+        Action("test", ("NAME",), "connect to a server and say where it breaks; signs in if need be"),
+        Action("remove", ("NAME",), "take a server out of its file"),
+    ),
+    options=(
+        ("--project", "", "the file of this folder's project (.pigeon/mcp.json) instead of yours"),
+        ("--env -e", "NAME=VALUE...", "with add: a variable of the program; $NAME is filled in when it starts"),
+        ("--header -H", "NAME:VALUE...", "with add: a header of requests; $NAME is filled in"),
+        ("--sse", "", "with add: the address speaks the older form, with server-sent events"),
+        JSON,
+    ),
+    examples=(
+        (
+            "pigeon mcp add files -- npx -y @modelcontextprotocol/server-filesystem .",
+            "a program; `--` before its options",
+        ),
+        ("pigeon mcp add docs https://example.com/mcp -H 'Authorization: Bearer $DOCS_TOKEN'", "a service"),
+        ("pigeon mcp test files", "connect to it, and list its tools"),
+    ),
+)
 HELP = CommandDeclaration(
     name="help",
     summary="explain a command",
@@ -335,5 +368,9 @@ HELP = CommandDeclaration(
     actions=(Action("", ("[COMMAND]",), "this page, or that of a command"),),
     examples=(("pigeon help sessions", "the page of a command"),),
 )
+<<<<<<< HEAD
 _ALL = (SESSIONS, REPLAY, MODELS, CONFIG, DOCTOR, DEMO, SERVE, ATTACH, BATCH, ACP, COMPLETIONS, SCHEMA, HELP)
+=======
+_ALL = (SESSIONS, MODELS, CONFIG, DOCTOR, DEMO, MCP, SERVE, ATTACH, BATCH, ACP, COMPLETIONS, SCHEMA, HELP)
+>>>>>>> 15e4ead (pigeon mcp adds, lists, tests and removes tool servers; they sign in, are deferred beyond a budget, and misbehave without harm)
 COMMANDS = {one.name: one for one in _ALL}

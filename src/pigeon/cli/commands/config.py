@@ -126,7 +126,7 @@ class _Config:
         if not editor:
             raise StartupError(f"Set VISUAL or EDITOR to your editor, or open the file yourself: {self.path}")
         if not os.path.exists(self.path):
-            self._write({})
+            self._change(lambda raw: raw)
         import shlex
 
         from pigeon.system.process.foreground import run_in_foreground
@@ -153,38 +153,7 @@ class _Config:
 
     def _change(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         """Read, change and write the file while no other call of this command does."""
-        try:
-            make_private_folder(os.path.dirname(self.path))
-            folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise StartupError(f"{self.path} cannot be written: {error.strerror or error}") from None
-        try:
-            # Where the file system has no locks, two changes at the same moment remain a risk.
-            with suppress(OSError):
-                fcntl.flock(folder, fcntl.LOCK_EX)
-            self._write(change(self._read()))
-        finally:
-            os.close(folder)
-
-    def _write(self, raw: dict[str, Any]) -> None:
-        try:
-            if os.path.exists(self.path) and has_comments(self.path):
-                raise StartupError(
-                    f"{self.path} has comments or trailing commas, which would be lost. "
-                    "Change it with: pigeon config edit"
-                )
-            make_private_folder(os.path.dirname(self.path))
-            replace_file(self.path, _file_bytes(raw, self._indent()))
-        except OSError as error:
-            raise StartupError(f"{self.path} cannot be written: {error.strerror or error}") from None
-
-    def _indent(self) -> int | str:
-        """As the file is indented by now."""
-        try:
-            found = re.search(r'^([ \t]+)"', read_text(self.path), re.MULTILINE)
-        except OSError:
-            return INDENT
-        return found[1] if found else INDENT
+        change_file(self.path, lambda: change(self._read()), "Change it with: pigeon config edit")
 
 
 _NONE = object()
@@ -249,14 +218,6 @@ def _wrong_rules(given: Json) -> list[str]:
     return wrong
 
 
-def _file_bytes(raw: dict[str, Any], indent: int | str) -> bytes:
-    """The file's content. Halves of surrogate pairs are escaped, and then everything that is not ASCII."""
-    try:
-        return f"{json.dumps(raw, indent=indent, ensure_ascii=False)}\n".encode()
-    except UnicodeEncodeError:
-        return f"{json.dumps(raw, indent=indent)}\n".encode()
-
-
 def _check_limits(given: Json) -> None:
     from pigeon.wire.steering import limits_of
 
@@ -303,3 +264,51 @@ def _shown(value: Json) -> str:
         return "-"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+# --- files, which `pigeon mcp` changes the same way ---
+
+
+def change_file(path: str, changed: Callable[[], dict[str, Any]], instead: str) -> None:
+    """Write what `changed` makes of the file, which it reads, while no other call of such a command does.
+
+    `instead` says how else a file can be changed that cannot be written here. Raises `StartupError`.
+    """
+    try:
+        make_private_folder(os.path.dirname(path))
+        folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise StartupError(f"{path} cannot be written: {error.strerror or error}") from None
+    try:
+        # Where the file system has no locks, two changes at the same moment remain a risk.
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        _write(path, changed(), instead)
+    finally:
+        os.close(folder)
+
+
+def _write(path: str, raw: dict[str, Any], instead: str) -> None:
+    try:
+        if os.path.exists(path) and has_comments(path):
+            raise StartupError(f"{path} has comments or trailing commas, which would be lost. {instead}")
+        replace_file(path, _file_bytes(raw, _indent(path)))
+    except OSError as error:
+        raise StartupError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _indent(path: str) -> int | str:
+    """As the file is indented by now."""
+    try:
+        found = re.search(r'^([ \t]+)"', read_text(path), re.MULTILINE)
+    except OSError:
+        return INDENT
+    return found[1] if found else INDENT
+
+
+def _file_bytes(raw: dict[str, Any], indent: int | str) -> bytes:
+    """The file's content. Halves of surrogate pairs are escaped, and then everything that is not ASCII."""
+    try:
+        return f"{json.dumps(raw, indent=indent, ensure_ascii=False)}\n".encode()
+    except UnicodeEncodeError:
+        return f"{json.dumps(raw, indent=indent)}\n".encode()

@@ -47,7 +47,6 @@ MOST_ROUNDS = 10
 TOO_LARGE = f"the server has sent a message of more than {LARGEST_MESSAGE >> 20} MB, which was not read"
 _NOT_FOUND = -32601
 _OTHER_VERSION = -32022
-_CLOSED = -32000
 _UNAUTHORIZED = (401, 403)
 Tell = Callable[[Record], None]
 # A question to the agent: its kind and what it is about; none if there was no answer.
@@ -75,6 +74,7 @@ class ServerLink:
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._overflows: set[int] = set()
         self._stale: set[str] = set()
+        self._notes: list[str] = []
         self._changed = asyncio.Event()
         self._deadline: asyncio.TimerHandle | None = None
         self._timed_out = False
@@ -115,10 +115,11 @@ class ServerLink:
                 {
                     "event": "failed",
                     "server": self._key,
-                    "step": self._step,
+                    "step": self._step if self._pipes is not None or self._web.answered else "connect",
                     "text": text,
                     "words": self._pipes.last_words if self._pipes is not None else "",
                     "signIn": self._wants_sign_in(),
+                    "lost": self._lost.is_set(),
                 }
             )
 
@@ -223,9 +224,11 @@ class ServerLink:
         assert session is not None
         able = session.server_capabilities
         record: Record = {"event": "listed", "server": self._key}
+        self._notes = []
         if "tools" in kinds:
             tools = await self._pages(session.list_tools, "tools", MOST_TOOLS) if able and able.tools else []
             record["tools"], record["notes"] = tool_records(tools)
+            record["notes"] += self._notes
         if "prompts" in kinds:
             prompts = await self._pages(session.list_prompts, "prompts") if able and able.prompts else []
             record["prompts"] = prompt_records(prompts)
@@ -256,6 +259,8 @@ class ServerLink:
             if not cursor or cursor in seen or len(found) > most:
                 break
             seen.add(cursor)
+        else:
+            self._notes.append(f"it has more than {MOST_PAGES} pages of {name}; the others are left out")
         return found
 
     async def _follow(self) -> None:
@@ -464,7 +469,7 @@ class ServerLink:
         )
 
     def _web_text(self) -> str:
-        return f"the server answers {self._web.code} {self._web.reason}".rstrip() if self._web.code else ""
+        return self._web.failure
 
     def _text_of(self, error: BaseException) -> str:
         """What to say of an error; of a group, of what is in it."""
@@ -473,6 +478,8 @@ class ServerLink:
             error = inner[0] if inner else error.exceptions[0]
         if isinstance(error, SignInNeeded | LinkFailed):
             return str(error)
+        if isinstance(error, MCPError) and error.error.code == types.CONNECTION_CLOSED:
+            return self._why_lost()
         if isinstance(error, MCPError):
             web = self._web_text() if self._step != "connected" else ""
             said = error.error.message[:2000]

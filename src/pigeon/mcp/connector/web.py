@@ -27,15 +27,17 @@ class TooLarge(httpx2.TransportError):
 class _Bounded(httpx2.AsyncByteStream):
     """The body of an answer, up to a limit; a stream of events has none as a whole, but each event has."""
 
-    def __init__(self, body: Any) -> None:
+    def __init__(self, body: Any, status: WebStatus) -> None:
         self._body = body
+        self._status = status
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
         async for chunk in self._body:
             size += len(chunk)
             if size > LARGEST_MESSAGE:
-                raise TooLarge(f"the answer is larger than {LARGEST_MESSAGE >> 20} MB")
+                self._status.overflow()
+                raise TooLarge("the answer is too large")
             yield chunk
 
     async def aclose(self) -> None:
@@ -47,15 +49,28 @@ class WebStatus:
     """The last failure that the server answered with, which the messages themselves do not tell."""
 
     def __init__(self) -> None:
+        self.answered = False
         self.code = 0
         self.reason = ""
+        self.text = ""
+
+    def overflow(self) -> None:
+        """An answer was larger than anything that is taken."""
+        self.text = f"the server has sent an answer larger than {LARGEST_MESSAGE >> 20} MB"
+
+    @property
+    def failure(self) -> str:
+        """What it answers, if that is a failure."""
+        return self.text or (f"the server answers {self.code} {self.reason}".rstrip() if self.code else "")
 
     async def look(self, response: httpx2.Response) -> None:
         """Called for each answer, before its body is read."""
-        if response.status_code >= 400:
+        self.answered = True
+        # A server need not have a stream of its own events.
+        if response.status_code >= 400 and (response.status_code, response.request.method) != (405, "GET"):
             self.code, self.reason = response.status_code, response.reason_phrase
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            response.stream = _Bounded(response.stream)
+            response.stream = _Bounded(response.stream, self)
 
 
 @asynccontextmanager

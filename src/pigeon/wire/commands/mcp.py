@@ -10,14 +10,16 @@ from pigeon.wire.commands.base import Command
 
 McpTransport = Literal["stdio", "http", "sse"]
 McpSource = Literal["user", "project", "host"]
+McpStep = Literal["configuration", "start", "connect", "initialize", "list", "connected"]
 McpStatus = Literal["disabled", "connecting", "sign_in", "connected", "failed"]
 
 
 class McpServerState(Record, kw_only=True):
     """One tool server. `connecting` also while it is waited with the next attempt; `sign_in` waits for a person.
 
-    `error` says what is wrong and what to do, `file` which file names it. `tools` are the names that the model calls,
-    `deferred` how many of them it has to find with `tool_search` first, `prompts` the names of its slash commands.
+    `error` says what is wrong, `step` how far it came, `file` which file names it. `tools` are the names that the model
+    calls, `deferred` how many of them it has to find with `tool_search` first, `prompts` the names of its slash
+    commands.
     """
 
     name: str
@@ -26,6 +28,7 @@ class McpServerState(Record, kw_only=True):
     transport: McpTransport | Absent = ABSENT
     status: McpStatus
     error: str | Absent = ABSENT
+    step: McpStep | Absent = ABSENT
     tools: list[str]
     deferred: int = 0
     prompts: list[str]

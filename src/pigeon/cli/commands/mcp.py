@@ -1,0 +1,275 @@
+"""`pigeon mcp`: tool servers from the command line: added, listed, tried out and removed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import sys
+from typing import Any
+
+from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
+from pigeon.cli.commands.call import CommandCall
+from pigeon.cli.commands.config import change_file
+from pigeon.cli.printing import complain, did_you_mean, say, table
+from pigeon.config.json_file import read_json
+from pigeon.config.paths import OWN_NAME
+from pigeon.config.trust_file import saved_decision
+from pigeon.mcp.server_config import ServerConfig, server_of
+from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
+from pigeon.sdk.host_calls import Question
+from pigeon.transport import exit_codes
+from pigeon.wire.commands.mcp import McpServerState
+from pigeon.wire.dialogs import ConfirmRequest, SelectRequest
+from pigeon.wire.errors import BadRecord, StartupError, UsageError
+from pigeon.wire.events import McpServerChanged
+
+LISTS = ("mcpServers", "servers")
+ENDED = ("connected", "failed", "sign_in")
+# What to do about a failure, by the step that failed.
+ADVICE = {
+    "configuration": "Correct its entry{file}.",
+    "start": "Check that the program is installed and can be run: {command}",
+    "connect": "Check the address and the network: {command}\nA service that wants a token needs it in headers.",
+    "initialize": "Run the program by hand and look at what it writes: {command}\n"
+    "It must write nothing but messages to stdout. One that needs longer to start gets it with startupTimeoutMs.",
+    "list": "The server has said hello, but cannot list what it offers; its own log may say why.",
+}
+
+
+def run_mcp(call: CommandCall) -> int:
+    """Do one of the actions; raises `UsageError` for what cannot be."""
+    if call.action == "add":
+        return _add(call)
+    if call.action == "remove":
+        return _remove(call)
+    if call.action == "test":
+        return _test(call)
+    return _list(call)
+
+
+def _place(call: CommandCall) -> str:
+    environment = call.environment
+    if call.has("project"):
+        return os.path.join(environment.cwd, OWN_NAME, "mcp.json")
+    return user_file(environment.agent_dir())
+
+
+def _add(call: CommandCall) -> int:
+    name, target, *arguments = call.words
+    entry: dict[str, Any] = {}
+    if target.startswith(("http://", "https://")):
+        if arguments or call.options["env"]:
+            raise UsageError("An address takes neither arguments nor --env; did you mean --header?")
+        entry["type"] = "sse" if call.has("sse") else "http"
+        entry["url"] = target
+        headers = dict(_pair(given, ":", "--header") for given in call.options["header"])
+        if headers:
+            entry["headers"] = headers
+    else:
+        if call.options["header"] or call.has("sse"):
+            raise UsageError("A program has no headers; give it variables with --env")
+        entry["command"] = target
+        entry["args"] = arguments
+        variables = dict(_pair(given, "=", "--env") for given in call.options["env"])
+        if variables:
+            entry["env"] = variables
+    checked = server_of(name, entry, "user")
+    if checked.problem is not None:
+        raise UsageError(f"{name} {checked.problem}. Nothing was changed")
+    path = _place(call)
+
+    def changed() -> dict[str, Any]:
+        raw, key = _read(path)
+        if name in raw.get(key, {}):
+            raise StartupError(f"{path} has a server {name!r}. Remove it first: pigeon mcp remove {shlex.quote(name)}")
+        return {**raw, key: {**raw.get(key, {}), name: entry}}
+
+    change_file(path, changed, "Add the server there yourself.")
+    say(f"Added {name} to {path}. Try it: pigeon mcp test {shlex.quote(name)}")
+    if call.has("project"):
+        say("The servers of a project are used once it is trusted.")
+    return exit_codes.OK
+
+
+def _remove(call: CommandCall) -> int:
+    name, path = call.words[0], _place(call)
+
+    def changed() -> dict[str, Any]:
+        raw, key = _read(path)
+        servers = raw.get(key, {})
+        if name not in servers:
+            other = " It is not looked for in other files." if servers else ""
+            raise StartupError(f"{path} has no server {name!r}.{did_you_mean(name, servers)}{other}")
+        return {**raw, key: {known: entry for known, entry in servers.items() if known != name}}
+
+    change_file(path, changed, "Take the server out yourself.")
+    say(f"Removed {name} from {path}.")
+    return exit_codes.OK
+
+
+def _read(path: str) -> tuple[dict[str, Any], str]:
+    """The file as it is, and the key that its servers are under."""
+    try:
+        raw = read_json(path, may_be_blank=True)
+    except FileNotFoundError:
+        raw = {}
+    except (OSError, BadRecord) as error:
+        raise StartupError(f"{path}: {error}. Nothing was changed") from None
+    key = next((one for one in LISTS if isinstance(raw, dict) and one in raw), LISTS[0])
+    if not isinstance(raw, dict) or not isinstance(raw.get(key, {}), dict):
+        raise StartupError(f"{path} must be an object with {key}. Nothing was changed")
+    return raw, key
+
+
+def _pair(given: str, sign: str, option: str) -> tuple[str, str]:
+    name, found, value = given.partition(sign)
+    if not found or not name.strip():
+        raise UsageError(f"{option} needs NAME{sign}VALUE, not {given!r}")
+    return name.strip(), value.strip()
+
+
+def _configured(environment: Environment) -> tuple[list[ServerConfig], list[str], list[str]]:
+    """The servers that an agent in this folder would have, what is wrong with files, and which wait for trust."""
+    problems: list[str] = []
+    agent_dir, cwd = environment.agent_dir(), environment.cwd
+    layers = [read_servers(user_file(agent_dir), "user", problems.append)]
+    files = [path for path in project_files(cwd) if os.path.lexists(path)]
+    trusted, problem = saved_decision(agent_dir, cwd)
+    if problem:
+        problems.append(problem)
+    if trusted:
+        layers += [read_servers(path, "project", problems.append) for path in project_files(cwd)]
+    return merged_servers(layers), problems, [] if trusted else files
+
+
+def _list(call: CommandCall) -> int:
+    servers, problems, waiting = _configured(call.environment)
+    for problem in problems:
+        complain(f"Warning: {problem}")
+    if call.has("json"):
+        rows = [
+            {
+                "name": one.name,
+                "source": one.source,
+                "file": one.file,
+                "transport": one.transport,
+                "enabled": one.enabled,
+                "problem": one.problem,
+            }
+            for one in servers
+        ]
+        say(json.dumps({"servers": rows, "waiting": waiting}, indent=2, ensure_ascii=False))
+        return exit_codes.OK
+    if servers:
+        say(table([("server", "kind", "what", "from"), *(_row(one) for one in servers)]))
+    elif not waiting:
+        say("No tool server is configured. Add one: pigeon mcp add NAME COMMAND|URL")
+    for path in waiting:
+        say(f"{path} is not used: this folder is not trusted. The chat asks about it; --approve trusts it for once.")
+    return exit_codes.OK
+
+
+def _row(server: ServerConfig) -> tuple[str, str, str, str]:
+    what = server.problem or server.url or shlex.join([server.command, *server.args])
+    what = what if len(what) <= 60 else f"{what[:57]}..."
+    kind = "wrong" if server.problem else "disabled" if not server.enabled else server.transport or ""
+    return server.name, kind, what, server.source
+
+
+def _test(call: CommandCall) -> int:
+    name = call.words[0]
+    servers, problems, waiting = _configured(call.environment)
+    for problem in problems:
+        complain(f"Warning: {problem}")
+    config = next((one for one in servers if one.name == name), None)
+    if config is None:
+        hint = f" {waiting[0]} is not used: this folder is not trusted." if waiting else ""
+        raise StartupError(
+            f"There is no server {name!r}.{did_you_mean(name, [one.name for one in servers])}{hint} "
+            "See: pigeon mcp list"
+        )
+    if config.problem is None and not config.enabled:
+        raise StartupError(f"The server {name!r} is disabled in {config.file}")
+    state = asyncio.run(_tried(call.environment, name))
+    if call.has("json"):
+        from pigeon.wire import codec
+
+        say(codec.encode(state).decode())
+    else:
+        _show(config, state)
+    return exit_codes.OK if state.status == "connected" else exit_codes.FAILED
+
+
+def _show(config: ServerConfig, state: McpServerState) -> None:
+    known = f"{state.server_name or config.name} {state.server_version or ''}".strip()
+    if state.status == "connected":
+        say(f"{config.name} works: {known}, protocol {state.protocol_version}.")
+        say(f"  {len(state.tools)} tools, {len(state.prompts)} prompts, {state.resources} resources")
+        for tool in state.tools[:20]:
+            say(f"  {tool}")
+        if len(state.tools) > 20:
+            say(f"  and {len(state.tools) - 20} more")
+        if state.error:
+            say(f"  Note: {state.error}")
+        return
+    step = state.step or "start"
+    say(f"{config.name} does not work. It broke at the step {step}:")
+    say(f"  {state.error}")
+    if state.status == "sign_in":
+        say("A person has to sign in. Run this in a terminal, and follow the address that it shows.")
+        return
+    place = f" in {config.file}" if config.file else ""
+    command = shlex.join([config.command, *config.args]) if config.command else config.url
+    say(ADVICE.get(step, "").format(file=place, command=command))
+
+
+async def _tried(environment: Environment, name: str) -> McpServerState:
+    """The state of the server after one attempt; what it asks is asked on the terminal, if there is one."""
+    from pigeon.app.build import build
+    from pigeon.rpc.in_process import SPOKEN
+    from pigeon.sdk.agent import Agent
+
+    attended = sys.stdin is not None and sys.stdin.isatty()
+    options = AgentOptions(
+        model="demo",
+        no_session=True,
+        no_extensions=True,
+        no_skills=True,
+        no_context_files=True,
+        tool_servers=(name,),
+        unattended=not attended,
+    )
+    built = await build(options.spoken_in(SPOKEN), environment)
+    async with Agent.over(built, on_dialog=_on_terminal if attended else None) as agent:
+        events = agent.events()
+        await agent.hello(features=["mcp"])
+        while True:
+            state = next(one for one in (await agent.get_mcp_servers()).servers if one.name == name)
+            if state.status in ENDED:
+                return state
+            async for event in events:
+                if isinstance(event, McpServerChanged):
+                    break
+
+
+async def _on_terminal(question: Question) -> str | bool | None:
+    """Ask a person. A sign-in may end by itself meanwhile: the line is read without a thread that would hold us."""
+    say(question.title)
+    if isinstance(question, SelectRequest):
+        say("Choose one of: " + ", ".join(question.options))
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Future[str] = loop.create_future()
+
+    def read() -> None:
+        if not typed.done():
+            typed.set_result(sys.stdin.readline())
+
+    loop.add_reader(sys.stdin, read)
+    try:
+        line = (await typed).strip()
+    finally:
+        loop.remove_reader(sys.stdin)
+    return line.lower() in ("y", "yes") if isinstance(question, ConfirmRequest) else line or None

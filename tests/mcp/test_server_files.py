@@ -1,0 +1,233 @@
+"""The forms of `mcp.json`, and what becomes of wrong ones: only looked at, nothing is started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pigeon.mcp.server_config import ServerConfig, WrongServer, server_of, servers_in
+from pigeon.mcp.server_files import merged_servers, project_files, read_servers
+from pigeon.mcp.tool_names import distinct_names, full_name
+from pigeon.mcp.variables import Surroundings
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=10,
+)
+FIELDS = (
+    "command", "args", "env", "url", "headers", "type", "cwd", "timeout", "oauth", "disabled", "envFile",
+    "includeTools", "excludeTools", "transport", "bearerToken", "startupTimeoutMs",
+)  # fmt: skip
+
+
+def read(value: Any) -> tuple[dict[str, ServerConfig], list[str]]:
+    problems: list[str] = []
+    return {one.name: one for one in servers_in(value, "user", "mcp.json", problems.append)}, problems
+
+
+def test_the_form_of_claude_code() -> None:
+    servers, problems = read(
+        {
+            "mcpServers": {
+                "github": {"command": "npx", "args": ["-y", "gh-mcp"], "env": {"TOKEN": "${GH_TOKEN}"}},
+                "docs": {"type": "http", "url": "https://example.com/mcp", "headers": {"X-Key": "$KEY"}},
+                "old": {"type": "sse", "url": "https://example.com/sse"},
+            }
+        }
+    )
+    assert problems == []
+    assert [(one.transport, one.problem) for one in servers.values()] == [
+        ("stdio", None),
+        ("http", None),
+        ("sse", None),
+    ]
+    assert servers["github"].args == ("-y", "gh-mcp")
+
+
+def test_the_form_of_vs_code_with_inputs() -> None:
+    servers, problems = read(
+        {
+            "inputs": [{"type": "promptString", "id": "key", "description": "The key", "password": True}],
+            "servers": {
+                "one": {
+                    "type": "stdio",
+                    "command": "node",
+                    "args": ["${workspaceFolder}/s.js"],
+                    "env": {"K": "${input:key}"},
+                },
+                "two": {"type": "http", "url": "https://example.com"},
+            },
+        }
+    )
+    assert problems == []
+    answers: dict[str, str] = {}
+    around = Surroundings({}, "/work", "/home/me", answers, lambda name: False)
+    assert around.questions(servers["one"]) == {"key": "The key"}
+    answers["key"] = "123"
+    filled = around.filled_in(servers["one"])
+    assert (filled.args, filled.env, around.questions(servers["one"])) == (("/work/s.js",), {"K": "123"}, {})
+
+
+def test_the_form_of_pi() -> None:
+    servers, problems = read(
+        {
+            "settings": {"toolPrefix": "server"},
+            "mcpServers": {
+                "lazy": {"command": "x", "lifecycle": "lazy", "requestTimeoutMs": 30000, "excludeTools": ["rm*"]},
+                "bearer": {"url": "https://example.com", "auth": "bearer", "bearerTokenEnv": "TOKEN"},
+                "off": {"command": "x", "disabled": True},
+            },
+        }
+    )
+    assert problems == []
+    assert (servers["lazy"].call_seconds, servers["lazy"].without_tools) == (30.0, ("rm*",))
+    assert servers["bearer"].headers == {"Authorization": "Bearer ${TOKEN}"}
+    assert servers["off"].enabled is False
+
+
+def test_servers_without_a_list_around_them_are_taken_too() -> None:
+    assert list(read({"one": {"command": "x"}, "two": {"url": "http://y"}})[0]) == ["one", "two"]
+    assert read({"mcp": {"servers": {"one": {"command": "x"}}}})[0].keys() == {"one"}
+    servers, problems = read({"something": {"else": 1}})
+    assert (servers, len(problems)) == ({}, 1)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (7, "must be an object"),
+        ({}, "needs command"),
+        ({"command": "x", "url": "http://y"}, "both command and url"),
+        ({"command": "x", "args": "y"}, "args must be a list"),
+        ({"command": "x", "env": ["A"]}, "env must be an object"),
+        ({"command": "x", "type": "http"}, "does not fit"),
+        ({"url": "http://y", "type": "carrier pigeon"}, "known are stdio, http and sse"),
+        ({"url": "http://y", "headers": {"a b": "c"}}, "no header can have"),
+        ({"command": "x", "timeout": "soon"}, "milliseconds"),
+        ({"command": "x\0y"}, "NUL"),
+    ],
+)
+def test_a_wrong_server_says_what_is_wrong_with_it(entry: Any, said: str) -> None:
+    good = {"command": "x"}
+    servers, _ = read({"mcpServers": {"bad": entry, "good": good}})
+    assert said in str(servers["bad"].problem)
+    assert servers["good"].problem is None
+
+
+@pytest.mark.parametrize("name", ["", " ", "a" * 200, "tab\there", "!!!"])
+def test_a_name_of_which_no_tool_name_can_be_made_is_wrong(name: str) -> None:
+    assert server_of(name, {"command": "x"}, "host").problem is not None
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), ANYTHING, max_size=8))
+def test_no_entry_makes_the_reading_fail(entry: dict[str, Any]) -> None:
+    config = server_of("x", entry, "user")
+    assert config.problem is not None or config.transport is not None or not config.enabled
+
+
+@given(ANYTHING)
+def test_no_file_makes_the_reading_fail(value: Any) -> None:
+    read(value)
+    read({"mcpServers": value})
+    read({"servers": value, "inputs": value})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("$A", "1"),
+        ("${A}", "1"),
+        ("${env:A}", "1"),
+        ("x-$A-$A", "x-1-1"),
+        ("${NONE:-there}", "there"),
+        ("${EMPTY:-there}", "there"),
+        ("${NONE:-}", ""),
+        ("$$A", "$A"),
+        ("100%", "100%"),
+        ("${workspaceFolder}/x", "/work/x"),
+    ],
+)
+def test_variables_are_filled_in(text: str, value: str) -> None:
+    around = Surroundings({"A": "1", "EMPTY": ""}, "/work", "/home/me", {}, lambda name: False)
+    config = server_of("x", {"command": "y", "args": [text], "env": {"E": text}}, "user")
+    assert (around.filled_in(config).args, around.filled_in(config).env) == ((value,), {"E": value})
+
+
+def test_a_missing_variable_is_named() -> None:
+    around = Surroundings({}, "/work", "/home/me", {}, lambda name: False)
+    with pytest.raises(WrongServer, match=r"headers.K names the variable NONE, which is not set"):
+        around.filled_in(server_of("x", {"url": "http://y", "headers": {"K": "Bearer $NONE"}}, "user"))
+
+
+def test_a_project_gets_no_key_of_a_model_provider_and_the_user_does() -> None:
+    around = Surroundings({"OPENAI_API_KEY": "k"}, "/work", "/h", {}, lambda name: name == "OPENAI_API_KEY")
+    entry = {"command": "y", "env": {"E": "$OPENAI_API_KEY"}}
+    assert around.filled_in(server_of("x", entry, "user")).env == {"E": "k"}
+    with pytest.raises(WrongServer, match="no file of a project gets it"):
+        around.filled_in(server_of("x", entry, "project"))
+
+
+def test_values_of_a_host_are_meant_as_they_are_where_no_variable_fits() -> None:
+    around = Surroundings({"A": "1"}, "/work", "/h", {}, lambda name: False)
+    entry = {"command": "y", "env": {"P": "pa$$w$rd", "Q": "$A"}}
+    assert around.filled_in(server_of("x", entry, "host")).env == {"P": "pa$$w$rd", "Q": "1"}
+
+
+def test_files_lie_over_each_other_and_an_entry_may_only_switch_off(tmp_path: Path) -> None:
+    for path, servers in {
+        ".mcp.json": {"a": {"command": "shared"}, "b": {"command": "shared"}},
+        ".pi/mcp.json": {"b": {"disabled": True}},
+        ".pigeon/mcp.json": {"a": {"command": "ours"}},
+    }.items():
+        place = tmp_path / path
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(json.dumps({"mcpServers": servers}))
+    problems: list[str] = []
+    layers = [read_servers(path, "project", problems.append) for path in project_files(str(tmp_path))]
+    found = {one.name: one for one in merged_servers(layers)}
+    assert (found["a"].command, found["b"].command, found["b"].enabled) == ("ours", "shared", False)
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "must be an object"),
+        ('{"mcpServers": []}', "must be an object"),
+        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "stands there twice"),
+        (" " * 9_000_000, ""),
+        ('{"mcpServers": {' + ",".join(f'"s{n}": {{"command": "x"}}' for n in range(150)) + "}}", "150 servers"),
+    ],
+    ids=["cut", "list", "servers as list", "twice", "too large", "too many"],
+)
+def test_a_wrong_file_is_reported_with_its_path(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(content)
+    problems: list[str] = []
+    found = read_servers(str(path), "user", problems.append)
+    assert len(found) <= 100
+    assert [problem for problem in problems if problem.startswith(str(path)) and said in problem]
+
+
+def test_a_file_with_comments_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{ // servers\n "mcpServers": {"a": {"command": "x",},},\n}')
+    assert [one.name for one in read_servers(str(path), "user", pytest.fail)] == ["a"]
+
+
+def test_names_of_tools_are_short_and_distinct() -> None:
+    assert full_name("git hub", "list.issues") == "mcp__git_hub__list_issues"
+    long = full_name("server", "x" * 100)
+    assert len(long) == 64
+    names = distinct_names("s", ["a.b", "a_b", "a b"])
+    assert len(set(names.values())) == 3
+    assert {one.problem is None for one in merged_servers([[server_of("a b", {"command": "x"}, "user")]])} == {True}
+    clash = merged_servers([[server_of(name, {"command": "x"}, "user") for name in ("a b", "a_b")]])
+    assert [one.problem is None for one in clash] == [True, False]
