@@ -24,7 +24,6 @@ REGISTRIES = {
     "pigeon.rpc.handlers.all": "a module per group of commands",
     "pigeon.dialects.choice": "a module per dialect",
     "pigeon.cli.running": "a module per mode",
-    "pigeon.cli.commands.all": "a module per command",
 }
 
 

@@ -196,7 +196,7 @@ class SessionSetup:
                 permissions=NoPermissions(),
                 gate=lambda: None,
                 run_started=lambda: None,
-                tool_servers=ToolServerSetup("/nowhere", no_servers),
+                tool_servers=ToolServerSetup("/nowhere", toolset, no_servers),
                 pages=PageWriter(Environment(variables={}, home="/", cwd="/"), lambda data: data),
                 sandbox=lambda: ABSENT,
                 now=lambda: NOW,

@@ -13,7 +13,7 @@ import pytest
 
 import pigeon
 from fakes.mcp_agents import ServedAgents, scripted_server, tool_results
-from pigeon.mcp.connector_process import NOT_INSTALLED
+from pigeon.mcp.control import NOT_INSTALLED
 from pigeon.testing import call
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

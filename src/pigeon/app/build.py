@@ -223,7 +223,9 @@ class _Builder:
         def tell_commands() -> None:
             session.tell_commands()
 
-        self._servers = ToolServerSetup(self._agent_dir, lambda: self._server_parts(transcript, tools, tell_commands))
+        self._servers = ToolServerSetup(
+            self._agent_dir, tools.toolset, lambda: self._server_parts(transcript, tools, tell_commands)
+        )
         trust = self._trust(decisions, transcript, resources, permissions, tools)
         session = Session(
             self._dependencies(repository, transcript, gateway, models, tools, resources, trust, permissions)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pigeon.config.paths import project_dirs
 from pigeon.session.dependencies import ServerContent
+from pigeon.session.toolset import Toolset
 from pigeon.wire.answers import SlashCommand
 from pigeon.wire.base import Json
 from pigeon.wire.commands.mcp import McpResource, McpServers, McpServerState
@@ -22,8 +23,10 @@ NOTHING = ServerContent()
 class ToolServerSetup:
     """The servers of files that there are, and of the host once it has set some. `parts` is asked for when needed."""
 
-    def __init__(self, agent_dir: str, parts: Callable[[], AgentParts]) -> None:
+    def __init__(self, agent_dir: str, toolset: Toolset, parts: Callable[[], AgentParts]) -> None:
         self._agent_dir = agent_dir
+        self._toolset = toolset
+        self._waiting = False
         self._parts = parts
         self._control: ServerControl | None = None
         self._place: tuple[str, bool] | None = None
@@ -42,18 +45,24 @@ class ToolServerSetup:
             self._control.announce(wanted)
 
     def read(self, cwd: str, trusted: bool) -> None:
-        """The conversation is in this folder; its own files count if it is trusted."""
+        """The conversation is in this folder; its own files count if it is trusted. They are read when there is need,
+        or after the first answer."""
         self._place = (cwd, trusted)
+        if self._control is not None:
+            self._control.read(cwd, trusted)
+            return
         files = [os.path.join(self._agent_dir, "mcp.json")]
         if trusted:
             files += [os.path.join(folder, "mcp.json") for folder in project_dirs(cwd)]
             files.append(os.path.join(cwd, ".mcp.json"))
-        if self._control is not None or any(map(os.path.lexists, files)):
-            self._loaded(read=False).read(cwd, trusted)
+        self._waiting = any(map(os.path.lexists, files))
+        if self._waiting:
+            self._toolset.before_use(self._load_waiting)
 
     def begin(self) -> None:
         """The first answer is out: connect what is configured."""
         self._began = True
+        self._load_waiting()
         if self._control is not None:
             self._control.begin()
 
@@ -64,6 +73,7 @@ class ToolServerSetup:
 
     def state(self) -> McpServers:
         """All that are configured."""
+        self._load_waiting()
         return McpServers(servers=[], problems=[]) if self._control is None else self._control.state()
 
     def set_by_host(self, servers: dict[str, Json]) -> None:
@@ -73,6 +83,7 @@ class ToolServerSetup:
 
     def connect(self, name: str) -> McpServerState:
         """Connect one again, now; raises `Refusal`."""
+        self._load_waiting()
         if self._control is None:
             raise Refusal(f'There is no tool server "{name}" (configured: none)')
         return self._control.connect(name)
@@ -87,15 +98,21 @@ class ToolServerSetup:
 
     def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
         """What a message asks of them."""
+        self._load_waiting()
         return NOTHING if self._control is None else self._control.content_of(text)
 
-    def _loaded(self, read: bool = True) -> ServerControl:
+    def _load_waiting(self) -> None:
+        if self._waiting:
+            self._loaded()
+
+    def _loaded(self) -> ServerControl:
         if self._control is None:
             from pigeon.mcp.control import ServerControl
 
+            self._waiting = False
             self._control = ServerControl(self._parts())
             self._control.announce(self._announces)
-            if read and self._place is not None:
+            if self._place is not None:
                 self._control.read(*self._place)
             if self._began:
                 self._control.begin()

@@ -19,9 +19,6 @@ from pigeon.system.process.start import Process, ProcessOwner, Streams
 from pigeon.wire import codec
 
 LONGEST_RECORD = 64 * 1024 * 1024
-NOT_INSTALLED = (
-    "Tool servers need the package mcp, which is not installed. Install it with: pip install 'pigeon-agent[mcp]'"
-)
 Record = dict[str, Any]
 Listener = Callable[[Record], None]
 _BOOT = "import sys; sys.path[:0] = [sys.argv.pop()]; from pigeon.mcp.connector.main import main; main()"
@@ -151,7 +148,7 @@ class Connector:
     def _heard(self, record: Record) -> None:
         what = record["event"]
         if what == "unusable":
-            self.unusable = NOT_INSTALLED if "No module named 'mcp" in record["text"] else record["text"]
+            self.unusable = record["text"]
         elif what in ("result", "error", "progress"):
             listener = self._answers.get(record["id"])
             if what != "progress":

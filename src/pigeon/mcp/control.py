@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from pigeon.mcp.connector_process import NOT_INSTALLED, Connector, Record, joined_connector
 from pigeon.mcp.offered_tools import OfferedTools
 from pigeon.mcp.questions import Questions
-from pigeon.mcp.server import ToolServer
+from pigeon.mcp.server import Record, ToolServer
 from pigeon.mcp.server_config import ServerConfig, WrongServer, server_of
 from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
 from pigeon.mcp.server_tool import content_blocks
@@ -37,11 +36,17 @@ from pigeon.wire.events import McpServerChanged, Outbound
 
 if TYPE_CHECKING:
     from pigeon.config.credentials import AuthFile
+    from pigeon.mcp.connector_process import Connector
 
 MOST_MENTIONS = 20
 STOP_SECONDS = 3.0
 _MENTION = re.compile(r"(?:^|(?<=\s))@([^\s:@\"]+):(\S+)")
 _KEPT = "mcp:"
+# What the interpreter says of it.
+_NOT_THERE = "No module named 'mcp"
+NOT_INSTALLED = (
+    "Tool servers need the package mcp, which is not installed. Install it with: pip install 'pigeon-agent[mcp]'"
+)
 
 
 class AgentParts(Struct, frozen=True, kw_only=True):
@@ -276,6 +281,8 @@ class ServerControl:
         if self._closed:
             raise WrongServer("the agent ends")
         if self._connector is None or self._connector.over:
+            from pigeon.mcp.connector_process import joined_connector
+
             self._connector = joined_connector(self, self._parts.workplace().environment())
         return self._connector
 
@@ -375,7 +382,7 @@ class ServerControl:
 
     def _report_server(self, server: ToolServer) -> None:
         text = server.error or ""
-        if NOT_INSTALLED in text:
+        if _NOT_THERE in text:
             self._report(NOT_INSTALLED)
         elif server.status == "sign_in":
             self._report(f"{text}. Sign in with: pigeon mcp test {shlex.quote(server.config.name)}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pigeon.mcp.connector_process import Record
+from pigeon.mcp.server import Record
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import ExtensionUiResponse

@@ -18,9 +18,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pigeon.mcp.connector_process import Connector, Record
 from pigeon.mcp.server_config import ServerConfig, WrongServer
-from pigeon.system.process.run_program import find_program
 from pigeon.system.process.start import Process, ProcessOwner, Streams
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands.mcp import McpResource, McpServerState, McpStatus, McpStep
@@ -28,6 +26,9 @@ from pigeon.wire.errors import ToolFailed
 
 if TYPE_CHECKING:
     from pigeon.agent.interfaces import ToolRun
+    from pigeon.mcp.connector_process import Connector
+
+Record = dict[str, Any]
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
@@ -107,7 +108,7 @@ class ToolServer:
         self._ending: set[asyncio.Task[None]] = set()
         self._settled = asyncio.Event()
         self._events: asyncio.Queue[Record] = asyncio.Queue()
-        self._open_calls: set[asyncio.Queue[Record]] = set()
+        self._down = asyncio.Event()
         self._restarts = 0
         self._listed = False
         self._closed = False
@@ -189,9 +190,27 @@ class ToolServer:
     ) -> Record:
         """What the server answers; it is connected again if need be. Raises `ToolFailed`; `Aborted` with the run."""
         wait = _plain_wait if run is None else run.scope.wait
+        answer = await self._asked(what, request, run is not None, wait, progress)
+        if answer.get("unsent"):
+            # The server was lost before it got the call: it gets it once it is there again.
+            await wait(self._down.wait())
+            answer = await self._asked(what, request, run is not None, wait, progress)
+        if answer["event"] == "error":
+            raise ToolFailed(f"The tool server {self.config.name} has failed: {answer['text']}")
+        return answer
+
+    async def _asked(
+        self,
+        what: str,
+        request: Record,
+        may_ask: bool,
+        wait: Callable[[Awaitable[Any]], Awaitable[Any]],
+        progress: Callable[[str], Awaitable[None]] | None,
+    ) -> Record:
         if self.status != "connected":
-            self.start(may_ask=run is not None)
-            await wait(self.settled())
+            self.start(may_ask=may_ask)
+            while self.status == "connecting":
+                await wait(self.settled())
         connector = self._connector
         if self.status != "connected" or connector is None:
             raise ToolFailed(f"The tool server {self.config.name} is not connected: {self.error or self.status}")
@@ -199,18 +218,14 @@ class ToolServer:
         id, key = connector.next_number(), self._key
         record = {"do": what, "server": key, "seconds": self.config.call_seconds, **request}
         connector.ask(id, record, heard.put_nowait)
-        self._open_calls.add(heard)
         try:
             while True:
                 answer: Record = await wait(heard.get())
-                if answer["event"] == "result":
+                if answer["event"] != "progress":
                     return answer
-                if answer["event"] == "error":
-                    raise ToolFailed(f"The tool server {self.config.name} has failed: {answer['text']}")
                 if progress is not None:
                     await progress(answer["text"])
         finally:
-            self._open_calls.discard(heard)
             connector.forget(id, key)
 
     # Connecting
@@ -276,6 +291,8 @@ class ToolServer:
         """Start it; returns our ends of its stdin, stdout and stderr."""
         environment = self._environment(config)
         cwd = config.cwd or "/"
+        from pigeon.system.process.run_program import find_program
+
         program = find_program(config.command, cwd, environment)
         theirs_in, ours_in = os.pipe()
         ours_out, theirs_out = os.pipe()
@@ -346,9 +363,6 @@ class ToolServer:
         connector, self._connector = self._connector, None
         if connector is not None:
             connector.close(self._key)
-        for heard in self._open_calls:
-            # What the connector has said before comes first.
-            heard.put_nowait({"event": "error", "text": self.error or "the connection was closed"})
         process, self._process = self._process, None
         if process is not None:
             task = asyncio.ensure_future(_end(process))
@@ -366,6 +380,10 @@ class ToolServer:
     def _set(self, status: McpStatus, error: str | None = None, *, lists: bool = False) -> None:
         if (status, error) != (self.status, self.error) or lists:
             self.status, self.error = status, error
+            if status == "connected":
+                self._down.clear()
+            else:
+                self._down.set()
             if self.status in ("failed", "sign_in"):
                 self._settled.set()
             self._around.changed(self, lists)

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import ArgumentSubject, Subject, ToolRun
-from pigeon.mcp.connector_process import Record
-from pigeon.mcp.server import ToolServer
+from pigeon.mcp.server import Record, ToolServer
 from pigeon.system.shell.shell import Workplace
 from pigeon.system.shell.truncation import Shown, head_of, human_size
 from pigeon.wire import codec

@@ -6,8 +6,8 @@ gets a few letters of a digest, so that the same tool has the same name in every
 
 from __future__ import annotations
 
-import hashlib
 import re
+from binascii import crc32
 
 LONGEST = 64
 PREFIX = "mcp__"
@@ -39,5 +39,4 @@ def distinct_names(server: str, names: list[str]) -> dict[str, str]:
 
 
 def _cut(full: str, meant: str) -> str:
-    digest = hashlib.sha256(meant.encode("utf-8", "surrogatepass")).hexdigest()[:6]
-    return f"{full[: LONGEST - 7]}_{digest}"
+    return f"{full[: LONGEST - 9]}_{crc32(meant.encode('utf-8', 'surrogatepass')):08x}"

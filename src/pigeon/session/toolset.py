@@ -74,6 +74,11 @@ class Toolset:
         self._choose = choose
         self._admits = admits
         self._declared: DeclaredTools | None = None
+        self._prepare: Callable[[], None] | None = None
+
+    def before_use(self, prepare: Callable[[], None]) -> None:
+        """Call this once, before the tools are told to a model for the next time."""
+        self._prepare = prepare
 
     def enter(self, branch: Sequence[EntryLine], *, restore: bool) -> None:
         """Another branch is in use. With `restore`, a conversation begins or goes on: its tools are chosen anew."""
@@ -88,6 +93,9 @@ class Toolset:
 
         Tools that another agent has declared and that do not exist here stay declared.
         """
+        prepare, self._prepare = self._prepare, None
+        if prepare is not None:
+            prepare()
         before = self._declared.active if self._declared else []
         added = [self._tool(name).spec for name in self._active if name not in before]
         removed = [name for name in before if name not in self._active and self.tool(name) is not None]

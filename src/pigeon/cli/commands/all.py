@@ -44,9 +44,14 @@ def _completions(call: CommandCall) -> int:
 
 
 def _schema(call: CommandCall) -> int:
-    from pigeon.cli.commands.schema import run_schema
+    import json
 
-    return run_schema(call)
+    from pigeon.cli.printing import say
+    from pigeon.transport import exit_codes
+    from pigeon.wire.schema import protocol_schema
+
+    say(json.dumps(protocol_schema(), indent=2))
+    return exit_codes.OK
 
 
 def _serve(call: CommandCall) -> int:
@@ -74,17 +79,16 @@ def _acp(call: CommandCall) -> int:
     return run_acp(parse(["--mode", "acp"], "pigeon"), call.environment)
 
 
-<<<<<<< HEAD
 def _replay(call: CommandCall) -> int:
     from pigeon.cli.commands.replay import run_replay
 
     return run_replay(call)
-=======
+
+
 def _mcp(call: CommandCall) -> int:
     from pigeon.cli.commands.mcp import run_mcp
 
     return run_mcp(call)
->>>>>>> 15e4ead (pigeon mcp adds, lists, tests and removes tool servers; they sign in, are deferred beyond a budget, and misbehave without harm)
 
 
 def _help(call: CommandCall) -> int:
@@ -368,9 +372,5 @@ HELP = CommandDeclaration(
     actions=(Action("", ("[COMMAND]",), "this page, or that of a command"),),
     examples=(("pigeon help sessions", "the page of a command"),),
 )
-<<<<<<< HEAD
-_ALL = (SESSIONS, REPLAY, MODELS, CONFIG, DOCTOR, DEMO, SERVE, ATTACH, BATCH, ACP, COMPLETIONS, SCHEMA, HELP)
-=======
-_ALL = (SESSIONS, MODELS, CONFIG, DOCTOR, DEMO, MCP, SERVE, ATTACH, BATCH, ACP, COMPLETIONS, SCHEMA, HELP)
->>>>>>> 15e4ead (pigeon mcp adds, lists, tests and removes tool servers; they sign in, are deferred beyond a budget, and misbehave without harm)
+_ALL = (SESSIONS, REPLAY, MODELS, CONFIG, DOCTOR, DEMO, MCP, SERVE, ATTACH, BATCH, ACP, COMPLETIONS, SCHEMA, HELP)
 COMMANDS = {one.name: one for one in _ALL}

@@ -86,6 +86,11 @@ class ServerLink:
 
     async def close(self) -> None:
         """Let go of the server; nothing more is told of it."""
+        calls = list(self._calls.values())
+        for call in calls:
+            call.cancel()
+        if calls:
+            await asyncio.wait(calls, timeout=1.0)
         self._tell = lambda record: None
         if self._task is not None:
             self._task.cancel()
@@ -313,8 +318,11 @@ class ServerLink:
         session = self._session
         told = False
         try:
-            if session is None:
-                raise LinkFailed("the server is not connected")
+            if session is None or self._lost.is_set():
+                text = "the server is not connected"
+                self._tell({"event": "error", "id": id, "text": text, "unsent": True})
+                told = True
+                return
             async with asyncio.timeout(request["seconds"]) as time:
                 if what == "call":
                     record = call_record(await self._or_lost(self._call(session, id, request, time)))

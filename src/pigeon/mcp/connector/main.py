@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -80,7 +82,7 @@ class ConnectionHolder:
         elif key in self._links:
             self._links[key].ask_server(record["id"], what, record)
         else:
-            self._tell({"event": "error", "id": record["id"], "text": "the server is not connected"})
+            self._tell({"event": "error", "id": record["id"], "text": "the server is not connected", "unsent": True})
 
     def _received(self) -> tuple[int, int, int]:
         """The pipes of the next program; they were sent before the line that speaks of it."""
@@ -114,6 +116,9 @@ def main() -> None:
     import signal
 
     logging.disable(logging.CRITICAL)
+    # The agent and what it talks to come first.
+    with suppress(OSError):
+        os.nice(5)
     # They are the terminal's, and meant for the agent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control, line = socket.socket(fileno=0), socket.socket(fileno=1)
