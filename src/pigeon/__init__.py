@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import ForkMessages as ForkMessages
     from pigeon.wire.answers import FoundText as FoundText
     from pigeon.wire.answers import FoundTexts as FoundTexts
+    from pigeon.wire.answers import HostServicesState as HostServicesState
     from pigeon.wire.answers import HostUriSchemes as HostUriSchemes
     from pigeon.wire.answers import HtmlPage as HtmlPage
     from pigeon.wire.answers import HtmlPiece as HtmlPiece
@@ -160,6 +161,11 @@ if TYPE_CHECKING:
     from pigeon.wire.events import ErrorEvent as ErrorEvent
     from pigeon.wire.events import Event as Event
     from pigeon.wire.events import ExtensionError as ExtensionError
+    from pigeon.wire.events import FileChanged as FileChanged
+    from pigeon.wire.events import HostCommandRun as HostCommandRun
+    from pigeon.wire.events import HostFileRead as HostFileRead
+    from pigeon.wire.events import HostFileWrite as HostFileWrite
+    from pigeon.wire.events import HostServiceCancel as HostServiceCancel
     from pigeon.wire.events import HostToolCall as HostToolCall
     from pigeon.wire.events import HostToolCancel as HostToolCancel
     from pigeon.wire.events import McpServerChanged as McpServerChanged
@@ -249,11 +255,12 @@ _HOMES = {
     "pigeon.wire.answers": (
         "Accepted BashResult BranchInfo Branches Cancelled ClearedQueue Commands Compacted ContextUsage "
         "CycledModel DumpedTool Entries EventFilter Exported FastMode ForkMessage ForkMessages Forked "
-        "FoundText FoundTexts HostUriSchemes HtmlPage HtmlPiece InputLimits Integrations LastAssistantText "
-        "Level Levels LimitsState LocalOnly LoginProviders Messages MessagesPage ModelReadiness Models "
-        "Navigated OpenedSession Permissions QueueItem RenderedHtml SandboxState Service SessionAllowance "
-        "SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State SubagentSubscription "
-        "Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState Welcome "
+        "FoundText FoundTexts HostServicesState HostUriSchemes HtmlPage HtmlPiece InputLimits Integrations "
+        "LastAssistantText Level Levels LimitsState LocalOnly LoginProviders Messages MessagesPage "
+        "ModelReadiness Models Navigated OpenedSession Permissions QueueItem RenderedHtml SandboxState "
+        "Service SessionAllowance SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State "
+        "SubagentSubscription Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState "
+        "Welcome "
     ),
     "pigeon.wire.commands.mcp": "McpResource McpResources McpServerState McpServers",
     "pigeon.wire.content": "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall",
@@ -269,9 +276,10 @@ _HOMES = {
     "pigeon.wire.events": (
         "AgentEnd AgentRestarted AgentSettled AgentStart AutoCompactionEnd AutoCompactionStart AutoRetryEnd "
         "AutoRetryStart AvailableCommand AvailableCommandsUpdate BashExecutionUpdate CompactionEnd "
-        "CompactionStart EntryAppended ErrorEvent Event ExtensionError HostToolCall HostToolCancel "
-        "McpServerChanged MessageEnd MessageStart MessageUpdate PermissionResolved PromptError PromptResult "
-        "QueueUpdate Ready SessionInfoChanged SessionSettled StreamEvent SummarizationRetryAttemptStart "
+        "CompactionStart EntryAppended ErrorEvent Event ExtensionError FileChanged HostCommandRun "
+        "HostFileRead HostFileWrite HostServiceCancel HostToolCall HostToolCancel McpServerChanged MessageEnd "
+        "MessageStart MessageUpdate PermissionResolved PromptError PromptResult QueueUpdate Ready "
+        "SessionInfoChanged SessionSettled StreamEvent SummarizationRetryAttemptStart "
         "SummarizationRetryFinished SummarizationRetryScheduled TextDelta TextEnd TextStart ThinkingDelta "
         "ThinkingEnd ThinkingLevelChanged ThinkingStart TodoAutoClear TodoReminder ToolExecutionEnd "
         "ToolExecutionStart ToolExecutionUpdate ToolOutcome ToolcallDelta ToolcallEnd ToolcallStart "

@@ -25,6 +25,7 @@ from pigeon.session.history.journal import Journal
 from pigeon.session.history.trash import SessionTrash
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.host.dialogs import Dialogs
+from pigeon.session.host.host_services import HostServices
 from pigeon.session.model_choice import ModelChoice, ModelOptions
 from pigeon.session.prompting import HostMessage
 from pigeon.session.session import Session
@@ -187,6 +188,7 @@ class SessionSetup:
                 models_file="/agent/models.json",
                 toolset=toolset,
                 todos=Todos(bus.post),
+                host_services=HostServices(bus.post, RANDOM_IDS.request_id, lambda: "/", {}, walled=lambda: False),
                 images=UnchangedImages(),
                 expander=Unexpanded(),
                 mask_result=lambda message: message,

@@ -284,3 +284,30 @@ class ElicitationResult(_Lenient, kw_only=True):
 
     action: str
     content: dict[str, Json] | None = None
+
+
+class ReadTextFileResult(_Lenient, kw_only=True):
+    """The result of fs/read_text_file."""
+
+    content: str
+
+
+class CreateTerminalResult(_Lenient, kw_only=True):
+    """The result of terminal/create."""
+
+    terminal_id: str
+
+
+class TerminalExit(_Lenient, kw_only=True):
+    """How a command ended; the result of terminal/wait_for_exit."""
+
+    exit_code: int | None = None
+    signal: str | int | None = None
+
+
+class TerminalOutputResult(_Lenient, kw_only=True):
+    """The result of terminal/output."""
+
+    output: str
+    truncated: bool = False
+    exit_status: TerminalExit | None = None

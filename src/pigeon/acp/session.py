@@ -15,6 +15,9 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 
+from msgspec.structs import replace
+
+from pigeon.acp.client_services import ClientServices
 from pigeon.acp.editions.auth_methods import NO_KEY
 from pigeon.acp.editions.edition import (
     CommandView,
@@ -161,6 +164,11 @@ class EditorSession:
         state = await self.conversation.get_state()
         self._title = or_else(state.session_name, None)
         return SessionStart(options, self._commands, self.id if new else None)
+
+    async def use_client(self, roots: Sequence[str]) -> None:
+        """Have the client do what it offers for tools; `roots` are the folders of the workspace."""
+        served = ClientServices(self._peer, self.id, self.translator.show_terminal)
+        await self.conversation.serve_host(served, replace(self._edition.services(), roots=list(roots)))
 
     async def use_servers(self, servers: Sequence[McpServerGiven]) -> None:
         """Have the tools of these servers; they are connected in the background, and one that fails is told then."""

@@ -48,9 +48,11 @@ PAGE = 50
 
 
 class Beginning(Struct, frozen=True, kw_only=True):
-    """What a conversation begins with: a folder, at most one of the next three, and words for the system prompt."""
+    """What a conversation begins with: a folder, further ones, at most one of the next three, and words for the system
+    prompt."""
 
     cwd: str
+    further: tuple[str, ...] = ()
     session: str | None = None
     fork: str | None = None
     unsaved: bool = False
@@ -287,7 +289,7 @@ class EditorSessions:
         others = params.additional_directories or []
         for index, folder in enumerate(others):
             _check_folder(f"additionalDirectories[{index}]", folder)
-        beginning = Beginning(cwd=params.cwd, append_system_prompt=_roots_text(others))
+        beginning = Beginning(cwd=params.cwd, further=tuple(others), append_system_prompt=_roots_text(others))
         return _with_words(beginning, params.system_prompt)
 
     async def _open(self, beginning: Beginning, cwd: str, servers: Sequence[McpServerGiven] | None) -> EditorSession:
@@ -312,6 +314,7 @@ class EditorSessions:
             await conversation.close()
             raise
         self._sessions[id] = session
+        await session.use_client([beginning.cwd, *beginning.further])
         await session.use_servers(servers or ())
         return session
 

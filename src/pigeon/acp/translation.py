@@ -14,10 +14,13 @@ from msgspec.structs import replace
 
 from pigeon.acp.editions.edition import Edition, Update
 from pigeon.acp.editions.tool_views import (
+    DiffPiece,
+    TerminalPiece,
     ToolPiece,
     ToolView,
     called_view,
     content_block,
+    git_patch,
     kind_of_tool,
     outcome_pieces,
     raw_output_of,
@@ -30,6 +33,7 @@ from pigeon.wire.events import (
     CompactionEnd,
     CompactionStart,
     ExtensionError,
+    FileChanged,
     MessageEnd,
     MessageStart,
     TextDelta,
@@ -84,6 +88,10 @@ class ShownCall:
     def called_with(self, arguments: object) -> None:
         """Its arguments are complete."""
         self.arguments = arguments
+
+    def use_terminal(self, terminal_id: str) -> None:
+        """A terminal of the client shows what it prints."""
+        self.terminal = terminal_id
 
     def start(self) -> None:
         """It runs."""
@@ -149,6 +157,8 @@ class EventTranslator:
             self._progressed(event)
         elif isinstance(event, ToolExecutionEnd):
             self._ended(event)
+        elif isinstance(event, FileChanged):
+            self._changed(event)
         elif isinstance(event, MessageStart | MessageEnd):
             self._take_message(event)
         else:
@@ -203,6 +213,21 @@ class EventTranslator:
     def call(self, call_id: str) -> ShownCall | None:
         """A call that the client knows and that has not ended."""
         return self._calls.get(call_id)
+
+    def show_terminal(self, call_id: str, terminal_id: str) -> None:
+        """A terminal of the client shows what a call does."""
+        call = self._begin(call_id, "bash")
+        call.use_terminal(terminal_id)
+        self._updates(self._edition.tool_call(ToolView(call_id=call_id, content=[TerminalPiece(terminal_id)])))
+
+    def _changed(self, event: FileChanged) -> None:
+        """A call has changed a file; one whose text is too long to be told is not shown."""
+        call = self._calls.get(event.tool_call_id)
+        if call is None or isinstance(event.new_text, Absent):
+            return
+        old = None if event.created else or_else(event.old_text, "")
+        call.diffs.append(DiffPiece(event.path, old, event.new_text, git_patch(event.path, old, event.new_text)))
+        self._updates(self._edition.tool_call(ToolView(call_id=event.tool_call_id, content=list(call.diffs))))
 
     def _begin(self, call_id: str, name: str) -> ShownCall:
         call = self._calls.get(call_id)

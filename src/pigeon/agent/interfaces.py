@@ -6,7 +6,7 @@ Other rooms import these instead of stating them again: `providers` and `tools` 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Literal, Protocol, TypeVar
 
@@ -184,6 +184,97 @@ class ToolRun(Protocol):
     async def update(self, progress: ToolOutcome) -> None:
         """Tell the host everything there is so far."""
         ...
+
+
+class HostRefused(Exception):
+    """The host does not do what it was asked for; the text is its reason."""
+
+
+class HostCommandEnd(Struct, frozen=True):
+    """How a command at the host ended; `cause` is set if it was stopped: `cancelled` or `timeout`."""
+
+    output: str
+    truncated: bool
+    exit_code: int | None
+    cause: str | None
+
+
+class HostAccess(Protocol):
+    """What the host does for tools in the place of the disk and the shell; `session/host/host_services` implements it.
+
+    Everything about a call is checked before the host is asked.
+    """
+
+    @property
+    def runs_commands(self) -> bool:
+        """True if commands run at the host."""
+        ...
+
+    @property
+    def wants_changes(self) -> bool:
+        """True if the host is told what has changed in files."""
+        ...
+
+    def read_path(self, place: str) -> str | None:
+        """The path by which the host is asked for a file; none if it is read from the disk."""
+        ...
+
+    def write_path(self, place: str) -> str | None:
+        """The same for writing."""
+        ...
+
+    async def read(self, run: ToolRun, path: str) -> str:
+        """The text of a file; raises `HostRefused` as the host says, and `ToolFailed`."""
+        ...
+
+    async def write(self, run: ToolRun, path: str, content: str) -> None:
+        """Give a file this content; raises `HostRefused` as the host says, and `ToolFailed`."""
+        ...
+
+    def tell_change(self, run: ToolRun, path: str, old: str | None, new: str) -> None:
+        """A tool has changed a file; `old` is none for a new one."""
+        ...
+
+    async def run(
+        self, run: ToolRun, argv: Sequence[str], cwd: str, environment: Mapping[str, str], timeout: float | None
+    ) -> HostCommandEnd:
+        """Run a command to its end, or until it must stop; raises `ToolFailed`."""
+        ...
+
+
+class NoHost:
+    """A host that does nothing for tools: files are those of the disk, and commands run here."""
+
+    runs_commands = False
+    wants_changes = False
+
+    def read_path(self, place: str) -> str | None:
+        """The disk has it."""
+        return None
+
+    def write_path(self, place: str) -> str | None:
+        """The disk takes it."""
+        return None
+
+    async def read(self, run: ToolRun, path: str) -> str:
+        """Never asked."""
+        raise HostRefused(path)
+
+    async def write(self, run: ToolRun, path: str, content: str) -> None:
+        """Never asked."""
+        raise HostRefused(path)
+
+    def tell_change(self, run: ToolRun, path: str, old: str | None, new: str) -> None:
+        """Not told."""
+
+    async def run(
+        self, run: ToolRun, argv: Sequence[str], cwd: str, environment: Mapping[str, str], timeout: float | None
+    ) -> HostCommandEnd:
+        """Never asked."""
+        raise HostRefused(argv[0])
+
+
+NO_HOST: HostAccess = NoHost()
 
 
 class Tool(Protocol):

@@ -308,6 +308,7 @@ class _Builder:
             models_file=os.path.join(self._agent_dir, "models.json"),
             toolset=tools.toolset,
             todos=tools.todos,
+            host_services=tools.host_services,
             images=tools.images,
             expander=resources,
             system_prompt=lambda cwd: resources.system_prompt(cwd, *tools.toolset.described()),

@@ -16,6 +16,7 @@ from pigeon.guard.secrets import Redactor, tool_environment
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import artifact_folder
+from pigeon.session.host.host_services import HostServices
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import DeclaredTools, Toolset
@@ -72,6 +73,14 @@ class ToolSetup:
         self._sandbox = sandbox
         sandbox.keep_artifacts(self._artifacts)
         self.workplace = self._workplace(transcript.journal.cwd)
+        # A wall has no door: the terminals of a host stand outside of it.
+        self.host_services = HostServices(
+            post,
+            environment.ids.request_id,
+            lambda: transcript.journal.cwd,
+            environment.variables,
+            walled=lambda: sandbox.policy is not None,
+        )
         self._fitter = GuardedFitter(sandbox.processes)
         self.images = PromptImages(self._fitter, self._resizes)
         self.todos = Todos(post, settings.tasks.todo_clear_delay, self._offer_plan)
@@ -144,6 +153,7 @@ class ToolSetup:
                 fitter=self._fitter,
                 resize_images=self._resizes,
                 declared=self._settings.tool_execution == "declared",
+                host=self.host_services,
             )
         )
 

@@ -22,6 +22,7 @@ from pigeon.wire.answers import (
     Forked,
     ForkMessages,
     FoundTexts,
+    HostServicesState,
     HostUriSchemes,
     HtmlPage,
     Integrations,
@@ -385,6 +386,57 @@ class CommandMethods(ABC):
     async def set_host_tools(self, tools: list[HostTool]) -> ToolNames:
         """Replace the tools that the host runs."""
         return cast("ToolNames", await self.send(commands.SetHostTools(tools=tools)))
+
+    async def set_host_services(
+        self,
+        *,
+        read_files: bool = False,
+        write_files: bool = False,
+        run_commands: bool = False,
+        tell_changes: bool = False,
+        roots: list[str] | None = None,
+    ) -> HostServicesState:
+        """What the host does for the tools `read`, `write`, `edit` and `bash`, from the next call on: it reads and
+        writes the files of the workspace (`roots`, else the working directory), runs commands, and wants to
+        hear of changed files.
+
+        Each call is a `host_file_read`, `host_file_write` or `host_command_run`, answered with
+        `host_service_result`. Rules and paths are checked before.
+        """
+        return cast(
+            "HostServicesState",
+            await self.send(
+                commands.SetHostServices(
+                    read_files=read_files,
+                    write_files=write_files,
+                    run_commands=run_commands,
+                    tell_changes=tell_changes,
+                    roots=_given(roots),
+                )
+            ),
+        )
+
+    async def host_service_result(
+        self,
+        *,
+        content: str | None = None,
+        output: str | None = None,
+        truncated: bool | None = None,
+        exit_code: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        """The answer to a request of `set_host_services`, not answered itself: `content` of a file that was read,
+        `output` and `exitCode` of a command (null if a signal ended it), or `error`.
+        """
+        await self.send(
+            commands.HostServiceResult(
+                content=_given(content),
+                output=_given(output),
+                truncated=_given(truncated),
+                exit_code=_given(exit_code),
+                error=_given(error),
+            )
+        )
 
     async def get_trust(self) -> TrustState:
         """Whether the project of the conversation is trusted, and which of its files wait for that."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from pigeon.sdk.commands import CommandMethods
 from pigeon.sdk.errors import ConversationClosed
-from pigeon.sdk.host_calls import AnyTool, HostCalls, OnDialog, OnPermission
+from pigeon.sdk.host_calls import AnyTool, HostCalls, OnDialog, OnPermission, ServedHost
 from pigeon.sdk.images import ImageLike, images_of
 from pigeon.sdk.output import OutputType
 from pigeon.sdk.prompt_events import PromptEvents, PromptRuns
@@ -25,7 +25,7 @@ from pigeon.sdk.reader_queue import ReaderQueue
 from pigeon.sdk.records import UnknownEvent
 from pigeon.sdk.results import ConversationEvent, OutputT, RecentRuns, Result, RunRecord
 from pigeon.system.platforms import why_unsupported
-from pigeon.wire.answers import Accepted
+from pigeon.wire.answers import Accepted, HostServicesState
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import (
     Command,
@@ -33,6 +33,7 @@ from pigeon.wire.commands import (
     Hello,
     Prompt,
     SetEventFilter,
+    SetHostServices,
     SetHostTools,
     Steer,
     StreamingBehavior,
@@ -235,6 +236,11 @@ class Conversation(CommandMethods):
         except Refusal:
             self._host_calls.use(before)
             raise
+
+    async def serve_host(self, served: ServedHost, services: SetHostServices) -> HostServicesState:
+        """Do these services for the tools of the agent; returns those that are in force."""
+        self._host_calls.serve(served)
+        return cast("HostServicesState", await self._call(services))
 
     # What the agent sends
 

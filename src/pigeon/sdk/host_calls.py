@@ -12,14 +12,23 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pigeon.sdk.tools import HostFunction, ToolContext, failure_of, in_thread
 from pigeon.sdk.tools import tool as as_tool
 from pigeon.wire.base import ABSENT, Absent, Json, or_else
-from pigeon.wire.commands import Command, ExtensionUiResponse, HostTool, HostToolOutcome, HostToolResult, HostToolUpdate
+from pigeon.wire.commands import (
+    Command,
+    ExtensionUiResponse,
+    HostServiceResult,
+    HostTool,
+    HostToolOutcome,
+    HostToolResult,
+    HostToolUpdate,
+)
 from pigeon.wire.dialogs import (
     ALLOW_ALWAYS,
     ALLOW_ONCE,
@@ -29,7 +38,15 @@ from pigeon.wire.dialogs import (
     InputRequest,
     SelectRequest,
 )
-from pigeon.wire.events import HostToolCall, HostToolCancel, PermissionResolved
+from pigeon.wire.events import (
+    HostCommandRun,
+    HostFileRead,
+    HostFileWrite,
+    HostServiceCancel,
+    HostToolCall,
+    HostToolCancel,
+    PermissionResolved,
+)
 
 PermissionAnswer = bool | Literal["allow", "always", "deny"] | None
 Question = SelectRequest | ConfirmRequest | InputRequest | EditorRequest
@@ -56,6 +73,26 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
     diff: str | None = None
 
 
+class ServedHost(Protocol):
+    """Files and commands that the program serves to the agent, for `Conversation.serve_host`.
+
+    Each may raise any exception, whose text the agent is told. `run` is cancelled when the command must stop; it may
+    then still return what was printed.
+    """
+
+    async def read(self, request: HostFileRead) -> str:
+        """The text of a file."""
+        ...
+
+    async def write(self, request: HostFileWrite) -> None:
+        """Give a file this content."""
+        ...
+
+    async def run(self, request: HostCommandRun) -> HostServiceResult:
+        """Run a command to its end."""
+        ...
+
+
 OnPermission = Callable[[PermissionRequest], PermissionAnswer | Awaitable[PermissionAnswer]]
 OnDialog = Callable[[Question], str | bool | Awaitable[str | bool | None] | None]
 AnyTool = HostFunction[..., Any] | Callable[..., Any]
@@ -75,6 +112,7 @@ class HostCalls:
         self._on_permission = on_permission
         self._on_dialog = on_dialog
         self._answer = answer
+        self._served: ServedHost | None = None
         self._open: dict[str, asyncio.Task[None]] = {}
 
     def definitions(self) -> list[HostTool]:
@@ -86,11 +124,17 @@ class HostCalls:
         before, self._tools = list(self._tools.values()), _by_name(tools)
         return before
 
+    def serve(self, served: ServedHost | None) -> None:
+        """Ask this for files and commands from now on."""
+        self._served = served
+
     def heard(self, record: object) -> None:
         """Take up a question, or let go of one that was taken back; other records are ignored."""
         if isinstance(record, HostToolCall):
             self._begin(record.id, self._call(record))
-        elif isinstance(record, HostToolCancel | CancelRequest):
+        elif isinstance(record, HostFileRead | HostFileWrite | HostCommandRun):
+            self._begin(record.id, self._serve(record))
+        elif isinstance(record, HostToolCancel | HostServiceCancel | CancelRequest):
             self._cancel(record.target_id)
         elif isinstance(record, PermissionResolved):
             self._cancel(record.id)
@@ -135,6 +179,21 @@ class HostCalls:
         # Progress that the function showed last is still on its way through the loop.
         await asyncio.sleep(0)
         self._answer(HostToolResult(id=call.id, result=result, is_error=True if error else ABSENT))
+
+    async def _serve(self, request: HostFileRead | HostFileWrite | HostCommandRun) -> None:
+        result = HostServiceResult(id=request.id)
+        try:
+            if self._served is None:
+                raise LookupError("the program serves neither files nor commands")
+            if isinstance(request, HostFileRead):
+                result = HostServiceResult(id=request.id, content=await self._served.read(request))
+            elif isinstance(request, HostFileWrite):
+                await self._served.write(request)
+            else:
+                result = replace(await self._served.run(request), id=request.id)
+        except Exception as failure:
+            result = HostServiceResult(id=request.id, error=str(failure) or type(failure).__name__)
+        self._answer(result)
 
     def _progressed(self, update: HostToolUpdate) -> None:
         if update.id in self._open:

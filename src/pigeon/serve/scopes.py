@@ -101,6 +101,8 @@ _ADMIN = (
     "connect_mcp_server",
     "host_tool_update",
     "host_tool_result",
+    "set_host_services",
+    "host_service_result",
     "set_host_uri_schemes",
     "switch_session",
     "open_session",

@@ -18,6 +18,7 @@ from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.trash import SessionTrash
 from pigeon.session.hooks import Hooks
 from pigeon.session.host.dialogs import Dialogs
+from pigeon.session.host.host_services import HostServices
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.settings import SessionSettings
 from pigeon.session.steering.todos import Todos
@@ -210,6 +211,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     models_file: str
     toolset: Toolset
     todos: Todos
+    host_services: HostServices
     images: ImagePreparer
     expander: PromptExpander
     system_prompt: Callable[[str], str]

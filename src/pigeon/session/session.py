@@ -40,6 +40,7 @@ class Session:
         self.dialogs = dependencies.dialogs
         self.permissions = dependencies.permissions
         self.queue = MessageQueue(bus.post, dependencies.settings, new_id=dependencies.ids.request_id)
+        self.host_services = dependencies.host_services
         self.host_tools = HostTools(dependencies.toolset, bus.post, dependencies.ids.request_id)
         self.models = dependencies.models
         self.engine = Engine(dependencies, self.queue)
@@ -98,6 +99,7 @@ class Session:
     def disconnect(self) -> None:
         """The host will say nothing more: whatever waits for it goes on without."""
         self.host_tools.disconnect()
+        self.host_services.disconnect()
         self.dialogs.close()
 
     async def close(self) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from pigeon.agent.inference import ToolSpec
-from pigeon.agent.interfaces import CommandSubject, ToolRun
+from pigeon.agent.interfaces import NO_HOST, CommandSubject, HostAccess, ToolRun
 from pigeon.system.sandbox.explaining import HOW_TO_ASK, hint_of, told_of
-from pigeon.system.shell.shell import LONGEST_TIMEOUT, ShellMissing, ShellResult, Workplace, run_shell
+from pigeon.system.shell.shell import LONGEST_TIMEOUT, ShellMissing, ShellResult, Workplace, captured, run_shell
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, human_size
 from pigeon.tools.base import BaseTool, text_outcome
 from pigeon.wire.base import Json
@@ -59,8 +60,9 @@ class BashTool(BaseTool):
     snippet = "Run shell commands (ls, grep, find, git, tests)"
     strict = True
 
-    def __init__(self, place: Workplace) -> None:
+    def __init__(self, place: Workplace, host: HostAccess = NO_HOST) -> None:
         self._place = place
+        self._host = host
 
     def subject(self, arguments: dict[str, Json]) -> CommandSubject:
         """The command."""
@@ -82,6 +84,8 @@ class BashTool(BaseTool):
             text = TextContent(text=shown.text)
             await run.update(ToolOutcome(content=[text], details=_details(shown, capture.full_output_path)))
 
+        if self._host.runs_commands:
+            return _outcome(await self._at_host(subject.command, run, timeout), timeout, explain)
         try:
             result = await run_shell(
                 subject.command,
@@ -94,6 +98,12 @@ class BashTool(BaseTool):
         except ShellMissing as error:
             raise ToolFailed(str(error)) from error
         return _outcome(result, timeout, explain)
+
+    async def _at_host(self, command: str, run: ToolRun, timeout: float | None) -> ShellResult:
+        """The host shows what the command prints, so only its end is told."""
+        place = self._place
+        end = await self._host.run(run, place.shell.argv(command), place.cwd, place.environment(), timeout)
+        return await asyncio.to_thread(captured, end.output, place, end.exit_code, end.cause)
 
 
 def _with(parameters: dict[str, Json], more: dict[str, Json]) -> dict[str, Json]:
@@ -139,12 +149,12 @@ class DeclaringSandboxedBashTool(SandboxedBashTool):
     parameters: ClassVar[dict[str, Json]] = _with(SandboxedBashTool.parameters, PARALLEL)
 
 
-def bash_tool(place: Workplace, declared: bool) -> BashTool:
+def bash_tool(place: Workplace, declared: bool, host: HostAccess = NO_HOST) -> BashTool:
     """The tool for a place: with `declared` a call may say that it is independent, behind a wall that it needs more."""
     policy = place.sandbox()
     if policy is not None:
         return (DeclaringSandboxedBashTool if declared else SandboxedBashTool)(place, policy)
-    return (DeclaringBashTool if declared else BashTool)(place)
+    return (DeclaringBashTool if declared else BashTool)(place, host)
 
 
 def _subject_of(run: ToolRun) -> CommandSubject:

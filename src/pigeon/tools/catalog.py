@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pigeon.agent.interfaces import NO_HOST, HostAccess
 from pigeon.system.paths import PathResolver
 from pigeon.system.shell.shell import Workplace
 from pigeon.tools.base import BaseTool
 from pigeon.tools.bash import bash_tool
 from pigeon.tools.edit import EditTool
+from pigeon.tools.file_access import FileAccess
 from pigeon.tools.find import FindTool
 from pigeon.tools.grep import GrepTool
 from pigeon.tools.images.fitting import ImageFitter
@@ -28,19 +30,22 @@ def built_in_tools(
     resize_images: Callable[[], bool] = lambda: True,
     sees_images: Callable[[], bool] = lambda: True,
     declared: bool = False,
+    host: HostAccess = NO_HOST,
 ) -> dict[str, BaseTool]:
     """All built-in tools but `todo` for one working directory; the toolset of the session says which are active.
 
     `fitter` decodes images. `resize_images` and `sees_images` (does the current model take images) are asked anew for
-    each image. With `declared` the model may say of a command that it is independent.
+    each image. With `declared` the model may say of a command that it is independent. `host` may have taken over files
+    and commands.
     """
     paths = PathResolver(place.cwd, home) if place.sandbox() is None else _walled(place, home)
+    files = FileAccess(host)
     search = Ripgrep(place.processes, place.environment, home)
     tools: list[BaseTool] = [
-        ReadTool(paths, fitter, resize_images, sees_images),
-        bash_tool(place, declared),
-        EditTool(paths),
-        WriteTool(paths),
+        ReadTool(paths, fitter, resize_images, sees_images, files),
+        bash_tool(place, declared, host),
+        EditTool(paths, files),
+        WriteTool(paths, files),
         GrepTool(paths, search),
         FindTool(paths, search),
         LsTool(paths),

@@ -7,9 +7,10 @@ from collections.abc import Awaitable
 from typing import Any, ClassVar
 
 from pigeon.agent.interfaces import PathSubject, Subject, ToolRun
-from pigeon.system.files import NotRegular, error_code, finished_in_thread, notes_of, read_whole, replace_file, turn_on
+from pigeon.system.files import NotRegular, error_code, notes_of, turn_on
 from pigeon.system.paths import PathResolver
 from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome
+from pigeon.tools.file_access import FileAccess
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import ToolFailed
@@ -59,8 +60,9 @@ class EditTool(BaseTool):
         "Keep oldText as short as it can be while it occurs only once.",
     )
 
-    def __init__(self, paths: PathResolver) -> None:
+    def __init__(self, paths: PathResolver, files: FileAccess | None = None) -> None:
         self._paths = paths
+        self._files = files or FileAccess()
 
     def modern(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """Accept edits as JSON text or as one object, and one edit given at the top, under any of its usual names."""
@@ -101,10 +103,10 @@ class EditTool(BaseTool):
         async with turn_on(held.place):
             run.scope.check()
             try:
-                data = await run.scope.wait(asyncio.to_thread(read_whole, held, BIGGEST_FILE))
+                data = await self._files.whole(run, held, BIGGEST_FILE)
                 edited, changes = await run.scope.wait(asyncio.to_thread(edited_file, data, edits, path))
                 run.scope.check()
-                await finished_in_thread(lambda: replace_file(held, edited))
+                await self._files.replace(run, held, edited, data)
             except NotRegular as error:
                 raise ToolFailed(f"Could not edit file: {path}. {error}") from error
             except OSError as error:

@@ -96,6 +96,14 @@ def lines_of(
     return scan.result(exact=True)
 
 
+def lines_in(data: bytes, first: int, count: int | None, limits: OutputLimits = LIMITS) -> Slice:
+    """The same of a text that is in memory."""
+    scan = _Scan(first, count, limits)
+    if data:
+        scan.feed(data)
+    return scan.result(exact=True)
+
+
 def _block(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, BLOCK)

@@ -12,7 +12,8 @@ from pigeon.system.files import error_text, open_regular, read_rest
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, head_of, human_size
 from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome, whole_number
-from pigeon.tools.line_reading import Slice, lines_of
+from pigeon.tools.file_access import FileAccess
+from pigeon.tools.line_reading import Slice, lines_in, lines_of
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.errors import ToolFailed
@@ -54,8 +55,10 @@ class ReadTool(BaseTool):
         fitter: ImageFitter,
         resize_images: Callable[[], bool] = lambda: True,
         sees_images: Callable[[], bool] = lambda: True,
+        files: FileAccess | None = None,
     ) -> None:
         self._paths = paths
+        self._files = files or FileAccess()
         self._fitter = fitter
         self._resize_images = resize_images
         self._sees_images = sees_images
@@ -69,6 +72,9 @@ class ReadTool(BaseTool):
         path, held = str(arguments["path"]), held_path(run)
         first = whole_number(arguments, "offset", 1) if arguments.get("offset") else 1
         count = None if arguments.get("limit") is None else whole_number(arguments, "limit", 1)
+        at_host = await self._files.host_text(run, held)
+        if at_host is not None:
+            return _outcome(path, first, lines_in(at_host, first, count))
         try:
             found = await run.scope.wait(asyncio.to_thread(_read, held, first, count, lambda: run.scope.cancelled))
         except OSError as error:

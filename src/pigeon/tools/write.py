@@ -6,9 +6,10 @@ from collections.abc import Awaitable
 from typing import ClassVar
 
 from pigeon.agent.interfaces import PathSubject, Subject, ToolRun
-from pigeon.system.files import error_text, finished_in_thread, replace_file, turn_on
+from pigeon.system.files import error_text, turn_on
 from pigeon.system.paths import PathResolver
 from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome
+from pigeon.tools.file_access import FileAccess
 from pigeon.wire.base import Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -35,8 +36,9 @@ class WriteTool(BaseTool):
     strict = True
     guidelines = ("Use write for new files and complete rewrites only.",)
 
-    def __init__(self, paths: PathResolver) -> None:
+    def __init__(self, paths: PathResolver, files: FileAccess | None = None) -> None:
         self._paths = paths
+        self._files = files or FileAccess()
 
     def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         """The file, which need not exist."""
@@ -57,7 +59,7 @@ class WriteTool(BaseTool):
         async with turn_on(held.place):
             run.scope.check()
             try:
-                await finished_in_thread(lambda: replace_file(held, data))
+                await self._files.replace(run, held, data)
             except OSError as error:
                 raise ToolFailed(error_text(error, "open", held.place)) from error
             run.scope.check()

@@ -388,6 +388,58 @@ class HostToolCancel(Record, tag_field="type", tag="host_tool_cancel", kw_only=T
     target_id: str
 
 
+class _ServiceRequest(Record, tag_field="type", kw_only=True):
+    seq: int | Absent = ABSENT
+    run_id: str | Absent = ABSENT
+    id: str
+
+
+class HostFileRead(_ServiceRequest, tag="host_file_read", kw_only=True):
+    """A tool needs the text of a file that the host serves; answered with `host_service_result` under this id."""
+
+    tool_call_id: str
+    path: str
+
+
+class HostFileWrite(_ServiceRequest, tag="host_file_write", kw_only=True):
+    """A tool gives a file that the host serves this content; answered with `host_service_result` under this id."""
+
+    tool_call_id: str
+    path: str
+    content: str
+
+
+class HostCommandRun(_ServiceRequest, tag="host_command_run", kw_only=True):
+    """A tool runs a command at the host, a program with its arguments; answered with `host_service_result`.
+
+    `env` has what differs from the variables that Pigeon was started with; one that is empty must not be seen.
+    """
+
+    tool_call_id: str
+    command: list[str]
+    cwd: str
+    env: dict[str, str]
+
+
+class HostServiceCancel(_ServiceRequest, tag="host_service_cancel", kw_only=True):
+    """The request `targetId` is no longer wanted; a command is to be stopped and its output told soon."""
+
+    target_id: str
+
+
+class FileChanged(Event, tag="file_changed", kw_only=True):
+    """A tool has changed a file; only for hosts that asked for it with `set_host_services`.
+
+    The texts are left out where they are too long, the old one also where the file was `created`.
+    """
+
+    tool_call_id: str
+    path: str
+    created: bool
+    old_text: str | Absent = ABSENT
+    new_text: str | Absent = ABSENT
+
+
 PermissionOutcome = Literal["once", "session", "denied", "timeout", "aborted", "disconnected"]
 
 
@@ -485,6 +537,8 @@ ALL: tuple[type[Record], ...] = (
     SummarizationRetryScheduled, SummarizationRetryAttemptStart, SummarizationRetryFinished,
     SessionInfoChanged, ThinkingLevelChanged, EntryAppended, BashExecutionUpdate,
     TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, TrustRequired, McpServerChanged, ErrorEvent, Ready,
-    HostToolCall, HostToolCancel, PermissionResolved,
+    HostToolCall, HostToolCancel, HostFileRead, HostFileWrite, HostCommandRun, HostServiceCancel, FileChanged,
+    PermissionResolved,
 )  # fmt: skip
-Outbound = Event | HostToolCall | HostToolCancel | DialogRequest
+ServiceRequest = HostFileRead | HostFileWrite | HostCommandRun | HostServiceCancel
+Outbound = Event | HostToolCall | HostToolCancel | ServiceRequest | DialogRequest

@@ -15,6 +15,7 @@ from pigeon.acp.editions.tool_views import ToolView
 from pigeon.acp.incoming import ClientCapabilities
 from pigeon.acp.rpc_errors import RpcError
 from pigeon.wire.base import Json
+from pigeon.wire.commands import SetHostServices
 
 Speaker = Literal["user", "agent", "thought"]
 StopWord = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
@@ -85,8 +86,12 @@ class Edition(ABC):
         """True if the client shows forms to a person."""
         return self.client.elicitation is not None and self.client.elicitation.form is not None
 
+    @abstractmethod
+    def services(self) -> SetHostServices:
+        """What the client does for tools."""
+
     @property
-    def sets_up_in_terminal(self) -> bool:
+    def _sets_up_in_terminal(self) -> bool:
         """True if the client can run the agent in a terminal for a person."""
         auth = self.client.auth
         return auth is not None and auth.terminal not in (None, False)

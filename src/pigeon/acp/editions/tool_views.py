@@ -16,6 +16,7 @@ from pigeon.wire.events import ToolOutcome
 
 CallStatus = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
 LONGEST_TITLE = 300
+CONTEXT = 3
 KINDS = {
     "read": "read",
     "ls": "search",
@@ -148,6 +149,43 @@ def fenced(text: str, language: str = "") -> str:
     while fence in text:
         fence += "`"
     return f"{fence}{language}\n{text}{'' if text.endswith(chr(10)) else chr(10)}{fence}"
+
+
+def git_patch(path: str, old: str | None, new: str) -> str:
+    """The change of a file as one hunk of a patch: all lines between the first and the last that differ."""
+    before, after = _with_ends(old or ""), _with_ends(new)
+    start = 0
+    while start < min(len(before), len(after)) and before[start] == after[start]:
+        start += 1
+    end = 0
+    while end < min(len(before), len(after)) - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    first, last = max(0, start - CONTEXT), max(0, end - CONTEXT)
+    gone, come = before[first : len(before) - last], after[first : len(after) - last]
+    kept_first, kept_last = start - first, end - last
+    lines = [
+        *(f" {line}" for line in gone[:kept_first]),
+        *(f"-{line}" for line in gone[kept_first : len(gone) - kept_last]),
+        *(f"+{line}" for line in come[kept_first : len(come) - kept_last]),
+        *(f" {line}" for line in gone[len(gone) - kept_last :]),
+    ]
+    hunk = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    head = f"diff --git {path} {path}\n"
+    if old is None:
+        head += f"new file mode 100644\n--- /dev/null\n+++ {path}\n"
+    else:
+        head += f"--- {path}\n+++ {path}\n"
+    return f"{head}@@ -{_range(first, len(gone))} +{_range(first, len(come))} @@\n{hunk}"
+
+
+def _with_ends(text: str) -> list[str]:
+    """Its lines, with their LF; other signs end no line of a patch."""
+    *lines, rest = text.split("\n")
+    return [*(f"{line}\n" for line in lines), *([rest] if rest else ())]
+
+
+def _range(first: int, count: int) -> str:
+    return f"{first + 1 if count else first},{count}"
 
 
 def _title(name: str, args: dict[str, Json]) -> str:

@@ -19,7 +19,9 @@ from pigeon.acp.editions.edition import (
     update_of,
 )
 from pigeon.acp.editions.tool_views import DiffPiece, TerminalPiece, ToolPiece, ToolView, fenced, text_block
+from pigeon.acp.incoming import ClientFiles
 from pigeon.wire.base import Json
+from pigeon.wire.commands import SetHostServices
 
 CHUNKS = {"user": "user_message_chunk", "agent": "agent_message_chunk", "thought": "agent_thought_chunk"}
 
@@ -55,9 +57,19 @@ class EditionOne(Edition):
             "authMethods": [
                 {"id": method.id, "name": method.name, "description": method.description}
                 | ({"type": "terminal", "args": list(method.args), "env": {}} if method.args else {})
-                for method in auth_methods(self.sets_up_in_terminal)
+                for method in auth_methods(self._sets_up_in_terminal)
             ],
         }
+
+    def services(self) -> SetHostServices:
+        """Files and terminals, as far as the client offers them."""
+        files = self.client.fs or ClientFiles()
+        return SetHostServices(
+            read_files=files.read_text_file,
+            write_files=files.write_text_file,
+            run_commands=self.client.terminal,
+            tell_changes=True,
+        )
 
     def started(self, start: SessionStart) -> dict[str, Json]:
         """With the modes besides the options, for clients that know modes only; commands come as an update."""

@@ -22,6 +22,7 @@ from pigeon.acp.editions.edition import (
 from pigeon.acp.editions.tool_views import DiffPiece, TerminalPiece, ToolPiece, ToolView
 from pigeon.acp.editions.version_1 import CHUNKS, compaction_update, locations_of, plan_entry
 from pigeon.wire.base import Json
+from pigeon.wire.commands import SetHostServices
 
 PLAN = "plan"
 ENDED = ("completed", "failed", "cancelled")
@@ -53,9 +54,13 @@ class EditionTwo(Edition):
             "authMethods": [
                 {"methodId": method.id, "name": method.name, "description": method.description}
                 | ({"type": "terminal", "args": list(method.args)} if method.args else {"type": "agent"})
-                for method in auth_methods(self.sets_up_in_terminal)
+                for method in auth_methods(self._sets_up_in_terminal)
             ],
         }
+
+    def services(self) -> SetHostServices:
+        """Files and terminals are the agent's own."""
+        return SetHostServices(tell_changes=True)
 
     def started(self, start: SessionStart) -> dict[str, Json]:
         """With the commands."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
-from pigeon.wire.answers import ToolNames
+from pigeon.wire.answers import HostServicesState, ToolNames
 from pigeon.wire.commands import (
     ConnectMcpServer,
     ExtensionUiResponse,
     GetMcpResources,
     GetMcpServers,
+    HostServiceResult,
     HostToolResult,
     HostToolUpdate,
+    SetHostServices,
     SetHostTools,
     SetMcpServers,
 )
@@ -34,6 +36,18 @@ def host_tool_update(cmd: HostToolUpdate, s: Session) -> None:
 def host_tool_result(cmd: HostToolResult, s: Session) -> None:
     """Only answered if it is for no call while one is waited for."""
     s.host_tools.finish(cmd.id, cmd.result, cmd.is_error is True)
+
+
+@handles(SetHostServices)
+def set_host_services(cmd: SetHostServices, s: Session) -> HostServicesState:
+    """In force at the next tool call."""
+    return s.host_services.set(cmd)
+
+
+@handles(HostServiceResult)
+def host_service_result(cmd: HostServiceResult, s: Session) -> None:
+    """Never answered; one for no request is ignored."""
+    s.host_services.finish(cmd)
 
 
 @handles(ExtensionUiResponse)

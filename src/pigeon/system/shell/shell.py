@@ -229,6 +229,20 @@ async def _pump(
         await on_progress(capture)
 
 
+def captured(text: str, place: Workplace, code: int | None, cause: str | None) -> ShellResult:
+    """The result of a command that ran elsewhere and printed this; `cause` is set if it was stopped."""
+    from pigeon.system.shell.output import Capture
+
+    capture = Capture(lambda: place.artifacts.create("bash"), LIMITS, place.mask)
+    try:
+        capture.feed(text.encode("utf-8", "replace"))
+        capture.finish()
+    finally:
+        capture.close()
+    # A command without a code was ended by a signal.
+    return _result(capture, 1 if code is None else code, cause)
+
+
 def _result(capture: Capture, code: int, cause: str | None) -> ShellResult:
     shown = capture.shown()
     return ShellResult(

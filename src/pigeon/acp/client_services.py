@@ -1,0 +1,98 @@
+"""Files and terminals of the editor, where a client of version 1 offers them, for the tools of one session.
+
+So text that is open and not saved is what the agent reads and changes, and commands are seen in the editor's own
+terminals. A terminal is always released, whatever ends the command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from pigeon.acp.incoming import CreateTerminalResult, ReadTextFileResult, TerminalExit, TerminalOutputResult
+from pigeon.acp.rpc_errors import PeerGone, RpcError
+from pigeon.acp.rpc_peer import RpcPeer
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Json
+from pigeon.wire.commands import HostServiceResult
+from pigeon.wire.events import HostCommandRun, HostFileRead, HostFileWrite
+
+OUTPUT_BYTES = 1 << 20
+STOP_SECONDS = 4.0
+
+
+class ClientServices:
+    """Asks the client for one session. `show_terminal` is told which terminal shows a tool call."""
+
+    def __init__(self, peer: RpcPeer, session_id: str, show_terminal: Callable[[str, str], None]) -> None:
+        self._peer = peer
+        self._session_id = session_id
+        self._show_terminal = show_terminal
+
+    async def read(self, request: HostFileRead) -> str:
+        """The text as the editor has it; raises `RpcError` where it has none."""
+        read: ReadTextFileResult = await self._ask("fs/read_text_file", ReadTextFileResult, path=request.path)
+        return read.content
+
+    async def write(self, request: HostFileWrite) -> None:
+        """Give a file this text in the editor."""
+        await self._ask("fs/write_text_file", None, path=request.path, content=request.content)
+
+    async def run(self, request: HostCommandRun) -> HostServiceResult:
+        """Run a command in a terminal of the editor; cancelling stops it and tells what it has printed."""
+        creating = asyncio.ensure_future(self._created(request))
+        stopped = False
+        try:
+            terminal = await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            # The terminal may be there all the same, and must not stay.
+            stopped = True
+            terminal = await asyncio.wait_for(creating, STOP_SECONDS)
+        try:
+            self._show_terminal(request.tool_call_id, terminal)
+            ended = None if stopped else await self._exit(terminal)
+            if ended is None:
+                await self._tell("terminal/kill", terminal)
+            return await self._result(terminal, ended)
+        finally:
+            await self._tell("terminal/release", terminal)
+
+    async def _created(self, request: HostCommandRun) -> str:
+        env = [{"name": name, "value": value} for name, value in request.env.items()]
+        created: CreateTerminalResult = await self._ask(
+            "terminal/create",
+            CreateTerminalResult,
+            command=request.command[0],
+            args=request.command[1:],
+            env=env,
+            cwd=request.cwd,
+            outputByteLimit=OUTPUT_BYTES,
+        )
+        return created.terminal_id
+
+    async def _exit(self, terminal: str) -> TerminalExit | None:
+        """How the command ended; none if it has to be stopped."""
+        try:
+            ended: TerminalExit = await self._ask("terminal/wait_for_exit", TerminalExit, terminalId=terminal)
+        except asyncio.CancelledError:
+            return None
+        return ended
+
+    async def _result(self, terminal: str, ended: TerminalExit | None) -> HostServiceResult:
+        asked = self._ask("terminal/output", TerminalOutputResult, terminalId=terminal)
+        output: TerminalOutputResult = await asyncio.wait_for(asked, None if ended is not None else STOP_SECONDS)
+        ended = ended or output.exit_status or TerminalExit()
+        return HostServiceResult(
+            output=output.output, truncated=True if output.truncated else ABSENT, exit_code=ended.exit_code
+        )
+
+    async def _tell(self, method: str, terminal: str) -> None:
+        """Ask for something whose failure changes nothing."""
+        with suppress(RpcError, PeerGone, TimeoutError):
+            await asyncio.wait_for(self._ask(method, None, terminalId=terminal), STOP_SECONDS)
+
+    async def _ask(self, method: str, kind: type[Any] | None, **params: Json) -> Any:
+        result = await self._peer.ask(method, {"sessionId": self._session_id, **params})
+        return None if kind is None else codec.convert(result, kind)

@@ -1,0 +1,220 @@
+"""Files and commands of the host: what an editor has open is read and written there, and commands run in its terminals.
+
+Tools ask through `HostAccess` (`agent/interfaces.py`), after rules and paths have been checked as for the disk. A
+request is an event, its answer a command with the same id. Every request ends: with what the host answers, or with an
+error that says why nothing came. A host that does not answer about a file in time fails that call and nothing else; a
+command that has to stop is given a moment to tell what it printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from pigeon.agent.interfaces import HostCommandEnd, HostRefused, ToolRun
+from pigeon.wire.answers import HostServicesState
+from pigeon.wire.base import ABSENT, Absent, Json, or_else
+from pigeon.wire.commands import HostServiceResult, SetHostServices
+from pigeon.wire.errors import Aborted, Refusal, ToolFailed
+from pigeon.wire.events import (
+    FileChanged,
+    HostCommandRun,
+    HostFileRead,
+    HostFileWrite,
+    HostServiceCancel,
+    Outbound,
+)
+
+FILE_SECONDS = 30.0
+STOP_SECONDS = 5.0
+LONGEST_SHOWN = 1 << 20
+GONE = "The host is gone, and it had taken over {}. Nothing was done."
+NO_ANSWER = "The host did not answer within {:g} s ({} {}). It may be done or not: look before you try again."
+
+
+class HostServices:
+    """What one host does for the tools of a session.
+
+    `cwd` is the folder of the conversation now, `variables` are those of the process, `walled` says whether commands
+    must stay behind a wall of ours: then the host's terminals are not used, whatever it offers.
+    """
+
+    def __init__(
+        self,
+        post: Callable[[Outbound], None],
+        new_id: Callable[[], str],
+        cwd: Callable[[], str],
+        variables: Mapping[str, str],
+        walled: Callable[[], bool],
+    ) -> None:
+        self._post = post
+        self._new_id = new_id
+        self._cwd = cwd
+        self._variables = variables
+        self._walled = walled
+        self._offered = HostServicesState()
+        self._roots: list[str] = []
+        self._open: dict[str, asyncio.Future[HostServiceResult]] = {}
+        self._gone = False
+
+    def set(self, asked: SetHostServices) -> HostServicesState:
+        """Use what the host offers from the next call on; raises a `Refusal` for folders that are not absolute."""
+        roots = or_else(asked.roots, [])
+        for root in roots:
+            if not os.path.isabs(root) or "\0" in root:
+                raise Refusal(f'Field "roots" must have absolute paths, not "{root}"')
+        self._roots = [os.path.normpath(root) for root in roots]
+        self._offered = HostServicesState(
+            read_files=asked.read_files,
+            write_files=asked.write_files,
+            run_commands=asked.run_commands,
+            tell_changes=asked.tell_changes,
+            roots=self._roots,
+        )
+        return self.state()
+
+    def state(self) -> HostServicesState:
+        """What is in force."""
+        offered = self._offered
+        return HostServicesState(
+            read_files=offered.read_files,
+            write_files=offered.write_files,
+            run_commands=self.runs_commands,
+            tell_changes=offered.tell_changes,
+            roots=self._roots,
+        )
+
+    # What tools see of it
+
+    @property
+    def runs_commands(self) -> bool:
+        """True if commands run at the host; the one place where that is decided."""
+        return self._offered.run_commands and not self._walled()
+
+    @property
+    def wants_changes(self) -> bool:
+        """True if the host is told what has changed in files."""
+        return self._offered.tell_changes
+
+    def read_path(self, place: str) -> str | None:
+        """The path by which the host is asked for a file; none if it is read from the disk."""
+        return self._served(place) if self._offered.read_files else None
+
+    def write_path(self, place: str) -> str | None:
+        """The same for writing."""
+        return self._served(place) if self._offered.write_files else None
+
+    def _served(self, place: str) -> str | None:
+        """Files of the workspace are the host's, by the name that the host has for it."""
+        for root in self._roots or [self._cwd()]:
+            real = os.path.realpath(root)
+            if place.startswith(real.rstrip("/") + "/"):
+                return root.rstrip("/") + place[len(real.rstrip("/")) :]
+        return None
+
+    async def read(self, run: ToolRun, path: str) -> str:
+        """The text of a file; raises `HostRefused` as the host says, and `ToolFailed`."""
+        request = HostFileRead(id=self._new_id(), tool_call_id=run.call_id, path=path)
+        result = await self._file(run, request, "reading")
+        if isinstance(result.content, Absent):
+            raise HostRefused("the host gave no content")
+        return result.content
+
+    async def write(self, run: ToolRun, path: str, content: str) -> None:
+        """Give a file this content; raises `HostRefused` as the host says, and `ToolFailed`."""
+        request = HostFileWrite(id=self._new_id(), tool_call_id=run.call_id, path=path, content=content)
+        await self._file(run, request, "writing")
+
+    def tell_change(self, run: ToolRun, path: str, old: str | None, new: str) -> None:
+        """A tool has changed a file; texts that are too long are left out."""
+        shown = len(new) <= LONGEST_SHOWN and len(old or "") <= LONGEST_SHOWN
+        self._post(
+            FileChanged(
+                tool_call_id=run.call_id,
+                path=path,
+                created=old is None,
+                old_text=ABSENT if old is None or not shown else old,
+                new_text=new if shown else ABSENT,
+            )
+        )
+
+    async def run(
+        self, run: ToolRun, argv: Sequence[str], cwd: str, environment: Mapping[str, str], timeout: float | None
+    ) -> HostCommandEnd:
+        """Run a command to its end, or until it must stop; raises `ToolFailed`."""
+        request = HostCommandRun(
+            id=self._new_id(),
+            tool_call_id=run.call_id,
+            command=list(argv),
+            cwd=cwd,
+            env=_difference(self._variables, environment),
+        )
+        waiting = self._begin(request)
+        cause: str | None = None
+        try:
+            result = await run.scope.wait(asyncio.wait_for(asyncio.shield(waiting), timeout))
+        except (TimeoutError, Aborted) as reason:
+            cause = "cancelled" if isinstance(reason, Aborted) else "timeout"
+            result = await self._stopped(request.id, waiting)
+        finally:
+            self._open.pop(request.id, None)
+        if not isinstance(result.error, Absent):
+            raise ToolFailed(f"The host could not run the command: {result.error}")
+        return HostCommandEnd(
+            or_else(result.output, ""), result.truncated is True, or_else(result.exit_code, None), cause
+        )
+
+    # The host's side
+
+    def finish(self, result: HostServiceResult) -> None:
+        """The answer to a request; ignored for one that has ended."""
+        waiting = self._open.get(result.id) if isinstance(result.id, str) else None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(result)
+
+    def disconnect(self) -> None:
+        """The host will say nothing more: what waits fails, and so does every later request."""
+        self._gone = True
+        for waiting in self._open.values():
+            if not waiting.done():
+                waiting.set_exception(ToolFailed(GONE.format("what was asked")))
+
+    async def _file(self, run: ToolRun, request: HostFileRead | HostFileWrite, deed: str) -> HostServiceResult:
+        waiting = self._begin(request)
+        try:
+            result = await run.scope.wait(asyncio.wait_for(asyncio.shield(waiting), FILE_SECONDS))
+        except TimeoutError:
+            self._cancel(request.id)
+            raise ToolFailed(NO_ANSWER.format(FILE_SECONDS, deed, request.path)) from None
+        except Aborted:
+            self._cancel(request.id)
+            raise
+        finally:
+            self._open.pop(request.id, None)
+        if not isinstance(result.error, Absent):
+            raise HostRefused(result.error)
+        return result
+
+    async def _stopped(self, id: str, waiting: asyncio.Future[HostServiceResult]) -> HostServiceResult:
+        """The end of a command that was told to stop; nothing of it if the host does not tell in time."""
+        self._cancel(id)
+        done, _ = await asyncio.wait({waiting}, timeout=STOP_SECONDS)
+        return waiting.result() if done else HostServiceResult(id=id)
+
+    def _begin(self, request: HostFileRead | HostFileWrite | HostCommandRun) -> asyncio.Future[HostServiceResult]:
+        if self._gone:
+            raise ToolFailed(GONE.format("commands" if isinstance(request, HostCommandRun) else "files"))
+        waiting: asyncio.Future[HostServiceResult] = asyncio.get_running_loop().create_future()
+        self._open[request.id] = waiting
+        self._post(request)
+        return waiting
+
+    def _cancel(self, id: str) -> None:
+        self._post(HostServiceCancel(id=self._new_id(), target_id=id))
+
+
+def _difference(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Json]:
+    """What a command must see besides the variables of the host; one that it must not see is empty."""
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    return {**changed, **{name: "" for name in before if name not in after}}
