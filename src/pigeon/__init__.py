@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import ForkMessages as ForkMessages
     from pigeon.wire.answers import FoundText as FoundText
     from pigeon.wire.answers import FoundTexts as FoundTexts
-    from pigeon.wire.answers import HostServicesState as HostServicesState
     from pigeon.wire.answers import HostUriSchemes as HostUriSchemes
     from pigeon.wire.answers import HtmlPage as HtmlPage
     from pigeon.wire.answers import HtmlPiece as HtmlPiece
@@ -110,6 +109,7 @@ if TYPE_CHECKING:
     from pigeon.wire.commands.mcp import McpResources as McpResources
     from pigeon.wire.commands.mcp import McpServers as McpServers
     from pigeon.wire.commands.mcp import McpServerState as McpServerState
+    from pigeon.wire.commands.services import HostServicesState as HostServicesState
     from pigeon.wire.content import Attachment as Attachment
     from pigeon.wire.content import ImageContent as ImageContent
     from pigeon.wire.content import ImageInput as ImageInput
@@ -255,14 +255,14 @@ _HOMES = {
     "pigeon.wire.answers": (
         "Accepted BashResult BranchInfo Branches Cancelled ClearedQueue Commands Compacted ContextUsage "
         "CycledModel DumpedTool Entries EventFilter Exported FastMode ForkMessage ForkMessages Forked "
-        "FoundText FoundTexts HostServicesState HostUriSchemes HtmlPage HtmlPiece InputLimits Integrations "
-        "LastAssistantText Level Levels LimitsState LocalOnly LoginProviders Messages MessagesPage "
-        "ModelReadiness Models Navigated OpenedSession Permissions QueueItem RenderedHtml SandboxState "
-        "Service SessionAllowance SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State "
-        "SubagentSubscription Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState "
-        "Welcome "
+        "FoundText FoundTexts HostUriSchemes HtmlPage HtmlPiece InputLimits Integrations LastAssistantText "
+        "Level Levels LimitsState LocalOnly LoginProviders Messages MessagesPage ModelReadiness Models "
+        "Navigated OpenedSession Permissions QueueItem RenderedHtml SandboxState Service SessionAllowance "
+        "SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State SubagentSubscription "
+        "Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState Welcome "
     ),
     "pigeon.wire.commands.mcp": "McpResource McpResources McpServerState McpServers",
+    "pigeon.wire.commands.services": "HostServicesState",
     "pigeon.wire.content": "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall",
     "pigeon.wire.dialogs": (
         "CancelRequest ConfirmRequest DialogRequest EditorRequest InputRequest NotifyRequest SelectRequest "

@@ -75,10 +75,12 @@ class ClientServices:
     async def _exit(self, terminal: str) -> TerminalExit | None:
         """How the command ended; none if it has to be stopped."""
         try:
-            ended: TerminalExit = await self._ask("terminal/wait_for_exit", TerminalExit, terminalId=terminal)
+            params = {"sessionId": self._session_id, "terminalId": terminal}
+            # Killing the command ends this request as well.
+            ended = await self._peer.ask("terminal/wait_for_exit", params, withdraws=False)
         except asyncio.CancelledError:
             return None
-        return ended
+        return codec.convert(ended, TerminalExit)
 
     async def _result(self, terminal: str, ended: TerminalExit | None) -> HostServiceResult:
         asked = self._ask("terminal/output", TerminalOutputResult, terminalId=terminal)

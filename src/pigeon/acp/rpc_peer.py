@@ -184,10 +184,10 @@ class RpcPeer:
         """Send a notification; one that can wait goes with the next line, or soon."""
         self.send({"jsonrpc": "2.0", "method": method, "params": params}, can_wait)
 
-    async def ask(self, method: str, params: Json) -> Json:
+    async def ask(self, method: str, params: Json, withdraws: bool = True) -> Json:
         """Send a request and wait for its result; raises `RpcError` as the peer answered, and `PeerGone`.
 
-        Cancelling this tells the peer that the answer is no longer wanted.
+        Cancelling this tells the peer that the answer is no longer wanted, unless another request says so.
         """
         if self._closed:
             raise PeerGone
@@ -199,7 +199,7 @@ class RpcPeer:
         try:
             return await waiting
         except asyncio.CancelledError:
-            if self._asked.pop(id, None) is not None:
+            if self._asked.pop(id, None) is not None and withdraws:
                 self.notify(CANCEL_REQUEST, {"requestId": id})
             raise
 

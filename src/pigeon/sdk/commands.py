@@ -22,7 +22,6 @@ from pigeon.wire.answers import (
     Forked,
     ForkMessages,
     FoundTexts,
-    HostServicesState,
     HostUriSchemes,
     HtmlPage,
     Integrations,
@@ -53,7 +52,7 @@ from pigeon.wire.answers import (
     Welcome,
 )
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.commands import HostTool, McpResources, McpServers, McpServerState, RenderedCall
+from pigeon.wire.commands import HostServicesState, HostTool, McpResources, McpServers, McpServerState, RenderedCall
 from pigeon.wire.content import Attachment, ImageInput
 from pigeon.wire.model import Model
 from pigeon.wire.steering import Limits, TodoPhaseGiven
@@ -387,6 +386,17 @@ class CommandMethods(ABC):
         """Replace the tools that the host runs."""
         return cast("ToolNames", await self.send(commands.SetHostTools(tools=tools)))
 
+    async def get_trust(self) -> TrustState:
+        """Whether the project of the conversation is trusted, and which of its files wait for that."""
+        return cast("TrustState", await self.send(commands.GetTrust()))
+
+    async def set_trust(self, trusted: bool, *, remember: bool = False) -> TrustChange:
+        """Decide whether the files of the conversation's project are used.
+
+        The decision holds for this process, with `remember` also for later ones (in `trust.json`).
+        """
+        return cast("TrustChange", await self.send(commands.SetTrust(trusted=trusted, remember=remember)))
+
     async def set_host_services(
         self,
         *,
@@ -437,17 +447,6 @@ class CommandMethods(ABC):
                 error=_given(error),
             )
         )
-
-    async def get_trust(self) -> TrustState:
-        """Whether the project of the conversation is trusted, and which of its files wait for that."""
-        return cast("TrustState", await self.send(commands.GetTrust()))
-
-    async def set_trust(self, trusted: bool, *, remember: bool = False) -> TrustChange:
-        """Decide whether the files of the conversation's project are used.
-
-        The decision holds for this process, with `remember` also for later ones (in `trust.json`).
-        """
-        return cast("TrustChange", await self.send(commands.SetTrust(trusted=trusted, remember=remember)))
 
     async def get_mcp_servers(self) -> McpServers:
         """The tool servers that are configured, and the state of each."""

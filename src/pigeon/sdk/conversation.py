@@ -25,7 +25,7 @@ from pigeon.sdk.reader_queue import ReaderQueue
 from pigeon.sdk.records import UnknownEvent
 from pigeon.sdk.results import ConversationEvent, OutputT, RecentRuns, Result, RunRecord
 from pigeon.system.platforms import why_unsupported
-from pigeon.wire.answers import Accepted, HostServicesState
+from pigeon.wire.answers import Accepted
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import (
     Command,
@@ -38,6 +38,7 @@ from pigeon.wire.commands import (
     Steer,
     StreamingBehavior,
 )
+from pigeon.wire.commands.services import HostServicesState
 from pigeon.wire.errors import Refusal, StartupError
 from pigeon.wire.events import MessageUpdate, Outbound
 from pigeon.wire.steering import Limits

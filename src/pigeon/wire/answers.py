@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import field
-
 from pigeon.wire.base import ABSENT, Absent, Intended, Json, Record
 from pigeon.wire.entries import AnyEntry, Entry
 from pigeon.wire.messages import Disposition, Message
@@ -434,17 +432,6 @@ class TodoPhases(Record, kw_only=True):
     """Answer of `set_todos`."""
 
     todo_phases: list[TodoPhase]
-
-
-class HostServicesState(Record, kw_only=True):
-    """Answer of `set_host_services`: what the host does for tools from now on; no commands while a sandbox is in
-    force."""
-
-    read_files: bool = False
-    write_files: bool = False
-    run_commands: bool = False
-    tell_changes: bool = False
-    roots: list[str] = field(default_factory=list)
 
 
 class ToolNames(Record, kw_only=True):

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from pigeon import __version__
 from pigeon.acp.door import AcpDoor
+from pigeon.acp.editions.auth_methods import SETUP_ARGUMENTS
 from pigeon.app.environment import Environment
-from pigeon.cli.args import CommandLine
+from pigeon.cli.args import HELP_WIDTH, CommandLine
 from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
 from pigeon.system.clock import SteadyLoop
 from pigeon.transport import exit_codes, stdio
@@ -21,15 +24,19 @@ from pigeon.wire.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from pigeon.acp.sessions import Beginning
+    from pigeon.guard.secrets import Redactor
     from pigeon.sdk.conversation import Conversation
     from pigeon.sdk.host_calls import OnDialog, OnPermission
 
+NO_TERMINAL = "pigeon acp --setup asks for a key, so it needs a terminal"
 STOP_SECONDS = 2.0
 FLUSH_SECONDS = 2.0
 
 
 def run_acp(line: CommandLine, environment: Environment) -> int:
-    """Serve; returns the exit code, unless SIGINT ends the process."""
+    """Serve; returns the exit code, unless SIGINT ends the process. With `--setup` ask for a key instead."""
+    if line.unknown == SETUP_ARGUMENTS:
+        return set_up(environment)
     if line.messages:
         raise UsageError(f'pigeon acp takes no prompt: "{line.messages[0]}"')
     if line.unknown:
@@ -64,6 +71,38 @@ async def _serve(line: CommandLine, environment: Environment, descriptors: tuple
     return code
 
 
+def set_up(environment: Environment) -> int:
+    """Ask for a provider and its key at the terminal, and keep them in `auth.json`; the code is 0 if they were kept."""
+    if not (sys.stdin is not None and sys.stdin.isatty()):
+        raise UsageError(NO_TERMINAL)
+    from getpass import getpass
+
+    from pigeon.cli.printing import complain, did_you_mean, say
+    from pigeon.config.credentials import AuthFile
+    from pigeon.providers.catalog.built_in import KNOWN
+
+    say("Pigeon asks a model, so it needs the key of a provider:")
+    say("\n".join(wrap(", ".join(KNOWN), HELP_WIDTH)))
+    try:
+        provider = input("Provider (anthropic): ").strip() or "anthropic"
+        if provider not in KNOWN:
+            complain(f'There is no provider "{provider}".{did_you_mean(provider, KNOWN)}')
+            return exit_codes.FAILED
+        key = getpass(f"Key of {KNOWN[provider].name} (it is not shown): ").strip()
+    except (EOFError, KeyboardInterrupt):
+        return exit_codes.FAILED
+    if not key:
+        complain("Without a key nothing was changed.")
+        return exit_codes.FAILED
+    file = os.path.join(environment.agent_dir(), "auth.json")
+    problem = AuthFile(file).put(provider, {"type": "api_key", "key": key})
+    if problem is not None:
+        complain(problem)
+        return exit_codes.FAILED
+    say(f"The key is kept in {file}.")
+    return exit_codes.OK
+
+
 class _Beginner:
     """Makes the conversations of one process, with the options that it was called with."""
 
@@ -71,6 +110,7 @@ class _Beginner:
         self._line = line
         self._environment = environment
         self._told: set[str] = set()
+        self._redactor: Redactor | None = None
 
     async def begin(
         self, beginning: Beginning, on_permission: OnPermission | None = None, on_dialog: OnDialog | None = None
@@ -100,7 +140,13 @@ class _Beginner:
             options = replace(options, append_system_prompt=words)
         if beginning.system_prompt is not None:
             options = replace(options, system_prompt=beginning.system_prompt)
-        built = await build(options, self._environment)
+        if self._redactor is None:
+            from pigeon.cli.starting import mask_prints
+            from pigeon.guard.secrets import Redactor
+
+            self._redactor = Redactor()
+            mask_prints(self._redactor)
+        built = await build(options, self._environment, self._redactor)
         for problem in built.problems:
             if problem not in self._told:
                 self._told.add(problem)

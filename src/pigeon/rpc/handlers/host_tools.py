@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
-from pigeon.wire.answers import HostServicesState, ToolNames
+from pigeon.wire.answers import ToolNames
 from pigeon.wire.commands import (
     ConnectMcpServer,
     ExtensionUiResponse,
@@ -18,6 +18,7 @@ from pigeon.wire.commands import (
     SetMcpServers,
 )
 from pigeon.wire.commands.mcp import McpResources, McpServers, McpServerState
+from pigeon.wire.commands.services import HostServicesState
 
 
 @handles(SetHostTools)

@@ -13,9 +13,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from pigeon.agent.interfaces import HostCommandEnd, HostRefused, ToolRun
-from pigeon.wire.answers import HostServicesState
 from pigeon.wire.base import ABSENT, Absent, Json, or_else
 from pigeon.wire.commands import HostServiceResult, SetHostServices
+from pigeon.wire.commands.services import HostServicesState
 from pigeon.wire.errors import Aborted, Refusal, ToolFailed
 from pigeon.wire.events import (
     FileChanged,

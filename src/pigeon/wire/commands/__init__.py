@@ -22,10 +22,12 @@ from pigeon.wire.commands.mcp import *
 from pigeon.wire.commands.mcp import MCP
 from pigeon.wire.commands.oh_my_pi import *
 from pigeon.wire.commands.oh_my_pi import OH_MY_PI
+from pigeon.wire.commands.services import *
+from pigeon.wire.commands.services import SERVICES
 from pigeon.wire.commands.sessions import *
 from pigeon.wire.commands.sessions import SESSIONS
 
-ALL: tuple[type[Command], ...] = (*CONVERSATION, *SESSIONS, *HOST, *MCP, *OH_MY_PI)
+ALL: tuple[type[Command], ...] = (*CONVERSATION, *SESSIONS, *HOST, *SERVICES, *MCP, *OH_MY_PI)
 OLD_NAMES = {"queue_message": "steer", "reset": "new_session", "set_queue_mode": "set_steering_mode"}
 NAMES: dict[type[Command], str] = {command: str(command.__struct_config__.tag) for command in ALL}
 SILENT_NAMES = frozenset(name for command, name in NAMES.items() if command.silent)

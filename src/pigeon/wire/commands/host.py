@@ -107,37 +107,6 @@ class HostToolResult(Command, tag="host_tool_result", kw_only=True):
     is_error: bool | Absent = ABSENT
 
 
-class SetHostServices(Command, tag="set_host_services", kw_only=True):
-    """What the host does for the tools `read`, `write`, `edit` and `bash`, from the next call on: it reads and writes
-    the files of the workspace (`roots`, else the working directory), runs commands, and wants to hear of changed files.
-
-    Each call is a `host_file_read`, `host_file_write` or `host_command_run`, answered with `host_service_result`. Rules
-    and paths are checked before.
-    """
-
-    lane = "control"
-    answer = answers.HostServicesState
-    read_files: bool = False
-    write_files: bool = False
-    run_commands: bool = False
-    tell_changes: bool = False
-    roots: list[str] | Absent = ABSENT
-
-
-class HostServiceResult(Command, tag="host_service_result", kw_only=True):
-    """The answer to a request of `set_host_services`, not answered itself: `content` of a file that was read, `output`
-    and `exitCode` of a command (null if a signal ended it), or `error`."""
-
-    lane = "control"
-    silent = True
-    id: Annotated[Json | Absent, Intended(str)] = ABSENT
-    content: str | Absent = ABSENT
-    output: str | Absent = ABSENT
-    truncated: bool | Absent = ABSENT
-    exit_code: int | Absent | None = ABSENT
-    error: str | Absent = ABSENT
-
-
 class ExtensionUiResponse(Command, tag="extension_ui_response", kw_only=True):
     """The answer to a dialog; not answered itself."""
 
@@ -170,6 +139,5 @@ class SetTrust(Command, tag="set_trust", kw_only=True):
 
 HOST: tuple[type[Command], ...] = (
     Hello, SetTodos, SetPermissions, SetApprovalMode, GetPermissions, SetHostTools, HostToolUpdate,
-    HostToolResult, SetHostServices, HostServiceResult,
-    ExtensionUiResponse, GetTrust, SetTrust,
+    HostToolResult, ExtensionUiResponse, GetTrust, SetTrust,
 )  # fmt: skip
