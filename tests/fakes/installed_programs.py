@@ -69,12 +69,15 @@ def npm_source(name: str, version: str, within: Path | None = None) -> Path:
     return package
 
 
-def python_with(requirement: str) -> Path:
-    """A Python that has a package from PyPI."""
-    folder = _cache() / requirement
+def python_with(requirement: str, made_by: str | None = None) -> Path:
+    """A Python that has a package from PyPI; of the same version as that which runs, or as `made_by`."""
+    folder = _cache() / (requirement if made_by is None else f"{requirement}-{Path(made_by).name}")
     python = folder / "bin" / "python"
     if not (folder / "installed").exists():
-        venv.create(folder, with_pip=True, clear=True)
+        if made_by is None:
+            venv.create(folder, with_pip=True, clear=True)
+        else:
+            subprocess.run([made_by, "-m", "venv", "--clear", str(folder)], check=True)
         _install([str(python), "-m", "pip", "install", "-q", requirement], requirement)
         (folder / "installed").touch()
     return python
