@@ -41,7 +41,6 @@ MAY_SAY_OUTSIDE = {
 # Processes that are none of an agent: they have no wall, and run nothing that a model has said.
 WITHOUT_A_WALL = {
     "pigeon.app.build": "the agent's own, which `app/sandbox` encloses",
-    "pigeon.app.sandbox": "tries a wall",
     "pigeon.app.export_page": "key commands, to know what to mask",
     "pigeon.cli.commands.doctor": "key commands of a person who looks for a fault",
     "pigeon.cli.commands.models": "key commands of a person who lists models",

@@ -244,10 +244,10 @@ class SandboxSetup:
             candidates.append(("landlock", ""))
         for builder, program in candidates:
             wall = Wall(policy, builder, program, os.uname().machine, self._artifacts_now)
-            problem = await _tried(wall, dict(self._environment.variables))
+            self._processes.enclose(wall)
+            problem = await _tried(self._processes, dict(self._environment.variables))
             if problem is None:
                 self._builder, self._wall = (builder, program), wall
-                self._processes.enclose(wall)
                 return
             problems.append(f"{builder}: {problem}")
         advice = (
@@ -256,6 +256,7 @@ class SandboxSetup:
             if likely[0] == "bubblewrap"
             else INSTALL
         )
+        await self._processes.kill_everything()
         raise StartupError(
             f"The sandbox that was asked for cannot be had here, so nothing was started.\n{advice}, or start "
             "with --sandbox off.\n" + "\n".join(f"  {line}" for line in problems)
@@ -270,11 +271,10 @@ class SandboxSetup:
             self._scratch = None
 
 
-async def _tried(wall: Wall, variables: Mapping[str, str]) -> str | None:
-    """Run a command that does nothing behind a wall; why it failed, or none."""
+async def _tried(owner: ProcessOwner, variables: Mapping[str, str]) -> str | None:
+    """Run a command that does nothing behind the wall of these processes; why it failed, or none."""
     from pigeon.system.process.run_program import find_program, run_program
 
-    owner = ProcessOwner(wall)
     try:
         program = find_program("true", "/", {"PATH": os.defpath})
         ran = await run_program(owner, [program], cwd="/", environment=variables, timeout=_PROBE_SECONDS)

@@ -19,6 +19,8 @@ from msgspec import Struct
 from pigeon import __version__
 from pigeon.app.environment import DOCS_FOLDER, Environment
 from pigeon.app.models import registry_of
+from pigeon.app.options import AgentOptions
+from pigeon.app.sandbox import SandboxSetup
 from pigeon.cli.commands.call import CommandCall
 from pigeon.cli.printing import has_colours, painted, say, say_painted
 from pigeon.config.layers import Layers
@@ -187,15 +189,12 @@ class _Checks:
 
     def _sandbox(self) -> Finding:
         """Which wall could be had, whether one was asked for or not."""
-        from pigeon.app.options import AgentOptions
-        from pigeon.app.sandbox import SandboxSetup
-
         page = os.path.join(DOCS_FOLDER, "sandbox.md")
         options = AgentOptions(sandbox="read-only")
         setup = SandboxSetup(options, self._environment, self._folder, self._layers, ProcessOwner())
         try:
             setup.enclose(self._environment.cwd or "/")
-            asyncio.run(setup.prove())
+            asyncio.run(_proved(setup))
             state = setup.state()
             asked = or_else(self._layers.settings.sandbox, None)
             found = f"to be had by {'' if isinstance(state, Absent) else or_else(state.builder, '')}"
@@ -220,6 +219,13 @@ class _Checks:
             yield Finding("terminal", "note", f"TERM is {name or 'not set'}", "set TERM, for example to xterm-256color")
         else:
             yield Finding("terminal", "ok", f"{name}, {columns}, {colours}, {encoding}")
+
+
+async def _proved(setup: SandboxSetup) -> None:
+    try:
+        await setup.prove()
+    finally:
+        await setup.processes.kill_everything()
 
 
 def _default_model(settings: Settings, registry: ModelRegistry) -> Model | None:
