@@ -139,6 +139,7 @@ def test_models_are_listed_with_price_and_key(pigeon: Run, folders: AgentFolders
     assert found
     assert not [row for row in found if row["hasKey"]]
     assert "No model matches" in pigeon("models", "nothing of the kind", code=1)
+    assert 'No model matches "claude sonet". Did you mean sonnet?' in pigeon("models", "claude", "sonet", code=1)
 
 
 def test_the_list_of_models_that_programs_read_has_the_columns_of_pi(pigeon: Run, folders: AgentFolders) -> None:
@@ -299,8 +300,17 @@ def test_help_has_commands_and_options_in_groups(pigeon: Run) -> None:
             own = pigeon("help", name)
             assert own == pigeon(name, "--help") == pigeon("--help", name)
             assert own.startswith(f"pigeon {name}: ")
-    assert max(map(len, page.splitlines())) <= 105
     assert "--no-lsp" not in page
+
+
+def test_help_fits_the_terminal(pigeon: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 80 < max(map(len, pigeon("help").splitlines())) <= 100
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = {example for command in COMMANDS.values() for example, _ in command.examples}
+    for name in ("", *COMMANDS):
+        lines = pigeon("help", *name.split()).splitlines()
+        # What is copied stays in one piece.
+        assert [line for line in lines if len(line) > 80 and line.strip() not in shown] == []
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ class PtyChat:
         rows: int = 30,
         env: Mapping[str, str] | None = None,
         program: Sequence[str] | None = None,
+        typed: str = "",
     ) -> None:
         self._screen = pyte.HistoryScreen(columns, rows, history=5000)
         self._stream = pyte.ByteStream(self._screen)
@@ -107,6 +108,8 @@ class PtyChat:
         ours, theirs = os.openpty()
         self._terminal = ours
         self._resize(columns, rows)
+        # Before the program is there, and so before the terminal is its own.
+        os.write(ours, typed.encode())
         home = folder / "home"
         home.mkdir(exist_ok=True)
         variables = {**os.environ, "HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8", **(env or {})}

@@ -39,6 +39,16 @@ def test_a_conversation_is_gone_on_with_and_its_copy_survives_its_agent(tmp_path
     assert "You said: and again" in copy.read_text()
 
 
+def test_a_line_that_is_typed_ahead_is_sent_and_several_lines_wait(tmp_path: Path) -> None:
+    with PtyChat(tmp_path, scripted(tmp_path), typed="fly h\x7fhome\r") as chat:
+        chat.until("You said: fly home")
+    with PtyChat(tmp_path, scripted(tmp_path), typed="one\rtwo\r") as chat:
+        chat.until("context")
+        assert "You said" not in chat.text
+        chat.type("\r")
+        chat.until("You said: one two")
+
+
 def test_a_start_that_fails_says_why_and_leaves_a_clean_terminal(tmp_path: Path) -> None:
     with PtyChat(tmp_path, ["--model", "no-such/model"]) as chat:
         assert chat.ended() == 1

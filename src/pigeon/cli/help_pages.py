@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shutil import get_terminal_size
 from textwrap import wrap
 
 from pigeon.cli.args import GROUPS, HELP_WIDTH, Row
 from pigeon.cli.commands.all import COMMANDS
 from pigeon.cli.commands.call import Action, CommandDeclaration
-from pigeon.cli.printing import did_you_mean, say, table
+from pigeon.cli.printing import did_you_mean, say
 from pigeon.transport import exit_codes
 from pigeon.wire.errors import UsageError
 
@@ -34,6 +35,8 @@ KEYS = (
 )
 CODES = "Exit codes of -p: 0 done, 1 failed, 2 wrong usage, 3 a limit was reached, 4 not allowed, 130 interrupted."
 NAME_WIDTH = 34
+NARROWEST = 60
+LEAST_ABOUT = 24
 
 
 def show_help(name: str = "") -> int:
@@ -49,33 +52,41 @@ def show_help(name: str = "") -> int:
 
 def main_page() -> str:
     """What `pigeon --help` prints."""
+    width = _width()
     commands = [(f"{one.name}", one.summary) for one in COMMANDS.values()]
-    groups = [_section(title, _options(rows)) for title, rows in GROUPS.items() if any(text for _, _, text in rows)]
+    shown = {title: rows for title, rows in GROUPS.items() if any(text for _, _, text in rows)}
     return "\n\n".join(
         [
-            ABOUT,
-            _section("Usage", table(USES, "  ")),
-            _section("Commands (pigeon help COMMAND says more)", table(commands, "  ")),
-            _section("Examples", table(EXAMPLES, "  ")),
-            "\n".join(wrap(KEYS, HELP_WIDTH)),
-            *groups,
-            CODES,
+            _paragraph(ABOUT, width),
+            _section("Usage", _pairs(USES, width)),
+            _section("Commands (pigeon help COMMAND says more)", _pairs(commands, width)),
+            _section("Examples", _pairs(EXAMPLES, width)),
+            _paragraph(KEYS, width),
+            *(_section(title, _options(rows, width)) for title, rows in shown.items()),
+            _paragraph(CODES, width),
         ]
     )
 
 
 def command_page(command: CommandDeclaration) -> str:
     """What `pigeon help COMMAND` prints."""
+    width = _width()
     calls = [(" ".join(["pigeon", command.name, *_words(action)]), action.summary) for action in command.actions]
-    parts = [f"pigeon {command.name}: {command.summary}.", _section("Usage", table(calls, "  "))]
+    title = _paragraph(f"pigeon {command.name}: {command.summary}.", width)
+    parts = [title, _section("Usage", _pairs(calls, width))]
     if command.actions[0].name:
         parts.append(f"`pigeon {command.name}` alone is `pigeon {command.name} {command.actions[0].name}`.")
-    parts.append(_section("Options", _options(command.rows)))
+    parts.append(_section("Options", _options(command.rows, width)))
     if command.examples:
-        parts.append(_section("Examples", table(command.examples, "  ")))
+        parts.append(_section("Examples", _pairs(command.examples, width)))
     if command.notes:
-        parts.append("\n".join(wrap(command.notes, HELP_WIDTH)))
+        parts.append(_paragraph(command.notes, width))
     return "\n\n".join(parts)
+
+
+def _width() -> int:
+    """That of the terminal, within what can be read well; where there is none, the widest."""
+    return min(HELP_WIDTH, max(NARROWEST, get_terminal_size((HELP_WIDTH, 0)).columns))
 
 
 def _words(action: Action) -> list[str]:
@@ -86,15 +97,33 @@ def _section(title: str, body: str) -> str:
     return f"{title}:\n{body}"
 
 
-def _options(rows: Sequence[Row]) -> str:
-    return "\n".join(line for names, value, text in rows if text for line in _option(names, value, text))
+def _paragraph(text: str, width: int) -> str:
+    # A call that is shown stays in one piece, as it is copied.
+    return "\n".join(wrap(text, width, break_long_words=False, break_on_hyphens=False))
 
 
-def _option(names: str, value: str, text: str) -> list[str]:
+def _options(rows: Sequence[Row], width: int) -> str:
+    return "\n".join(_row(_call(*row), row[2], NAME_WIDTH, width) for row in rows if row[2])
+
+
+def _call(names: str, value: str, _text: str) -> str:
+    """`--model PATTERN`"""
+    return ", ".join(names.split()) + (f" {value.removesuffix('...')}" if value else "")
+
+
+def _pairs(pairs: Sequence[tuple[str, str]], width: int) -> str:
+    """Calls and what they do: in two columns, or one below the other where the calls leave too little room."""
+    column = max(len(call) for call, _ in pairs) + 2
+    if column + 2 + LEAST_ABOUT <= width:
+        return "\n".join(_row(call, text, column, width) for call, text in pairs)
+    return "\n".join(f"  {call}\n{_indented(text, 6, width)}" for call, text in pairs)
+
+
+def _row(call: str, text: str, column: int, width: int) -> str:
     """`--model PATTERN    what it does`, on more lines where it is long."""
-    shown = ", ".join(names.split()) + (f" {value.removesuffix('...')}" if value else "")
-    about = wrap(text, HELP_WIDTH - NAME_WIDTH - 2)
-    if len(shown) > NAME_WIDTH - 2:
-        return [f"  {shown}", *(" " * (NAME_WIDTH + 2) + line for line in about)]
-    first, *more = about
-    return [f"  {shown.ljust(NAME_WIDTH)}{first}", *(" " * (NAME_WIDTH + 2) + line for line in more)]
+    about = _indented(text, column + 2, width)
+    return f"  {call}\n{about}" if len(call) > column - 2 else f"  {call.ljust(column)}{about.lstrip()}"
+
+
+def _indented(text: str, indent: int, width: int) -> str:
+    return "\n".join(" " * indent + line for line in _paragraph(text, width - indent).splitlines())

@@ -3,12 +3,13 @@ the form of pi, which programs read."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pigeon.app.environment import Environment
 from pigeon.app.models import registry_of
 from pigeon.cli.commands.call import CommandCall
-from pigeon.cli.printing import complain, say, table
+from pigeon.cli.printing import complain, did_you_mean, say, table
 from pigeon.guard.secrets import Redactor
 from pigeon.providers.default_model import short_count
 from pigeon.providers.registry import ModelRegistry
@@ -46,7 +47,8 @@ def run_models(call: CommandCall) -> int:
     if shown:
         return exit_codes.OK
     if not call.has("json"):
-        nothing = f'No model matches "{" ".join(call.words)}". `pigeon models --all` lists all.'
+        meant = "".join(did_you_mean(word, _names(every)) for word in words if not _matching(every, [word]))
+        nothing = f'No model matches "{" ".join(call.words)}".{meant} `pigeon models --all` lists all.'
         complain(nothing if words else NO_KEY.format(file=f"{call.environment.agent_dir()}/models.json"))
     return exit_codes.FAILED
 
@@ -76,6 +78,12 @@ def _row(model: Model) -> tuple[str, ...]:
 
 def _matching(models: Sequence[Model], words: Sequence[str]) -> list[Model]:
     return [model for model in models if all(word in f"{model.reference} {model.name}".lower() for word in words)]
+
+
+def _names(models: Sequence[Model]) -> set[str]:
+    """The words that people look for: providers, ids and their parts."""
+    known = {name for model in models for name in (model.provider, model.id.lower())}
+    return known | {part for name in known for part in re.split(r"[^a-z0-9.]+", name) if len(part) > 2}
 
 
 def _object(model: Model, registry: ModelRegistry) -> dict[str, Json]:

@@ -24,14 +24,12 @@ from pigeon.session.history.views import clean_name, name_of, stats_of
 from pigeon.transport import exit_codes
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionRow
-from pigeon.wire.base import or_else
 from pigeon.wire.content import TextContent, ToolCall, text_of
 from pigeon.wire.entries import CompactionEntry, MessageEntry, SessionInfo
 from pigeon.wire.errors import Refusal, StartupError, UsageError
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
 
 MOST_LISTED = 50
-LONGEST_TITLE = 60
 LONGEST_RESULT = 400
 ID_SHOWN = 8
 EXPORT_FORMATS = ("html", "atif")
@@ -140,13 +138,13 @@ class _Sessions:
     def delete(self) -> int:
         path = self.found(self._call.words[0])
         gone = self._trash.put(path)
-        say(f"Deleted {_title(gone.row)} ({gone.row.id})")
+        say(f"Deleted {listing.title_of(gone.row)} ({gone.row.id})")
         say(f"Undo: pigeon sessions undelete {gone.row.id}")
         return exit_codes.OK
 
     def undelete(self) -> int:
         back = self._trash.take_back(self._call.word(0))
-        say(f"Brought back {_title(back.row)} ({back.row.id})")
+        say(f"Brought back {listing.title_of(back.row)} ({back.row.id})")
         return exit_codes.OK
 
     def list_trash(self) -> int:
@@ -157,9 +155,8 @@ class _Sessions:
             say(json.dumps([_trashed_object(one) for one in gone], indent=2))
         elif gone:
             ids = _short_ids([one.row.id for one in gone], ())
-            rows = [
-                (id, one.deleted[:16].replace("T", " "), _title(one.row)) for id, one in zip(ids, gone, strict=True)
-            ]
+            titles = [(one.deleted[:16].replace("T", " "), listing.title_of(one.row)) for one in gone]
+            rows = [(id, *title) for id, title in zip(ids, titles, strict=True)]
             say(table([("id", "deleted", "session"), *rows]))
             say(f"\nThey are in {self._trash.folder}, and stay there until you remove them.")
         elif not unreadable:
@@ -185,7 +182,7 @@ class _Sessions:
         lines = []
         for id, row in zip(_short_ids([row.id for row in rows], self._known_ids()), rows, strict=True):
             folder = (_shown_folder(row.cwd, self._environment.home),) if self._call.has("all") else ()
-            lines.append((id, row.modified[:16].replace("T", " "), *folder, _title(row)))
+            lines.append((id, row.modified[:16].replace("T", " "), *folder, listing.title_of(row)))
         heads = ("id", "changed (UTC)", *(("folder",) if self._call.has("all") else ()), "session")
         say(table([heads, *lines]))
 
@@ -265,12 +262,6 @@ def _show_message(message: Message) -> None:
     elif isinstance(message, ToolResultMessage):
         text = text_of(message.content).strip()
         say(f"{text[:LONGEST_RESULT]}{' …' if len(text) > LONGEST_RESULT else ''}")
-
-
-def _title(row: SessionRow) -> str:
-    text = or_else(row.name, "") or or_else(row.first_message, "") or "(nothing said)"
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST_TITLE else line[: LONGEST_TITLE - 1] + "…"
 
 
 def _short_id(path: str) -> str:

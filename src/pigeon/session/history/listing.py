@@ -18,7 +18,7 @@ from pigeon.system.append_file import is_written
 from pigeon.system.files import open_regular
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionRow
-from pigeon.wire.base import ABSENT
+from pigeon.wire.base import ABSENT, or_else
 from pigeon.wire.content import text_of, with_files_named
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import BadRecord, Refusal
@@ -27,6 +27,7 @@ from pigeon.wire.messages import UserMessage
 PEEK = 64 * 1024
 PREVIEW = 200
 MOST_NAMED = 20
+LONGEST_TITLE = 60
 
 
 def header_of(path: str) -> dict[str, Any] | None:
@@ -93,11 +94,24 @@ def resolve(reference: str, folder: str, everywhere: str) -> tuple[str, bool] | 
             begun.append((header["id"], path, here))
     near = [found for found in begun if found[2]] or begun
     if len({session_id for session_id, _, _ in near}) > 1:
-        rows = [f"  {session_id}  {path}" for session_id, path, _ in near[:MOST_NAMED]]
+        rows = [f"  {session_id}  {_named(path)}" for session_id, path, _ in near[:MOST_NAMED]]
         more = [f"  and {len(near) - MOST_NAMED} more"] if len(near) > MOST_NAMED else []
         listed = "\n".join([*rows, *more])
         raise Refusal(f"'{reference}' is the beginning of several sessions; give more of the id of one:\n{listed}")
     return (near[0][1], near[0][2]) if near else None
+
+
+def _named(path: str) -> str:
+    """How a person tells a session from others: when it was changed, and its title."""
+    row = row_of(path)
+    return path if row is None else f"{row.modified[:16].replace('T', ' ')}  {title_of(row)}"
+
+
+def title_of(row: SessionRow) -> str:
+    """The name of a session, or how it begins, in one line."""
+    text = or_else(row.name, "") or or_else(row.first_message, "") or "(nothing said)"
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_TITLE else line[: LONGEST_TITLE - 1] + "…"
 
 
 def file_with_id(session_id: str, folder: str) -> str | None:

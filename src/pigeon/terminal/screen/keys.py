@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import select
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.filters import Condition, completion_is_selected, has_completions
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.keys import Keys
 
 if TYPE_CHECKING:
@@ -21,6 +25,33 @@ HANDED_ON: dict[str, InputKind] = {
     "c-v": "paste_image",
     "c-o": "show_output",
 }
+# More than a terminal keeps for a program that does not read.
+MOST_AHEAD = 1024 * 1024
+
+
+def typed_ahead(terminal: int) -> list[KeyPress]:
+    """The keys that were pressed before there was a screen.
+
+    Until the program has the terminal, Enter arrives as a new line, and what is pasted looks as if it was typed. So a
+    line is sent, as a shell would do, and several lines are a text that was pasted: they wait for Enter.
+    """
+    data = b""
+    with suppress(OSError):
+        while len(data) < MOST_AHEAD and select.select([terminal], [], [], 0)[0]:
+            part = os.read(terminal, MOST_AHEAD)
+            if not part:
+                break
+            data += part
+    # The terminal marks a Ctrl-D that ended no line with a zero.
+    text = data.decode("utf-8", "replace").replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+    line = text.strip("\n")
+    if "\n" in line:
+        return [KeyPress(Keys.BracketedPaste, line)]
+    keys: list[KeyPress] = []
+    parser = Vt100Parser(keys.append)
+    parser.feed(line + ("\r" if line and text.endswith("\n") else ""))
+    parser.flush()
+    return keys
 
 
 def chat_keys(screen: Screen) -> KeyBindingsBase:

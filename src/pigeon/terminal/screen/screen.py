@@ -20,6 +20,7 @@ from prompt_toolkit.application.current import set_app
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
@@ -36,7 +37,7 @@ from pigeon.terminal.painting import Painter
 from pigeon.terminal.screen.block_queue import BlockQueue
 from pigeon.terminal.screen.input_history import InputHistory
 from pigeon.terminal.screen.input_line import InputLine
-from pigeon.terminal.screen.keys import chat_keys
+from pigeon.terminal.screen.keys import chat_keys, typed_ahead
 from pigeon.terminal.screen.live_rows import LiveRows
 from pigeon.terminal.screen.live_view import LiveView
 from pigeon.terminal.screen.question_panel import QuestionPanel
@@ -244,6 +245,7 @@ class Screen:
     async def run(self) -> None:
         """Draw until `leave`; the terminal is afterwards as it was. Raises `OSError` where it is gone."""
         ticking = asyncio.ensure_future(self._tick())
+        store_typeahead(self.app.input, typed_ahead(self.app.input.fileno()))
         try:
             await self.app.run_async(pre_run=self._leave_again, handle_sigint=False, set_exception_handler=False)
         except EOFError:
