@@ -162,3 +162,26 @@ def _processes_with(text: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+async def test_nothing_of_servers_is_loaded_before_the_first_answer(agents: ServedAgents) -> None:
+    agents.write({"one": scripted_server("hangs")})
+    program = (
+        "import asyncio, sys\n"
+        "from pigeon.app.build import build\n"
+        "from pigeon.app.environment import process_environment\n"
+        "from pigeon.app.options import AgentOptions\n"
+        "async def main():\n"
+        f"    options = AgentOptions(model='demo', no_session=True, agent_dir={str(agents.home)!r})\n"
+        "    built = await build(options, process_environment())\n"
+        "    print([name for name in sys.modules if name == 'mcp' or name.startswith('pigeon.mcp')])\n"
+        "    print(len(built.session.tool_servers.state().servers))\n"
+        "    await built.session.close()\n"
+        "    await built.lifecycle.stop()\n"
+        "asyncio.run(main())\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, cwd=agents.work, stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await process.communicate()
+    assert printed.decode().split("\n")[:2] == ["[]", "1"]
