@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo demo-raw test faults faults-limits serve-flood serve-storm serve-cuts serve-bench mcp-bench chat-speed interop lint types schema docs sdk house divergences pins picture clean
+.PHONY: demo demo-raw test faults faults-limits serve-flood serve-storm serve-cuts serve-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -57,6 +57,10 @@ chat-speed: $(DEV)
 # What ten configured tool servers cost the start; ARGS are options of the script.
 mcp-bench: $(DEV)
 	$(BIN)/python scripts/mcp_bench.py $(ARGS)
+
+# The first answer of `pigeon acp`, and what 200 sessions leave behind.
+acp-bench: $(DEV)
+	PYTHONPATH=scripts $(BIN)/python scripts/acp_bench.py
 
 interop: $(DEV)
 	PIGEON_INTEROP=1 $(BIN)/python -m pytest -m interop

@@ -238,3 +238,24 @@ def test_an_editor_that_dies_in_the_middle_leaves_nothing_running(scripted: Edit
     session = editor.new()
     editor.begin_prompt(session, "go")
     editor.wait_update(session, "tool_call_update", content=[{"type": "terminal", "terminalId": "term-1"}])
+
+
+def test_commands_stay_behind_a_sandbox_whatever_the_editor_offers(scripted: EditorStarter) -> None:
+    editor = scripted(
+        call("bash", command="echo inside"), {"text": "${toolResult}"}, args=("--sandbox", "workspace"), terminal=True
+    )
+    Terminals(editor, "outside\n", 0)
+    session = editor.new()
+    assert editor.prompt(session, "go") == {"stopReason": "end_turn"}
+    assert "outside" not in editor.said(session)
+    assert editor.asked("terminal/create") == []
+
+
+def test_a_tool_server_that_cannot_be_had_holds_up_no_session(scripted: EditorStarter) -> None:
+    editor = scripted("ok", "ok")
+    servers = [
+        {"name": "missing", "command": "/no/such/program", "args": [], "env": [{"name": "A", "value": "b"}]},
+        {"type": "http", "name": "remote", "url": "http://127.0.0.1:9/mcp", "headers": []},
+    ]
+    session = editor.new(mcpServers=servers)
+    assert editor.prompt(session, "hi") == {"stopReason": "end_turn"}

@@ -1,0 +1,106 @@
+"""The JSON-RPC peer by itself: whatever comes, each request is answered once, and nothing raises."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pigeon.acp.editions.tool_views import git_patch
+from pigeon.acp.rpc_errors import RpcError
+from pigeon.acp.rpc_peer import RpcPeer
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+MESSAGES = st.fixed_dictionaries(
+    {}, optional={"jsonrpc": st.just("2.0") | JSON, "id": JSON, "method": st.text(max_size=6) | JSON, "params": JSON,
+                  "result": JSON, "error": JSON},
+)  # fmt: skip
+LINES = st.binary(max_size=60).map(lambda data: data.replace(b"\n", b"")) | (MESSAGES | JSON).map(
+    lambda value: json.dumps(value).encode()
+)
+
+
+class Kept:
+    """A sink that keeps what is sent."""
+
+    full = overfull = False
+
+    def __init__(self) -> None:
+        self.lines: list[Any] = []
+
+    def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
+        self.lines.append(json.loads(b"".join(buffers)))
+
+    async def room(self) -> None:
+        """There is always room."""
+
+
+def handled(method: str, params: Any) -> Any:
+    """Answers at once, later, or with an error, by the name of the method."""
+    if method.startswith("a"):
+        raise RpcError(-32601, "no such method")
+
+    async def later() -> Any:
+        await asyncio.sleep(0)
+        return params
+
+    return later() if method.startswith("b") else params
+
+
+def ignored(method: str, params: Any) -> None:
+    """A notification that is not known."""
+
+
+@given(st.lists(LINES, max_size=6))
+def test_whatever_comes_every_request_is_answered_once_and_nothing_else(lines: list[bytes]) -> None:
+    async def run() -> list[Any]:
+        sink = Kept()
+        peer = RpcPeer(sink, handled, ignored)
+        peer.take(list(lines))
+        for _ in range(4):
+            await asyncio.sleep(0)
+        await peer.close()
+        return sink.lines
+
+    answers = asyncio.run(run())
+    for answer in answers:
+        assert ("result" in answer) != ("error" in answer)
+        assert answer["jsonrpc"] == "2.0"
+    assert len(answers) <= len(lines)
+
+
+def patched(patch: str, old: str) -> str:
+    """The text that a patch of one hunk makes of another."""
+    body = patch.split("@@\n", 1)[1]
+    first = int(patch.split("@@ -")[1].split(",", maxsplit=1)[0])
+    before = [] if not old else old.split("\n")
+    lines = [f"{line}\n" for line in before[:-1]] + ([before[-1]] if before and before[-1] else [])
+    at = max(first - 1, 0) if " -0,0 " not in patch else 0
+    result, position = lines[:at], at
+    parts = body.split("\n")[:-1]
+    for index, line in enumerate(parts):
+        if line.startswith("\\"):
+            continue
+        ends = "" if index + 1 < len(parts) and parts[index + 1].startswith("\\") else "\n"
+        if line[0] in " -":
+            assert lines[position] == line[1:] + ends
+            position += 1
+        if line[0] in " +":
+            result.append(line[1:] + ends)
+    return "".join(result + lines[position:])
+
+
+TEXTS = st.lists(st.sampled_from(["a\n", "b\n", "\n", "c d\n", "\r\n"]), max_size=12).map("".join)
+
+
+@given(TEXTS, TEXTS, st.sampled_from(["", "end"]), st.sampled_from(["", "end", "other"]))
+def test_a_patch_makes_the_new_text_of_the_old_one(old: str, new: str, last: str, other: str) -> None:
+    assert patched(git_patch("/a", old + last, new + other), old + last) == new + other
