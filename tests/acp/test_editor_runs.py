@@ -365,6 +365,19 @@ def test_commands_are_told_and_a_prompt_may_begin_with_one(scripted: EditorStart
     assert editor.said(session) == "LOUD: hello"
 
 
+def test_a_question_of_a_command_leaves_the_session_idle_in_version_2(
+    scripted: EditorStarter, folders: AgentFolders, tmp_path: Path
+) -> None:
+    extension = tmp_path / "asking.py"
+    extension.write_text(EXTENSION)
+    editor = scripted("ok", args=("--extension", str(extension)), version=2, elicitation={"form": {}})
+    editor.handlers["elicitation/create"] = lambda params: {"action": "decline"}
+    session = editor.new()
+    editor.prompt(session, "/ask")
+    editor.wait_update(session, "notice", title="All asked")
+    assert [one["state"] for one in editor.updates(session, "state_update")][-1] == "idle"
+
+
 @pytest.mark.parametrize("forms", [True, False])
 def test_dialogs_of_extensions_are_forms_or_cancelled(
     scripted: EditorStarter, folders: AgentFolders, tmp_path: Path, forms: bool

@@ -57,7 +57,9 @@ def test_a_loaded_session_replays_what_was_said_before_the_answer(
         return {one["messageId"] for one in updates if one["sessionUpdate"].startswith("agent_")}
 
     assert ids(before) == ids(live)
+    start = editor.mark()
     assert editor.prompt(session, "And now?")["stopReason"] == "end_turn"
+    assert editor.updates(session, "session_info_update", start) == []
 
 
 def test_a_resumed_session_goes_on_without_a_replay(scripted: EditorStarter, folders: AgentFolders) -> None:

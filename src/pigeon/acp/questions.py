@@ -38,12 +38,21 @@ FIELD = "answer"
 
 
 class EditorQuestions:
-    """Asks the person at the editor for one session. `asking` is told when the session begins and ends to wait."""
+    """Asks the person at the editor for one session; `runs` says whether a prompt is under way there."""
 
-    def __init__(self, peer: RpcPeer, edition: Edition, session_id: Callable[[], str], cwd: str, home: str) -> None:
+    def __init__(
+        self,
+        peer: RpcPeer,
+        edition: Edition,
+        session_id: Callable[[], str],
+        runs: Callable[[], bool],
+        cwd: str,
+        home: str,
+    ) -> None:
         self._peer = peer
         self._edition = edition
         self._session_id = session_id
+        self._runs = runs
         self._cwd = cwd
         self._home = home
         self._open = 0
@@ -87,7 +96,9 @@ class EditorQuestions:
                 self._tell(session_id, waiting=False)
 
     def _tell(self, session_id: str, waiting: bool) -> None:
-        for update in self._edition.state("requires_action" if waiting else "running"):
+        # A question of an extension's command may come when nothing runs.
+        updates = self._edition.state("requires_action" if waiting else "running") if self._runs() else []
+        for update in updates:
             self._peer.notify("session/update", {"sessionId": session_id, "update": update})
 
 

@@ -162,7 +162,8 @@ class EditorSession:
         """What the client is told when the session is opened; a new one has its id in it."""
         options, self._commands = await self.options.read(), await self._read_commands()
         state = await self.conversation.get_state()
-        self._title = or_else(state.session_name, None)
+        # One that was named, or in which something was said, has its title.
+        self._title = or_else(state.session_name, "" if state.message_count else None)
         return SessionStart(options, self._commands, self.id if new else None)
 
     async def use_client(self, roots: Sequence[str]) -> None:
@@ -200,6 +201,11 @@ class EditorSession:
         await self.conversation.close()
 
     # Prompts
+
+    @property
+    def runs(self) -> bool:
+        """True while a prompt that was taken up has not ended."""
+        return any(turn.inserted for turn in self._turns.values())
 
     def begin(self, given: PromptGiven) -> PromptTurn:
         """Take up a prompt; from this call on `cancel` reaches it."""

@@ -80,7 +80,7 @@ class EditorSessions:
         self._home = home
         self._cwd = cwd
         self._sessions: dict[str, EditorSession] = {}
-        self._opening: dict[str, asyncio.Lock] = {}
+        self._opening: dict[str, asyncio.Future[None]] = {}
         self._logged_out = False
         self._later: set[asyncio.Future[Any]] = set()
 
@@ -125,25 +125,34 @@ class EditorSessions:
     async def _reopen(self, params: OpenSessionParams, replayed: bool) -> dict[str, Json]:
         beginning = self._beginning(params)
         # The same session may be asked for twice at once.
-        async with self._opening.setdefault(params.session_id, asyncio.Lock()):
-            session = self._sessions.get(params.session_id)
-            if session is None:
-                row = await self._found(params.session_id, params.cwd)
-                if not _same_folder(row.cwd, params.cwd):
-                    raise bad_params(f'The session belongs to another folder: "cwd" must be {row.cwd}')
-                if row.in_use is True:
-                    raise RpcError(
-                        INVALID_REQUEST,
-                        f"The session is in use: another process writes {row.path}. Close it there first, or fork it",
-                    )
-                beginning = replace(beginning, session=row.path)
-                session = await self._open(beginning, params.cwd, params.mcp_servers)
-            elif not _same_folder(session.cwd, params.cwd):
-                raise bad_params(f'The session is open in another folder: "cwd" must be {session.cwd}')
-        self._opening.pop(params.session_id, None)
+        while params.session_id in self._opening:
+            await asyncio.wait({self._opening[params.session_id]})
+        session = self._sessions.get(params.session_id)
+        if session is None:
+            opened = self._opening[params.session_id] = asyncio.get_running_loop().create_future()
+            try:
+                session = await self._open_saved(params, beginning)
+            finally:
+                del self._opening[params.session_id]
+                opened.set_result(None)
+        elif not _same_folder(session.cwd, params.cwd):
+            raise bad_params(f'The session is open in another folder: "cwd" must be {session.cwd}')
+        else:
+            await session.use_servers(params.mcp_servers or ())
         if replayed:
             await session.replay()
         return await self._started(session, new=False)
+
+    async def _open_saved(self, params: OpenSessionParams, beginning: Beginning) -> EditorSession:
+        row = await self._found(params.session_id, params.cwd)
+        if not _same_folder(row.cwd, params.cwd):
+            raise bad_params(f'The session belongs to another folder: "cwd" must be {row.cwd}')
+        if row.in_use is True:
+            raise RpcError(
+                INVALID_REQUEST,
+                f"The session is in use: another process writes {row.path}. Close it there first, or fork it",
+            )
+        return await self._open(replace(beginning, session=row.path), params.cwd, params.mcp_servers)
 
     async def fork(self, params: OpenSessionParams) -> dict[str, Json]:
         """session/fork: a new session with all that was said so far."""
@@ -296,7 +305,12 @@ class EditorSessions:
         if len(self._sessions) >= MOST_SESSIONS:
             raise RpcError(INVALID_REQUEST, f"More than {MOST_SESSIONS} sessions are open; close some of them")
         opened: list[str] = []
-        questions = EditorQuestions(self._peer, self._edition, lambda: opened[0], cwd, self._home)
+
+        def runs() -> bool:
+            session = self._sessions.get(opened[0]) if opened else None
+            return session is not None and session.runs
+
+        questions = EditorQuestions(self._peer, self._edition, lambda: opened[0], runs, cwd, self._home)
         try:
             conversation = await self._begin(beginning, questions.permission, questions.dialog)
         except StartupError as error:
