@@ -38,8 +38,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    stop_servers()
+    # In this order: `pigeon serve` is forked as well, and killed with the fork server it would leave its workers.
     stop_shared_server()
+    stop_servers()
 
 
 @pytest.hookimpl(optionalhook=True)
