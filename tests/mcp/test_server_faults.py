@@ -13,7 +13,8 @@ import pytest
 
 import pigeon
 from fakes.mcp_agents import ServedAgents, scripted_server, tool_results
-from pigeon.mcp.control import NOT_INSTALLED
+from pigeon.mcp.connector.main import NOT_INSTALLED
+from pigeon.system.platforms import install_command
 from pigeon.testing import call
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -95,11 +96,11 @@ async def test_calls_that_are_not_answered_fail_and_a_server_that_dies_is_starte
 async def test_without_the_package_there_is_one_clear_message(
     agents: ServedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a process of its own, whose package cannot be imported."""
+    """In a process of its own, which does not find what the package brings along."""
     agents.write({"one": scripted_server(), "two": scripted_server()})
-    hidden = agents.folder / "hidden" / "mcp"
+    hidden = agents.folder / "hidden" / "httpx2"
     hidden.mkdir(parents=True)
-    (hidden / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'mcp'\", name='mcp')\n")
+    (hidden / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'httpx2'\", name='httpx2')\n")
     program = [sys.executable, "-m", "pigeon", "--mode", "rpc", "--model", "demo", "--no-session"]
     environment = {**os.environ, "PIGEON_CODING_AGENT_DIR": str(agents.home), "PYTHONPATH": str(hidden.parent)}
     process = await asyncio.create_subprocess_exec(
@@ -122,7 +123,8 @@ async def test_without_the_package_there_is_one_clear_message(
             break
     process.stdin.close()
     assert await process.wait() == 0
-    assert notices == [NOT_INSTALLED]
+    told = f"{NOT_INSTALLED} (httpx2 is missing). Install them with: {install_command('mcp>=2.3')}"
+    assert notices == [told]
 
 
 async def test_nothing_survives_an_agent_that_is_killed(agents: ServedAgents) -> None:

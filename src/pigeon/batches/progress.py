@@ -108,7 +108,7 @@ class PlainProgress:
         """Say what there is to do."""
         self._figures.begin(tally)
         before = f", {tally.finished} of them finished before" if tally.finished else ""
-        self._say(f"{tally.total} tasks{before}; {slots} at a time")
+        self._say(f"{counted(tally.total)}{before}; {slots} at a time")
 
     def started(self, spec: TaskSpec) -> None:
         """A task begins."""
@@ -199,13 +199,18 @@ class LiveProgress:
         return Group(bar, counts, Text(" · ".join(rate)), *tasks)
 
 
+def counted(tasks: int) -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{tasks} task{'' if tasks == 1 else 's'}"
+
+
 def summary(outcome: Outcome, spent: float, seconds: float) -> list[str]:
     """How a batch ended, in lines: the figures, and what went wrong by its reason."""
     tally = outcome.tally
     states = [f"{tally.by_status[status]} {status}" for status in STATUSES if tally.by_status.get(status)]
     if outcome.left:
         states.append(f"{outcome.left} not run")
-    lines = [f"{tally.total} tasks: {', '.join(states) or 'none finished'}. ${spent:,.4f}, {duration(seconds)}."]
+    lines = [f"{counted(tally.total)}: {', '.join(states) or 'none finished'}. ${spent:,.4f}, {duration(seconds)}."]
     if outcome.stopped:
         lines.append(outcome.stopped)
     by_count = sorted(tally.reasons.items(), key=lambda item: -item[1])

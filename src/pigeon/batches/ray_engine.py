@@ -34,10 +34,11 @@ from pigeon.batches.task_process import PART, TaskProcesses, TaskRequest, Worker
 from pigeon.batches.task_run import TaskPlace, commit_folder
 from pigeon.batches.workspaces import remove_folder
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.platforms import install_command
 from pigeon.wire import codec
 from pigeon.wire.errors import StartupError
 
-NO_EXTRA = "--engine ray needs Ray, which is not installed: pip install 'ray>=2.9' (the extra `ray`)"
+NO_RAY = "--engine ray needs Ray, which is not installed"
 # How often Ray itself tries again what was lost with a worker or a machine.
 LOST_RETRIES = 20
 # Twice as many tasks as fit are handed over, so that a cluster that can grow sees what is wanted.
@@ -167,7 +168,7 @@ class RayEngine:
         try:
             import ray
         except ModuleNotFoundError:
-            raise StartupError(NO_EXTRA) from None
+            raise StartupError(f"{NO_RAY}: {install_command('ray>=2.9')}") from None
         self._ray = ray
         try:
             await asyncio.to_thread(self._join)

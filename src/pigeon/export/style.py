@@ -113,6 +113,7 @@ pre { margin: .5rem 0; padding: .6rem .8rem; background: var(--code); border-rad
 pre code { font-size: 1em; }
 :not(pre) > code { background: var(--code); padding: .1em .3em; border-radius: 4px; }
 pre.text { font: inherit; background: none; padding: 0; margin: 0; max-height: none; }
+.changed dl { text-align: left; }
 .changed { text-align: center; font-size: .82rem; color: var(--dim); margin: 0 0 1rem; overflow-wrap: anywhere; }
 .note, .label { color: var(--dim); font-size: .84rem; }
 .label { margin: .6rem 0 0; }
@@ -218,7 +219,7 @@ _SWITCHES = """
   .terminal { background: none; color: inherit; border: 1px solid var(--line); }
   .terminal span { color: inherit; background: none; }
   article { content-visibility: visible; }
-  article > header, summary { break-after: avoid; }
+  article.user, article > header, summary, .body :is(h3, h4, h5, h6) { break-after: avoid; }
   .diff :is(span, del, ins), tr, img { break-inside: avoid; }
   details::details-content { content-visibility: visible; display: block; height: auto; } }
 """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from pigeon.mcp.connector.main import NOT_INSTALLED
 from pigeon.mcp.offered_tools import OfferedTools
 from pigeon.mcp.questions import Questions
 from pigeon.mcp.server import Record, ToolServer
@@ -42,11 +43,6 @@ MOST_MENTIONS = 20
 STOP_SECONDS = 3.0
 _MENTION = re.compile(r"(?:^|(?<=\s))@([^\s:@\"]+):(\S+)")
 _KEPT = "mcp:"
-# What the interpreter says of it.
-_NOT_THERE = "No module named 'mcp"
-NOT_INSTALLED = (
-    "Tool servers need the package mcp, which is not installed. Install it with: pip install 'pigeon-agent[mcp]'"
-)
 
 
 class AgentParts(Struct, frozen=True, kw_only=True):
@@ -382,8 +378,9 @@ class ServerControl:
 
     def _report_server(self, server: ToolServer) -> None:
         text = server.error or ""
-        if _NOT_THERE in text:
-            self._report(NOT_INSTALLED)
+        if NOT_INSTALLED in text:
+            # The same for every server, and said once.
+            self._report(text[text.index(NOT_INSTALLED) :])
         elif server.status == "sign_in":
             self._report(f"{text}. Sign in with: pigeon mcp test {shlex.quote(server.config.name)}")
         else:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from pigeon.batches.report.measured import GroupFigures
 from pigeon.batches.report.statistics import Estimate, median
 
-NO_EXTRA = "Plots need matplotlib, and Parquet needs pyarrow: pip install matplotlib pyarrow (the extra `report`)"
+NO_EXTRA = "Plots need matplotlib, and Parquet needs pyarrow"
 # Colours that are drawn with, and what they stand for on the page.
 TEXT, LINE, DIM = "#010101", "#020202", "#030303"
 SERIES = ("#110101", "#110202", "#110303", "#110404", "#110505", "#110606")

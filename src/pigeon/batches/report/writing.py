@@ -19,6 +19,7 @@ from pigeon.batches.report.plots import NO_EXTRA
 from pigeon.batches.report.tables import write_csv, write_parquet
 from pigeon.batches.task_run import read_result
 from pigeon.system.files import put_file
+from pigeon.system.platforms import install_command
 
 REPORT_FILE = "report.html"
 COMPARISON_FILE = "comparison.html"
@@ -31,7 +32,7 @@ def write_report(folder: BatchFolder) -> list[str]:
     try:
         write_parquet(folder.path, results_of(folder))
     except ImportError as error:
-        missing.append(f"{NO_EXTRA} ({error.name} is missing)")
+        missing.append(f"{NO_EXTRA} ({error.name} is missing): {install_command('matplotlib', 'pyarrow')}")
     pieces = report_page(view_of(folder), results_of(folder))
     put_file(os.path.join(folder.path, REPORT_FILE), _encoded(pieces), 0o644)
     return missing

@@ -17,6 +17,7 @@ from pigeon.cli.printing import complain, did_you_mean, say, table
 from pigeon.config.json_file import read_json
 from pigeon.config.paths import OWN_NAME
 from pigeon.config.trust_file import saved_decision
+from pigeon.mcp.connector.main import NOT_INSTALLED
 from pigeon.mcp.server_config import ServerConfig, server_of
 from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
 from pigeon.sdk.host_calls import Question
@@ -214,6 +215,9 @@ def _show(config: ServerConfig, state: McpServerState) -> None:
             say(f"  and {len(state.tools) - 20} more")
         if state.error:
             say(f"  Note: {state.error}")
+        return
+    if NOT_INSTALLED in (state.error or ""):
+        say(f"{state.error}")
         return
     step = state.step or "start"
     say(f"{config.name} does not work. It broke at the step {step}:")

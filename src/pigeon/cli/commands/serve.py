@@ -13,6 +13,7 @@ from pigeon.cli.commands.agent_words import agent_options, whole_number
 from pigeon.cli.commands.call import CommandCall
 from pigeon.cli.printing import say
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.platforms import install_command
 from pigeon.transport import exit_codes
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError, UsageError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pigeon.serve.http.server import FileShares, ServeOptions
     from pigeon.serve.http.tokens import Tokens
 
-NO_EXTRA = "pigeon serve needs packages that are not installed: pip install starlette uvicorn websockets"
+PACKAGES = ("starlette", "uvicorn", "websockets")
 NOT_RUNNING = "No server of this agent's folder is running. Start one: pigeon serve"
 STDERR = 2
 MEGABYTE = 1024 * 1024
@@ -41,7 +42,8 @@ def run_serve(call: CommandCall) -> int:
         from pigeon.serve.service_log import LEVELS, ServiceLog
         from pigeon.serve.worker_process import Workers
     except ModuleNotFoundError as error:
-        raise StartupError(f"{NO_EXTRA} ({error.name} is missing)") from None
+        missing = f"pigeon serve needs packages that are not installed ({error.name} is missing)"
+        raise StartupError(f"{missing}: {install_command(*PACKAGES)}") from None
     environment = call.environment
     agent_dir = environment.agent_dir()
     token_file = environment.absolute(call.options.get("token_file") or os.path.join(agent_dir, "serve.token"))

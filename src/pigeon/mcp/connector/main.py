@@ -23,9 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pigeon.system.platforms import install_command
+
 if TYPE_CHECKING:
     from pigeon.mcp.connector.link import ServerLink
 
+NOT_INSTALLED = "Tool servers need packages that are not installed"
 MOST_WAITING = 64 * 1024 * 1024
 LONGEST_RECORD = 64 * 1024 * 1024
 
@@ -48,7 +51,8 @@ class ConnectionHolder:
         try:
             from pigeon.mcp.connector.link import ServerLink
         except ImportError as error:
-            self._tell({"event": "unusable", "text": str(error)})
+            text = f"{NOT_INSTALLED} ({error.name} is missing). Install them with: {install_command('mcp>=2.3')}"
+            self._tell({"event": "unusable", "text": text})
             await self._writer.drain()
             return
         gc.collect()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from pigeon.sdk.remote.addresses import ServedAddress
+from pigeon.system.platforms import install_command
 from pigeon.transport.reader import CHUNK, Framing
 from pigeon.transport.unix_socket import user_of
 from pigeon.wire import codec
@@ -27,7 +28,7 @@ OPEN_SECONDS = 20.0
 CLOSE_SECONDS = 5.0
 # The longest line that is taken: an answer with a whole conversation may be long.
 LONGEST = 512 * 1024 * 1024
-NO_WEBSOCKETS = "Conversations over the network need a package that is not installed: pip install websockets"
+NO_WEBSOCKETS = "Conversations over the network need a package that is not installed"
 _FINAL_STATUS = (400, 401, 403, 404)
 _FINAL_CLOSE = range(4000, 4008)
 _TOO_LONG_CLOSE = 1009
@@ -139,7 +140,7 @@ async def _open_websocket(address: ServedAddress, token: str | None, after: int 
         from websockets.asyncio.client import connect
         from websockets.exceptions import InvalidHandshake, InvalidStatus
     except ModuleNotFoundError:
-        raise NotReached(NO_WEBSOCKETS, True) from None
+        raise NotReached(f"{NO_WEBSOCKETS}: {install_command('websockets')}", True) from None
     url = address.text if after is None else f"{address.text}?after={after}"
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
