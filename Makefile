@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo demo-raw test faults faults-limits serve-flood serve-storm serve-cuts serve-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture clean
+.PHONY: demo demo-raw test faults faults-limits serve-flood serve-storm serve-cuts serve-bench batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -61,6 +61,14 @@ mcp-bench: $(DEV)
 # The first answer of `pigeon acp`, and what 200 sessions leave behind.
 acp-bench: $(DEV)
 	PYTHONPATH=scripts $(BIN)/python scripts/acp_bench.py
+
+# 200 tasks of `pigeon batch` on every engine, with so many kills of drivers, workers and raylets; Ray is used if it is installed.
+batch-storm: $(DEV)
+	cd tests && ../$(BIN)/python -m fakes.batch_storm $(or $(KILLS),50) $(or $(SEED),1)
+
+# What a task of `pigeon batch` costs beyond `pigeon -p`, and the memory of the driver over many tasks.
+batch-bench: $(DEV)
+	$(BIN)/python scripts/batch_bench.py $(ARGS)
 
 interop: $(DEV)
 	PIGEON_INTEROP=1 $(BIN)/python -m pytest -m interop

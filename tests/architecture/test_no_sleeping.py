@@ -25,6 +25,7 @@ IN_TEXTS = re.compile(r"\bsleep(?: |\()(\d[\d_.]*)")
 
 # file: pause: why it may stay.
 ALLOWED = {
+    "fakes/batch_storm.py: threading.Event().wait(POLL)": "what is killed, and when, is a matter of chance",
     "fakes/processes.py: threading.Event().wait(BETWEEN_LOOKS)": "the one place that polls, and its docstring says why",
     "fakes/rpc_process.py: threading.Event().wait(0.03)": "that a process does no more shows only by looking again",
     "fakes/serve_storm.py: asyncio.sleep(seconds)": "connections are lost at moments of chance",

@@ -210,8 +210,11 @@ class Driver:
                     return None
                 attempts += not error.innocent
                 innocent += error.innocent
-                if attempts >= MOST_ATTEMPTS or innocent >= MOST_INNOCENT:
-                    return await asyncio.to_thread(self._given_up, spec, f"{error} ({attempts + innocent} attempts)")
+                if innocent >= MOST_INNOCENT:
+                    # Something is wrong here, and not with the task: it is for the next driver.
+                    raise FatalTask(f"{error} ({innocent} times)") from None
+                if attempts >= MOST_ATTEMPTS:
+                    return await asyncio.to_thread(self._given_up, spec, f"{error} ({attempts} attempts)")
 
     def _given_up(self, spec: TaskSpec, reason: str) -> TaskResult:
         """Put down that a task cannot be done; runs in a thread."""

@@ -205,7 +205,11 @@ class RayEngine:
         future: Future[TaskResult | None] = Future()
         future.set_running_or_notify_cancel()
         request = codec.encode(TaskRequest(spec=spec, place=self._place))
-        reference = self._remote.remote(request, self._cluster.variables, self._actor)
+        try:
+            reference = self._remote.remote(request, self._cluster.variables, self._actor)
+        except Exception as error:
+            future.set_exception(FatalTask(f"Ray takes no task any more: {error}"))
+            return future
         self._running[spec.id] = reference
         remote: Future[bytes] = reference.future()
         remote.add_done_callback(lambda done: self._take(spec, done, future))
@@ -224,8 +228,11 @@ class RayEngine:
             data = done.result()
         except self._ray.exceptions.TaskCancelledError:
             return None
+        except self._ray.exceptions.LocalRayletDiedError:
+            # Nothing can be run from here any more; a new driver starts Ray again, or finds another way in.
+            raise FatalTask("Ray has died on the driver's machine") from None
         except self._ray.exceptions.RayTaskError as error:
-            raise WorkerDied(f"The worker failed: {error.cause or error}", False) from None
+            raise WorkerDied(f"The worker failed: {error.cause or error}", True) from None
         except self._ray.exceptions.RayError as error:
             first = str(error).strip().splitlines()
             raise WorkerDied(f"Ray lost the worker: {first[0] if first else error}", True) from None
@@ -249,15 +256,22 @@ class RayEngine:
 
     async def reserve(self, task: str, share: float) -> bool:
         """Keep money for a task."""
-        return bool(await self._actor.reserve.remote(task, share))
+        try:
+            return bool(await self._actor.reserve.remote(task, share))
+        except self._ray.exceptions.RayError:
+            # Ray has died here: the task that is submitted next finds out, and ends the batch in order.
+            return True
 
     async def release(self, task: str) -> float:
         """A task has ended."""
-        return float(await self._actor.release.remote(task))
+        with suppress(self._ray.exceptions.RayError):
+            return float(await self._actor.release.remote(task))
+        return 0.0
 
     async def spent(self) -> float:
         """What all tasks have cost so far."""
-        self._spent, _ = await self._actor.spent.remote(self._spent)
+        with suppress(self._ray.exceptions.RayError):
+            self._spent, _ = await self._actor.spent.remote(self._spent)
         return self._spent
 
     async def stop(self, reason: str) -> None:

@@ -69,6 +69,7 @@ class TaskLink:
         with suppress(OSError):
             await self._writer.drain()
         self._reading.cancel()
+        await _closed(self._writer)
 
     async def _asked(self, record: dict[str, Any]) -> float:
         self._send(record)
@@ -87,6 +88,12 @@ class TaskLink:
                     self.stopped.set_result(record["stop"])
         # There is nothing to tell, and no task to finish.
         os._exit(1)
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 class LimitsAccess(Protocol):
@@ -143,7 +150,7 @@ class HostEnd:
                     await self._take(record)
             return None
         finally:
-            self._writer.close()
+            await _closed(self._writer)
 
     def stop(self, reason: str) -> None:
         """Tell the task to end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shlex
 import signal
@@ -91,6 +92,9 @@ def _run(batch: OpenedBatch, call: CommandCall, out: str) -> int:
     else:
         progress = PlainProgress(sys.stderr)
     began = time.monotonic()
+    # `main` switched the collector off: nothing that a start makes is garbage. From here on there will be some.
+    gc.freeze()
+    gc.enable()
 
     async def work() -> Driver:
         driver = batch.driver(progress)
