@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fakes.stopwatch import within
@@ -74,6 +74,8 @@ def test_a_glob_that_makes_no_sense_is_an_error_that_says_why(pattern: str, reas
             matcher(pattern)
 
 
+@example("[?-{-}]", "")
+@example("[?-{a/,-}]", "")
 @given(st.text(alphabet="ab*?[]{},!\\/-", min_size=1, max_size=20), st.text(alphabet="ab/", max_size=12))
 def test_no_glob_breaks_the_matcher(pattern: str, path: str) -> None:
     with contextlib.suppress(ToolFailed):
@@ -128,3 +130,8 @@ def test_no_pattern_takes_more_time_than_the_text_is_long(make: Callable[[str], 
     for text in ("a" * 21_000, "a/" * 10_000 + "c", "ab/" * 7_000 + "a" * 3_000):
         make(pattern)(text)
     assert time.process_time() - began < 2
+
+
+def test_braces_in_a_class_are_characters_of_it() -> None:
+    matches = find_matcher("[{,}]x")
+    assert [text for text in ("{x", ",x", "}x", "x", "[]x") if matches(text)] == ["{x", ",x", "}x"]

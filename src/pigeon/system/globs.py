@@ -206,7 +206,10 @@ def _test(expression: str, case: re.RegexFlag = re.NOFLAG) -> Matcher:
 
 
 def _with_braces(pattern: str, whole_path: bool, case: re.RegexFlag) -> Matcher:
-    tests = [_test(path_expression(one), case) for one in _alternatives(pattern)]
+    alternatives = _alternatives(pattern)
+    for one in alternatives:
+        _refuse_mistake(one)  # what stands beside each other now may be a range that runs backwards
+    tests = [_test(path_expression(one), case) for one in alternatives]
 
     def matches(path: str) -> bool:
         subject = path if whole_path else path.rpartition("/")[2]
@@ -218,6 +221,10 @@ def _with_braces(pattern: str, whole_path: bool, case: re.RegexFlag) -> Matcher:
 def _check(pattern: str) -> None:
     if not pattern or len(pattern) > LONGEST:
         raise ToolFailed(f"Invalid glob: it must have between 1 and {LONGEST} characters.")
+    _refuse_mistake(pattern)
+
+
+def _refuse_mistake(pattern: str) -> None:
     wrong = _mistake(pattern)
     if wrong:
         shown = pattern if len(pattern) <= SHOWN else f"{pattern[:SHOWN]}..."
@@ -273,15 +280,17 @@ def _alternatives(pattern: str) -> list[str]:
 
 
 def _brace(pattern: str) -> tuple[int, int, list[str]] | None:
-    """The first complete `{a,b}` of a pattern."""
+    """The first complete `{a,b}` of a pattern; braces in a class are characters of the class."""
     start = depth = 0
     cuts: list[int] = []
-    escaped = False
+    passed = 0
     for at, character in enumerate(pattern):
-        if escaped:
-            escaped = False
-        elif character == "\\":
-            escaped = True
+        if at < passed:
+            continue
+        if character == "\\":
+            passed = at + 2
+        elif character == "[" and "/" not in pattern[at : (end := _class_end(pattern, at + 1))] and end > 0:
+            passed = end + 1
         elif character == "{":
             if depth == 0:
                 start, cuts = at, [at]

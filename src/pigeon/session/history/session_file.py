@@ -264,6 +264,7 @@ class SessionFile:
     def _write(self) -> None:
         if self._file is not None and self._file.is_gone():
             self._let_go()
+            self._unconfirmed = None  # of the file that is gone; everything is written again
         if self._outdated:
             self._renew()
         if self._file is None:
