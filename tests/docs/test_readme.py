@@ -95,7 +95,8 @@ def test_the_client_in_javascript_works(folder: Path, environment: dict[str, str
 
 
 def test_a_key_and_a_name_are_enough_for_a_model(folder: Path, environment: dict[str, str]) -> None:
-    [listing, serving] = re.findall(r"^ {4}(pigeon .+)$", README.split("## A real model")[1], re.MULTILINE)
+    section = README.split("## A real model")[1].split("\n## ")[0]
+    [listing, serving] = re.findall(r"^ {4}(pigeon .+)$", section, re.MULTILINE)
     environment["ANTHROPIC_API_KEY"] = "not-a-key"
     table = _run(["sh", "-c", listing], folder, environment)
     model, _, level = serving.split("--model ")[1].partition(":")
