@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+import pigeon
 from fakes.in_process_agents import InProcessAgent, bash
+from pigeon.app.sandbox import _own_places
 from pigeon.wire.base import ABSENT
 from pigeon.wire.errors import Refusal, StartupError
 
@@ -223,3 +225,46 @@ async def test_the_temporary_folder_goes_with_the_agent(agent: InProcessAgent) -
     assert (folder / "x").exists()
     await agent.stop()
     assert not folder.parent.exists()
+
+
+async def test_a_program_that_encloses_nothing_is_not_taken_for_a_wall(agent: InProcessAgent) -> None:
+    programs = agent.root / "bin"
+    programs.mkdir()
+    (programs / "bwrap").write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
+    (programs / "bwrap").chmod(0o755)
+    agent.configure(PATH=f"{programs}:{os.environ['PATH']}")
+    await agent.start(sandbox="workspace")
+    state = agent.agent.session.sandbox()
+    assert state is not ABSENT
+    assert state.builder == "landlock"
+
+
+async def test_a_settings_file_that_cannot_be_used_and_speaks_of_the_sandbox_ends_the_start(
+    agent: InProcessAgent,
+) -> None:
+    settings = agent.agent_dir / "settings.json"
+    settings.write_text('{"sandbox": "workspace"')
+    with pytest.raises(StartupError, match=r"settings\.json cannot be used and speaks of the sandbox"):
+        await agent.start()
+    await agent.start(sandbox="read-only")
+    assert mode_of(agent) == "read-only"
+    await agent.stop()
+    settings.write_text('{"theme": "dark"')
+    await agent.start()
+
+
+def test_what_lies_beside_the_package_is_kept_where_it_is_not_the_working_folder() -> None:
+    source = os.path.dirname(os.path.dirname(pigeon.__file__))
+    assert source in _own_places("/somewhere")
+    assert source not in _own_places(source)
+    assert os.path.join(source, "pigeon") in _own_places(source)
+
+
+async def test_a_folder_to_be_written_must_not_hold_what_pigeon_puts_in_the_place_of_secrets(
+    agent: InProcessAgent,
+) -> None:
+    temporary = agent.root / "temporary"
+    temporary.mkdir()
+    agent.configure({"sandbox": {"mode": "workspace", "writable": [str(temporary)]}}, TMPDIR=str(temporary))
+    with pytest.raises(StartupError, match="which Pigeon itself needs"):
+        await agent.start()

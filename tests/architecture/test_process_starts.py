@@ -47,7 +47,7 @@ WITHOUT_A_WALL = {
     "pigeon.terminal.clipboard": "the clipboard of the person",
     "pigeon.mcp.connector_process": "a part of Pigeon; servers that are programs are started by the agent's own owner",
     "pigeon.batches.preparing": "git, before any task runs",
-    "pigeon.batches.task_run": "git around a task; its check is the agent's `bash`",
+    "pigeon.batches.task_run": "git before a task has an agent; after that it is the agent's own",
 }
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from fakes.batch_setup import commit, git, make_repository
+from fakes.walled_runs import policy_for, wall_of
 from pigeon.batches.records import Workspace
 from pigeon.batches.workspaces import WorkspaceError, Workspaces, copy_folder, remove_folder
 from pigeon.system.process.start import ProcessOwner
@@ -53,7 +55,7 @@ def test_a_folder_that_cannot_be_copied_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_checkout_is_of_the_revision_and_changes_of_it_are_a_patch(
-    workspaces: Workspaces, tmp_path: Path
+    workspaces: Workspaces, tmp_path: Path, processes: ProcessOwner
 ) -> None:
     repository = tmp_path / "repo"
     first = make_repository(repository, {"a.txt": "one\n", "sub/b.txt": "b\n"})
@@ -67,7 +69,7 @@ async def test_a_checkout_is_of_the_revision_and_changes_of_it_are_a_patch(
         assert git(path, "remote", "get-url", "origin") == str(repository)
     (path / "new file.txt").write_text("new\n")
     (path / "a.txt").unlink()
-    patch = await workspaces.changes(str(path), first)
+    patch = await workspaces.changes(str(path), first, processes)
     assert "+new" in patch
     assert "-one" in patch
     git(repository, "checkout", "-q", first)
@@ -114,3 +116,34 @@ async def test_a_repository_or_revision_that_does_not_exist_is_named(workspaces:
         await workspaces.make(Workspace(git=str(tmp_path / "repo"), revision="v9"), str(tmp_path / "w"), "/nowhere")
     with pytest.raises(WorkspaceError, match="missing"):
         await workspaces.make(Workspace(git=str(tmp_path / "missing")), str(tmp_path / "w2"), "/nowhere")
+
+
+async def test_no_file_of_a_checkout_is_one_of_the_original_or_of_the_cache(
+    workspaces: Workspaces, tmp_path: Path
+) -> None:
+    make_repository(tmp_path / "repo", {"a.txt": "one\n"})
+    path = tmp_path / "work"
+    await workspaces.make(Workspace(git=str(tmp_path / "repo")), str(path), "/nowhere")
+    files = [file for folder in (path, tmp_path / "cache") for file in folder.rglob("*") if file.is_file()]
+    assert [str(file) for file in files if file.stat().st_nlink > 1] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the walls of Linux")
+async def test_what_an_agent_left_for_git_to_run_runs_behind_the_wall(workspaces: Workspaces, tmp_path: Path) -> None:
+    make_repository(tmp_path / "repo", {"a.txt": "one\n"})
+    path, ran = tmp_path / "work", tmp_path / "ran-outside"
+    first = await workspaces.make(Workspace(git=str(tmp_path / "repo")), str(path), "/nowhere")
+    assert first is not None
+    make_repository(path / "sub", {"b.txt": "b\n"})
+    git(path / "sub", "config", "core.fsmonitor", f"touch {ran} ran-inside; false")
+    git(path, "add", "sub")
+    ran.unlink(missing_ok=True)
+    policy = policy_for(path, tmp_path / "home", tmp_path / "scratch")
+    owner = ProcessOwner(wall_of("landlock", policy))
+    try:
+        patch = await workspaces.changes(str(path), first, owner)
+    finally:
+        await owner.kill_everything()
+    assert "Subproject commit" in patch
+    assert (path / "sub" / "ran-inside").exists()
+    assert not ran.exists()

@@ -68,6 +68,7 @@ class BuiltAgent(Struct, frozen=True, kw_only=True):
     """An agent that is ready for its host: `problems` are to be shown, `lifecycle` says when to call what.
 
     `known_flags` are the options that extensions take, and whether with a value; the door knows which were given.
+    `processes` starts programs as the agent does: behind its wall, if there is one.
     """
 
     session: Session
@@ -75,6 +76,7 @@ class BuiltAgent(Struct, frozen=True, kw_only=True):
     problems: list[str]
     known_flags: Mapping[str, bool]
     redactor: Redactor
+    processes: ProcessOwner
 
 
 async def build(
@@ -240,6 +242,7 @@ class _Builder:
             problems=reports.startup,
             redactor=self._redactor,
             known_flags=runner.known_flags() if runner else {},
+            processes=self._processes,
         )
 
     def _folders(self, journal: Journal) -> dict[str, str]:

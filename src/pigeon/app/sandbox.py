@@ -30,6 +30,15 @@ _KEYS = ("mode", "network", "writable", "hostShell")
 _MODES = ("off", "workspace", "read-only")
 _HOST_SHELL = ("inside", "outside")
 _PROBE_SECONDS = 20.0
+# Tries to write beside its temporary folder, and tells what Linux says of the process.
+_PROBE = """
+if (: > "$1") 2> /dev/null; then echo open; else echo closed; fi
+[ -e /proc/self/status ] || exit 0
+"$2" /proc/self/ns/pid
+while read -r name value; do
+    case $name in NoNewPrivs: | Seccomp:) echo "$name$value" ;; esac
+done < /proc/self/status
+"""
 INSTALL = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap` or the like)"
 
 
@@ -97,6 +106,12 @@ class SandboxSetup:
 
     def asked_for(self, cwd: str) -> SandboxPolicy | None:
         """What the sources ask for a conversation in this folder; raises `StartupError` where that makes no sense."""
+        unclear = self._layers.unclear_sandbox(with_users=self._by_options.mode is None)
+        if unclear is not None:
+            raise StartupError(
+                f"{unclear} cannot be used and speaks of the sandbox, so it is not known whether one is wanted. "
+                "Put the file right (`pigeon doctor` says what is wrong with it)"
+            )
         user = _asked(self._layers.user_sandbox, "sandbox")
         projects = [_asked(given, f"{path}: sandbox") for path, given in self._layers.project_sandboxes]
         own = self._by_options
@@ -126,7 +141,7 @@ class SandboxSetup:
             writable=tuple(dict.fromkeys(extra)),
             scratch=self._scratch_folder(),
             hidden=hidden,
-            own=tuple(dict.fromkeys([*_own_places(), *map(os.path.realpath, (self._agent_dir, *self._named))])),
+            own=tuple(dict.fromkeys([*_own_places(root), *map(os.path.realpath, (self._agent_dir, *self._named))])),
         )
 
     def _writable_root(self, path: str, cwd: str) -> str:
@@ -148,6 +163,12 @@ class SandboxSetup:
                     f"Sandbox: {root} is or holds the home folder {home}, so nothing there would be kept from "
                     f"commands that write. {advice}"
                 )
+        scratch = self._scratch_folder()
+        if is_inside(scratch, root):
+            raise StartupError(
+                f"Sandbox: {root} holds {scratch}, which Pigeon itself needs and commands must not change. {advice}; "
+                "of the folder for temporary files, let a folder in it be written, or set TMPDIR to another one"
+            )
         for secret in hidden:
             if is_inside(root, os.path.realpath(secret)):
                 raise StartupError(f"Sandbox: {root} is in {secret}, which is hidden from commands. {advice}")
@@ -178,7 +199,8 @@ class SandboxSetup:
                 return
             # A conversation that has had a wall keeps one: in a folder that asks for none, that of the last folder.
             policy = self._moved(self._wall.policy, cwd)
-        from pigeon.system.sandbox.plan import Unprotectable, plan_of
+        from pigeon.system.sandbox.plan import plan_of
+        from pigeon.system.sandbox.policy import Unprotectable
         from pigeon.system.sandbox.wall import Wall
 
         builder, program = self._builder or self._likely_builder(policy)
@@ -245,7 +267,7 @@ class SandboxSetup:
         for builder, program in candidates:
             wall = Wall(policy, builder, program, os.uname().machine, self._artifacts_now)
             self._processes.enclose(wall)
-            problem = await _tried(self._processes, dict(self._environment.variables))
+            problem = await _tried(self._processes, dict(self._environment.variables), policy.scratch)
             if problem is None:
                 self._builder, self._wall = (builder, program), wall
                 return
@@ -271,21 +293,37 @@ class SandboxSetup:
             self._scratch = None
 
 
-async def _tried(owner: ProcessOwner, variables: Mapping[str, str]) -> str | None:
-    """Run a command that does nothing behind the wall of these processes; why it failed, or none."""
+async def _tried(owner: ProcessOwner, variables: Mapping[str, str], scratch: str) -> str | None:
+    """Run a command behind the wall of these processes that tells whether there is one; what is wrong, or none."""
     from pigeon.system.process.run_program import find_program, run_program
 
+    outside = os.path.join(scratch, "outside")
     try:
-        program = find_program("true", "/", {"PATH": os.defpath})
-        ran = await run_program(owner, [program], cwd="/", environment=variables, timeout=_PROBE_SECONDS)
+        shell, reads_links = (find_program(name, "/", {"PATH": os.defpath}) for name in ("sh", "readlink"))
+        line = [shell, "-c", _PROBE, "sh", outside, reads_links]
+        ran = await run_program(owner, line, cwd="/", environment=variables, timeout=_PROBE_SECONDS)
     except OSError as error:
         return error.strerror or str(error)
     if ran.killed:
         return f"no answer within {_PROBE_SECONDS:g} seconds"
     if ran.code == 0:
-        return None
+        return _missing_wall(ran.stdout.decode("ascii", "replace").split())
     said = ran.stderr.decode("utf-8", "replace").strip().splitlines()
     return said[-1][:300] if said else f"exit code {ran.code}"
+
+
+def _missing_wall(told: list[str]) -> str | None:
+    """What is not as it is behind a wall, by what the command said that tried it; none if all is."""
+    if told[:1] == ["open"]:
+        return "a command could write where it must not"
+    if told[:1] != ["closed"]:
+        return "the command that tries it was not run"
+    if sys.platform == "linux":
+        if not (told[1:2] and told[1].startswith("pid:") and told[1] != os.readlink("/proc/self/ns/pid")):
+            return "a command sees the processes of others"
+        if told[2:] != ["NoNewPrivs:1", "Seccomp:2"]:
+            return "system calls are not filtered"
+    return None
 
 
 def _asked(given: Any, where: str) -> AskedSandbox:
@@ -311,8 +349,11 @@ def _asked(given: Any, where: str) -> AskedSandbox:
     return AskedSandbox(mode, network, None if writable is None else tuple(writable), shell)
 
 
-def _own_places() -> list[str]:
+def _own_places(root: str) -> list[str]:
     """What Pigeon itself runs from: a command that could write there would decide what it does next."""
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-    folders = [sys.prefix, package, *(path for path in sys.path if "site-packages" in path)]
+    # Beside the package Python looks for modules, too, unless that is the folder which is worked in.
+    beside = os.path.dirname(package)
+    source = package if f"{root}/".startswith(f"{beside}/") else beside
+    folders = [sys.prefix, source, *(path for path in sys.path if "site-packages" in path)]
     return [os.path.realpath(path) for path in folders if os.path.isdir(path)]

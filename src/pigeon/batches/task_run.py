@@ -108,9 +108,7 @@ class _Run:
             try:
                 commit = await self._workspaces.make(self._spec.workspace, workspace, self._place.out)
                 self._found["commit"] = commit
-                status = await self._converse(workspace)
-                if commit is not None:
-                    await self._keep_changes(workspace, commit)
+                status = await self._converse(workspace, commit)
             except (WorkspaceError, PigeonError) as error:
                 status = "error"
                 self._found["error"] = str(error)
@@ -123,7 +121,7 @@ class _Run:
         finally:
             await self._owner.kill_everything()
 
-    async def _converse(self, workspace: str) -> Status:
+    async def _converse(self, workspace: str, commit: str | None) -> Status:
         spec, place = self._spec, self._place
         options = structs.replace(
             options_of(spec, place.api_key),
@@ -138,6 +136,8 @@ class _Run:
             result = await self._prompted(agent)
             check = await self._checked(agent, result)
             stats = await agent.get_state()
+            if commit is not None:
+                await self._keep_changes(workspace, commit, built.processes)
         self._note(result, check, stats.model)
         self._take_session(built, result)
         return self._status(result, check)
@@ -223,9 +223,9 @@ class _Run:
         PageWriter(self._environment, self._redactor.mask).export(target, page)
         self._found["session"] = f"{self._folder}/{SESSION_FILE}"
 
-    async def _keep_changes(self, workspace: str, commit: str) -> None:
+    async def _keep_changes(self, workspace: str, commit: str, owner: ProcessOwner) -> None:
         try:
-            patch = await self._workspaces.changes(workspace, commit)
+            patch = await self._workspaces.changes(workspace, commit, owner)
         except WorkspaceError:
             # The agent may have made something of it that is no repository.
             return

@@ -1,9 +1,9 @@
 """The workspace of a task: an empty folder, a copy of a folder, or a fresh checkout of a revision.
 
-A repository is cloned once for all batches, as a mirror in a cache, and each task gets a clone of that, which shares
-the files of its objects. A revision is looked up once for a batch (`batch` names it) and then stays the same commit for
-all tasks, also after a restart. All of it is safe to be done by several processes, and to be killed at any time: a lock
-is held while a mirror is made, and a mirror that is not whole has another name.
+A repository is cloned once for all batches, as a mirror in a cache, and each task gets a clone of that, with files of
+its own: what a task does to them must not reach the mirror. A revision is looked up once for a batch (`batch` names it)
+and then stays the same commit for all tasks, also after a restart. All of it is safe to be done by several processes,
+and to be killed at any time: a lock is held while a mirror is made, and a mirror that is not whole has another name.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class Workspaces:
         self._cache = cache
         self._batch = batch
         self._git = Git(owner, variables)
+        self._variables = variables
 
     async def make(self, wanted: Workspace | None, path: str, leave_out: str) -> str | None:
         """Make it at a path that does not exist; returns the commit that it begins with, if it has one.
@@ -100,15 +101,19 @@ class Workspaces:
         await self._check_out(wanted.git, mirror, commit, path)
         return commit
 
-    async def changes(self, workspace: str, commit: str) -> str:
-        """What was changed in a checkout since its commit, new files included, as a patch."""
-        await self._git.run("add", "--all", "--intent-to-add", cwd=workspace)
-        return await self._git.run("diff", "--binary", commit, cwd=workspace)
+    async def changes(self, workspace: str, commit: str, owner: ProcessOwner) -> str:
+        """What was changed in a checkout since its commit, new files included, as a patch.
+
+        What a command has left there can make git run programs: `owner` is the agent's own, behind its wall.
+        """
+        git = Git(owner, self._variables)
+        await git.run("add", "--all", "--intent-to-add", cwd=workspace)
+        return await git.run("diff", "--binary", commit, cwd=workspace)
 
     async def _check_out(self, git: str, mirror: str, commit: str, path: str) -> None:
         run = self._git.run
-        # A clone of a path links the files of objects instead of copying them.
-        await run("clone", "--quiet", "--no-checkout", mirror, path)
+        # Files that were linked instead of copied could be changed in the mirror, and in what it was linked from.
+        await run("clone", "--quiet", "--no-checkout", "--no-hardlinks", mirror, path)
         await run("remote", "set-url", "origin", git, cwd=path)
         await run("checkout", "--quiet", "--detach", commit, cwd=path)
         if _exists(os.path.join(path, ".gitmodules")):
@@ -138,7 +143,7 @@ class Workspaces:
         if not _exists(mirror):
             half = f"{mirror}.half"
             remove_folder(half)
-            await run("clone", "--quiet", "--mirror", git, half)
+            await run("clone", "--quiet", "--mirror", "--no-hardlinks", git, half)
             os.rename(half, mirror)
         elif not _is_whole_hash(revision) or not await self._has(mirror, revision):
             # A commit by its whole name is the same for ever; anything else may have moved.

@@ -15,9 +15,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pigeon.config.json_file import repeated_key
+from pigeon.config.json_file import LARGEST, repeated_key
 from pigeon.config.settings import Settings, ToolSettings, fitting, keys_of, read_settings_file
 from pigeon.config.tool_selection import joined_lists, listed_names
+from pigeon.system.files import read_whole
 from pigeon.wire import codec
 from pigeon.wire.base import merged
 from pigeon.wire.errors import BadRecord
@@ -48,6 +49,7 @@ class Layers:
         self._reported: set[str] = set()
         self._path = os.path.join(agent_dir, "settings.json")
         self._user_doubts: list[str] = []
+        self._unusable: list[str] = []
         self._user = self._read(self._path, self._user_doubts)
         self.doubts = list(self._user_doubts)
         self.project_permissions: Any = None
@@ -64,6 +66,11 @@ class Layers:
         """What the user's settings say of the sandbox, as it stands in the file."""
         return self._user.get("sandbox")
 
+    def unclear_sandbox(self, with_users: bool) -> str | None:
+        """A file that cannot be used and speaks of the sandbox: it is not known what it asks for. None if none."""
+        asked = (path for path in self._unusable if with_users or path != self._path)
+        return next((path for path in asked if _speaks_of_sandbox(path)), None)
+
     def add_project(self, folders: Sequence[str]) -> Settings:
         """Read the project's settings too, the first folder's on top; only for a project that is trusted.
 
@@ -73,6 +80,7 @@ class Layers:
         self.doubts = list(self._user_doubts)
         self.project_permissions = None
         self.project_sandboxes = []
+        self._unusable = [path for path in self._unusable if path == self._path]
         for folder in reversed(folders):
             path = os.path.join(folder, "settings.json")
             raw = self._read(path, self.doubts)
@@ -87,6 +95,7 @@ class Layers:
     def _read(self, path: str, doubts: list[str]) -> dict[str, Any]:
         raw = read_settings_file(path, doubts.append)
         if raw is None:
+            self._unusable.append(path)
             return {}
         doubts.extend(f"{path}: {doubt}" for doubt in _doubts_of(raw, path))
         return raw
@@ -106,6 +115,13 @@ class Layers:
                     self._reported.add(problem)
                     self._report(problem)
         return codec.convert(together, Settings)
+
+
+def _speaks_of_sandbox(path: str) -> bool:
+    try:
+        return b"sandbox" in read_whole(path, LARGEST).lower()
+    except OSError:
+        return False
 
 
 def _lower_limits(known: dict[str, Any], more: dict[str, Any], report: Callable[[str], None]) -> dict[str, Any]:

@@ -7,11 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fakes.walled_runs import policy_for
 from pigeon.system.sandbox.git_places import git_places
 from pigeon.system.sandbox.plan import Mount, kept_places, plan_of
-from pigeon.system.sandbox.policy import SandboxPolicy, is_inside
+from pigeon.system.sandbox.policy import SandboxPolicy, Unprotectable, is_inside
 from pigeon.system.sandbox.seatbelt import profile_of
 from pigeon.system.sandbox.wall import bubblewrap_arguments, find_bubblewrap
 
@@ -34,8 +35,55 @@ def shown(policy: SandboxPolicy, kind: str) -> list[str]:
 def test_the_folder_is_written_and_what_others_take_orders_from_is_kept(policy: SandboxPolicy) -> None:
     assert shown(policy, "write") == ["work", "scratch/tmp"]
     assert shown(policy, "pin") == ["work/.git"]
-    kept = ["work/.husky", "work/.mcp.json", "work/.pi", "work/.pigeon", "work/.git/config", "work/.git/hooks"]
-    assert shown(policy, "keep") == kept
+    kept = [".husky", ".mcp.json", ".pi", ".pigeon"]
+    of_git = [".git/commondir", ".git/config", ".git/config.worktree", ".git/hooks"]
+    assert shown(policy, "keep") == [f"work/{name}" for name in (*kept, *of_git)]
+
+
+def test_nothing_writable_is_mounted_over_or_in_what_is_kept(policy: SandboxPolicy) -> None:
+    packages = os.path.join(policy.root, ".venv", "lib", "site-packages")
+    os.makedirs(packages)
+    policy = replace(policy, own=(os.path.join(policy.root, ".venv"), packages))
+    assert shown(policy, "pin") == ["work/.git"]
+    assert {"work/.venv", "work/.venv/lib/site-packages"} <= set(shown(policy, "keep"))
+
+
+def test_the_way_from_a_root_to_another_one_and_to_a_secret_cannot_be_renamed(tmp_path: Path) -> None:
+    inner, secret = tmp_path / "home/src/org/work", tmp_path / "home/.cache/huggingface/token"
+    inner.mkdir(parents=True)
+    secret.parent.mkdir(parents=True)
+    secret.touch()
+    outer = (str(tmp_path / "home" / "src"), str(tmp_path / "home" / ".cache"))
+    policy = policy_for(inner, tmp_path / "home", tmp_path / "scratch", writable=outer)
+    pins = [mount.path for mount in plan_of(policy).mounts if mount.kind == "pin"]
+    assert pins == [str(secret.parent), str(inner.parent)]
+
+
+def test_folders_that_are_no_repository_do_not_count_and_too_many_that_are_one_stop_everything(
+    policy: SandboxPolicy,
+) -> None:
+    root = Path(policy.root)
+    for number in range(300):
+        (root / f"folder-{number}").mkdir()
+    (root / "z" / ".git").mkdir(parents=True)
+    assert "work/z/.git/hooks" in shown(policy, "keep")
+    for number in range(200):
+        (root / f"folder-{number}" / ".git").mkdir()
+    with pytest.raises(Unprotectable, match="more than 200 repositories"):
+        plan_of(policy)
+
+
+def test_more_submodules_than_can_be_looked_after_stop_everything(policy: SandboxPolicy) -> None:
+    modules = Path(policy.root) / ".git" / "modules"
+    for number in range(501):
+        (modules / str(number)).mkdir(parents=True)
+    with pytest.raises(Unprotectable, match="more than 500 folders"):
+        plan_of(policy)
+
+
+def test_pigeon_is_not_rewritten_where_it_is_the_working_folder_itself(policy: SandboxPolicy) -> None:
+    with pytest.raises(Unprotectable, match="Pigeon itself runs from"):
+        plan_of(replace(policy, own=(policy.root,)))
 
 
 def test_secrets_are_hidden_last_so_that_nothing_uncovers_them(policy: SandboxPolicy) -> None:
@@ -87,6 +135,9 @@ def test_a_program_that_commands_could_write_is_not_taken_for_bubblewrap(policy:
         ("work/.git/hooks/pre-commit", True, False),
         ("work/.GIT/HOOKS/pre-commit", True, False),
         ("work/.git/config", True, False),
+        ("work/.git/commondir", True, False),
+        ("work/.git/config.worktree", True, False),
+        ("WORK/file", True, False),
         ("work/.git/config", False, True),
         ("work/.pigeon/settings.json", True, False),
         ("work/.mcp.json", True, False),

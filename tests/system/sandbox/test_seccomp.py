@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 import stat
 
 import pytest
@@ -84,8 +85,17 @@ def test_sockets_are_those_of_the_internet_and_one_of_the_kernel(family: int, pr
 
 
 def test_pairs_of_sockets_are_to_be_had() -> None:
-    assert judged(X86, 53, [1]) == ALLOWED
-    assert judged(X86, 53, [40]) == errno.EPERM
+    close_on_exec = 0x80000
+    for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+        assert judged(X86, 53, [1, kind | close_on_exec]) == ALLOWED
+        assert judged(ARM, 199, [1, kind], ARM_CODE) == ALLOWED
+        assert judged(X86, 53, [40, kind]) == errno.EPERM
+
+
+@given(kind=st.integers(0, 2**32 - 1).filter(lambda kind: kind & 0xF not in (1, 5)))
+def test_a_pair_that_could_be_sent_from_to_any_name_is_not_made(kind: int) -> None:
+    assert judged(X86, 53, [1, kind]) == errno.EPERM
+    assert judged(ARM, 199, [1, kind], ARM_CODE) == errno.EPERM
 
 
 def test_pipes_with_names_are_made_and_devices_are_not() -> None:
@@ -99,7 +109,7 @@ def test_pipes_with_names_are_made_and_devices_are_not() -> None:
 @given(mode=st.integers(0, 0o7777))
 def test_a_file_never_runs_as_its_owner(mode: int) -> None:
     wanted = errno.EPERM if mode & stat.S_ISUID else ALLOWED
-    for number, position in ((90, 1), (91, 1), (268, 2), (452, 2), (2, 2), (85, 1), (257, 3)):
+    for number, position in ((90, 1), (91, 1), (268, 2), (452, 2), (2, 2), (85, 1), (257, 3), (133, 1), (259, 2)):
         arguments = [0] * 6
         arguments[position] = mode
         assert judged(X86, number, arguments) == wanted

@@ -19,7 +19,7 @@ from fakes.processes import eventually
 from fakes.walled_runs import policy_for, wall_of
 from pigeon.system.process.run_program import ProgramResult, run_program
 from pigeon.system.process.start import ProcessOwner
-from pigeon.system.sandbox.plan import Unprotectable
+from pigeon.system.sandbox.policy import Unprotectable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the walls of Linux")
 BUILDERS = ["landlock", "bubblewrap"]
@@ -228,10 +228,34 @@ async def test_hooks_that_the_configuration_names_are_not_made(place: Place) -> 
     assert (ran.stdout, place.names()) == (b"", {".git"})
 
 
-async def test_a_repository_that_would_take_its_configuration_from_elsewhere_is_put_right(place: Place) -> None:
+async def test_no_repository_is_made_to_take_its_configuration_from_elsewhere(place: Place) -> None:
     place.repository()
-    await place.run("mkdir evil; echo ../evil > .git/commondir")
-    assert not (place.work / ".git" / "commondir").exists()
+    module = place.work / ".git" / "modules" / "libs" / "part"
+    place.outside(f"git init -q --bare {module}")
+    targets = [f"{folder}/{name}" for folder in (".git", module) for name in ("commondir", "config.worktree")]
+    ran = await place.run(f"for f in {' '.join(targets)}; do rm -f $f; mv x $f; echo ../evil > $f; done; git status -s")
+    assert ran.stderr.count(b": Read-only file system") == 4
+    assert ran.code == 0
+    assert [name for name in targets if (place.work / name).exists()] == []
+
+
+async def test_what_stands_in_stays_while_another_agent_needs_it_and_goes_with_the_last(place: Place) -> None:
+    began, go = place.work / "began", place.work / "go"
+    os.mkfifo(began)
+    os.mkfifo(go)
+    waiting = asyncio.ensure_future(place.run("echo > began; cat go; mkdir -p .pigeon/extensions", place.owner()))
+    await asyncio.to_thread(began.read_bytes)
+    await place.run("true", place.owner())
+    assert (place.work / ".pigeon").is_dir()
+    await asyncio.to_thread(go.write_bytes, b"")
+    assert b"Read-only file system" in (await waiting).stderr
+    assert place.names() == {"began", "go"}
+
+
+async def test_an_empty_folder_of_the_user_is_not_taken_away(place: Place) -> None:
+    (place.work / ".pigeon").mkdir()
+    await place.run("true")
+    assert place.names() == {".pigeon"}
 
 
 async def test_empty_folders_stand_in_for_what_must_not_be_made_only_while_commands_run(place: Place) -> None:

@@ -26,8 +26,10 @@ class WalledPaths(PathResolver, frozen=True):
         policy = self.sandbox()
         if policy is None:
             return held
-        kept = [] if for_reading else kept_places(policy)
-        why = policy.refusal(held.place, not for_reading, kept)
+        try:
+            why = policy.refusal(held.place, not for_reading, [] if for_reading else kept_places(policy))
+        except OSError as error:
+            why = str(error)
         if why is not None:
             held.close()
             raise ToolFailed(

@@ -13,33 +13,38 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from pigeon.system.files import read_beginning
+from pigeon.system.sandbox.policy import Unprotectable
 
 _LONGEST_FILE = 64 * 1024
 _MOST_FOLDERS = 500
 _MOST_HOOKS = 10
-_NO_HOOKS = (".git", "config", "commondir", "gitdir")
+_NO_HOOKS = (".git", "config", "gitdir")
+# Files by which git would take its configuration from elsewhere, and what they hold where they change nothing.
+HARMLESS = {"commondir": b".\n", "config.worktree": b""}
 
 
 class GitPlaces(Struct, frozen=True):
-    """What of a repository is written by commits outside its folder, what must stay as it is, what must not appear."""
+    """What of a repository is written by commits outside its folder, and what must stay as it is."""
 
     written: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-    unwanted: tuple[str, ...] = ()
 
     @property
-    def hooks(self) -> list[str]:
-        """Of what is kept, the folders that hooks are in or would be in."""
-        return [path for path in self.kept if not os.path.basename(path).startswith(_NO_HOOKS)]
+    def never_made(self) -> list[str]:
+        """Of what is kept, what no command may make: folders of hooks, and files that lead git elsewhere."""
+        return [path for path in self.kept if _is_never_made(os.path.basename(path))]
 
 
 def git_places(folder: str) -> GitPlaces:
-    """Those of the repository whose top is this folder; nothing where there is none. Looks at the disk."""
+    """Those of the repository whose top is this folder; nothing where there is none. Looks at the disk.
+
+    Raises `Unprotectable` where there is more than can be looked after.
+    """
     dot_git = os.path.join(folder, ".git")
     if os.path.islink(dot_git):
         return GitPlaces(kept=(dot_git,))
     if os.path.isdir(dot_git):
-        return GitPlaces(kept=(*_kept_in(dot_git), *hooks_named(dot_git, folder)), unwanted=_unwanted_in(dot_git))
+        return GitPlaces(kept=(*_kept_in(dot_git), *hooks_named(dot_git, folder)))
     if not os.path.isfile(dot_git):
         return GitPlaces()
     data = linked_folder(dot_git)
@@ -51,7 +56,7 @@ def git_places(folder: str) -> GitPlaces:
         return GitPlaces(kept=(dot_git,))
     if shared is None:
         kept = (dot_git, *_kept_in(data), *hooks_named(data, folder))
-        return GitPlaces(written=(data,), kept=kept, unwanted=_unwanted_in(data))
+        return GitPlaces(written=(data,), kept=kept)
     parts = (os.path.join(shared, name) for name in ("objects", "refs", "logs"))
     kept = (dot_git, *_kept_in(data), *hooks_named(shared, folder))
     return GitPlaces(written=(data, *filter(os.path.isdir, parts)), kept=kept)
@@ -101,30 +106,39 @@ def _points_back(data: str, folder: str) -> bool:
 
 def _kept_in(data: str) -> Iterator[str]:
     """Hooks and configuration of a repository, of its submodules and of its work trees."""
-    yield from (os.path.join(data, "hooks"), os.path.join(data, "config"))
-    yield from _existing(data, "config.worktree", "commondir", "gitdir")
-    for module in _repositories_below(os.path.join(data, "modules")):
-        yield from (os.path.join(module, "hooks"), os.path.join(module, "config"))
-        yield from _existing(module, "commondir")
-    for entry in _folders_in(os.path.join(data, "worktrees")):
-        yield from _existing(entry, "config.worktree", "commondir", "gitdir")
+    for repository in (data, *_repositories_below(os.path.join(data, "modules"))):
+        yield from (os.path.join(repository, name) for name in ("hooks", "config", *HARMLESS))
+        yield from _existing(repository, "gitdir")
+    work_trees = _folders_in(os.path.join(data, "worktrees"))
+    _check_number(len(work_trees), os.path.join(data, "worktrees"))
+    for entry in work_trees:
+        yield os.path.join(entry, "config.worktree")
+        yield from _existing(entry, "commondir", "gitdir")
 
 
-def _unwanted_in(data: str) -> tuple[str, ...]:
-    """A file by which git takes hooks and configuration from elsewhere."""
-    path = os.path.join(data, "commondir")
-    return () if os.path.lexists(path) else (path,)
+def _is_never_made(name: str) -> bool:
+    return name not in _NO_HOOKS
 
 
 def _existing(folder: str, *names: str) -> Iterator[str]:
     yield from (path for name in names if os.path.lexists(path := os.path.join(folder, name)))
 
 
+def _check_number(number: int, folder: str) -> None:
+    if number > _MOST_FOLDERS:
+        raise Unprotectable(
+            f"{folder} holds more than {_MOST_FOLDERS} folders, too many to be looked after. "
+            "Remove what is not needed, or start without the sandbox"
+        )
+
+
 def _repositories_below(folder: str) -> Iterator[str]:
-    waiting, left = [folder], _MOST_FOLDERS
-    while waiting and left:
-        for entry in _folders_in(waiting.pop()):
-            left -= 1
+    waiting, seen = [folder], 0
+    while waiting:
+        entries = _folders_in(waiting.pop())
+        seen += len(entries)
+        _check_number(seen, folder)
+        for entry in entries:
             if os.path.lexists(os.path.join(entry, "HEAD")):
                 yield entry
                 waiting.append(os.path.join(entry, "modules"))

@@ -9,29 +9,32 @@
     hide file     an empty file                                               secrets
 
 A pin is there because a mounted folder cannot be renamed: else a command could put a folder of its own in the place of
-one that holds something kept. What is kept and missing is made as an empty folder while commands run, for a mount needs
-something to stand on, and taken away after. A link can neither be pinned nor kept; `Unprotectable` says so.
+one that holds something kept or hidden, or another root. What is kept and must not be made is made while commands run,
+for a mount needs something to stand on, as an empty folder or a file that changes nothing, and taken away after
+(`stand_ins`). A link can neither be pinned nor kept; `Unprotectable` says so.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Literal
 
 from msgspec import Struct
 
-from pigeon.system.sandbox.git_places import GitPlaces, git_places
-from pigeon.system.sandbox.policy import KEPT_AS_THEY_ARE, NEVER_MADE, SandboxPolicy, is_inside
+from pigeon.system.sandbox.git_places import HARMLESS, GitPlaces, git_places
+from pigeon.system.sandbox.policy import (
+    KEPT_AS_THEY_ARE,
+    NEVER_MADE,
+    SandboxPolicy,
+    Unprotectable,
+    is_inside,
+)
 
 MountKind = Literal["write", "pin", "keep", "hide folder", "hide file"]
 _MOST_REPOSITORIES = 200
-
-
-class Unprotectable(OSError):
-    """Something that must stay as it is cannot be kept so; the text says why."""
 
 
 class Mount(Struct, frozen=True):
@@ -43,11 +46,10 @@ class Mount(Struct, frozen=True):
 
 
 class MountPlan(Struct, frozen=True):
-    """All mounts in order, what has to be made for them, and what must not be there when a command has ended."""
+    """All mounts in order, and what has to be there for them: by its path what a file holds, or none for a folder."""
 
     mounts: tuple[Mount, ...]
-    missing: tuple[str, ...]
-    unwanted: tuple[str, ...]
+    stand_ins: dict[str, bytes | None]
 
     @property
     def written(self) -> list[str]:
@@ -63,29 +65,32 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
     if artifacts is not None and os.path.isdir(artifacts) and not os.path.islink(artifacts):
         written.append(os.path.realpath(artifacts))
     mounts = {Mount("write", path): None for path in written}
-    hooks = [path for places in repositories for path in places.hooks]
-    missing: list[str] = []
+    never_made = {path for places in repositories for path in places.never_made}
+    stand_ins: dict[str, bytes | None] = {}
     for wanted in kept_places(policy, repositories):
         root = _holder(written, wanted)
+        if wanted in policy.own and wanted in written:
+            raise Unprotectable(f"Pigeon itself runs from {wanted}, so commands must not write there. Work elsewhere")
         if root is None:
             continue
         _check_way(root, wanted)
         path = wanted
-        if not os.path.lexists(wanted):
+        if wanted in never_made or (os.path.dirname(wanted) == root and os.path.basename(wanted) in NEVER_MADE):
             path = _first_missing(wanted)
             # What we cannot make, a command cannot make either.
-            if not (_may_be_made(wanted, root, hooks) and os.access(os.path.dirname(path), os.W_OK)):
+            if not os.path.lexists(path) and not os.access(os.path.dirname(path), os.W_OK):
                 continue
-            missing.append(path)
-        mounts.update({pin: None for pin in _pins(root, path)})
+            stand_ins[path] = HARMLESS.get(os.path.basename(path)) if path == wanted else None
+        elif not os.path.lexists(wanted):
+            continue
         mounts[Mount("keep", path, root)] = None
     for secret in filter(os.path.lexists, policy.hidden):
         real = os.path.realpath(secret)
         with suppress(OSError):
             kind: MountKind = "hide folder" if stat.S_ISDIR(os.stat(real).st_mode) else "hide file"
             mounts[Mount(kind, real)] = None
-    unwanted = tuple(path for places in repositories for path in places.unwanted)
-    return MountPlan(tuple(sorted(mounts, key=_position)), tuple(dict.fromkeys(missing)), unwanted)
+    mounts.update(dict.fromkeys(_pins(mounts)))
+    return MountPlan(tuple(sorted(mounts, key=_position)), stand_ins)
 
 
 def kept_places(policy: SandboxPolicy, repositories: list[GitPlaces] | None = None) -> list[str]:
@@ -98,24 +103,23 @@ def kept_places(policy: SandboxPolicy, repositories: list[GitPlaces] | None = No
 
 
 def _repositories(policy: SandboxPolicy) -> list[GitPlaces]:
-    """Those of the roots, and of the folders right in them."""
-    tops: list[str] = []
+    """Those of the roots, and of the folders right in them; raises `Unprotectable` if they are too many."""
+    tops = list(policy.roots[:-1])
     for root in policy.roots[:-1]:
-        tops.append(root)
         with suppress(OSError), os.scandir(root) as entries:
-            tops += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-    found = (git_places(top) for top in tops[:_MOST_REPOSITORIES])
-    return [places for places in found if places.kept]
-
-
-def _may_be_made(path: str, root: str, hooks: list[str]) -> bool:
-    """Whether something empty is made where this is missing: the agent's own folders, and hooks."""
-    return path in hooks or (os.path.dirname(path) == root and os.path.basename(path) in NEVER_MADE)
+            folders = (entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+            tops += [path for path in folders if os.path.lexists(os.path.join(path, ".git"))]
+    if len(tops) > _MOST_REPOSITORIES:
+        raise Unprotectable(
+            f"{', '.join(policy.roots[:-1])}: more than {_MOST_REPOSITORIES} repositories, too many to look after. "
+            "Work in the folder of one project, or start without the sandbox"
+        )
+    return [places for places in map(git_places, dict.fromkeys(tops)) if places.kept]
 
 
 def _first_missing(path: str) -> str:
-    """The folder above a missing file, or the file, that is missing itself while what it is in is there."""
-    while not os.path.lexists(os.path.dirname(path)):
+    """What is there, or the first part of the way to it that is missing."""
+    while not os.path.lexists(path) and not os.path.lexists(os.path.dirname(path)):
         path = os.path.dirname(path)
     return path
 
@@ -131,11 +135,24 @@ def _check_way(root: str, path: str) -> None:
             )
 
 
-def _pins(root: str, path: str) -> Iterator[Mount]:
-    step = os.path.dirname(path)
-    while step != root and is_inside(step, root):
-        yield Mount("pin", step, root)
-        step = os.path.dirname(step)
+def _pins(mounts: Iterable[Mount]) -> Iterator[Mount]:
+    """The folders above each of these that a command could rename: those in a root, and not in what is kept."""
+    others = {mount.path: mount.kind for mount in mounts}
+    seen: set[str] = set()
+    for path in others:
+        step = os.path.dirname(path)
+        while step != "/" and step not in seen:
+            seen.add(step)
+            root = _nearest(others, step)
+            if step != root and others.get(root) == "write":
+                yield Mount("pin", step, root)
+            step = os.path.dirname(step)
+
+
+def _nearest(mounted: Mapping[str, MountKind], path: str) -> str:
+    while path not in mounted and path != "/":
+        path = os.path.dirname(path)
+    return path
 
 
 def _holder(written: list[str], path: str) -> str | None:

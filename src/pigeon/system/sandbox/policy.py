@@ -98,7 +98,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
             return f"the sandbox hides {place}, because secrets are kept there"
         if not writes:
             return None
-        if not any(is_inside(place, root) for root in self.roots):
+        if not any(stands_in(place, root) for root in self.roots):
             where = "no folder but the temporary one" if self.mode == "read-only" else f"only {self.root}"
             more = f" and {', '.join(self.writable)}" if self.writable else ""
             return f'the sandbox ("{self.mode}") lets {where}{more} be written'
@@ -113,8 +113,20 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
                 yield os.path.realpath(secret)
 
 
+class Unprotectable(OSError):
+    """Something that must stay as it is cannot be kept so; the text says why."""
+
+
+def stands_in(path: str, folder: str) -> bool:
+    """Whether a real path is a folder or in it, to the letter: what allows something goes by this."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
 def is_inside(path: str, folder: str) -> bool:
-    """Whether a path is a folder or in it. Case does not count, as there are systems where it does not."""
+    """Whether a path may be a folder or in it: what denies something goes by this.
+
+    Case does not count, as there are systems where it does not.
+    """
     one, other = plain(path), plain(folder).rstrip("/")
     return one == other or one.startswith(f"{other}/")
 

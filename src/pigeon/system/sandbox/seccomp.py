@@ -22,6 +22,7 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _X32 = 0x40000000
 
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_SOCKET_KIND, _STREAM, _PACKETS_IN_ORDER = 0xF, 1, 5
 _NEW_NAMESPACES = 0x7E020080
 _FILE_KIND, _CHARACTER, _BLOCK = 0xF000, 0x2000, 0x6000
 _SET_USER_ID = 0o4000
@@ -116,14 +117,18 @@ def _body(name: str) -> Sequence[Step]:
         return _if_any_bit(position, _SET_USER_ID)
     if name in ("mknod", "mknodat"):
         devices = [(_JUMP_EQUAL, 1, 0, _CHARACTER), (_JUMP_EQUAL, 0, 1, _BLOCK), refused, _ends(ALLOW)]
-        return [_argument(1 if name == "mknod" else 2), (_AND, 0, 0, _FILE_KIND), *devices]
+        mode = [_argument(1 if name == "mknod" else 2), (_JUMP_SET, 0, 1, _SET_USER_ID), refused]
+        return [*mode, (_AND, 0, 0, _FILE_KIND), *devices]
     if name == "ioctl":
         one, other = _TERMINAL_REQUESTS
         return [_argument(1), (_JUMP_EQUAL, 1, 0, one), (_JUMP_EQUAL, 0, 1, other), refused, _ends(ALLOW)]
     if name == "prlimit64":
         return [_argument(0), (_JUMP_EQUAL, 1, 0, 0), refused, _ends(ALLOW)]
     if name == "socketpair":
-        return [_argument(0), (_JUMP_EQUAL, 1, 0, _UNIX), refused, _ends(ALLOW)]
+        # One of datagrams could be sent from to any socket with a name, in spite of its pair; these two kinds cannot.
+        kinds = [(_JUMP_EQUAL, 2, 0, _STREAM), (_JUMP_EQUAL, 1, 0, _PACKETS_IN_ORDER), refused, _ends(ALLOW)]
+        family = [_argument(0), (_JUMP_EQUAL, 1, 0, _UNIX), refused]
+        return [*family, _argument(1), (_AND, 0, 0, _SOCKET_KIND), *kinds]
     # Sockets of this machine's programs have names that no filter sees, so there are none but pairs. What the kernel
     # tells about its interfaces may be asked; other families lead to drivers or to the machine around this one.
     return [

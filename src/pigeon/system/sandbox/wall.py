@@ -12,7 +12,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
@@ -37,6 +39,9 @@ _LEADING_OUT = frozenset(
     }
 )
 MARKER = "PIGEON_SANDBOX"
+# When something was changed that stands in for what is missing: by this every agent knows it.
+_STANDS_IN_SINCE = 1_000_000_000
+_LOCK_TRIES, _LOCK_PAUSE = 50, 0.002
 KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 
 # How the reaper is to enclose a command: a word for the kind, and what that needs.
@@ -55,7 +60,8 @@ class EnclosedProgram(Struct, frozen=True):
 class Wall:
     """Encloses the commands of one agent. `artifacts` says where the session's full outputs are, if anywhere.
 
-    `begin` and `end` are called around each command: while one runs, empty folders stand where commands must make none.
+    `begin` and `end` are called around each command: while one runs, something empty stands where commands must make
+    nothing. It is locked, so that of several agents in a folder the last one takes it away.
     """
 
     def __init__(
@@ -72,17 +78,16 @@ class Wall:
         self._machine = machine
         self._artifacts = artifacts
         self._running = 0
-        self._made: list[str] = []
-        self._unwanted: set[str] = set()
+        self._held: dict[str, int] = {}
         self._environment: tuple[Mapping[str, str], dict[str, str]] = ({}, {})
 
     def begin(self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> EnclosedProgram:
         """What to run instead; raises `OSError` if that cannot be done. `end` must follow."""
         _check(program, cwd)
         plan = plan_of(self.policy, self._artifacts())
-        self._make(plan)
         self._running += 1
         try:
+            self._hold(plan.stand_ins)
             return self._enclosed(program, argv, cwd, self._variables(environment), plan)
         except BaseException:
             self.end()
@@ -91,14 +96,8 @@ class Wall:
     def end(self) -> None:
         """A command has ended with all that it started."""
         self._running -= 1
-        for path in self._unwanted:
-            with suppress(OSError):
-                os.unlink(path)
-        if self._running == 0:
-            self._unwanted.clear()
-            while self._made:
-                with suppress(OSError):
-                    os.rmdir(self._made.pop())
+        while self._running == 0 and self._held:
+            _let_go(*self._held.popitem())
 
     def _enclosed(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str], plan: MountPlan
@@ -129,12 +128,65 @@ class Wall:
             self._environment = (dict(environment), seen)
         return self._environment[1]
 
-    def _make(self, plan: MountPlan) -> None:
-        for path in plan.missing:
-            with suppress(FileExistsError):
-                os.mkdir(path, 0o755)
-                self._made.append(path)
-        self._unwanted.update(plan.unwanted)
+    def _hold(self, stand_ins: Mapping[str, bytes | None]) -> None:
+        for path, content in stand_ins.items():
+            known = self._held.get(path)
+            if known is not None:
+                if _is_at(known, path):
+                    continue
+                os.close(self._held.pop(path))
+            self._held[path] = _held(path, content)
+
+
+def _held(path: str, content: bytes | None) -> int:
+    """A lock on what stands at a path, which is made if need be: an empty folder, or a file; raises `OSError`."""
+    for _ in range(_LOCK_TRIES):
+        with suppress(FileExistsError):
+            _make(path, content)
+        with suppress(FileNotFoundError):
+            held = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # Another agent is about to take it away.
+                os.close(held)
+                time.sleep(_LOCK_PAUSE)
+                continue
+            except OSError:
+                # A disk without locks: then nothing is taken away.
+                return held
+            if _is_at(held, path):
+                return held
+            os.close(held)
+    raise OSError(errno.EBUSY, f"the sandbox cannot keep {path} as it is: another program has locked it")
+
+
+def _make(path: str, content: bytes | None) -> None:
+    if content is None:
+        os.mkdir(path, 0o755)
+    else:
+        with open(path, "xb") as file:
+            file.write(content)
+    with suppress(OSError):
+        os.utime(path, (_STANDS_IN_SINCE, _STANDS_IN_SINCE), follow_symlinks=False)
+
+
+def _let_go(path: str, held: int) -> None:
+    """Give up a lock, and take away what stood in for something if no other agent needs it."""
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(held).st_mtime == _STANDS_IN_SINCE and _is_at(held, path):
+            os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+    except OSError:
+        pass
+    finally:
+        os.close(held)
+
+
+def _is_at(held: int, path: str) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(held), os.lstat(path))
+    return False
 
 
 def bubblewrap_arguments(policy: SandboxPolicy, plan: MountPlan) -> tuple[list[str], list[str]]:
