@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # Two steps, each with its mark: what Pigeon needs to run, and then what its tests and checks need.
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
+# A program of tests/fakes/, by its name.
+FAKES := cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: demo demo-raw test faults faults-limits serve-flood serve-storm serve-cuts serve-bench batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture clean
@@ -29,17 +31,17 @@ test: $(DEV)
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 3 --dist worksteal
 
 faults: $(DEV)
-	cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes.fault_injection $(or $(N),200) $(or $(SEED),1)
+	$(FAKES).fault_injection $(or $(N),200) $(or $(SEED),1)
 
 faults-limits: $(DEV)
-	cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes.limit_faults $(or $(N),500) $(or $(SEED),1)
+	$(FAKES).limit_faults $(or $(N),500) $(or $(SEED),1)
 
 serve-flood: $(DEV)
-	cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes.connection_flood $(or $(N),10000)
+	$(FAKES).connection_flood $(or $(N),10000)
 
 # Clients of `pigeon serve` that lose their connection so often, and then workers that are killed so often.
 serve-storm: $(DEV)
-	cd tests && ../$(BIN)/python -m fakes.serve_storm $(or $(N),1000) $(or $(KILLS),200) $(or $(SEED),1)
+	$(FAKES).serve_storm $(or $(N),1000) $(or $(KILLS),200) $(or $(SEED),1)
 
 # So many prompts of one client whose connection is cut all the time; each event must come once, each prompt run once.
 serve-cuts: $(DEV)
@@ -52,7 +54,7 @@ serve-bench: $(DEV)
 
 # How fast the chat starts and answers keys; ARGS is the command of another program to compare the start with.
 chat-speed: $(DEV)
-	cd tests && ../$(BIN)/python -m fakes.chat_speed $(ARGS)
+	$(FAKES).chat_speed $(ARGS)
 
 # What ten configured tool servers cost the start; ARGS are options of the script.
 mcp-bench: $(DEV)
@@ -64,7 +66,7 @@ acp-bench: $(DEV)
 
 # 200 tasks of `pigeon batch` on every engine, with so many kills of drivers, workers and raylets; Ray is used if it is installed.
 batch-storm: $(DEV)
-	cd tests && ../$(BIN)/python -m fakes.batch_storm $(or $(KILLS),50) $(or $(SEED),1)
+	$(FAKES).batch_storm $(or $(KILLS),50) $(or $(SEED),1)
 
 # What a task of `pigeon batch` costs beyond `pigeon -p`, and the memory of the driver over many tasks.
 batch-bench: $(DEV)
@@ -99,7 +101,7 @@ house: $(DEV)
 	$(BIN)/python scripts/house.py
 
 divergences: $(DEV)
-	cd tests && ../$(BIN)/python -m fakes.contract_manifest
+	$(FAKES).contract_manifest
 
 pins: $(DEV)
 	$(BIN)/python scripts/make_pins.py
