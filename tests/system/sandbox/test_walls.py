@@ -240,16 +240,19 @@ async def test_no_repository_is_made_to_take_its_configuration_from_elsewhere(pl
 
 
 async def test_what_stands_in_stays_while_another_agent_needs_it_and_goes_with_the_last(place: Place) -> None:
-    began, go = place.work / "began", place.work / "go"
-    os.mkfifo(began)
-    os.mkfifo(go)
-    waiting = asyncio.ensure_future(place.run("echo > began; cat go; mkdir -p .pigeon/extensions", place.owner()))
-    await asyncio.to_thread(began.read_bytes)
-    await place.run("true", place.owner())
-    assert (place.work / ".pigeon").is_dir()
-    await asyncio.to_thread(go.write_bytes, b"")
-    assert b"Read-only file system" in (await waiting).stderr
-    assert place.names() == {"began", "go"}
+    names = [place.work / f"{kind}-{number}" for number in (1, 2) for kind in ("began", "go")]
+    for name in names:
+        os.mkfifo(name)
+    command = "echo > began-{0}; cat go-{0}; mkdir -p .pigeon/extensions"
+    running = []
+    for number in (1, 2):
+        running.append(asyncio.ensure_future(place.run(command.format(number), place.owner())))
+        await asyncio.to_thread(names[2 * number - 2].read_bytes)
+    for number in (1, 2):
+        assert (place.work / ".pigeon").is_dir()
+        await asyncio.to_thread(names[2 * number - 1].write_bytes, b"")
+        assert b"Read-only file system" in (await running[number - 1]).stderr
+    assert place.names() == {name.name for name in names}
 
 
 async def test_an_empty_folder_of_the_user_is_not_taken_away(place: Place) -> None:
