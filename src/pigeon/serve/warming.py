@@ -6,7 +6,7 @@ An idle agent has 0.2 MB of data, and would own 12 MB of pages with a word chang
 imports all that an agent may need, then plays conversations by the way that a worker goes, notes which functions
 were called, and puts copies of their code side by side: what is written to then stands on few pages.
 
-Of 100 workers, each after a prompt with a tool, one has 1.3 MB less by the copies, 0.8 MB less by the holes that are
+Of 50 workers, each after a prompt with a tool, one has 1.3 MB less by the copies, 0.8 MB less by the holes that are
 filled, and 1.5 MB less by both. Nothing but memory depends on it: with `PIGEON_SERVE_WARM_UP=off` all works the same.
 """
 
