@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
+from fakes.agent_folders import AgentFolders, providers
 from fakes.batch_setup import commit, make_repository, results_in, shell, write_script, write_tasks
 from fakes.command_line import Ended, call
+from fakes.model_server import ModelServer
 from pigeon.batches.records import TaskSpec, hash_of
 
 SCHEMA = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
@@ -279,3 +280,27 @@ def test_rows_of_a_table_from_stdin_with_a_template_and_options_of_agents(tmp_pa
     assert sorted(one["text"] for one in results_in(folders.work / "o").values()) == ["Upgrade a!", "Upgrade b!"]
     assert not list((folders.work / "o").glob("*/workspace"))
     assert isinstance(ended, Ended)
+
+
+def test_refusals_for_want_of_capacity_are_waited_out_by_all_tasks_and_cost_none_of_them_an_attempt(
+    tmp_path: Path,
+) -> None:
+    folders = AgentFolders(tmp_path)
+    with ModelServer() as server:
+        folders.configure(models=providers(server.url), settings={"retry": {"enabled": False}})
+        for _ in range(3):
+            server.fails(429, "slow down", "rate_limit_error", {"retry-after-ms": "150"})
+        for _ in range(3):
+            server.answers("Hello.")
+        write_tasks(folders.work / "tasks.jsonl", [{"id": f"t{number}", "prompt": "Hi"} for number in range(3)])
+        rates = ("--requests-per-minute", "6000", "--requests-per-minute", "other=1", "--tokens-per-minute", "fake=1e9")
+        words = ("batch", "tasks.jsonl", "--out", "out", "--no-report", "--model", "fake/fake-1")
+        ended = call(folders, *words, *rates)
+        assert ended.code == 0, ended.stderr
+        assert server.left() == 0
+    record = json.loads((folders.work / "out" / "batch.json").read_text())
+    assert record["rates"] == {
+        "*": {"requests": 6000.0, "tokens": None},
+        "other": {"requests": 1.0, "tokens": None},
+        "fake": {"requests": None, "tokens": 1e9},
+    }

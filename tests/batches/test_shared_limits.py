@@ -75,3 +75,25 @@ def test_without_a_limit_all_may_be_spent() -> None:
     limits = SharedLimits({})
     assert limits.reserve("a", 1e9)
     assert not limits.spend("a", 1e9)
+
+
+def test_all_that_wait_for_the_end_of_a_pause_get_through_one_after_the_other() -> None:
+    clock = Clock()
+    limits = SharedLimits({}, now=clock)
+    limits.ended("a", 0, True, 4.0)
+    assert limits.pauses() == {"a": pytest.approx(4.0)}
+    due = {name: clock.now + limits.ask("a", 1) for name in "xyz"}
+    # One of them came too early, because the server asks for more.
+    clock.now += 3.0
+    limits.ended("a", 0, True, 4.0)
+    sent: dict[str, float] = {}
+    while due:
+        name = min(due, key=due.__getitem__)
+        clock.now = due.pop(name)
+        wait = limits.still("a")
+        if wait > 0:
+            due[name] = clock.now + wait
+        else:
+            sent[name] = clock.now - 1000.0
+    assert list(sent.values()) == pytest.approx([7.0, 7.05, 7.1])
+    assert limits.pauses() == {}

@@ -46,12 +46,18 @@ async def test_requests_ask_for_their_turn_and_refusals_are_told() -> None:
     limits = Recorded()
     link, _, serving, _ = await linked(limits)
     await link.turn("acme", 100)
-    link.ended("acme", 100, 150, Failure(message="429", status=429, retry_after_ms=2000))
+    link.ended("acme", 100, 150, Failure(message="429", status=429, retryable=True, retry_after_ms=2000))
     link.ended("acme", 100, 90, Failure(message="500", status=500))
+    link.ended("acme", 100, 100, Failure(message="no money", status=429))
     result = TaskResult(id="t", status="done", text="é" * 100_000)
     await link.finish(result)
     assert await serving == result
-    assert limits.asked == [("acme", 100), ("acme", 50, True, 2.0), ("acme", -10, False, None)]
+    assert limits.asked == [
+        ("acme", 100),
+        ("acme", 50, True, 2.0),
+        ("acme", -10, False, None),
+        ("acme", 0, False, None),
+    ]
 
 
 async def test_a_task_that_spends_the_last_money_ends_the_batch_and_can_be_stopped() -> None:
@@ -72,3 +78,15 @@ async def test_a_disk_that_is_full_is_told_as_what_it_is() -> None:
     await link.finish(None, "No space left on device")
     with pytest.raises(FatalTask, match="No space"):
         await serving
+
+
+async def test_only_refusals_that_waiting_can_end_are_sent_again() -> None:
+    link, _, serving, _ = await linked(Recorded())
+    refusal = Failure(message="slow down", status=429, retryable=True, retry_after_ms=2000)
+    assert link.again(refusal, 1)
+    assert not link.again(refusal, 31), "at some time it is enough"
+    assert not link.again(Failure(message="quota", status=429), 1)
+    assert not link.again(Failure(message="broken", status=500, retryable=True), 1)
+    assert not link.again(Failure(message="tomorrow", status=429, retryable=True, retry_after_ms=86_400_000), 1)
+    await link.finish(None)
+    assert await serving is None

@@ -113,6 +113,9 @@ class Watching:
         self.ended_tasks.append((spec.id, None if result is None else result.status))
         self._running -= 1
 
+    def paused(self, pauses: dict[str, float]) -> None:
+        pass
+
 
 class InstantEngine:
     """An engine whose tasks are over at once; `work` says what comes of one, or raises."""
@@ -152,6 +155,9 @@ class InstantEngine:
 
     async def spent(self) -> float:
         return self.used
+
+    async def pauses(self) -> dict[str, float]:
+        return {}
 
     async def stop(self, reason: str) -> None:
         self.stopped = True

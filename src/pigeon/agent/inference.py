@@ -144,6 +144,10 @@ class Pacing(Protocol):
         """A request has ended that so many tokens were expected of, and it used so many."""
         ...
 
+    def again(self, failure: Failure, times: int) -> bool:
+        """Whether a request that has failed so often, and this way, is to be sent again when its turn comes."""
+        ...
+
 
 class ProviderHooks(Protocol):
     """Where extensions look at requests to HTTP providers: part of the session's hooks, called by the gateway."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Protocol
 
 from pigeon.batches.batch_folder import Attempt, BatchFolder, BatchRecord, Tally
@@ -27,6 +27,8 @@ MOST_ATTEMPTS = 5
 MOST_INNOCENT = 50
 # Sums of dollars differ in their last digits.
 SMALLEST_COST = 1e-9
+# How often it is looked whether providers refuse.
+LOOK_SECONDS = 2.0
 SPENT = "The batch has cost what it may cost (--max-cost)"
 
 
@@ -43,6 +45,10 @@ class BatchWatcher(Protocol):
 
     def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
         """A task has ended; with none for a result it is to be done later."""
+        ...
+
+    def paused(self, pauses: Mapping[str, float]) -> None:
+        """These providers refuse requests, and all tasks wait for so many seconds; told every other second."""
         ...
 
 
@@ -111,12 +117,16 @@ class Driver:
         await asyncio.to_thread(self._take_stock, retry_failed)
         self.spent = self._tally.cost + self._folder.wasted()
         engine = self._engine = self._make_engine(self.spent, lambda: self.stop(SPENT, limited=True))
+        looking: asyncio.Future[None] | None = None
         try:
             await engine.open()
             self._watcher.began(self._tally, engine.slots)
+            looking = asyncio.ensure_future(self._look(engine))
             async for result in self._run(engine):
                 yield result
         finally:
+            if looking is not None:
+                looking.cancel()
             self.stop("The batch was left")
             if self._ending is not None:
                 await asyncio.shield(self._ending)
@@ -163,6 +173,12 @@ class Driver:
         # It is over; what `finally` does then is no interruption.
         if not self._stopping.is_set():
             self._stopping.set()
+
+    async def _look(self, engine: TaskEngine) -> None:
+        """See now and then which providers refuse."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self._watcher.paused(await engine.pauses())
 
     async def _some(self) -> AsyncIterator[TaskResult]:
         """Wait until a task has ended; gives the results of all that have."""

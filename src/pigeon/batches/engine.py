@@ -52,6 +52,10 @@ class TaskEngine(Protocol):
         """What all tasks have cost so far."""
         ...
 
+    async def pauses(self) -> dict[str, float]:
+        """The providers that refuse, and how long nothing is sent to them (`SharedLimits.pauses`)."""
+        ...
+
     async def stop(self, reason: str) -> None:
         """End all tasks that are under way, in order."""
         ...
@@ -136,6 +140,10 @@ class LocalEngine:
     async def spent(self) -> float:
         """What all tasks have cost so far."""
         return self._limits.spent
+
+    async def pauses(self) -> dict[str, float]:
+        """The providers that refuse."""
+        return self._limits.pauses()
 
     async def stop(self, reason: str) -> None:
         """Tell all tasks to end, and see that they do."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TextIO
 
 from pigeon.batches.batch_folder import Tally
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 # Plain lines: one for each task that is not done, and one with the figures every so many seconds.
 LINE_SECONDS = 10.0
 RATE_SECONDS = 300.0
-MOST_TIMES = 5000
 SHOWN_RUNNING = 5
 SHOWN_REASONS = 10
 COLOURS = {"done": "green", "failed": "red", "limit": "yellow", "error": "red"}
@@ -33,7 +32,10 @@ class Figures:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._began = now()
-        self._ends: deque[float] = deque(maxlen=MOST_TIMES)
+        # How many tasks ended in which second; single times would be as many as tasks.
+        self._ends: deque[tuple[int, int]] = deque()
+        self._ended = 0
+        self.pauses: Mapping[str, float] = {}
         self.tally = Tally()
         self.spent = 0.0
         self.running: dict[str, float] = {}
@@ -51,7 +53,16 @@ class Figures:
         self.running.pop(id, None)
         self.tally, self.spent = tally, spent
         if is_finished:
-            self._ends.append(self._now())
+            second = int(self._now())
+            before = self._ends.pop()[1] if self._ends and self._ends[-1][0] == second else 0
+            self._ends.append((second, before + 1))
+            self._ended += 1
+            self._forget()
+
+    def _forget(self) -> None:
+        """Leave out what was too long ago for the rate."""
+        while self._ends and self._now() - self._ends[0][0] > RATE_SECONDS:
+            self._ended -= self._ends.popleft()[1]
 
     @property
     def elapsed(self) -> float:
@@ -66,19 +77,23 @@ class Figures:
     @property
     def per_minute(self) -> float:
         """How many tasks end in a minute, lately."""
-        now = self._now()
-        while self._ends and now - self._ends[0] > RATE_SECONDS:
-            self._ends.popleft()
-        if not self._ends:
-            return 0.0
-        since = self._began if len(self._ends) < MOST_TIMES and now - self._began < RATE_SECONDS else self._ends[0]
-        return 60.0 * len(self._ends) / max(now - since, 0.001)
+        self._forget()
+        return 60.0 * self._ended / max(min(self.elapsed, RATE_SECONDS), 0.001)
 
     @property
     def seconds_left(self) -> float | None:
         """The estimate; none before anything has ended."""
         rate = self.per_minute
         return 60.0 * (self.tally.total - self.tally.finished) / rate if rate else None
+
+    def pause(self, pauses: Mapping[str, float]) -> None:
+        """These providers refuse."""
+        self.pauses = pauses
+
+    def waits(self) -> str:
+        """For which providers all tasks wait; empty if for none."""
+        waited = (f"{name} refuses requests, all wait {duration(seconds)}" for name, seconds in self.pauses.items())
+        return "; ".join(waited)
 
     def line(self) -> str:
         """All of it in one line."""
@@ -91,6 +106,7 @@ class Figures:
             f"{self.per_minute:.1f}/min",
             f"${self.spent:,.4f}",
             "" if left is None or tally.finished == tally.total else f"about {duration(left)} left",
+            self.waits(),
         ]
         return " · ".join(part for part in parts if part)
 
@@ -103,6 +119,7 @@ class PlainProgress:
         self._now = now
         self._figures = Figures(now)
         self._last = now()
+        self._paused: set[str] = set()
 
     def began(self, tally: Tally, slots: int) -> None:
         """Say what there is to do."""
@@ -120,6 +137,14 @@ class PlainProgress:
         if result is not None and result.status != "done":
             self._say(f"{result.status}: {spec.id}: {one_line(result.error or '')}")
         if self._now() - self._last >= LINE_SECONDS or tally.finished == tally.total:
+            self._last = self._now()
+            self._say(self._figures.line())
+
+    def paused(self, pauses: Mapping[str, float]) -> None:
+        """Say it once if a provider refuses, and how far all is if nothing has ended for a while."""
+        self._figures.pause(pauses)
+        is_new, self._paused = bool(pauses.keys() - self._paused), set(pauses)
+        if is_new or (pauses and self._now() - self._last >= LINE_SECONDS):
             self._last = self._now()
             self._say(self._figures.line())
 
@@ -159,6 +184,10 @@ class LiveProgress:
             words = Text(f"{result.status} ", style=COLOURS[result.status])
             self._live.console.print(words + Text(f"{spec.id}: {one_line(result.error or '')}"))
 
+    def paused(self, pauses: Mapping[str, float]) -> None:
+        """Show which providers refuse."""
+        self._figures.pause(pauses)
+
     def close(self) -> None:
         """Take the display away."""
         self._live.stop()
@@ -196,7 +225,8 @@ class LiveProgress:
             Text(f"  {duration(now - since):>8}  {id}", style="dim", overflow="ellipsis", no_wrap=True)
             for id, since in oldest
         ]
-        return Group(bar, counts, Text(" · ".join(rate)), *tasks)
+        waits = [Text(figures.waits(), style=COLOURS["limit"])] if figures.pauses else []
+        return Group(bar, counts, Text(" · ".join(rate)), *waits, *tasks)
 
 
 def counted(tasks: int) -> str:

@@ -186,3 +186,6 @@ class _Unwatched:
 
     def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
         """A task has ended."""
+
+    def paused(self, pauses: Mapping[str, float]) -> None:
+        """Providers refuse."""

@@ -96,6 +96,10 @@ class LimitsActor:
         """A task has ended."""
         return self._limits.release(task)
 
+    async def pauses(self) -> dict[str, float]:
+        """The providers that refuse."""
+        return self._limits.pauses()
+
     async def spent(self, at_least: float) -> tuple[float, bool]:
         """What all have spent, which is at least what the driver knows of, and whether that is all that may be."""
         self._limits.know(at_least)
@@ -273,6 +277,12 @@ class RayEngine:
         with suppress(self._ray.exceptions.RayError):
             self._spent, _ = await self._actor.spent.remote(self._spent)
         return self._spent
+
+    async def pauses(self) -> dict[str, float]:
+        """The providers that refuse."""
+        with suppress(self._ray.exceptions.RayError):
+            return dict(await self._actor.pauses.remote())
+        return {}
 
     async def stop(self, reason: str) -> None:
         """End all tasks that are under way, with the workers that run them."""

@@ -46,10 +46,7 @@ class _ProviderTimes:
         """Give away the next time."""
         at = max(now, self.next_request, self.next_token, self.paused_until)
         gap = MINUTE / self.rate.requests if self.rate.requests else 0.0
-        if at == self.paused_until and self.paused_until > now:
-            gap = max(gap, AFTER_PAUSE)
-            self.paused_until += gap
-        self.next_request = at + gap
+        self.next_request = at + (max(gap, AFTER_PAUSE) if now < self.paused_until else gap)
         self.spend_tokens(at, tokens)
         return at
 
@@ -103,6 +100,12 @@ class SharedLimits:
         if now >= times.paused_until:
             return 0.0
         return times.slot(now, 0) - now
+
+    def pauses(self) -> dict[str, float]:
+        """The providers to which nothing is sent now because they refuse, and for how many seconds."""
+        now = self._now()
+        found = {name: times.paused_until - now for name, times in self._providers.items()}
+        return {name: seconds for name, seconds in found.items() if seconds > 0}
 
     def ended(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
         """A request has ended: it used so many tokens more than was expected, and may have been refused."""

@@ -26,6 +26,9 @@ from pigeon.wire import codec
 LONGEST_LINE = 1 << 30
 # No capacity now: too many requests, or too many of others.
 REFUSED = (429, 529)
+# A request is sent again so often at most, and not at all if the server wants it to wait longer than this.
+MOST_REFUSALS = 30
+LONGEST_WAIT = 600.0
 
 
 class TaskLink:
@@ -55,9 +58,13 @@ class TaskLink:
 
     def ended(self, provider: str, tokens: int, used: int, failure: Failure | None) -> None:
         """Tell how a request has ended."""
-        refused = failure is not None and (failure.status in REFUSED)
         asked = None if failure is None or not failure.retry_after_ms else failure.retry_after_ms / 1000
-        self._send({"ended": provider, "tokens": used - tokens, "refused": refused, "seconds": asked})
+        self._send({"ended": provider, "tokens": used - tokens, "refused": _is_refusal(failure), "seconds": asked})
+
+    def again(self, failure: Failure, times: int) -> bool:
+        """A refusal for want of capacity is waited out with all other tasks, unless the server asks for very long."""
+        asked = (failure.retry_after_ms or 0) / 1000
+        return _is_refusal(failure) and times <= MOST_REFUSALS and asked <= LONGEST_WAIT
 
     def spent(self, dollars: float) -> None:
         """Tell what an answer has cost."""
@@ -88,6 +95,11 @@ class TaskLink:
                     self.stopped.set_result(record["stop"])
         # There is nothing to tell, and no task to finish.
         os._exit(1)
+
+
+def _is_refusal(failure: Failure | None) -> bool:
+    """Whether the provider has no capacity now; a quota that is used up does not come back by waiting."""
+    return failure is not None and failure.status in REFUSED and failure.retryable
 
 
 async def _closed(writer: asyncio.StreamWriter) -> None:

@@ -156,7 +156,7 @@ def _kind(names: str, value: str) -> dict[str, Any]:
         return {"action": "store_true"}
     if names == "--export":
         return {"nargs": "+", "metavar": value}
-    if value.startswith("["):
+    if value.startswith("[") and value.endswith("]"):
         return {"nargs": "?", "const": "", "metavar": value.strip("[]")}
     if value.endswith("..."):
         return {"action": "append", "default": [], "metavar": value.removesuffix("...")}

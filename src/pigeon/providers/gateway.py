@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from importlib import import_module
+from itertools import count
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -87,21 +88,28 @@ class Gateway:
         return self._begun(request) if pacing is None else self._paced(request, pacing)
 
     async def _paced(self, request: ModelRequest, pacing: Pacing) -> AsyncIterator[Delta]:
-        provider, expected, used = request.model.provider, estimated_context(request), 0
-        await pacing.turn(provider, expected)
-        deltas, failure = self._begun(request), None
-        try:
-            async for delta in deltas:
-                if isinstance(delta, Metered):
-                    usage = delta.usage
-                    used = usage.input + usage.output + usage.cache_read + usage.cache_write
-                elif isinstance(delta, Finished):
-                    failure = delta.failure
-                yield delta
-        finally:
-            pacing.ended(provider, expected, used or expected, failure)
-            if isinstance(deltas, AsyncGenerator):
-                await deltas.aclose()
+        """An answer whose request has waited for its turn, again after each refusal that is worth waiting for."""
+        provider, expected = request.model.provider, estimated_context(request)
+        for times in count(1):
+            await pacing.turn(provider, expected)
+            deltas, failure, used, is_begun, is_repeated = self._begun(request), None, 0, False, False
+            try:
+                async for delta in deltas:
+                    if isinstance(delta, Metered):
+                        usage = delta.usage
+                        used = usage.input + usage.output + usage.cache_read + usage.cache_write
+                    elif isinstance(delta, Finished):
+                        failure = delta.failure
+                        is_repeated = failure is not None and not is_begun and pacing.again(failure, times)
+                    if not is_repeated:
+                        is_begun = True
+                        yield delta
+            finally:
+                pacing.ended(provider, expected, used if used or is_repeated else expected, failure)
+                if isinstance(deltas, AsyncGenerator):
+                    await deltas.aclose()
+            if not is_repeated:
+                return
 
     def _begun(self, request: ModelRequest) -> AsyncIterator[Delta]:
         api = request.model.api
