@@ -99,6 +99,7 @@ async def test_a_project_that_is_not_trusted_says_nothing(agent: InProcessAgent)
         ({"mode": "workspace", "writable": ["/no/such/folder"]}, "/no/such/folder is not a folder"),
         ({"mode": "workspace", "writable": ["~"]}, "holds the home folder"),
         ({"mode": "workspace", "writable": ["/"]}, "holds the home folder"),
+        ({"mode": "workspace", "passVariables": "TOKEN"}, "sandbox.passVariables must be a list"),
         ({"mode": "workspace", "hostShell": "out"}, "sandbox.hostShell must be one of"),
     ],
 )
@@ -244,13 +245,69 @@ async def test_a_settings_file_that_cannot_be_used_and_speaks_of_the_sandbox_end
 ) -> None:
     settings = agent.agent_dir / "settings.json"
     settings.write_text('{"sandbox": "workspace"')
-    with pytest.raises(StartupError, match=r"settings\.json cannot be used and speaks of the sandbox"):
+    with pytest.raises(StartupError, match=r"settings\.json cannot be used and may ask for the sandbox"):
         await agent.start()
     await agent.start(sandbox="read-only")
     assert mode_of(agent) == "read-only"
     await agent.stop()
     settings.write_text('{"theme": "dark"')
     await agent.start()
+
+
+async def test_a_settings_file_that_cannot_be_read_at_all_ends_the_start(agent: InProcessAgent) -> None:
+    settings = agent.agent_dir / "settings.json"
+    settings.unlink(missing_ok=True)
+    for spoil in (settings.mkdir, lambda: os.symlink("nowhere", settings), lambda: os.mkfifo(settings)):
+        spoil()
+        with pytest.raises(
+            StartupError, match=r"settings\.json cannot be used and may ask for .* say it with --sandbox"
+        ):
+            await agent.start()
+        settings.rmdir() if settings.is_dir() else settings.unlink()
+    settings.mkdir()
+    await agent.start(sandbox="off")
+    assert mode_of(agent) == "off"
+
+
+async def test_commands_see_no_variables_that_look_like_secrets_unless_they_are_named(agent: InProcessAgent) -> None:
+    secrets = {
+        "GITHUB_TOKEN": "t-1",
+        "AWS_SECRET_ACCESS_KEY": "t-2",
+        "MY_DB_PASSWORD": "t-3",
+        "OPAQUE": f"ghp_{'a1' * 18}",
+    }
+    harmless = {"TOKENIZERS_PARALLELISM": "false", "HTTPS_PROXY": "http://u:secret-1@proxy", "MONKEY": "t-4"}
+    replies = [bash("env"), "Done."]
+    agent.configure({"sandbox": {"mode": "workspace", "hostShell": "outside"}}, replies, **secrets, **harmless)
+    built = await agent.start()
+    await agent.say("go")
+    seen = {line.partition("=")[0] for line in agent.results()[0].splitlines()}
+    assert seen.isdisjoint(secrets)
+    assert seen >= harmless.keys()
+    outside = (await built.session.shell.run("env", False, 1)).output
+    assert "GITHUB_TOKEN=t-1" in outside
+    await agent.stop()
+    named = {"sandbox": {"mode": "workspace", "passVariables": ["GITHUB_TOKEN"]}}
+    agent.configure(named, [bash("env"), "Done."], **secrets)
+    await agent.start()
+    await agent.say("go")
+    assert "GITHUB_TOKEN=t-1" in agent.results()[-1]
+    assert "AWS_SECRET_ACCESS_KEY" not in agent.results()[-1]
+
+
+async def test_a_secret_with_a_second_name_ends_the_start(agent: InProcessAgent) -> None:
+    (agent.home / ".ssh").mkdir()
+    (agent.home / ".ssh" / "id_rsa").write_text("PRIVATE")
+    os.link(agent.home / ".ssh" / "id_rsa", agent.work / "copy")
+    with pytest.raises(StartupError, match=r"id_rsa has a second name \(a hard link\) by which commands could read it"):
+        await agent.start(sandbox="workspace")
+    (agent.work / "copy").unlink()
+    (agent.work / ".envrc").touch()
+    os.link(agent.work / ".envrc", agent.work / "other")
+    with pytest.raises(StartupError, match=r"\.envrc has a second name .*/other, by which commands could write it"):
+        await agent.start(sandbox="workspace")
+    os.rename(agent.work / "other", agent.home / "other")
+    await agent.start(sandbox="workspace")
 
 
 def test_what_lies_beside_the_package_is_kept_where_it_is_not_the_working_folder() -> None:

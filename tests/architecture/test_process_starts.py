@@ -38,12 +38,10 @@ MAY_SAY_OUTSIDE = {
     "pigeon.tools.bash": "what the host has allowed; `guard/sandbox_exit` asks",
     "pigeon.session.host.host_shell": "the host's own command, if the user's settings say so",
 }
-# Processes that are none of an agent: they have no wall, and run nothing that a model has said.
-WITHOUT_A_WALL = {
+# Who makes an owner of processes. What has no wall is none of an agent, and runs nothing that a model has said.
+OWNERS = {
     "pigeon.app.build": "the agent's own, which `app/sandbox` encloses",
-    "pigeon.app.export_page": "key commands, to know what to mask",
-    "pigeon.cli.commands.doctor": "key commands of a person who looks for a fault",
-    "pigeon.cli.commands.models": "key commands of a person who lists models",
+    "pigeon.cli.commands.doctor": "key commands, which `app/sandbox` encloses, too",
     "pigeon.terminal.clipboard": "the clipboard of the person",
     "pigeon.mcp.connector_process": "a part of Pigeon; servers that are programs are started by the agent's own owner",
     "pigeon.batches.preparing": "git, before any task runs",
@@ -116,14 +114,14 @@ def test_only_those_say_outside_who_have_asked() -> None:
     assert saying >= set(MAY_SAY_OUTSIDE) - {"pigeon.system.process.start"}
 
 
-def test_processes_without_a_wall_are_those_of_a_person() -> None:
+def test_owners_of_processes_are_known() -> None:
     making = {
         module
         for module in TREE.modules
         for node in nodes_of(TREE.tree(module))
         if isinstance(node, ast.Call) and _called(node) == "ProcessOwner"
     }
-    assert making == set(WITHOUT_A_WALL)
+    assert making == set(OWNERS)
 
 
 def _called(node: ast.Call) -> str:

@@ -284,6 +284,19 @@ def test_the_doctor_asks_each_server_and_sees_wrong_files_and_keys(
     assert "Everything works" in pigeon("doctor", "--offline")
 
 
+def test_the_doctor_runs_key_commands_behind_the_wall_that_the_settings_ask_for(
+    pigeon: Run, folders: AgentFolders, server: ModelServer
+) -> None:
+    described = providers(server.url)
+    described["providers"]["fake"]["apiKey"] = "!touch $HOME/touched; echo printed-$PIGEON_SANDBOX"
+    for settings, touched in ({}, True), ({"sandbox": "workspace"}, False):
+        folders.configure(described, settings)
+        assert by_subject(pigeon("doctor", "--json"))["fake"]["state"] == "ok"
+        assert (folders.home / "touched").exists() is touched
+        (folders.home / "touched").unlink(missing_ok=True)
+    assert list(folders.temp.glob("pigeon-sandbox-*")) == []
+
+
 def test_the_demo_shows_a_tour_without_a_terminal(pigeon: Run, folders: AgentFolders) -> None:
     printed = pigeon("demo")
     assert "you     list the files" in printed

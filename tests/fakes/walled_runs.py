@@ -24,6 +24,7 @@ from typing import Any
 from pigeon.system.process.run_program import ProgramResult, run_program
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.sandbox.policy import SandboxPolicy, secret_places
+from pigeon.system.sandbox.survey import FolderSurvey
 from pigeon.system.sandbox.wall import Wall, find_bubblewrap
 
 TESTS = Path(__file__).parents[1]
@@ -36,10 +37,9 @@ def policy_for(folder: Path, home: Path, scratch: Path, **more: Any) -> SandboxP
     (scratch / "tmp").mkdir(parents=True, exist_ok=True)
     (scratch / "empty").touch()
     chosen: dict[str, Any] = {"mode": "workspace", "network": False, "host_shell_outside": False, "writable": ()}
-    hidden = secret_places([str(home)], str(home / ".pigeon" / "agent"))
-    return SandboxPolicy(
-        **{**chosen, **more}, root=os.path.realpath(folder), scratch=os.path.realpath(scratch), hidden=hidden
-    )
+    chosen["hidden"] = secret_places([str(home)], str(home / ".pigeon" / "agent"))
+    chosen["survey"] = FolderSurvey([str(home)], [str(home / ".gitconfig")])
+    return SandboxPolicy(**{**chosen, **more}, root=os.path.realpath(folder), scratch=os.path.realpath(scratch))
 
 
 def wall_of(builder: str, policy: SandboxPolicy) -> Wall | None:

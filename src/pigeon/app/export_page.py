@@ -19,7 +19,6 @@ from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.history.views import name_of, stats_of, usage_of
 from pigeon.system.files import put_file
 from pigeon.system.paths import expand_home
-from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
 from pigeon.wire.answers import BranchInfo, FoundText, HtmlPiece
 from pigeon.wire.commands import RenderHtml
@@ -182,7 +181,7 @@ def export_file(environment: Environment, file: str, asked: str = "", *, by_titl
 def _user_pages(environment: Environment) -> PageWriter:
     redactor = Redactor()
     folder = environment.agent_dir()
-    registry_of(folder, environment.variables, environment.cwd or "/", ProcessOwner(), redactor)
+    registry_of(folder, environment.variables, environment.cwd or "/", None, redactor)
     settings = Layers(folder, lambda problem: None).settings
     return PageWriter(environment, redactor.mask, settings.export.mask_secrets)
 

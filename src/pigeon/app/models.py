@@ -86,12 +86,12 @@ def registry_of(
     folder: str,
     environment: Mapping[str, str],
     cwd: str,
-    processes: ProcessOwner,
+    processes: ProcessOwner | None,
     redactor: Redactor,
     recorded: Sequence[Model] | None = None,
 ) -> ModelRegistry:
     """All models this user has, or only the recorded ones; commands that print keys run in `cwd` as processes of this
-    owner.
+    owner, and not at all without one.
 
     The redactor learns every key from here on, also those in the environment.
     """
@@ -111,7 +111,7 @@ def registry_of(
 
 
 def _users_registry(
-    folder: str, environment: Mapping[str, str], cwd: str, processes: ProcessOwner, redactor: Redactor
+    folder: str, environment: Mapping[str, str], cwd: str, processes: ProcessOwner | None, redactor: Redactor
 ) -> ModelRegistry:
     file = read_models_file(os.path.join(folder, "models.json"))
     auth = AuthFile(os.path.join(folder, "auth.json"))

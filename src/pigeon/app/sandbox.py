@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -17,16 +17,18 @@ from msgspec import Struct
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.config.layers import Layers
+from pigeon.config.trust_file import WRITTEN, remember_written
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.answers import SandboxState
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.errors import Refusal, StartupError
+from pigeon.wire.errors import BadRecord, Refusal, StartupError
 
 if TYPE_CHECKING:
     from pigeon.system.sandbox.policy import SandboxPolicy
+    from pigeon.system.sandbox.survey import FolderSurvey
     from pigeon.system.sandbox.wall import Wall, WallBuilder
 
-_KEYS = ("mode", "network", "writable", "hostShell")
+_KEYS = ("mode", "network", "writable", "hostShell", "passVariables")
 _MODES = ("off", "workspace", "read-only")
 _HOST_SHELL = ("inside", "outside")
 _PROBE_SECONDS = 20.0
@@ -49,6 +51,7 @@ class AskedSandbox(Struct, frozen=True):
     network: bool | None = None
     writable: tuple[str, ...] | None = None
     host_shell: str | None = None
+    pass_variables: tuple[str, ...] = ()
 
 
 class SandboxSetup:
@@ -68,6 +71,7 @@ class SandboxSetup:
         self._by_options = AskedSandbox(options.sandbox, options.sandbox_network or None)
         self._artifacts: Callable[[], str | None] = lambda: None
         self._scratch: str | None = None
+        self._surveyed: FolderSurvey | None = None
         self._builder: tuple[WallBuilder, str] | None = None
         self._wall: Wall | None = None
         self._asked = False
@@ -109,8 +113,8 @@ class SandboxSetup:
         unclear = self._layers.unclear_sandbox(with_users=self._by_options.mode is None)
         if unclear is not None:
             raise StartupError(
-                f"{unclear} cannot be used and speaks of the sandbox, so it is not known whether one is wanted. "
-                "Put the file right (`pigeon doctor` says what is wrong with it)"
+                f"{unclear} cannot be used and may ask for the sandbox, so it is not known whether one is wanted. "
+                "Put the file right (`pigeon doctor` says what is wrong with it), or say it with --sandbox"
             )
         user = _asked(self._layers.user_sandbox, "sandbox")
         projects = [_asked(given, f"{path}: sandbox") for path, given in self._layers.project_sandboxes]
@@ -130,7 +134,8 @@ class SandboxSetup:
         environment = self._environment
         root = os.path.realpath(cwd)
         extra = [self._writable_root(path, cwd) for path in user.writable or ()]
-        hidden = secret_places(environment.homes, self._agent_dir)
+        hidden = secret_places(environment.homes, self._agent_dir, environment.variables)
+        hidden = (*hidden, *_seen_elsewhere(hidden))
         for path in (*((root,) if mode == "workspace" else ()), *extra):
             self._check_root(path, hidden)
         return SandboxPolicy(
@@ -141,8 +146,19 @@ class SandboxSetup:
             writable=tuple(dict.fromkeys(extra)),
             scratch=self._scratch_folder(),
             hidden=hidden,
+            survey=self._survey(),
+            pass_variables=user.pass_variables,
             own=tuple(dict.fromkeys([*_own_places(root), *map(os.path.realpath, (self._agent_dir, *self._named))])),
         )
+
+    def _survey(self) -> FolderSurvey:
+        """One for the life of the agent: it remembers what was in a folder before the first command."""
+        if self._surveyed is None:
+            from pigeon.system.sandbox.survey import FolderSurvey, given_settings, shared_git_files
+
+            homes, variables = self._environment.homes, self._environment.variables
+            self._surveyed = FolderSurvey(homes, shared_git_files(homes, variables), given_settings(variables))
+        return self._surveyed
 
     def _writable_root(self, path: str, cwd: str) -> str:
         from pigeon.system.paths import absolute
@@ -199,26 +215,33 @@ class SandboxSetup:
                 return
             # A conversation that has had a wall keeps one: in a folder that asks for none, that of the last folder.
             policy = self._moved(self._wall.policy, cwd)
-        from pigeon.system.sandbox.plan import plan_of
         from pigeon.system.sandbox.policy import Unprotectable
+        from pigeon.system.sandbox.second_names import checked_plan
         from pigeon.system.sandbox.wall import Wall
 
         builder, program = self._builder or self._likely_builder(policy)
         self._wall = Wall(policy, builder, program, os.uname().machine, self._artifacts_now)
         self._processes.enclose(self._wall)
         try:
-            plan_of(policy)
+            checked_plan(policy)
         except Unprotectable as error:
             raise StartupError(f"Sandbox: {error}") from None
+        try:
+            remember_written(self._agent_dir, policy.roots[:-1])
+        except (OSError, BadRecord) as error:
+            raise StartupError(
+                f"Sandbox: {os.path.join(self._agent_dir, WRITTEN)} cannot be used ({error}). It has the folders that "
+                "commands could write, so that nothing they leave there is trusted later. Put it right"
+            ) from None
 
     def check(self, cwd: str) -> None:
         """Whether the conversation may move to this folder; raises `Refusal`."""
         try:
             policy = self.asked_for(cwd) or (None if self._wall is None else self._moved(self._wall.policy, cwd))
             if policy is not None:
-                from pigeon.system.sandbox.plan import plan_of
+                from pigeon.system.sandbox.second_names import checked_plan
 
-                plan_of(policy)
+                checked_plan(policy)
         except (StartupError, OSError) as error:
             raise Refusal(str(error)) from error
 
@@ -227,13 +250,26 @@ class SandboxSetup:
         try:
             self.enclose(cwd)
         except StartupError as error:
-            from pigeon.system.sandbox.wall import Wall
-
             report(f"{error}. Until that is put right, commands write nothing and have no network")
-            policy = self._policy(cwd, "read-only", False, AskedSandbox(), False)
-            builder, program = self._builder or self._likely_builder(policy)
-            self._wall = Wall(policy, builder, program, os.uname().machine, self._artifacts_now)
-            self._processes.enclose(self._wall)
+            self._enclose_strictly(cwd, network=False)
+
+    def enclose_key_commands(self, cwd: str) -> None:
+        """Where there is no conversation, only commands that print keys: any wall that may be wanted is read-only."""
+        try:
+            policy = self.asked_for(cwd)
+        except StartupError:
+            self._enclose_strictly(cwd, network=False)
+        else:
+            if policy is not None:
+                self._enclose_strictly(cwd, policy.network)
+
+    def _enclose_strictly(self, cwd: str, network: bool) -> None:
+        from pigeon.system.sandbox.wall import Wall
+
+        policy = self._policy(cwd, "read-only", network, AskedSandbox(), False)
+        builder, program = self._builder or self._likely_builder(policy)
+        self._wall = Wall(policy, builder, program, os.uname().machine, self._artifacts_now)
+        self._processes.enclose(self._wall)
 
     def _moved(self, policy: SandboxPolicy, cwd: str) -> SandboxPolicy:
         from msgspec.structs import replace
@@ -337,16 +373,34 @@ def _asked(given: Any, where: str) -> AskedSandbox:
     unknown = [key for key in given if key not in _KEYS]
     if unknown:
         raise StartupError(f"{where}.{unknown[0]} is not known; there are {', '.join(_KEYS)}")
-    mode, network, writable, shell = (given.get(key) for key in _KEYS)
+    mode, network, writable, shell, variables = (given.get(key) for key in _KEYS)
     if mode is not None and mode not in _MODES:
         raise StartupError(f"{where}.mode must be one of {', '.join(_MODES)}, not {mode!r}")
     if network is not None and not isinstance(network, bool):
         raise StartupError(f"{where}.network must be true or false")
-    if writable is not None and not (isinstance(writable, list) and all(isinstance(path, str) for path in writable)):
+    if not _is_list_of_texts(writable):
         raise StartupError(f"{where}.writable must be a list of folders")
+    if not _is_list_of_texts(variables):
+        raise StartupError(f"{where}.passVariables must be a list of names of variables")
     if shell is not None and shell not in _HOST_SHELL:
         raise StartupError(f"{where}.hostShell must be one of {', '.join(_HOST_SHELL)}")
-    return AskedSandbox(mode, network, None if writable is None else tuple(writable), shell)
+    return AskedSandbox(mode, network, None if writable is None else tuple(writable), shell, tuple(variables or ()))
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(item, str) for item in value))
+
+
+def _seen_elsewhere(hidden: Sequence[str]) -> list[str]:
+    """Where what is hidden is seen once more, because it is mounted twice."""
+    from pigeon.system.sandbox.second_mounts import MOUNTS, mounted_parts, other_places
+
+    try:
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+            parts = mounted_parts(file.read())
+    except OSError:
+        return []
+    return other_places(filter(os.path.lexists, hidden), parts)
 
 
 def _own_places(root: str) -> list[str]:

@@ -12,6 +12,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.app.sandbox import SandboxSetup
 from pigeon.config.settings import Settings
 from pigeon.config.tool_selection import ToolSelection, matches, option_selection, selection_of
+from pigeon.guard.secret_shapes import is_secret_variable
 from pigeon.guard.secrets import Redactor, tool_environment
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.journal import Journal
@@ -140,6 +141,7 @@ class ToolSetup:
             # How the output of a command comes in pieces depends on the time.
             at_once=environment.reproducible,
             sandbox=self._policy,
+            outside_environment=self._outside_variables,
         )
 
     def _policy(self) -> SandboxPolicy | None:
@@ -165,12 +167,20 @@ class ToolSetup:
         return artifact_folder(journal.file) if journal.file and journal.saved else None
 
     def _variables(self) -> Mapping[str, str]:
+        policy = self._sandbox.policy
+        if policy is None:
+            return self._outside_variables()
+        shown = policy.pass_variables
+        return self._outside_variables(lambda name, value: name not in shown and is_secret_variable(name, value))
+
+    def _outside_variables(self, conceals: Callable[[str, str], bool] = lambda name, value: False) -> Mapping[str, str]:
         self._redactor.refresh()
         return tool_environment(
             self._environment.variables,
             keep_provider_keys=self._settings.keep_provider_keys,
             also_secret=self._redactor.variables(),
             shows_key=self._redactor.shows_key,
+            conceals=conceals,
             session=self._known_to_commands(),
         )
 

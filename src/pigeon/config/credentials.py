@@ -116,9 +116,11 @@ _REFERENCE = r"\$(?:\$|!|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))"
 
 
 class Values:
-    """Resolves values against an environment; commands run in `cwd` as processes of `owner`."""
+    """Resolves values against an environment; commands run in `cwd` as processes of `owner`, and not without one."""
 
-    def __init__(self, environ: Mapping[str, str], owner: ProcessOwner, cwd: str = "/", keep_ms: int = KEEP_MS) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], owner: ProcessOwner | None, cwd: str = "/", keep_ms: int = KEEP_MS
+    ) -> None:
         self._environ = environ
         self._owner = owner
         self._cwd = cwd
@@ -177,7 +179,7 @@ class Values:
 
     async def _printed(self, command: str, environment: Mapping[str, str]) -> str:
         """What the shell command wrote to its output, trimmed; empty on failure."""
-        if not command:
+        if not command or self._owner is None:
             return ""
         from pigeon.system.process.run_program import run_program
 

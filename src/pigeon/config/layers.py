@@ -67,9 +67,9 @@ class Layers:
         return self._user.get("sandbox")
 
     def unclear_sandbox(self, with_users: bool) -> str | None:
-        """A file that cannot be used and speaks of the sandbox: it is not known what it asks for. None if none."""
+        """A file that cannot be used and may speak of the sandbox: it is not known what it asks for. None if none."""
         asked = (path for path in self._unusable if with_users or path != self._path)
-        return next((path for path in asked if _speaks_of_sandbox(path)), None)
+        return next((path for path in asked if _may_speak_of_sandbox(path)), None)
 
     def add_project(self, folders: Sequence[str]) -> Settings:
         """Read the project's settings too, the first folder's on top; only for a project that is trusted.
@@ -117,11 +117,12 @@ class Layers:
         return codec.convert(together, Settings)
 
 
-def _speaks_of_sandbox(path: str) -> bool:
+def _may_speak_of_sandbox(path: str) -> bool:
     try:
         return b"sandbox" in read_whole(path, LARGEST).lower()
     except OSError:
-        return False
+        # What is in it is not known.
+        return True
 
 
 def _lower_limits(known: dict[str, Any], more: dict[str, Any], report: Callable[[str], None]) -> dict[str, Any]:

@@ -1,20 +1,27 @@
 """`trust.json` in the user's folder: which project folders are trusted, by their real path.
 
-The nearest folder above counts. With a file that cannot be used no project is trusted. A file that cannot be read, or
-that has comments in it, is never overwritten: a decision is then not kept, and the caller is told why.
+The nearest folder above counts, but not for a folder in which commands behind a sandbox could write: what needs trust
+there may be their work, so such a folder needs a decision of its own. `sandbox-folders.jsonl` lists these folders.
+
+With a `trust.json` that cannot be used no project is trusted. A file that cannot be read, or that has comments in it,
+is never overwritten: a decision is then not kept, and the caller is told why.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from pigeon.config.json_file import has_comments, leads_nowhere, read_json
-from pigeon.system.files import replace_file
+from pigeon.system.files import read_whole, replace_file
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
 NAME = "trust.json"
+WRITTEN = "sandbox-folders.jsonl"
+_LARGEST = 8 << 20
+_TIDIED_ABOVE = 1000
 
 
 def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
@@ -28,10 +35,12 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
         return False, f"{path}: {error.strerror}; no project is trusted until this is corrected"
     except (OSError, BadRecord) as error:
         return False, f"{path}: {error}; no project is trusted until this is corrected"
-    folder = os.path.realpath(cwd)
+    own = folder = os.path.realpath(cwd)
     while True:
         if folder in entries:
             decision = entries[folder]
+            if decision is True and folder != own:
+                return _inherited(agent_dir, own)
             if isinstance(decision, bool):
                 return decision, None
             return False, f"{path}: {folder} must be true or false; it is not trusted until this is corrected"
@@ -39,6 +48,45 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
         if above == folder:
             return None, None
         folder = above
+
+
+def _inherited(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
+    """The trust in a folder above, unless a command could have written what is to be trusted."""
+    try:
+        written = written_folders(agent_dir)
+    except (OSError, BadRecord) as error:
+        return None, f"{os.path.join(agent_dir, WRITTEN)}: {error}; trust in a folder does not count for those in it"
+    return (None if any(folder.startswith(f"{above}/") for above in written) else True), None
+
+
+def written_folders(agent_dir: str) -> list[str]:
+    """The folders in which commands behind a sandbox could write, in this or an earlier session.
+
+    Raises `OSError` and `BadRecord`.
+    """
+    try:
+        data = read_whole(os.path.join(agent_dir, WRITTEN), _LARGEST)
+    except FileNotFoundError:
+        return []
+    return [str(codec.decode(line)) for line in data.splitlines() if line]
+
+
+def remember_written(agent_dir: str, folders: Sequence[str]) -> None:
+    """Note that commands behind a sandbox write these folders from now on; raises `OSError` and `BadRecord`."""
+    known = written_folders(agent_dir)
+    new = [folder for folder in folders if not any(f"{folder}/".startswith(f"{above}/") for above in known)]
+    if not new:
+        return
+    os.makedirs(agent_dir, mode=0o700, exist_ok=True)
+    path = os.path.join(agent_dir, WRITTEN)
+    if len(known) > _TIDIED_ABOVE:
+        replace_file(path, b"".join(codec.encode(one) + b"\n" for one in known if os.path.isdir(one)), mode=0o600)
+    # Lines are added in one step, so that agents which start at the same time lose none.
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(descriptor, b"".join(codec.encode(folder) + b"\n" for folder in new))
+    finally:
+        os.close(descriptor)
 
 
 def remember(agent_dir: str, cwd: str, trusted: bool) -> str | None:

@@ -1,14 +1,16 @@
 """Secrets that are recognized by what they look like: keys with the beginnings that their issuers give them, signed
-tokens, private keys, passwords in addresses.
+tokens, private keys, passwords in addresses; and variables, also by their names.
 
 `Redactor` masks the keys that Pigeon holds itself; a session may show others, of services that it knows nothing about,
 and a page is made to be given to people. Shapes are masked in pages only, and only those that hardly any other text
-has: what is masked by mistake is lost to the reader. A text is searched for the beginnings first, because that is fast.
+has: what is masked by mistake is lost to the reader. Variables that look like secrets are kept from commands behind the
+sandbox. A text is searched for the beginnings first, because that is fast.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from pigeon.guard.secrets import MASK, is_distinct
 
@@ -58,6 +60,26 @@ _SEQUENCE = re.compile(rb"(?:\\[nrt]|\[[0-9;]{0,20}[mK])\Z")
 _PRIVATE_KEY = re.compile(rb"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----)[^\"<>]{40,20000}?(-----END )")
 _PASSWORD = re.compile(rb"(://[A-Za-z0-9._~%-]{1,100}:)([^\s/@:\"'<>\\&$*{}]{6,200})(@[A-Za-z0-9.\[-])")
 _BEARER = re.compile(rb"([Bb]earer )([A-Za-z0-9._~+/=-]{24,4000})")
+
+# Parts of the name of a variable that holds a secret, and ends of one.
+_SECRET_PARTS = frozenset(
+    {
+        *("TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWORDS", "PASSWD", "PASS", "PASSPHRASE", "PASSCODE", "PAT"),
+        *("CREDENTIAL", "CREDENTIALS", "CREDS", "APIKEY", "AUTH", "AUTHTOKEN", "COOKIE", "PRIVATEKEY", "PGPASSWORD"),
+    }
+)
+_SECRET_ENDS = ("_KEY", "_KEYS", "_DSN", "TOKEN", "PASSWORD", "SECRET", "_PW", "_PWD")
+
+
+@lru_cache(maxsize=4096)
+def is_secret_variable(name: str, value: str) -> bool:
+    """Whether a variable most likely holds a secret, by its name or by what is in it; a proxy is needed in any case."""
+    upper = name.upper()
+    if upper.endswith("_PROXY") or not value:
+        return False
+    by_name = not _SECRET_PARTS.isdisjoint(upper.split("_")) or upper.endswith(_SECRET_ENDS)
+    data = value.encode("utf-8", "surrogateescape")
+    return by_name or mask_shapes(data) != data
 
 
 def mask_shapes(data: bytes) -> bytes:

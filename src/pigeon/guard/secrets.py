@@ -68,18 +68,20 @@ def tool_environment(
     keep_provider_keys: bool = False,
     also_secret: Collection[str] = (),
     shows_key: Callable[[str], bool] = lambda value: False,
+    conceals: Callable[[str, str], bool] = lambda name, value: False,
     session: Mapping[str, str] | None = None,
     bin_folder: str | None = None,
 ) -> dict[str, str]:
     """What a command sees.
 
     Provider keys are left out unless asked for: known names, names in `also_secret` (those that the user's files refer
-    to) and any variable whose value shows a key in some form; a proxy is needed, whatever stands in its address.
-    `session` adds what commands may know of the session.
+    to) and any variable whose value shows a key in some form; a proxy is needed, whatever stands in its address. So is
+    what `conceals` says by name and value. `session` adds what commands may know of the session.
     """
     seen = {
         name: value
         for name, value in environ.items()
+        if not conceals(name, value)
         if keep_provider_keys
         or not (is_secret(name, also_secret) or (shows_key(value) and not name.upper().endswith("_PROXY")))
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pigeon.system.sandbox.git_places import git_places
 from pigeon.system.sandbox.plan import Mount, kept_places, plan_of
 from pigeon.system.sandbox.policy import SandboxPolicy, Unprotectable, is_inside
 from pigeon.system.sandbox.seatbelt import profile_of
+from pigeon.system.sandbox.survey import FolderSurvey
 from pigeon.system.sandbox.wall import bubblewrap_arguments, find_bubblewrap
 
 
@@ -35,7 +37,7 @@ def shown(policy: SandboxPolicy, kind: str) -> list[str]:
 def test_the_folder_is_written_and_what_others_take_orders_from_is_kept(policy: SandboxPolicy) -> None:
     assert shown(policy, "write") == ["work", "scratch/tmp"]
     assert shown(policy, "pin") == ["work/.git"]
-    kept = [".husky", ".mcp.json", ".pi", ".pigeon"]
+    kept = [".agents", ".husky", ".mcp.json", ".omp", ".pi", ".pigeon"]
     of_git = [".git/commondir", ".git/config", ".git/config.worktree", ".git/hooks"]
     assert shown(policy, "keep") == [f"work/{name}" for name in (*kept, *of_git)]
 
@@ -65,12 +67,112 @@ def test_folders_that_are_no_repository_do_not_count_and_too_many_that_are_one_s
     root = Path(policy.root)
     for number in range(300):
         (root / f"folder-{number}").mkdir()
-    (root / "z" / ".git").mkdir(parents=True)
-    assert "work/z/.git/hooks" in shown(policy, "keep")
+    (root / "x" / "y" / "z" / ".git").mkdir(parents=True)
+    assert "work/x/y/z/.git/hooks" in shown(policy, "keep")
+    assert {"work/x", "work/x/y", "work/x/y/z", "work/x/y/z/.git"} <= set(shown(policy, "pin"))
     for number in range(200):
         (root / f"folder-{number}" / ".git").mkdir()
     with pytest.raises(Unprotectable, match="more than 200 repositories"):
+        plan_of(replace(policy, survey=FolderSurvey()))
+
+
+def test_more_folders_than_can_be_walked_through_stop_everything(
+    policy: SandboxPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pigeon.system.sandbox.survey.MOST_FOLDERS", 3)
+    (Path(policy.root) / "a" / "b" / "c").mkdir(parents=True)
+    with pytest.raises(Unprotectable, match=r"more than 3 folders.*Work in the folder of one project"):
         plan_of(policy)
+
+
+def test_what_commands_make_is_theirs_and_what_was_there_before_is_kept_though_it_comes_back(
+    policy: SandboxPolicy,
+) -> None:
+    root = Path(policy.root)
+    (root / "old" / ".git").mkdir(parents=True)
+    assert "work/old/.git/hooks" in shown(policy, "keep")
+    shutil.rmtree(root / "old")
+    (root / "new" / ".git").mkdir(parents=True)
+    assert not {name for name in shown(policy, "keep") if name.startswith(("work/old", "work/new"))}
+    (root / "old" / ".git").mkdir(parents=True)
+    assert "work/old/.git/hooks" in shown(policy, "keep")
+
+
+def test_files_of_agents_are_kept_at_any_depth(policy: SandboxPolicy) -> None:
+    (Path(policy.root) / "packages" / "one" / ".pigeon" / "extensions").mkdir(parents=True)
+    (Path(policy.root) / "packages" / "two").mkdir()
+    (Path(policy.root) / "packages" / "two" / ".mcp.json").write_text("{}")
+    assert {"work/packages/one/.pigeon", "work/packages/two/.mcp.json"} <= set(shown(policy, "keep"))
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("[core] hooksPath = tools/hooks", "tools/hooks"),
+        ('[core]\n  HOOKSPATH = "tools/hooks" # remark', "tools/hooks"),
+        ("[core]\n  hooksPath = tools/\\\n  ; not a remark\nhooksPath = tools\\\n/hooks", "tools/hooks"),
+        ("[core]\r\n\thooksPath = ./tools/../tools/hooks\r\n", "tools/hooks"),
+        ("[include] path = ../.gitconfig", ".gitconfig"),
+        ("[include]\n path = ../local", "local"),
+        ('[includeIf "onbranch:other"]\n path = ../there', "hooks-by-include"),
+        ('[filter "x"]\n clean = python3 tools/filter.py --fast %f', "tools/filter.py"),
+        ("[alias]\n go = !tools/filter.py", "tools/filter.py"),
+        ("[core]\n fsmonitor = tools/filter.py", "tools/filter.py"),
+        ('[diff "x"] textconv = "tools/filter.py"', "tools/filter.py"),
+    ],
+)
+def test_what_the_configuration_of_git_names_is_kept_however_it_is_written(
+    policy: SandboxPolicy, text: str, kept: str
+) -> None:
+    root = Path(policy.root)
+    (root / ".git" / "config").write_text(text)
+    (root / "there").write_text("[core] hooksPath = hooks-by-include")
+    (root / "tools").mkdir()
+    (root / "tools" / "filter.py").touch()
+    plan = plan_of(policy)
+    missing = [path for path in plan.stand_ins if (root / kept).is_relative_to(path)]
+    assert f"work/{kept}" in shown(policy, "keep") or missing
+    assert policy.refusal(str(root / kept), True, kept_places(policy)) is not None
+
+
+def test_hooks_that_the_users_own_configuration_names_are_kept_in_every_repository(
+    policy: SandboxPolicy, tmp_path: Path
+) -> None:
+    (tmp_path / "home" / ".gitconfig").write_text("[include]\n path = ~/more\n")
+    (tmp_path / "home" / "more").write_text(f"[core] hooksPath = githooks\n[alias] x = !{policy.root}/script now\n")
+    (Path(policy.root) / "script").touch()
+    (Path(policy.root) / "a" / "b" / ".git").mkdir(parents=True)
+    assert {"work/githooks", "work/a/b/githooks", "work/script"} <= set(shown(policy, "keep"))
+
+
+def test_the_users_own_configuration_is_kept_where_it_is_a_link_into_the_folder(
+    policy: SandboxPolicy, tmp_path: Path
+) -> None:
+    (Path(policy.root) / "gitconfig").touch()
+    os.symlink(os.path.join(policy.root, "gitconfig"), tmp_path / "home" / ".gitconfig")
+    assert "work/gitconfig" in shown(policy, "keep")
+
+
+def test_a_configuration_that_cannot_be_read_stops_everything(policy: SandboxPolicy) -> None:
+    (Path(policy.root) / ".git" / "config").unlink()
+    (Path(policy.root) / ".git" / "config").mkdir()
+    with pytest.raises(Unprotectable, match=r"\.git/config cannot be read"):
+        plan_of(policy)
+
+
+def test_data_that_a_file_of_git_leads_to_inside_the_folder_is_kept(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    subprocess.run(["git", "init", "-q", "--bare", str(work / ".bare")], check=True)
+    (work / ".git").write_text("gitdir: ./.bare\n")
+    policy = policy_for(work, tmp_path / "home", tmp_path / "scratch")
+    assert {"work/.git", "work/.bare/hooks", "work/.bare/config", "work/.bare/commondir"} <= set(shown(policy, "keep"))
+
+
+def test_a_working_folder_that_is_a_bare_repository_keeps_its_hooks_and_configuration(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    subprocess.run(["git", "init", "-q", "--bare", str(work)], check=True)
+    policy = policy_for(work, tmp_path / "home", tmp_path / "scratch")
+    assert {"work/hooks", "work/config", "work/commondir", "work/config.worktree"} <= set(shown(policy, "keep"))
 
 
 def test_more_submodules_than_can_be_looked_after_stop_everything(policy: SandboxPolicy) -> None:
@@ -164,14 +266,14 @@ def test_a_submodule_with_its_data_elsewhere_is_written_there_and_its_hooks_are_
     data.parent.mkdir()
     subprocess.run(["git", "init", "-q", f"--separate-git-dir={data}", str(part)], check=True)
     subprocess.run(["git", "-C", str(part), "config", "core.worktree", "../../../part"], check=True)
-    found = git_places(str(part))
+    found = git_places(str(part), FolderSurvey())
     assert found.written == (str(data),)
     assert {str(part / ".git"), str(data / "hooks"), str(data / "config")} <= set(found.kept)
-    assert str(data / "hooks") in git_places(str(top)).kept
+    assert str(data / "hooks") in git_places(str(top), FolderSurvey()).kept
 
 
 def test_a_folder_that_does_not_point_back_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "other")], check=True)
     (tmp_path / "work" / ".git").write_text("gitdir: ../other\n")
-    assert git_places(str(tmp_path / "work")).written == ()
+    assert git_places(str(tmp_path / "work"), FolderSurvey()).written == ()

@@ -228,6 +228,43 @@ async def test_hooks_that_the_configuration_names_are_not_made(place: Place) -> 
     assert (ran.stdout, place.names()) == (b"", {".git"})
 
 
+async def test_what_git_takes_orders_from_is_kept_at_any_depth(place: Place) -> None:
+    place.repository()
+    deep, part = place.work / "a" / "b" / "deep", place.work / "libs" / "x" / "part"
+    place.repository(deep)
+    (deep / "tools").mkdir()
+    (deep / "tools" / "filter").write_text("#!/bin/sh\ncat\n")
+    place.outside(f"git -C {deep} config filter.x.clean ./tools/filter; git -C {deep} config include.path ../shared")
+    place.outside(f"mkdir -p {part.parent}; git init -q --separate-git-dir {place.work}/.data {part}")
+    (place.home / ".gitconfig").write_text("[core] hooksPath = .hooks\n")
+    targets = ["a/b/deep/.git/config", "a/b/deep/.git/hooks/pre-commit", "a/b/deep/tools/filter", "a/b/deep/shared"]
+    targets += ["libs/x/part/.git", ".data/config", ".data/hooks/pre-commit", ".data/commondir"]
+    targets += [".hooks/pre-commit", "a/b/deep/.hooks/pre-commit", "libs/x/part/.hooks/pre-commit"]
+    tries = "\n".join(f"mkdir -p $(dirname {name}); echo evil >> {name} && echo {name}" for name in targets)
+    moves = "\n".join(
+        f"mv {name} {name}.old && echo {name}" for name in ("a", "a/b", "a/b/deep", "libs", ".data", ".hooks")
+    )
+    ran = await place.run(
+        f"{tries}\n{moves}\ngit -C a/b/deep status -s && {GIT} -C a/b/deep commit -q --allow-empty -m x"
+    )
+    assert (ran.stdout.decode().splitlines(), ran.code) == (["?? shared", "?? tools/"], 0), ran.stderr
+    assert not (place.work / ".hooks").exists()
+    await place.run("git init -q made && git -C made config x.y z && rm -r made", owner := place.owner())
+    assert (await place.run("git init -q made && rm -r made && echo gone", owner)).stdout == b"gone\n"
+
+
+async def test_submodules_and_work_trees_are_made_and_updated(place: Place, tmp_path: Path) -> None:
+    place.repository()
+    place.repository(tmp_path / "other")
+    place.outside(f"{GIT} -C {tmp_path}/other commit -q --allow-empty -m one")
+    place.outside(f"cd {place.work} && {GIT} -c protocol.file.allow=always submodule --quiet add {tmp_path}/other part")
+    place.outside(f"cd {place.work} && {GIT} commit -qam one && rm -rf part .git/modules/part && mkdir part")
+    steps = ["git -c protocol.file.allow=always submodule --quiet update", "git -C part log --oneline | grep one"]
+    steps += ["git worktree add -q tree", f"{GIT} -C tree commit -q --allow-empty -m two", "git worktree remove tree"]
+    ran = await place.run("set -e\n" + "\n".join(steps))
+    assert ran.code == 0, ran.stdout + ran.stderr
+
+
 async def test_no_repository_is_made_to_take_its_configuration_from_elsewhere(place: Place) -> None:
     place.repository()
     module = place.work / ".git" / "modules" / "libs" / "part"
@@ -263,7 +300,7 @@ async def test_an_empty_folder_of_the_user_is_not_taken_away(place: Place) -> No
 
 async def test_empty_folders_stand_in_for_what_must_not_be_made_only_while_commands_run(place: Place) -> None:
     ran = await place.run("ls -A; mkdir .pigeon/x .pi/x; git init -q . && ls .git/hooks >/dev/null && echo made")
-    assert ran.stdout.split() == [b".mcp.json", b".pi", b".pigeon", b"made"]
+    assert ran.stdout.split() == [b".agents", b".mcp.json", b".omp", b".pi", b".pigeon", b"made"]
     assert ran.stderr.count(b"Read-only file system") == 2
     assert place.names() == {".git"}
 

@@ -91,8 +91,11 @@ class _Checks:
         self._problems: list[str] = []
         self._layers = Layers(self._folder, self._problems.append)
         self._redactor = Redactor()
+        # Commands that print keys run behind the wall that the settings ask for.
+        self._wall = SandboxSetup(AgentOptions(), environment, self._folder, self._layers, ProcessOwner())
+        self._wall.enclose_key_commands(environment.cwd or "/")
         self._registry = registry_of(
-            self._folder, environment.variables, environment.cwd or "/", ProcessOwner(), self._redactor
+            self._folder, environment.variables, environment.cwd or "/", self._wall.processes, self._redactor
         )
 
     def all(self) -> Iterator[Finding]:
@@ -102,7 +105,10 @@ class _Checks:
         yield from self._keys()
         yield from self._shell()
         yield from self._terminal()
-        yield from self._reached()
+        try:
+            yield from self._reached()
+        finally:
+            self._wall.close()
 
     def _versions(self) -> Iterator[Finding]:
         yield Finding("pigeon", "ok", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")

@@ -13,7 +13,6 @@ from pigeon.cli.printing import complain, did_you_mean, say, table
 from pigeon.guard.secrets import Redactor
 from pigeon.providers.default_model import short_count
 from pigeon.providers.registry import ModelRegistry
-from pigeon.system.process.start import ProcessOwner
 from pigeon.transport import exit_codes
 from pigeon.wire.base import Json
 from pigeon.wire.model import Model, plain_number
@@ -119,7 +118,7 @@ def _known_table(models: Sequence[Model], search: str) -> str:
 
 def _registry(environment: Environment) -> ModelRegistry:
     folder = environment.agent_dir()
-    return registry_of(folder, environment.variables, environment.cwd or "/", ProcessOwner(), Redactor())
+    return registry_of(folder, environment.variables, environment.cwd or "/", None, Redactor())
 
 
 def _complain_of(registry: ModelRegistry) -> None:

@@ -33,7 +33,8 @@ def told_of(policy: SandboxPolicy) -> str:
     written = f"can write only {', '.join(places)} and $TMPDIR" if places else "can write nothing but $TMPDIR"
     kept = ", not its .git/hooks, .git/config, .pigeon and .pi" if policy.mode == "workspace" else ""
     network = "" if policy.network else ", have no network"
-    hidden = "cannot read the files where keys are kept, and reach no sockets of other programs"
+    hidden = "cannot read the files where keys are kept, see no variables with tokens or passwords, and reach no "
+    hidden += "sockets of other programs"
     return f"Commands run in a sandbox: they {written}{kept}{network}, {hidden}."
 
 

@@ -1,41 +1,52 @@
 """Where git keeps what it knows about a repository, and what in there makes it run programs.
 
-A command behind the wall may commit, so most of it is written; hooks and configuration are not. `.git` may be a folder,
-or a file that names one elsewhere (work trees, submodules). Such a file counts only if what it names points back: else
-a file that a command wrote could open any folder to the next one.
+A command behind the wall may commit, so most of it is written; hooks and configuration are not, nor what they name in
+the folder. `.git` may be a folder, or a file that names one elsewhere (work trees, submodules). What such a file names
+is kept in any case, but opened to commands only if it points back: else a file that a command wrote could open any
+folder to the next one.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from pigeon.system.files import read_beginning
+from pigeon.system.sandbox.git_config import GitConfigReader, GitFile
 from pigeon.system.sandbox.policy import Unprotectable
+from pigeon.system.sandbox.survey import FolderSurvey
 
 _LONGEST_FILE = 64 * 1024
 _MOST_FOLDERS = 500
-_MOST_HOOKS = 10
-_NO_HOOKS = (".git", "config", "gitdir")
+_MOST_WORDS = 50
 # Files by which git would take its configuration from elsewhere, and what they hold where they change nothing.
 HARMLESS = {"commondir": b".\n", "config.worktree": b""}
+# Keys whose values name no program and no file that git acts on, by section, or by section and key.
+_NO_PROGRAMS = frozenset(
+    {
+        *("branch", "user", "author", "committer", "color", "column", "safe", "push", "pull", "advice", "extensions"),
+        *("remote.url", "remote.pushurl", "remote.fetch", "remote.push", "url.insteadof", "url.pushinsteadof"),
+        *("submodule.url", "submodule.active", "submodule.branch", "init.defaultbranch", "core.worktree"),
+        *("core.excludesfile", "core.attributesfile", "include.path", "includeif.path", "core.hookspath"),
+    }
+)
 
 
 class GitPlaces(Struct, frozen=True):
-    """What of a repository is written by commits outside its folder, and what must stay as it is."""
+    """What of a repository is written by commits outside its folder, and what must stay as it is.
+
+    `never_made` is what no command may make where it is missing, with what a stand-in file holds, or none for a folder.
+    """
 
     written: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-
-    @property
-    def never_made(self) -> list[str]:
-        """Of what is kept, what no command may make: folders of hooks, and files that lead git elsewhere."""
-        return [path for path in self.kept if _is_never_made(os.path.basename(path))]
+    never_made: dict[str, bytes | None] = {}
 
 
-def git_places(folder: str) -> GitPlaces:
+def git_places(folder: str, survey: FolderSurvey) -> GitPlaces:
     """Those of the repository whose top is this folder; nothing where there is none. Looks at the disk.
 
     Raises `Unprotectable` where there is more than can be looked after.
@@ -44,22 +55,70 @@ def git_places(folder: str) -> GitPlaces:
     if os.path.islink(dot_git):
         return GitPlaces(kept=(dot_git,))
     if os.path.isdir(dot_git):
-        return GitPlaces(kept=(*_kept_in(dot_git), *hooks_named(dot_git, folder)))
+        return data_places(dot_git, folder, survey)
     if not os.path.isfile(dot_git):
         return GitPlaces()
     data = linked_folder(dot_git)
-    if data is None or not _points_back(data, folder):
+    if data is None or not os.path.isdir(data):
         return GitPlaces(kept=(dot_git,))
     shared = shared_folder(data)
-    if shared is not None and os.path.dirname(data) != os.path.join(shared, "worktrees"):
-        # A work tree is known to its repository. A command could write one that names any other.
-        return GitPlaces(kept=(dot_git,))
+    found = [data_places(place, folder, survey) for place in ((data,) if shared is None else (data, shared))]
+    kept = (dot_git, *(path for places in found for path in places.kept))
+    never_made = {path: content for places in found for path, content in places.never_made.items()}
+    if not _points_back(data, folder, survey.reader):
+        return GitPlaces(kept=kept, never_made=never_made)
     if shared is None:
-        kept = (dot_git, *_kept_in(data), *hooks_named(data, folder))
-        return GitPlaces(written=(data,), kept=kept)
+        return GitPlaces(written=(data,), kept=kept, never_made=never_made)
+    if os.path.dirname(data) != os.path.join(shared, "worktrees"):
+        # A work tree is known to its repository. A command could write one that names any other.
+        return GitPlaces(kept=kept, never_made=never_made)
     parts = (os.path.join(shared, name) for name in ("objects", "refs", "logs"))
-    kept = (dot_git, *_kept_in(data), *hooks_named(shared, folder))
-    return GitPlaces(written=(data, *filter(os.path.isdir, parts)), kept=kept)
+    return GitPlaces(written=(data, *filter(os.path.isdir, parts)), kept=kept, never_made=never_made)
+
+
+def data_places(data: str, folder: str, survey: FolderSurvey) -> GitPlaces:
+    """Those of a folder of data, of the submodules and work trees in it, and what their configuration names.
+
+    `folder` is where the repository's files are: relative names of hooks begin there.
+    """
+    never_made: dict[str, bytes | None] = {}
+    kept: list[str] = []
+    for repository in (data, *_repositories_below(os.path.join(data, "modules"))):
+        never_made[os.path.join(repository, "hooks")] = None
+        never_made.update((os.path.join(repository, name), content) for name, content in HARMLESS.items())
+        if os.path.lexists(os.path.join(repository, "HEAD")):
+            never_made[os.path.join(repository, "config")] = b""
+        kept += [os.path.join(repository, "config"), *_existing(repository, "gitdir")]
+    for entry in _work_trees(data):
+        never_made[os.path.join(entry, "config.worktree")] = HARMLESS["config.worktree"]
+        kept += _existing(entry, "commondir", "gitdir")
+    configured = [path for path in (*kept, *never_made) if os.path.basename(path) in ("config", "config.worktree")]
+    files = list(survey.reader.files(configured))
+    never_made.update((file.path, b"") for file in files if file.path not in configured)
+    for hooks in _hooks_named((*files, *survey.shared()), folder, survey.reader):
+        never_made[hooks] = None
+    kept += _programs_named(files, folder)
+    return GitPlaces(kept=(*dict.fromkeys((*kept, *never_made)),), never_made=never_made)
+
+
+def shared_places(survey: FolderSurvey) -> GitPlaces:
+    """The files of configuration that count for every repository, and what they name by its whole path.
+
+    All of it matters only where it is in a folder that may be written, as with a repository of such files.
+    """
+    kept: list[str] = []
+    never_made: dict[str, bytes | None] = {}
+    for file in survey.shared():
+        if file.path:
+            kept.append(os.path.realpath(file.path))
+        never_made.update((path, b"") for path in file.includes)
+        for setting in file.settings:
+            if setting.key == "core.hookspath" and setting.value.startswith(("/", "~")):
+                never_made.update((path, None) for path in survey.reader.places(setting.value, "/"))
+            else:
+                whole = (word for word in _words(setting.value) if word.startswith(("/", "~")))
+                kept += [path for word in whole for path in survey.reader.places(word, "/") if os.path.isfile(path)]
+    return GitPlaces(kept=(*dict.fromkeys((*kept, *never_made)),), never_made=never_made)
 
 
 def linked_folder(dot_git: str) -> str | None:
@@ -72,17 +131,8 @@ def linked_folder(dot_git: str) -> str | None:
 def shared_folder(data: str) -> str | None:
     """The folder that a work tree shares with its repository; none for a repository of its own."""
     named = text_of(os.path.join(data, "commondir")).strip()
-    return os.path.realpath(os.path.join(data, named)) if named and "\0" not in named else None
-
-
-def hooks_named(data: str, folder: str) -> Iterator[str]:
-    """The folders of hooks that the configuration names, if they are in the repository's folder."""
-    settings = (line.partition("=") for line in text_of(os.path.join(data, "config")).splitlines())
-    named = [value.strip().strip('"') for key, _, value in settings if key.strip().lower() == "hookspath"]
-    for hooks in named[-_MOST_HOOKS:]:
-        path = os.path.normpath(os.path.join(folder, hooks)) if hooks and "\0" not in hooks else folder
-        if path.startswith(folder.rstrip("/") + "/"):
-            yield path
+    found = os.path.realpath(os.path.join(data, named)) if named and "\0" not in named else None
+    return None if found == os.path.realpath(data) else found
 
 
 def text_of(path: str) -> str:
@@ -93,35 +143,53 @@ def text_of(path: str) -> str:
         return ""
 
 
-def _points_back(data: str, folder: str) -> bool:
+def _hooks_named(files: Iterable[GitFile], folder: str, reader: GitConfigReader) -> Iterator[str]:
+    """The folders of hooks that the configuration names; not the folder itself, which is written."""
+    for file in files:
+        for setting in file.settings:
+            if setting.key == "core.hookspath":
+                yield from (path for path in reader.places(setting.value, folder) if path != folder)
+
+
+def _programs_named(files: Iterable[GitFile], folder: str) -> Iterator[str]:
+    """Files in the repository's folder that the configuration names, such as filters: git runs them."""
+    for file in files:
+        for setting in file.settings:
+            section = setting.key.partition(".")[0]
+            if section not in _NO_PROGRAMS and setting.key not in _NO_PROGRAMS:
+                for word in _words(setting.value):
+                    path = os.path.normpath(os.path.join(folder, word))
+                    if path.startswith(f"{folder}/") and os.path.lexists(path) and not os.path.isdir(path):
+                        yield path
+
+
+def _words(value: str) -> Sequence[str]:
+    try:
+        words = shlex.split(value.removeprefix("!"), comments=False)
+    except ValueError:
+        words = value.split()
+    return [word for word in words[:_MOST_WORDS] if word and "\0" not in word and not word.isdigit()]
+
+
+def _points_back(data: str, folder: str, reader: GitConfigReader) -> bool:
     back = text_of(os.path.join(data, "gitdir")).strip()
     if back:
         return os.path.realpath(os.path.join(data, back)) == os.path.join(os.path.realpath(folder), ".git")
-    for line in text_of(os.path.join(data, "config")).splitlines():
-        key, _, value = line.partition("=")
-        if key.strip().lower() == "worktree":
-            return os.path.realpath(os.path.join(data, value.strip().strip('"'))) == os.path.realpath(folder)
+    for file in reader.files([os.path.join(data, "config")]):
+        for setting in file.settings:
+            if setting.key == "core.worktree":
+                return os.path.realpath(os.path.join(data, setting.value)) == os.path.realpath(folder)
     return False
-
-
-def _kept_in(data: str) -> Iterator[str]:
-    """Hooks and configuration of a repository, of its submodules and of its work trees."""
-    for repository in (data, *_repositories_below(os.path.join(data, "modules"))):
-        yield from (os.path.join(repository, name) for name in ("hooks", "config", *HARMLESS))
-        yield from _existing(repository, "gitdir")
-    work_trees = _folders_in(os.path.join(data, "worktrees"))
-    _check_number(len(work_trees), os.path.join(data, "worktrees"))
-    for entry in work_trees:
-        yield os.path.join(entry, "config.worktree")
-        yield from _existing(entry, "commondir", "gitdir")
-
-
-def _is_never_made(name: str) -> bool:
-    return name not in _NO_HOOKS
 
 
 def _existing(folder: str, *names: str) -> Iterator[str]:
     yield from (path for name in names if os.path.lexists(path := os.path.join(folder, name)))
+
+
+def _work_trees(data: str) -> list[str]:
+    found = _folders_in(os.path.join(data, "worktrees"))
+    _check_number(len(found), os.path.join(data, "worktrees"))
+    return found
 
 
 def _check_number(number: int, folder: str) -> None:

@@ -24,7 +24,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from pigeon.system.sandbox.git_places import HARMLESS, GitPlaces, git_places
+from pigeon.system.sandbox.git_places import GitPlaces, data_places, git_places, shared_places
 from pigeon.system.sandbox.policy import (
     KEPT_AS_THEY_ARE,
     NEVER_MADE,
@@ -34,7 +34,6 @@ from pigeon.system.sandbox.policy import (
 )
 
 MountKind = Literal["write", "pin", "keep", "hide folder", "hide file"]
-_MOST_REPOSITORIES = 200
 
 
 class Mount(Struct, frozen=True):
@@ -65,7 +64,7 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
     if artifacts is not None and os.path.isdir(artifacts) and not os.path.islink(artifacts):
         written.append(os.path.realpath(artifacts))
     mounts = {Mount("write", path): None for path in written}
-    never_made = {path for places in repositories for path in places.never_made}
+    never_made = {path: content for places in repositories for path, content in places.never_made.items()}
     stand_ins: dict[str, bytes | None] = {}
     for wanted in kept_places(policy, repositories):
         root = _holder(written, wanted)
@@ -80,7 +79,7 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
             # What we cannot make, a command cannot make either.
             if not os.path.lexists(path) and not os.access(os.path.dirname(path), os.W_OK):
                 continue
-            stand_ins[path] = HARMLESS.get(os.path.basename(path)) if path == wanted else None
+            stand_ins[path] = never_made.get(wanted) if path == wanted else None
         elif not os.path.lexists(wanted):
             continue
         mounts[Mount("keep", path, root)] = None
@@ -98,23 +97,19 @@ def kept_places(policy: SandboxPolicy, repositories: list[GitPlaces] | None = No
     found = [path for places in repositories or _repositories(policy) for path in places.kept]
     for root in policy.roots[:-1]:
         found += [os.path.join(root, name) for name in KEPT_AS_THEY_ARE]
+    found += [path for findings in policy.survey.found_in(policy.roots[:-1]) for path in findings.agent_files]
     found += [path for path in policy.own if any(is_inside(path, root) for root in policy.roots)]
     return list(dict.fromkeys(found))
 
 
 def _repositories(policy: SandboxPolicy) -> list[GitPlaces]:
-    """Those of the roots, and of the folders right in them; raises `Unprotectable` if they are too many."""
-    tops = list(policy.roots[:-1])
-    for root in policy.roots[:-1]:
-        with suppress(OSError), os.scandir(root) as entries:
-            folders = (entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
-            tops += [path for path in folders if os.path.lexists(os.path.join(path, ".git"))]
-    if len(tops) > _MOST_REPOSITORIES:
-        raise Unprotectable(
-            f"{', '.join(policy.roots[:-1])}: more than {_MOST_REPOSITORIES} repositories, too many to look after. "
-            "Work in the folder of one project, or start without the sandbox"
-        )
-    return [places for places in map(git_places, dict.fromkeys(tops)) if places.kept]
+    """Those of the roots, those that were in them at first, and what counts for all; raises `Unprotectable`."""
+    roots, survey = policy.roots[:-1], policy.survey
+    found = survey.found_in(roots)
+    tops = dict.fromkeys((*roots, *(path for findings in found for path in findings.repositories)))
+    data = dict.fromkeys(path for findings in found for path in findings.data_folders)
+    places = [git_places(top, survey) for top in tops] + [data_places(path, path, survey) for path in data]
+    return [one for one in (*places, shared_places(survey)) if one.kept]
 
 
 def _first_missing(path: str) -> str:

@@ -7,12 +7,16 @@ the same lists, so that a tool of Pigeon cannot do what a command may not.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from pigeon.system.paths import folded
+
+if TYPE_CHECKING:
+    from pigeon.system.sandbox.survey import FolderSurvey
 
 PolicyMode = Literal["read-only", "workspace"]
 
@@ -20,7 +24,7 @@ PolicyMode = Literal["read-only", "workspace"]
 SECRETS_IN_HOME = """
     .ssh .gnupg .aws .azure .kube .oci .bluemix .config/gcloud .config/doctl .config/hcloud .config/gh .config/glab-cli
     .config/hub .config/op .config/rclone .config/sops .config/git/credentials .config/github-copilot
-    .docker/config.json .config/containers/auth.json .netrc .npmrc .yarnrc.yml .pypirc .git-credentials .pgpass .my.cnf
+    .docker .config/containers .netrc .npmrc .yarnrc.yml .pypirc .git-credentials .pgpass .my.cnf
     .s3cfg .boto .databrickscfg .authinfo .authinfo.gpg .vault-token .terraform.d .terraformrc .cargo/credentials
     .cargo/credentials.toml .gem/credentials .composer/auth.json
     .config/composer/auth.json .cache/huggingface/token .huggingface .config/fly .fly .password-store .1password
@@ -29,39 +33,72 @@ SECRETS_IN_HOME = """
     .config/discord snap/firefox snap/chromium .var/app/org.mozilla.firefox .var/app/com.google.Chrome
     .bash_history .zsh_history .histfile .local/share/fish/fish_history .python_history .node_repl_history
     .psql_history .mysql_history .sqlite_history .irb_history .rediscli_history .lesshst .viminfo
-    .codex/auth.json .claude/.credentials.json .claude.json .gemini/oauth_creds.json .local/share/opencode/auth.json
+    .codex .claude .claude.json .gemini .local/share/opencode
     .Xauthority .ICEauthority Library/Keychains Library/Cookies Library/Safari Library/Mail Library/Messages
     Library/Application\\040Support/Google Library/Application\\040Support/Firefox
 """
 SECRETS_OF_SYSTEM = """
     /etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/ssl/private /etc/sudoers /etc/sudoers.d
+    /etc/ssh/ssh_host_rsa_key /etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key /etc/krb5.keytab
+    /etc/kubernetes /etc/rancher /etc/wireguard /etc/NetworkManager/system-connections /etc/docker/key.json
     /run/secrets /run/credentials /var/run/secrets /run/user /var/lib/sss /var/spool/cron /var/spool/at
+    /var/lib/docker /var/lib/containers /var/lib/containerd /var/lib/kubelet /var/lib/rancher /var/lib/lxc
+    /var/lib/systemd/credential.secret /var/lib/NetworkManager /var/lib/private
 """
+# Variables that say where secrets are that would else be in the home, and those that name a folder of which only some
+# files are secret.
+SECRETS_BY_VARIABLES = """
+    AWS_SHARED_CREDENTIALS_FILE AWS_CONFIG_FILE AWS_WEB_IDENTITY_TOKEN_FILE GOOGLE_APPLICATION_CREDENTIALS
+    CLOUDSDK_CONFIG AZURE_CONFIG_DIR KUBECONFIG DOCKER_CONFIG GNUPGHOME PASSWORD_STORE_DIR NETRC PGPASSFILE
+    NPM_CONFIG_USERCONFIG npm_config_userconfig GH_CONFIG_DIR GLAB_CONFIG_DIR HISTFILE PIP_CONFIG_FILE BOTO_CONFIG
+    TF_CLI_CONFIG_FILE HF_TOKEN_PATH RCLONE_CONFIG XAUTHORITY
+"""
+FOLDERS_BY_VARIABLES = {
+    "CARGO_HOME": ("credentials", "credentials.toml"),
+    "HF_HOME": ("token",),
+    "CODEX_HOME": ("auth.json",),
+    "CLAUDE_CONFIG_DIR": (".credentials.json", ".claude.json"),
+    "PI_CODING_AGENT_DIR": ("auth.json",),
+}
 # In the agent's folder.
 SECRETS_OF_AGENT = ("auth.json", "models.json", "mcp.json", "serve.token")
 # At the top of the working folder, what other programs take orders from. The first are kept from being made, too.
-NEVER_MADE = (".pigeon", ".pi", ".mcp.json")
+NEVER_MADE = (".pigeon", ".pi", ".omp", ".agents", ".mcp.json")
 KEPT_AS_THEY_ARE = (
     *NEVER_MADE,
-    *(".omp", ".xcsh", ".agents", ".claude", ".codex", ".gemini", ".vscode", ".idea", ".envrc"),
+    *(".xcsh", ".claude", ".codex", ".gemini", ".vscode", ".idea", ".envrc"),
 )
 
 
-def secret_places(homes: Sequence[str], agent_dir: str) -> tuple[str, ...]:
-    """Where secrets are for these homes and this agent, whether there are any or not."""
+def secret_places(
+    homes: Sequence[str], agent_dir: str, variables: Mapping[str, str] = MappingProxyType({})
+) -> tuple[str, ...]:
+    """Where secrets are for these homes and this agent, whether there are any or not; variables may name others."""
     found = [os.path.join(agent_dir, name) for name in SECRETS_OF_AGENT]
     for home in homes:
         found += [os.path.join(home, name.replace("\\040", " ")) for name in SECRETS_IN_HOME.split()]
         found += [os.path.join(home, family, "agent", "auth.json") for family in (".pigeon", ".pi", ".omp", ".xcsh")]
+    found += _named_by(variables, homes)
     return tuple(dict.fromkeys([*found, *SECRETS_OF_SYSTEM.split()]))
+
+
+def _named_by(variables: Mapping[str, str], homes: Sequence[str]) -> Iterator[str]:
+    """Where variables say that secrets are; not what holds a home as a whole, and no device."""
+    config = tuple(name.removeprefix(".config/") for name in SECRETS_IN_HOME.split() if name.startswith(".config/"))
+    folders = {**dict.fromkeys(SECRETS_BY_VARIABLES.split(), ("",)), **FOLDERS_BY_VARIABLES, "XDG_CONFIG_HOME": config}
+    for name, files in folders.items():
+        for folder in filter(os.path.isabs, variables.get(name, "").split(os.pathsep)):
+            for path in (os.path.normpath(os.path.join(folder, file)) for file in files):
+                if not path.startswith(("/dev/", "/proc/")) and not any(is_inside(home, path) for home in homes):
+                    yield path
 
 
 class SandboxPolicy(Struct, frozen=True, kw_only=True):
     """What is allowed. All paths are absolute; `root` and `writable` are real ones.
 
     `scratch` is a folder of this agent alone: commands write `tmp` in it and nothing else. `own` is what Pigeon itself
-    runs from, which stays as it is where it is in a folder that may be written. `artifacts` is the folder of the
-    session's full outputs, where there is one.
+    runs from, which stays as it is where it is in a folder that may be written. `survey` knows what lies in the folders
+    that may be written. `pass_variables` are those that commands see although they look like secrets.
     """
 
     mode: PolicyMode
@@ -71,7 +108,9 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     writable: tuple[str, ...]
     scratch: str
     hidden: tuple[str, ...]
+    survey: FolderSurvey
     own: tuple[str, ...] = ()
+    pass_variables: tuple[str, ...] = ()
 
     @property
     def temporary(self) -> str:

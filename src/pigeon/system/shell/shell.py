@@ -80,7 +80,8 @@ class Workplace(Struct, frozen=True):
     """Where the commands of an agent run and with what; the environment is asked for anew each time.
 
     `mask` takes keys out of what they print. With `at_once` what they print is shown as a whole when they end.
-    `sandbox` says what they are held to by the wall of `processes`: nothing where there is none.
+    `sandbox` says what they are held to by the wall of `processes`: nothing where there is none. Commands that run
+    outside of it see `outside_environment`, if there is another one for them.
     """
 
     cwd: str
@@ -91,6 +92,7 @@ class Workplace(Struct, frozen=True):
     mask: OutputMask | None = None
     at_once: bool = False
     sandbox: Callable[[], SandboxPolicy | None] = lambda: None
+    outside_environment: Callable[[], Mapping[str, str]] | None = None
 
 
 def find_shell(configured: str | None, home: str, search_path: str, prefix: str = "") -> Shell:
@@ -148,8 +150,9 @@ async def run_shell(
 
 async def _started(command: str, place: Workplace, outside: bool) -> Process:
     line = place.shell.argv(command)
+    variables = (place.outside_environment if outside else None) or place.environment
     try:
-        return await place.processes.start(line, cwd=place.cwd, environment=place.environment(), outside=outside)
+        return await place.processes.start(line, cwd=place.cwd, environment=variables(), outside=outside)
     except (OSError, ValueError) as error:
         raise _cannot_run(place, error) from error
 

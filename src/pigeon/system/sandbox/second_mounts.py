@@ -1,0 +1,71 @@
+"""Folders that are mounted more than once: what is hidden in one place is looked for in the others.
+
+The kernel's list of mounts says for each which part of which disk it shows. The same part shown twice (a home bound
+into a container, the disk of the host below `/run/host`) would leave a secret open under its second path.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+MOUNTS = "/proc/self/mountinfo"
+
+
+class MountedPart(Struct, frozen=True):
+    """A folder `shown` of a disk, and where it is mounted."""
+
+    disk: str
+    shown: str
+    place: str
+
+
+def mounted_parts(text: str) -> list[MountedPart]:
+    """The mounts in the text of the kernel's list."""
+    rows = (line.split() for line in text.splitlines())
+    return [MountedPart(row[2], _plain(row[3]), _plain(row[4])) for row in rows if len(row) > 4]
+
+
+def other_places(paths: Iterable[str], parts: list[MountedPart]) -> list[str]:
+    """Where else these real paths are shown; of a folder also the mounts that show something in it."""
+    repeated = {part.disk for part in parts if sum(other.disk == part.disk for other in parts) > 1}
+    parts = [part for part in parts if part.disk in repeated]
+    found = [place for path in paths if parts for place in _others(os.path.realpath(path), parts)]
+    return list(dict.fromkeys(found))
+
+
+def _others(path: str, parts: list[MountedPart]) -> Iterator[str]:
+    holding = [part for part in parts if _below(path, part.place) is not None]
+    if not holding:
+        return
+    # Of several mounts at one place the last one is seen.
+    own = max(reversed(holding), key=lambda part: len(part.place))
+    on_disk = _joined(own.shown, _below(path, own.place) or "")
+    for part in parts:
+        if part == own or part.disk != own.disk:
+            continue
+        inner = _below(on_disk, part.shown)
+        other = part.place if inner is None and _below(part.shown, on_disk) is not None else None
+        other = _joined(part.place, inner) if inner is not None else other
+        if other is not None and other != path and os.path.lexists(other):
+            yield other
+
+
+def _below(path: str, folder: str) -> str | None:
+    """The rest of a path below a folder; none if it is not there."""
+    if path == folder:
+        return ""
+    beginning = folder.rstrip("/") + "/"
+    return path[len(beginning) :] if path.startswith(beginning) else None
+
+
+def _joined(folder: str, rest: str) -> str:
+    return f"{folder.rstrip('/')}/{rest}" if rest else folder
+
+
+def _plain(text: str) -> str:
+    """Blanks and the like stand as octal numbers in that list."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)

@@ -1,0 +1,131 @@
+"""What lies in the folders that may be written and makes other programs act: repositories and agents' files, anywhere.
+
+A folder is walked through once, when it is first asked about: what is there by then is the user's, and is kept for as
+long as the agent runs, whatever becomes of it meanwhile. What appears later was most likely made by a command, which
+could have put anything into it; only at the top of a folder is that kept, too (`plan`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from pigeon.system.sandbox.git_config import GitConfigReader, GitFile, GitSetting
+from pigeon.system.sandbox.policy import Unprotectable
+
+MOST_FOLDERS = 200_000
+MOST_FINDINGS = 200
+# Files of agents that take orders from the folder they are started in.
+AGENT_NAMES = frozenset((".pigeon", ".pi", ".mcp.json", ".omp", ".xcsh"))
+_LOOKED_FOR = frozenset((".git", "HEAD", "commondir", "objects", "refs", *AGENT_NAMES))
+# In the folder of a repository's data: there are no repositories but submodules, which `git_places` looks for.
+_OF_GIT = frozenset(("objects", "refs", "logs", "hooks", "info", "modules", "worktrees", "lfs", "annex"))
+
+
+class Findings(Struct, frozen=True):
+    """What was found: tops of repositories, folders of data that no `.git` leads to, and files of agents."""
+
+    repositories: tuple[str, ...] = ()
+    data_folders: tuple[str, ...] = ()
+    agent_files: tuple[str, ...] = ()
+
+
+class FolderSurvey:
+    """Remembers what was found, by folder; reads the configuration of git.
+
+    `homes` are what `~` may mean in it, `shared_files` the files that count for every repository of the user, and
+    `given` what variables say in the place of files.
+    """
+
+    def __init__(
+        self, homes: Sequence[str] = (), shared_files: Sequence[str] = (), given: Sequence[GitSetting] = ()
+    ) -> None:
+        self.reader = GitConfigReader(homes)
+        self._shared_files = tuple(shared_files)
+        self._given = GitFile("", tuple(given), ())
+        self._found: dict[str, Findings] = {}
+
+    def shared(self) -> list[GitFile]:
+        """The configuration that counts for every repository."""
+        return [self._given, *self.reader.files(self._shared_files)]
+
+    def found_in(self, folders: Iterable[str]) -> list[Findings]:
+        """What was in these folders when each was first asked about; raises `Unprotectable` if it is too much."""
+        return [self._found.get(folder) or self._found.setdefault(folder, walked(folder)) for folder in folders]
+
+
+def shared_git_files(homes: Sequence[str], variables: Mapping[str, str]) -> list[str]:
+    """Where git looks for configuration that counts for every repository of the user."""
+    found = [variables.get("GIT_CONFIG_SYSTEM", ""), "/etc/gitconfig", "/usr/local/etc/gitconfig"]
+    found.append(variables.get("GIT_CONFIG_GLOBAL", ""))
+    if folder := variables.get("XDG_CONFIG_HOME"):
+        found.append(os.path.join(folder, "git", "config"))
+    for home in homes:
+        found += [os.path.join(home, ".config", "git", "config"), os.path.join(home, ".gitconfig")]
+    return [path for path in dict.fromkeys(found) if os.path.isabs(path)]
+
+
+def given_settings(variables: Mapping[str, str]) -> list[GitSetting]:
+    """What variables tell git in the place of files."""
+    found = []
+    for name, key in variables.items():
+        if name.startswith("GIT_CONFIG_KEY_"):
+            value = variables.get(f"GIT_CONFIG_VALUE_{name.removeprefix('GIT_CONFIG_KEY_')}", "")
+            section, _, rest = key.lower().partition(".")
+            found.append(GitSetting(f"{section}.{rest.rpartition('.')[2]}", value))
+    return found
+
+
+def walked(top: str) -> Findings:
+    """What is in a folder now; links are not followed. Raises `Unprotectable`."""
+    repositories: list[str] = []
+    data_folders: list[str] = []
+    agent_files: list[str] = []
+    waiting, number = [top], 0
+    while waiting:
+        folder = waiting.pop()
+        number += 1
+        if number > MOST_FOLDERS:
+            raise _too_much(top, f"{MOST_FOLDERS:,} folders")
+        names, below = _looked_at(folder)
+        if names:
+            if ".git" in names:
+                repositories.append(folder)
+            if "HEAD" in names and ("commondir" in names or {"objects", "refs"} <= names):
+                data_folders.append(folder)
+                below = [name for name in below if name not in _OF_GIT]
+            agent_files += [f"{folder}/{name}" for name in AGENT_NAMES & names]
+            if len(repositories) + len(data_folders) + len(agent_files) > MOST_FINDINGS:
+                raise _too_much(top, f"{MOST_FINDINGS} repositories and folders of agents")
+        waiting += [f"{folder}/{name}" for name in below if name not in names or name not in _NOT_ENTERED]
+    return Findings(tuple(repositories), tuple(data_folders), tuple(sorted(agent_files)))
+
+
+_NOT_ENTERED = frozenset((".git", *AGENT_NAMES))
+
+
+def _looked_at(folder: str) -> tuple[set[str], list[str]]:
+    """Which of the names looked for are in a folder, and the folders in it."""
+    names: set[str] = set()
+    below: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = entry.name
+                if name in _LOOKED_FOR:
+                    names.add(name)
+                if entry.is_dir(follow_symlinks=False):
+                    below.append(name)
+    except OSError:
+        # What we cannot look into, git cannot either.
+        return set(), []
+    return names, below
+
+
+def _too_much(top: str, what: str) -> Unprotectable:
+    return Unprotectable(
+        f"{top} holds more than {what}, too many to be looked after. "
+        "Work in the folder of one project, or start without the sandbox"
+    )

@@ -1,0 +1,66 @@
+"""Decisions about projects on disk, and when those about a folder count for the folders in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pigeon.config.trust_file import WRITTEN, remember, remember_written, saved_decision, written_folders
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[str, Path]:
+    project = tmp_path / "code" / "app"
+    (project / "sub" / "deep").mkdir(parents=True)
+    return str(tmp_path / "agent"), project
+
+
+def test_trust_in_a_folder_counts_for_those_in_it(folders: tuple[str, Path]) -> None:
+    agent, project = folders
+    assert remember(agent, str(project.parent), True) is None
+    assert saved_decision(agent, str(project / "sub")) == (True, None)
+
+
+def test_it_does_not_count_where_commands_behind_a_sandbox_could_write(folders: tuple[str, Path]) -> None:
+    agent, project = folders
+    remember(agent, str(project.parent), True)
+    remember_written(agent, [str(project)])
+    assert saved_decision(agent, str(project)) == (True, None), "its own files were kept from those commands"
+    assert saved_decision(agent, str(project / "sub")) == (None, None)
+    assert saved_decision(agent, str(project.parent / "other")) == (True, None)
+    remember(agent, str(project / "sub"), True)
+    assert saved_decision(agent, str(project / "sub")) == (True, None), "it was decided about this very folder"
+    assert saved_decision(agent, str(project / "sub" / "deep")) == (None, None)
+
+
+def test_a_no_counts_for_everything_below_in_any_case(folders: tuple[str, Path]) -> None:
+    agent, project = folders
+    remember(agent, str(project), False)
+    remember_written(agent, [str(project)])
+    assert saved_decision(agent, str(project / "sub")) == (False, None)
+
+
+def test_a_folder_is_noted_once_and_not_below_one_that_is_noted(folders: tuple[str, Path]) -> None:
+    agent, project = folders
+    for path in (project, project, project / "sub"):
+        remember_written(agent, [str(path)])
+    assert written_folders(agent) == [str(project)]
+
+
+def test_a_list_that_cannot_be_used_passes_no_trust_on(folders: tuple[str, Path]) -> None:
+    agent, project = folders
+    remember(agent, str(project.parent), True)
+    (Path(agent) / WRITTEN).write_text("{broken\n")
+    decision, problem = saved_decision(agent, str(project))
+    assert decision is None
+    assert problem is not None
+    assert WRITTEN in problem
+
+
+def test_folders_that_are_gone_leave_a_long_list(folders: tuple[str, Path]) -> None:
+    agent, project = folders
+    for number in range(3):
+        remember_written(agent, [f"/gone/{number * 400 + one}" for one in range(400)])
+    remember_written(agent, [str(project)])
+    assert written_folders(agent) == [str(project)]
