@@ -16,24 +16,24 @@ from pigeon.wire.errors import UsageError
 ABOUT = "Pigeon is a coding agent: it reads and changes files, runs commands and answers questions about them."
 USES = (
     ("pigeon", "chat in the terminal"),
-    ('pigeon "fix the failing test"', "chat, beginning with this prompt"),
+    ('pigeon "fix the failing test"', "chat, starting with this prompt"),
     ('pigeon -p "what does this project do?"', "print one answer and exit"),
-    ("pigeon COMMAND ...", "one of the commands below"),
+    ("pigeon COMMAND ...", "run one of the commands below"),
     ("pigeon --mode rpc [options]", "serve a host program: JSON lines on stdin and stdout"),
 )
 EXAMPLES = (
     ("pigeon demo", "try it without a key"),
-    ("pigeon doctor", "see what is set up, and what is missing"),
+    ("pigeon doctor", "see what is set up and what is missing"),
     ('git diff | pigeon -p "review this"', "piped text is part of the prompt"),
     ('pigeon -p @notes.md @screen.png "what is wrong?"', "files and images too"),
-    ("pigeon --continue", "go on with the last conversation of this folder"),
-    ("pigeon --model sonnet:high", "another model, with much thinking"),
+    ("pigeon --continue", "continue the latest conversation in this folder"),
+    ("pigeon --model sonnet:high", "choose a model and a thinking level"),
 )
 KEYS = (
-    "Pigeon asks a model, so it needs the key of a provider: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, "
-    "or see `pigeon doctor`."
+    "Pigeon needs an API key for a model: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or see `pigeon "
+    "doctor`."
 )
-CODES = "Exit codes of -p: 0 done, 1 failed, 2 wrong usage, 3 a limit was reached, 4 not allowed, 130 interrupted."
+CODES = "Exit codes of -p: 0 done, 1 failed, 2 wrong usage, 3 limit reached, 4 not allowed, 130 interrupted."
 NAME_WIDTH = 34
 NARROWEST = 60
 LEAST_ABOUT = 24
@@ -59,7 +59,7 @@ def main_page() -> str:
         [
             _paragraph(ABOUT, width),
             _section("Usage", _pairs(USES, width)),
-            _section("Commands (pigeon help COMMAND says more)", _pairs(commands, width)),
+            _section("Commands (see pigeon help COMMAND)", _pairs(commands, width)),
             _section("Examples", _pairs(EXAMPLES, width)),
             _paragraph(KEYS, width),
             *(_section(title, _options(rows, width)) for title, rows in shown.items()),
@@ -75,7 +75,7 @@ def command_page(command: CommandDeclaration) -> str:
     title = _paragraph(f"pigeon {command.name}: {command.summary}.", width)
     parts = [title, _section("Usage", _pairs(calls, width))]
     if command.actions[0].name:
-        parts.append(f"`pigeon {command.name}` alone is `pigeon {command.name} {command.actions[0].name}`.")
+        parts.append(f"`pigeon {command.name}` alone means `pigeon {command.name} {command.actions[0].name}`.")
     parts.append(_section("Options", _options(command.rows, width)))
     if command.examples:
         parts.append(_section("Examples", _pairs(command.examples, width)))
