@@ -1,7 +1,8 @@
 """What configured tool servers cost the start of Pigeon: the time to its first answers, with ten servers and with none.
 
 Runs alternate between the two, so that what else the machine does falls on both. Of the ten, some hang, some are slow,
-some do not exist. `make mcp-bench` runs it.
+some do not exist. Beside the time that passes stands the time of a processor that the agent itself has taken until
+then, which says the same on a machine that has other work. `make mcp-bench` runs it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SERVER = ROOT / "tests" / "fakes" / "tool_server.py"
+ROWS = ("the answer of the first command", "the first text of a prompt", "its end")
 MODES = ("well", "well", "well", "hangs", "hangs", "silent_lists", "dies", "garbage", "floods_stderr")
 
 
@@ -34,8 +36,15 @@ def folders(place: Path, servers: bool) -> dict[str, str]:
     return {**os.environ, "PIGEON_CODING_AGENT_DIR": str(agent), "HOME": str(place)}
 
 
-def measured(environment: dict[str, str]) -> tuple[float, float, float]:
-    """Milliseconds to the answer of the first command, to the first text of a prompt, and to its end."""
+def processor_time(process: int) -> float:
+    """Milliseconds that all threads of a process have run."""
+    tasks = Path(f"/proc/{process}/task")
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e6
+
+
+def measured(environment: dict[str, str]) -> list[float]:
+    """Milliseconds to the answer of the first command, to the first text of a prompt, and to its end: as time passes,
+    and then those of a processor."""
     began = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "pigeon", "--mode", "rpc", "--model", "demo", "--no-session"],
@@ -49,20 +58,18 @@ def measured(environment: dict[str, str]) -> tuple[float, float, float]:
     assert process.stdout is not None
     process.stdin.write(b'{"id":1,"type":"get_state"}\n{"id":2,"type":"prompt","message":"hello"}\n')
     process.stdin.flush()
-    marks: dict[str, float] = {}
-    for line in process.stdout:
-        now = (time.perf_counter() - began) * 1000
-        if b'"command":"get_state"' in line:
-            marks.setdefault("answer", now)
-        elif b'"text_delta"' in line:
-            marks.setdefault("text", now)
-        elif b'"agent_settled"' in line:
-            marks["settled"] = now
-            break
+    signs = iter((b'"command":"get_state"', b'"text_delta"', b'"agent_settled"'))
+    sign: bytes | None = next(signs)
+    passed, used = [], []
+    while sign is not None:
+        if sign in process.stdout.readline():
+            passed.append((time.perf_counter() - began) * 1000)
+            used.append(processor_time(process.pid))
+            sign = next(signs, None)
     process.stdin.close()
     process.stdout.read()
     process.wait()
-    return marks["answer"], marks["text"], marks["settled"]
+    return passed + used
 
 
 def main() -> None:
@@ -70,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=15)
     given = parser.parse_args()
-    found: dict[bool, list[tuple[float, float, float]]] = {False: [], True: []}
+    found: dict[bool, list[list[float]]] = {False: [], True: []}
     with tempfile.TemporaryDirectory(prefix="pigeon-mcp-bench-") as place:
         environments = {servers: folders(Path(place), servers) for servers in (False, True)}
         for servers in (False, True):
@@ -78,10 +85,10 @@ def main() -> None:
         for number in range(given.runs):
             for servers in (False, True) if number % 2 else (True, False):
                 found[servers].append(measured(environments[servers]))
-    print(f"{'ms, median of ' + str(given.runs):32} {'none':>8} {'ten':>8} {'more':>8}")  # noqa: T201
-    for index, what in enumerate(("to the answer of the first command", "to the first text of a prompt", "to its end")):
+    print(f"{'ms, median of ' + str(given.runs):45} {'none':>8} {'ten':>8} {'more':>8}")  # noqa: T201
+    for index, what in enumerate([f"to {row}" for row in ROWS] + [f"processor, to {row}" for row in ROWS]):
         none, ten = (statistics.median(one[index] for one in found[servers]) for servers in (False, True))
-        print(f"{what:34} {none:8.1f} {ten:8.1f} {ten - none:8.1f}")  # noqa: T201
+        print(f"{what:45} {none:8.1f} {ten:8.1f} {ten - none:8.1f}")  # noqa: T201
 
 
 if __name__ == "__main__":

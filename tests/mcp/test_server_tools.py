@@ -8,7 +8,7 @@ import pytest
 
 import pigeon
 from fakes.mcp_agents import ServedAgents, scripted_server, tool_results
-from pigeon.testing import call
+from pigeon.testing import call, scripted
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -71,3 +71,32 @@ async def test_failures_pictures_and_values_of_a_tool_are_results(agents: Served
     assert isinstance(results[1].content[0], pigeon.ImageContent)
     assert json.loads(tool_results(result)[2]) == {"answer": 42}
     assert results[2].details == {"structuredContent": {"answer": 42}}
+
+
+async def test_servers_are_started_after_a_pause_or_when_a_tool_is_looked_for(
+    agents: ServedAgents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pigeon.mcp.control.START_PAUSE", 3600.0)
+    log = agents.folder / "log"
+    agents.write({"one": scripted_server(env={"LOG": str(log)})})
+    with scripted("Hello.", call("tool_search", query="echo"), call("mcp__one__echo", text="x"), "Done.") as model:
+        async with pigeon.Agent(model=model, cwd=str(agents.work), agent_dir=str(agents.home)) as agent:
+            assert (await agent.run("hello")).text == "Hello."
+            assert not log.exists(), "a prompt that needs no server starts none"
+            found, said = tool_results(await agent.run("use the server"))
+    assert "mcp__one__echo" in found
+    assert said == "x"
+
+
+async def test_a_few_servers_start_at_a_time_and_those_that_hang_hold_up_the_others_for_a_moment(
+    agents: ServedAgents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pigeon.mcp.control.MOST_STARTING", 1)
+    monkeypatch.setattr("pigeon.mcp.control.LONGEST_TURN", 0.05)
+    log = agents.folder / "log"
+    hanging = {f"hangs{number}": scripted_server("hangs", env={"LOG": str(log)}) for number in range(3)}
+    agents.write({**hanging, "good": scripted_server()})
+    async with agents.agent(wait=False) as agent:
+        states = await agents.settled(agent, "good")
+        assert states["good"].status == "connected"
+        assert {states[name].status for name in hanging} == {"connecting"}

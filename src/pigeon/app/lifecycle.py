@@ -82,11 +82,11 @@ class Lifecycle:
             self._session.tell_commands()
 
     async def warm(self) -> None:
-        """Load what the first request will need: the HTTP client, then the files of the system prompt. Tool servers are
-        connected meanwhile."""
-        self._session.tool_servers.begin()
+        """Load what the first request will need: the HTTP client, then the files of the system prompt, then the names
+        of tool servers, which are connected a little later."""
         await self._gateway.warm(self._session.models.model)
         self._session.engine.warm_up()
+        self._session.tool_servers.begin()
         await self._read_ahead()
 
     async def _read_ahead(self) -> None:

@@ -39,7 +39,7 @@ class ToolServerSetup:
         return self._announces
 
     def announce(self, wanted: bool) -> None:
-        """Whether the host shall hear of changes."""
+        """Whether the host shall hear of changes; if so, there is no pause before servers are connected."""
         self._announces = wanted
         if self._control is not None:
             self._control.announce(wanted)
@@ -60,11 +60,11 @@ class ToolServerSetup:
             self._toolset.before_use(self._load_waiting)
 
     def begin(self) -> None:
-        """The first answer is out: connect what is configured."""
+        """The first answer is out: connect what is configured, soon."""
         self._began = True
         self._load_waiting()
         if self._control is not None:
-            self._control.begin()
+            self._control.begin_soon()
 
     async def close(self) -> None:
         """End them all."""
@@ -115,5 +115,5 @@ class ToolServerSetup:
             if self._place is not None:
                 self._control.read(*self._place)
             if self._began:
-                self._control.begin()
+                self._control.begin_soon()
         return self._control

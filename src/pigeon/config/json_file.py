@@ -58,6 +58,17 @@ def has_comments(path: str) -> bool:
 
 def repeated_key(path: str) -> str | None:
     """A key that stands twice in one object of a file that can be read: only the last value of it is seen."""
+    data = read_whole(path, LARGEST).removeprefix(_BOM)
+    if not data.strip():
+        return None
+    try:
+        value = codec.decode(data)
+    except BadRecord:
+        data = _without_comments(data)
+        value = codec.decode(data)
+    # A text before a colon is a key. As many of them as there are keys afterwards: none stands twice, as a rule.
+    if len(re.findall(rb'"(?:[^"\\]|\\.)*"\s*:', data)) == _count_keys(value):
+        return None
     import json
 
     found: list[str] = []
@@ -66,9 +77,14 @@ def repeated_key(path: str) -> str | None:
         keys = [key for key, _ in pairs]
         found.extend(key for at, key in enumerate(keys) if key in keys[:at])
 
-    text = _without_comments(read_whole(path, LARGEST).removeprefix(_BOM)).decode("utf-8", "replace")
-    json.loads(text, object_pairs_hook=look)
+    json.loads(data.decode("utf-8", "replace"), object_pairs_hook=look)
     return found[0] if found else None
+
+
+def _count_keys(value: Any) -> int:
+    if isinstance(value, dict):
+        return len(value) + sum(map(_count_keys, value.values()))
+    return sum(map(_count_keys, value)) if isinstance(value, list) else 0
 
 
 def leads_nowhere(path: str) -> bool:

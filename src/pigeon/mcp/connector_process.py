@@ -21,7 +21,10 @@ from pigeon.wire import codec
 LONGEST_RECORD = 64 * 1024 * 1024
 Record = dict[str, Any]
 Listener = Callable[[Record], None]
-_BOOT = "import sys; sys.path[:0] = [sys.argv.pop()]; from pigeon.mcp.connector.main import main; main()"
+# What the agent does comes first, also before what the connector imports: so it steps back before anything else.
+_BOOT = (
+    "import os, sys; os.nice(5); sys.path[:0] = [sys.argv.pop()]; from pigeon.mcp.connector.main import main; main()"
+)
 # Where the package is, however it was found: the program is the same one.
 _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _connectors: dict[asyncio.AbstractEventLoop, Connector] = {}

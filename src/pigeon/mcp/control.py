@@ -1,7 +1,9 @@
 """All tool servers of one agent: which are configured, what the session and its host have of them, how they end.
 
-Files are read when the agent is built, without anything being started; `begin` connects all, in the background, once
-the first answer is out. The servers of a project are there only while it is trusted.
+Files are read after the first answer, or when there is need, without anything being started. Servers are connected in
+the background, `START_PAUSE` after that unless something needs them before: the first prompt of a host does not share
+the processors with ten programs that start. At most `MOST_STARTING` of them start at a time. The servers of a project
+are there only while it is trusted.
 """
 
 from __future__ import annotations
@@ -41,7 +43,11 @@ if TYPE_CHECKING:
 
 MOST_MENTIONS = 20
 STOP_SECONDS = 3.0
-_MENTION = re.compile(r"(?:^|(?<=\s))@([^\s:@\"]+):(\S+)")
+START_PAUSE = 0.2
+MOST_STARTING = 4
+# A server that takes longer to start no longer keeps the next one waiting.
+LONGEST_TURN = 2.0
+_MENTION = r"(?:^|(?<=\s))@([^\s:@\"]+):(\S+)"
 _KEPT = "mcp:"
 
 
@@ -75,7 +81,7 @@ class ServerControl:
     def __init__(self, parts: AgentParts) -> None:
         self._parts = parts
         self._questions = Questions(parts.dialogs)
-        self._offered = OfferedTools(parts.toolset, parts.workplace, parts.budget)
+        self._offered = OfferedTools(parts.toolset, parts.workplace, parts.budget, self.begin)
         self._servers: dict[str, ToolServer] = {}
         self._files: list[list[ServerConfig]] = []
         self._host: list[ServerConfig] = []
@@ -86,6 +92,8 @@ class ServerControl:
         self._reported: set[str] = set()
         self._connector: Connector | None = None
         self._began = False
+        self._beginning: asyncio.TimerHandle | None = None
+        self._turns = asyncio.Semaphore(MOST_STARTING)
         self._closed = False
         self._place: tuple[str, bool] | None = None
         self.announces = False
@@ -116,20 +124,29 @@ class ServerControl:
         self._reconcile()
         self.begin()
 
+    def begin_soon(self) -> None:
+        """Connect all after a pause, unless that is under way or the host wants to hear of them."""
+        if self.announces:
+            self.begin()
+        elif not self._began and self._beginning is None and not self._closed:
+            self._beginning = asyncio.get_running_loop().call_later(START_PAUSE, self.begin)
+
     def begin(self) -> None:
         """Connect all, in the background; those that come later are connected at once."""
+        if self._beginning is not None:
+            self._beginning.cancel()
+            self._beginning = None
         if self._closed:
             return
         self._began = True
         for server in self._servers.values():
             if not server.was_listed and server.status == "connecting":
-                server.start()
+                server.start(in_turn=True)
 
     def run_begun(self) -> None:
-        """A run begins: connect what is not, and leave the tools that it shows where they are."""
+        """A run begins: connect what is not, soon, and leave the tools that it shows where they are."""
         self._offered.run_begun()
-        if not self._began:
-            self.begin()
+        self.begin_soon()
 
     def _wrong_file(self, text: str) -> None:
         self._problems.append(text)
@@ -156,7 +173,7 @@ class ServerControl:
         for server in fresh:
             self.changed(server, False)
             if self._began:
-                server.start()
+                server.start(in_turn=True)
 
     def _stop(self, server: ToolServer) -> None:
         task = asyncio.ensure_future(server.stop())
@@ -166,6 +183,8 @@ class ServerControl:
     async def close(self) -> None:
         """Let go of all servers; their programs get a moment to end by themselves."""
         self._closed = True
+        if self._beginning is not None:
+            self._beginning.cancel()
         for task in self._asking.values():
             task.cancel()
         for server in self._servers.values():
@@ -179,8 +198,10 @@ class ServerControl:
     # What the session and its host see
 
     def announce(self, wanted: bool) -> None:
-        """Whether the host shall hear of changes."""
+        """Whether the host shall hear of changes; if so, a pause before servers are connected ends."""
         self.announces = wanted
+        if wanted and self._beginning is not None:
+            self.begin()
 
     def state(self) -> McpServers:
         """All that are configured."""
@@ -226,7 +247,7 @@ class ServerControl:
                 return self._prompted(*found, text)
         mentions = [
             (self._servers[name], uri)
-            for name, uri in dict.fromkeys(_MENTION.findall(text))
+            for name, uri in dict.fromkeys(re.findall(_MENTION, text))
             if name in self._servers and self._may_read(self._servers[name], uri)
         ]
         return self._mentioned(mentions[:MOST_MENTIONS]) if mentions else ServerContent()
@@ -281,6 +302,22 @@ class ServerControl:
 
             self._connector = joined_connector(self, self._parts.workplace().environment())
         return self._connector
+
+    async def turn(self, server: ToolServer) -> None:
+        """Wait until there are not too many others that start; its own turn lasts until it is settled."""
+        await self._turns.acquire()
+        task = asyncio.ensure_future(self._end_of_turn(server))
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    async def _end_of_turn(self, server: ToolServer) -> None:
+        try:
+            async with asyncio.timeout(LONGEST_TURN):
+                await server.settled()
+        except TimeoutError:
+            pass
+        finally:
+            self._turns.release()
 
     def command_variables(self) -> Mapping[str, str]:
         """What commands of the agent see of the environment."""

@@ -28,7 +28,6 @@ from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 from pigeon.wire.tokens import estimated_tokens
 
-TOOL_BUDGET = 4_000
 SEARCH = "tool_search"
 FOUND = 5
 MOST_FOUND = 20
@@ -36,14 +35,18 @@ MOST_FOUND = 20
 WAIT_SECONDS = 15.0
 MOST_NAMED = 30
 LONGEST_ABOUT = 160
-_WORD = re.compile(r"[A-Za-z0-9]+")
-_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_WORD = r"[A-Za-z0-9]+"
+_PARTS = r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+"
 
 
 class OfferedTools:
     """The tools of all servers of an agent."""
 
-    def __init__(self, toolset: Toolset, workplace: Callable[[], Workplace], budget: int = TOOL_BUDGET) -> None:
+    def __init__(
+        self, toolset: Toolset, workplace: Callable[[], Workplace], budget: int, begin: Callable[[], None]
+    ) -> None:
+        """`begin` connects all servers now: a tool is looked for."""
+        self.begin = begin
         self._toolset = toolset
         self._workplace = workplace
         self._budget = budget
@@ -198,6 +201,7 @@ class ToolSearch:
         return ToolOutcome(content=[TextContent(text=self._text(query, found))])
 
     async def _connected(self) -> None:
+        self._offered.begin()
         waiting = [asyncio.ensure_future(one.settled()) for one in self.servers if one.status == "connecting"]
         if waiting:
             try:
@@ -266,8 +270,8 @@ def ranked(query: str, tools: Sequence[ServerTool]) -> list[ServerTool]:
 
 def _words(text: str) -> list[str]:
     found: list[str] = []
-    for word in _WORD.findall(text[:2000]):
-        parts = _PARTS.findall(word)
+    for word in re.findall(_WORD, text[:2000]):
+        parts = re.findall(_PARTS, word)
         found += [word.lower(), *(part.lower() for part in parts if len(parts) > 1)]
     return [word for word in found if word != "mcp"]
 

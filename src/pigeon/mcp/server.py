@@ -62,6 +62,10 @@ class ServerSurroundings(Protocol):
         """The process that holds the connections."""
         ...
 
+    async def turn(self, server: ToolServer) -> None:
+        """Wait until there are not too many others that start."""
+        ...
+
     def command_variables(self) -> Mapping[str, str]:
         """What commands of the agent see of the environment."""
         ...
@@ -109,6 +113,7 @@ class ToolServer:
         self._settled = asyncio.Event()
         self._events: asyncio.Queue[Record] = asyncio.Queue()
         self._down = asyncio.Event()
+        self._needed = asyncio.Event()
         self._restarts = 0
         self._listed = False
         self._closed = False
@@ -121,8 +126,10 @@ class ToolServer:
         """Whether it has ever said what it offers."""
         return self._listed
 
-    def start(self, may_ask: bool = True) -> None:
-        """Connect in the background, unless that is under way, or it cannot be."""
+    def start(self, may_ask: bool = True, in_turn: bool = False) -> None:
+        """Connect in the background, unless that is under way, or it cannot be; `in_turn` after others that start."""
+        if not in_turn:
+            self._needed.set()
         if self._closed or not self.config.enabled or self.config.problem is not None or self._task is not None:
             return
         self._set("connecting")
@@ -232,6 +239,7 @@ class ToolServer:
 
     async def _run(self, may_ask: bool) -> None:
         loop = asyncio.get_running_loop()
+        await self._turn_or_need()
         while True:
             began = loop.time()
             was_connected = await self._one_connection(may_ask)
@@ -247,6 +255,15 @@ class ToolServer:
             self._set("connecting", f"{self.error}; it is connected again in {pause:g} s")
             await asyncio.sleep(pause)
             may_ask = False
+
+    async def _turn_or_need(self) -> None:
+        waiting = [asyncio.ensure_future(self._needed.wait()), asyncio.ensure_future(self._around.turn(self))]
+        try:
+            if not self._needed.is_set():
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
 
     async def _one_connection(self, may_ask: bool) -> bool:
         """Connect, and stay so until the server is lost; true if it was connected."""

@@ -21,11 +21,12 @@ from pigeon.mcp.server_config import ServerConfig, WrongServer
 from pigeon.system.files import read_text
 from pigeon.system.paths import absolute
 
-_REFERENCE = re.compile(
+# Compiled with the first variable that there is.
+_REFERENCE = (
     r"\$(?:(\$)|\{(?:(env|input):)?([A-Za-z_][\w.-]*)(?::-((?:[^{}$]|\$(?!\{))*))?\}"
     r"|(?:env:)?([A-Za-z_][A-Za-z0-9_]*))"
 )
-_INPUT = re.compile(r"\$\{input:([\w.-]+)\}")
+_INPUT = r"\$\{input:([\w.-]+)\}"
 LARGEST_ENV_FILE = 1024 * 1024
 
 
@@ -82,14 +83,16 @@ class Surroundings:
     def questions(self, config: ServerConfig) -> dict[str, str]:
         """What a person has to be asked before `filled_in`, by id."""
         texts = [config.command, *config.args, *config.env.values(), config.url, *config.headers.values()]
-        wanted = {found for text in texts for found in _INPUT.findall(text)}
+        wanted = {found for text in texts for found in re.findall(_INPUT, text)}
         return {id: config.inputs[id] for id in sorted(wanted) if id in config.inputs and id not in self._answers}
 
     def _strict_for(self, config: ServerConfig) -> Callable[[str, str], str]:
         guarded = config.source == "project"
 
         def text(value: str, field: str) -> str:
-            return _REFERENCE.sub(lambda found: self._value(found, field, guarded), value) if "$" in value else value
+            return (
+                re.sub(_REFERENCE, lambda found: self._value(found, field, guarded), value) if "$" in value else value
+            )
 
         return text
 
@@ -100,7 +103,7 @@ class Surroundings:
             name = found[3] or found[5]
             return self._variables.get(name, found[0]) if name and found[2] != "input" else found[0]
 
-        return _REFERENCE.sub(put, value) if "$" in value else value
+        return re.sub(_REFERENCE, put, value) if "$" in value else value
 
     def _value(self, found: re.Match[str], field: str, guarded: bool) -> str:
         if found[1]:

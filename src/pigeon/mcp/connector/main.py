@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import socket
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -120,9 +118,6 @@ def main() -> None:
     import signal
 
     logging.disable(logging.CRITICAL)
-    # The agent and what it talks to come first.
-    with suppress(OSError):
-        os.nice(5)
     # They are the terminal's, and meant for the agent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control, line = socket.socket(fileno=0), socket.socket(fileno=1)
