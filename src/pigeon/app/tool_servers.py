@@ -90,16 +90,16 @@ class ToolServerSetup:
 
     def resources(self) -> list[McpResource]:
         """What they offer to be read."""
-        return [] if self._control is None else self._control.resources()
+        return [] if self._control is None else self._control.content.resources()
 
     def commands(self) -> list[SlashCommand]:
         """Their prompts, as slash commands."""
-        return [] if self._control is None else self._control.commands()
+        return [] if self._control is None else self._control.content.commands()
 
     def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
         """What a message asks of them."""
         self._load_waiting()
-        return NOTHING if self._control is None else self._control.content_of(text)
+        return NOTHING if self._control is None else self._control.content.content_of(text)
 
     def _load_waiting(self) -> None:
         if self._waiting:

@@ -9,45 +9,39 @@ are there only while it is trusted.
 from __future__ import annotations
 
 import asyncio
-import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from pigeon.mcp.connector.main import NOT_INSTALLED
+from pigeon.mcp.named_content import NamedContent
 from pigeon.mcp.offered_tools import OfferedTools
 from pigeon.mcp.questions import Questions
 from pigeon.mcp.server import Record, ToolServer
 from pigeon.mcp.server_config import ServerConfig, WrongServer, server_of
 from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
-from pigeon.mcp.server_tool import content_blocks
-from pigeon.mcp.tool_names import PREFIX, distinct_names
+from pigeon.mcp.tool_names import distinct_names
 from pigeon.mcp.variables import Surroundings
-from pigeon.session.dependencies import ServerContent
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.toolset import Toolset
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Workplace
-from pigeon.wire.answers import SlashCommand
 from pigeon.wire.base import Json
-from pigeon.wire.commands.mcp import McpResource, McpServers, McpServerState
-from pigeon.wire.content import TextContent, UserBlock
-from pigeon.wire.errors import Refusal, ToolFailed
+from pigeon.wire.commands.mcp import McpServers, McpServerState
+from pigeon.wire.errors import Refusal
 from pigeon.wire.events import McpServerChanged, Outbound
 
 if TYPE_CHECKING:
     from pigeon.config.credentials import AuthFile
     from pigeon.mcp.connector_process import Connector
 
-MOST_MENTIONS = 20
 STOP_SECONDS = 3.0
 START_PAUSE = 0.2
 MOST_STARTING = 4
 # A server that takes longer to start no longer keeps the next one waiting.
 LONGEST_TURN = 2.0
-_MENTION = r"(?:^|(?<=\s))@([^\s:@\"]+):(\S+)"
 _KEPT = "mcp:"
 
 
@@ -91,6 +85,7 @@ class ServerControl:
         self._stopping: set[asyncio.Task[None]] = set()
         self._reported: set[str] = set()
         self._connector: Connector | None = None
+        self.content = NamedContent(lambda: self._servers)
         self._began = False
         self._beginning: asyncio.TimerHandle | None = None
         self._turns = asyncio.Semaphore(MOST_STARTING)
@@ -226,70 +221,10 @@ class ServerControl:
         fresh.start()
         return self._state(fresh)
 
-    def resources(self) -> list[McpResource]:
-        """What they offer to be read."""
-        return [one for server in self._servers.values() for one in server.readable()]
-
-    def commands(self) -> list[SlashCommand]:
-        """Their prompts, as slash commands."""
-        return [
-            SlashCommand(name=name, description=_about(prompt), source="prompt")
-            for name, (_, prompt) in self._prompts().items()
-        ]
-
-    def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
-        """What a message asks of them: at once if that is nothing."""
-        if not self._servers:
-            return ServerContent()
-        if text.startswith(f"/{PREFIX}"):
-            found = self._prompts().get(text[1:].split(None, 1)[0])
-            if found is not None:
-                return self._prompted(*found, text)
-        mentions = [
-            (self._servers[name], uri)
-            for name, uri in dict.fromkeys(re.findall(_MENTION, text))
-            if name in self._servers and self._may_read(self._servers[name], uri)
-        ]
-        return self._mentioned(mentions[:MOST_MENTIONS]) if mentions else ServerContent()
-
     def _state(self, server: ToolServer) -> McpServerState:
         name = server.config.name
         prompts = distinct_names(name, [prompt["name"] for prompt in server.prompts])
         return server.state(self._offered.names(name), self._offered.deferred(name), list(prompts.values()))
-
-    def _prompts(self) -> dict[str, tuple[ToolServer, Record]]:
-        found: dict[str, tuple[ToolServer, Record]] = {}
-        for server in self._servers.values():
-            names = distinct_names(server.config.name, [prompt["name"] for prompt in server.prompts])
-            for prompt in server.prompts:
-                if prompt["name"] in names:
-                    found.setdefault(names[prompt["name"]], (server, prompt))
-        return found
-
-    async def _prompted(self, server: ToolServer, prompt: Record, text: str) -> ServerContent:
-        request = {"name": prompt["name"], "arguments": _prompt_arguments(prompt, text)}
-        try:
-            answer = await server.ask("prompt", request)
-        except ToolFailed as error:
-            raise Refusal(str(error)) from None
-        blocks = content_blocks(answer["content"])
-        texts = [block.text for block in blocks if isinstance(block, TextContent)]
-        images = tuple(block for block in blocks if not isinstance(block, TextContent))
-        return ServerContent("\n\n".join(texts), images)
-
-    def _may_read(self, server: ToolServer, uri: str) -> bool:
-        return ":" in uri or any(one["uri"] == uri for one in server.resources)
-
-    async def _mentioned(self, mentions: list[tuple[ToolServer, str]]) -> ServerContent:
-        blocks: list[UserBlock] = []
-        for server, uri in mentions:
-            try:
-                answer = await server.ask("read", {"uri": uri})
-            except ToolFailed as error:
-                raise Refusal(f"@{server.config.name}:{uri} cannot be read: {error}") from None
-            blocks.append(TextContent(text=f"Content of @{server.config.name}:{uri}:"))
-            blocks += content_blocks(answer["content"])
-        return ServerContent(None, tuple(blocks))
 
     # What servers need
 
@@ -433,36 +368,3 @@ class ServerControl:
         found = [tokens.get("access_token"), tokens.get("refresh_token")] if isinstance(tokens, dict) else []
         found += [client.get("client_secret")] if isinstance(client, dict) else []
         self._parts.learn([("token", value) for value in found if isinstance(value, str)])
-
-
-def _about(prompt: Record) -> str:
-    arguments = " ".join(f"<{one['name']}>" if one["required"] else f"[{one['name']}]" for one in prompt["arguments"])
-    return f"{prompt['description']} {arguments}".strip()
-
-
-def _prompt_arguments(prompt: Record, text: str) -> dict[str, str]:
-    """The words behind a command in the order of the arguments, or as `name=value`; the last takes the rest."""
-    rest = text.split(None, 1)[1] if len(text.split(None, 1)) > 1 else ""
-    names = [one["name"] for one in prompt["arguments"]]
-    try:
-        words = shlex.split(rest)
-    except ValueError:
-        words = rest.split()
-    given: dict[str, str] = {}
-    plain: list[str] = []
-    for word in words:
-        name, equals, value = word.partition("=")
-        if equals and name in names:
-            given[name] = value
-        else:
-            plain.append(word)
-    open_names = [name for name in names if name not in given]
-    for index, name in enumerate(open_names):
-        if plain:
-            given[name] = " ".join(plain) if index == len(open_names) - 1 else plain.pop(0)
-            if index == len(open_names) - 1:
-                plain = []
-    missing = [one["name"] for one in prompt["arguments"] if one["required"] and one["name"] not in given]
-    if missing:
-        raise Refusal(f"{text.split(None, 1)[0]} needs {', '.join(missing)} (usage: {_about(prompt)})")
-    return given
