@@ -4,6 +4,8 @@ one with server-sent events, and a sign-in (OAuth) in front of both if it is wan
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
 import secrets
 from typing import Any
@@ -19,8 +21,23 @@ from starlette.routing import Route
 class WebToolServer:
     """Answers under `/mcp`, and in the older form under `/sse`. With `signs_in` a token is needed."""
 
-    def __init__(self, signs_in: bool = False, streams: bool = False, header: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        signs_in: bool = False,
+        streams: bool = False,
+        header: tuple[str, str] | None = None,
+        device: bool = False,
+        browser: bool = True,
+    ) -> None:
+        """`device` and `browser` say by which ways its authorization server lets a person sign in."""
         self.signs_in = signs_in
+        self.device = device
+        self.browser = browser
+        self.forms: list[dict[str, str]] = []
+        self.client_secrets: list[str] = []
+        self.registered: list[dict[str, Any]] = []
+        self.device_answers: list[str] = []
+        self.rotates = True
         self.streams = streams
         self.header = header
         self.seen: list[dict[str, Any]] = []
@@ -47,6 +64,7 @@ class WebToolServer:
             Route("/register", self._register, methods=["POST"]),
             Route("/authorize", self._authorize),
             Route("/token", self._token, methods=["POST"]),
+            Route("/device", self._device, methods=["POST"]),
         ]
         config = uvicorn.Config(Starlette(routes=routes), port=0, log_level="critical", lifespan="off", ws="none")
         self._server = uvicorn.Server(config)
@@ -148,10 +166,15 @@ class WebToolServer:
         return JSONResponse({"resource": f"{self.base}/mcp", "authorization_servers": [self.base]})
 
     async def _metadata(self, request: Request) -> Response:
+        ways = {}
+        if self.browser:
+            ways["authorization_endpoint"] = f"{self.base}/authorize"
+        if self.device:
+            ways["device_authorization_endpoint"] = f"{self.base}/device"
         return JSONResponse(
             {
                 "issuer": self.base,
-                "authorization_endpoint": f"{self.base}/authorize",
+                **ways,
                 "token_endpoint": f"{self.base}/token",
                 "registration_endpoint": f"{self.base}/register",
                 "response_types_supported": ["code"],
@@ -161,8 +184,30 @@ class WebToolServer:
             }
         )
 
+    async def _device(self, request: Request) -> Response:
+        await self._form(request)
+        return JSONResponse(
+            {
+                "device_code": "device-secret-77",
+                "user_code": "WDJB-MJHT",
+                "verification_uri": f"{self.base}/activate",
+                "verification_uri_complete": f"{self.base}/activate?user_code=WDJB-MJHT",
+                "expires_in": 60,
+                "interval": 0,
+            }
+        )
+
+    async def _form(self, request: Request) -> dict[str, str]:
+        form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        self.forms.append(form)
+        basic = request.headers.get("authorization", "").removeprefix("Basic ")
+        secret = form.pop("client_secret", base64.b64decode(basic).decode().partition(":")[2])
+        self.client_secrets += [secret] if secret else []
+        return form
+
     async def _register(self, request: Request) -> Response:
         given = await request.json()
+        self.registered.append(given)
         return JSONResponse({**given, "client_id": "client-1", "client_id_issued_at": 1}, 201)
 
     async def _authorize(self, request: Request) -> Response:
@@ -172,12 +217,21 @@ class WebToolServer:
         return RedirectResponse(f"{back}?{urlencode({'code': code, 'state': request.query_params['state']})}", 302)
 
     async def _token(self, request: Request) -> Response:
-        form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        form = await self._form(request)
         self.grants.append(form["grant_type"])
         if form["grant_type"] == "authorization_code":
-            good = form["code"] in self._codes
-        else:
+            challenge = self._codes.pop(form["code"], None)
+            digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+            good = challenge == base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        elif form["grant_type"] == "refresh_token":
             good = form["refresh_token"] in self.refresh_tokens
+            if self.rotates:
+                self.refresh_tokens.discard(form["refresh_token"])
+        else:
+            answer = self.device_answers.pop(0) if self.device_answers else ""
+            if answer:
+                return JSONResponse({"error": answer}, 400)
+            good = form["device_code"] == "device-secret-77"
         if not good:
             return JSONResponse({"error": "invalid_grant"}, 400)
         token, refresh = f"access-{secrets.token_hex(12)}", f"refresh-{secrets.token_hex(12)}"

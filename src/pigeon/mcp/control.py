@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -278,8 +279,7 @@ class ServerControl:
         """The server as the connector takes it."""
         parts, oauth = self._parts, config.oauth
         signed = any(name.lower() == "authorization" for name in config.headers)
-        kept = parts.auth.all().get(_KEPT + config.url) or {}
-        self._learn_tokens(kept)
+        kept = self._kept_of(config.url)
         return {
             "transport": config.transport,
             "url": config.url,
@@ -295,18 +295,28 @@ class ServerControl:
                 "client_secret": oauth.client_secret,
                 "scope": oauth.scope,
                 "port": oauth.port,
-                "kept": {name: value for name, value in kept.items() if name != "type"},
+                "flow": oauth.flow,
+                "client_metadata_url": oauth.client_metadata_url,
+                "remote": _is_remote(parts.variables),
+                "kept": kept,
             },
         }
+
+    def _kept_of(self, url: str) -> Record:
+        """What `auth.json` has for an address."""
+        kept = self._parts.auth.all().get(_KEPT + url) or {}
+        self._learn_tokens(kept)
+        return {name: value for name, value in kept.items() if name != "type"}
+
+    def _address_of(self, config: ServerConfig) -> str:
+        parts = self._parts
+        around = Surroundings(parts.variables, parts.cwd(), parts.home, self._answers, parts.is_secret)
+        return around.filled_in(config).url
 
     def kept(self, config: ServerConfig, kept: Record) -> None:
         """What a sign-in has brought: it goes into `auth.json`, for the address of the server alone."""
         self._learn_tokens(kept)
-        parts = self._parts
-        url = (
-            Surroundings(parts.variables, parts.cwd(), parts.home, self._answers, parts.is_secret).filled_in(config).url
-        )
-        problem = parts.auth.put(_KEPT + url, {"type": "mcp", **kept})
+        problem = self._parts.auth.put(_KEPT + self._address_of(config), {"type": "mcp", **kept})
         if problem is not None:
             self._report(problem)
 
@@ -325,8 +335,12 @@ class ServerControl:
         value: Any = None
         name = server.config.name
         try:
-            if self._parts.unattended:
+            if record["kind"] == "kept":
+                value = self._kept_of(self._address_of(server.config))
+            elif self._parts.unattended:
                 value = None
+            elif record["kind"] == "sign_in" and "code" in record:
+                value = await self._questions.code_entered(name, record["code"], record["url"], record["complete"])
             elif record["kind"] == "sign_in":
                 value = await self._questions.sign_in(name, record["url"])
             else:
@@ -368,3 +382,10 @@ class ServerControl:
         found = [tokens.get("access_token"), tokens.get("refresh_token")] if isinstance(tokens, dict) else []
         found += [client.get("client_secret")] if isinstance(client, dict) else []
         self._parts.learn([("token", value) for value in found if isinstance(value, str)])
+
+
+def _is_remote(variables: Mapping[str, str]) -> bool:
+    """Whether a browser of the person can probably not be led back to this machine."""
+    if any(variables.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT")):
+        return True
+    return sys.platform == "linux" and not any(variables.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

@@ -35,6 +35,20 @@ class Questions:
         answer = await self._ask(lambda id: InputRequest(id=id, title=title, placeholder="http://127.0.0.1/callback"))
         return _text(answer)
 
+    async def code_entered(self, server: str, code: str, address: str, complete: str | None) -> bool:
+        """Show a code to be entered in a browser anywhere; false if the person will not sign in."""
+        at_once = f"\nOr open this address, which has the code in it:\n{complete}" if complete else ""
+        answer = await self._ask(
+            lambda id: ConfirmRequest(
+                id=id,
+                title=f"The tool server {server} wants you to sign in",
+                message=f"Open this address in a browser, on any device:\n{address}\n"
+                f"and enter the code {code}{at_once}\n"
+                "Pigeon goes on by itself once you have signed in. Do you sign in?",
+            )
+        )
+        return answer is not None and answer.confirmed is True
+
     async def input(self, server: str, about: str) -> str | None:
         """A value that the configuration asks for."""
         return _text(await self._ask(lambda id: InputRequest(id=id, title=f"Tool server {server}: {about}")))

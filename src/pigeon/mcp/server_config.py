@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -41,13 +41,16 @@ _BESIDE = ("inputs", "settings", "imports", "$schema", "disabledServers")
 
 
 class OAuthConfig(Struct, frozen=True):
-    """What a file says of signing in: a client that was registered by hand, what to ask for, where to be led back."""
+    """What a file says of signing in: a client that was registered by hand, or is described at an address of its own,
+    what to ask for, where to be led back, and whether with a browser that is led back, or on any device."""
 
     client_id: str | None = None
     client_secret: str | None = None
     scope: str | None = None
     port: int | None = None
     wanted: bool = True
+    flow: Literal["either", "browser", "device"] = "either"
+    client_metadata_url: str | None = None
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True):
@@ -275,7 +278,15 @@ def _oauth(value: dict[str, Any]) -> OAuthConfig:
         port = int(found[1]) if found else None
     if port is not None and (not isinstance(port, int) or not 0 < port < 65536):
         raise WrongServer("oauth.callbackPort must be the number of a port")
+    flow = given.get("flow", "either")
+    if flow not in ("either", "browser", "device"):
+        raise WrongServer(f"oauth.flow must be browser or device, not {_short(flow)}")
+    described = text("clientMetadataUrl", "client_metadata_url")
+    if described is not None and not re.match(r"https://[^/]+/.", described):
+        raise WrongServer("oauth.clientMetadataUrl must be an https address with a path")
     return OAuthConfig(
+        flow=flow,
+        client_metadata_url=described,
         client_id=text("clientId", "client_id"),
         client_secret=text("clientSecret", "client_secret"),
         scope=text("scope", "scopes"),

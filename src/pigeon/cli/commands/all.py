@@ -358,6 +358,7 @@ MCP = CommandDeclaration(
         ),
         ("--header -H", "NAME:VALUE...", "with add: send this header; $NAME is resolved when connecting"),
         ("--sse", "", "with add: the URL uses the older transport, server-sent events"),
+        ("--device", "", "with add: sign in by entering a code in a browser on any device"),
         JSON,
     ),
     examples=(

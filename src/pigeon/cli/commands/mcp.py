@@ -69,9 +69,11 @@ def _add(call: CommandCall) -> int:
         headers = dict(_pair(given, ":", "--header") for given in call.options["header"])
         if headers:
             entry["headers"] = headers
+        if call.has("device"):
+            entry["oauth"] = {"flow": "device"}
     else:
-        if call.options["header"] or call.has("sse"):
-            raise UsageError("A program has no headers; give it variables with --env")
+        if call.options["header"] or call.has("sse") or call.has("device"):
+            raise UsageError("--header, --sse and --device are for addresses; give a program variables with --env")
         entry["command"] = target
         entry["args"] = arguments
         variables = dict(_pair(given, "=", "--env") for given in call.options["env"])

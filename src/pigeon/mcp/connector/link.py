@@ -25,6 +25,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import AnyUrl, ValidationError
 
+from pigeon.mcp.connector.device_grant import SignInNeeded
 from pigeon.mcp.connector.pipes import LARGEST_MESSAGE, ServerPipes, Streams
 from pigeon.mcp.connector.results import (
     MOST_OFFERED,
@@ -37,7 +38,7 @@ from pigeon.mcp.connector.results import (
     resource_records,
     tool_records,
 )
-from pigeon.mcp.connector.sign_in import SignIn, SignInNeeded
+from pigeon.mcp.connector.sign_in import SignIn
 from pigeon.mcp.connector.web import WebStatus, web_streams
 
 MOST_PAGES = 200
@@ -101,7 +102,7 @@ class ServerLink:
     async def _run(self) -> None:
         try:
             self._start_clock()
-            await self._connected()
+            await self._one_connection()
             text = ""
         except asyncio.CancelledError:
             if not self._timed_out:
@@ -128,32 +129,18 @@ class ServerLink:
                 }
             )
 
-    async def _connected(self) -> None:
-        try:
-            await self._one_connection()
-        except BaseException:
-            # A token that the server takes no longer may still be good for another one.
-            if not (self._wants_sign_in() and self._sign_in is not None and self._sign_in.can_refresh):
-                raise
-            if isinstance(asyncio.current_task(), asyncio.Task) and self._timed_out:
-                raise
-            self._sign_in.close()
-            self._sign_in = self._new_sign_in()
-            self._sign_in.provider.refresh_first()
-            self._sign_in.allow(self._ask_to_sign_in if self._config.get("interactive") else None)
-            self._web = WebStatus()
-            self._lost.clear()
-            await self._one_connection()
-
     def _new_sign_in(self) -> SignIn:
         oauth = self._config["oauth"]
 
         def keep(kept: Record) -> None:
-            oauth["kept"] = kept
             self._tell({"event": "kept", "server": self._key, "kept": kept})
 
-        sign_in = SignIn(self._config["url"], oauth, oauth.get("kept") or {}, keep)
-        if self._config.get("interactive") and not sign_in.can_refresh:
+        async def read() -> Record:
+            kept = await self._ask("kept", {"server": self._key})
+            return kept if isinstance(kept, dict) else {}
+
+        sign_in = SignIn(self._config["url"], oauth, oauth.get("kept") or {}, keep, read)
+        if self._config.get("interactive"):
             sign_in.allow(self._ask_to_sign_in)
         return sign_in
 
@@ -433,13 +420,13 @@ class ServerLink:
             self._stale.add(kind)
             self._changed.set()
 
-    async def _ask_to_sign_in(self, address: str) -> str | None:
+    async def _ask_to_sign_in(self, about: Record) -> Any:
         self._stop_clock()
         try:
-            answer = await self._ask("sign_in", {"server": self._key, "url": address})
-            return answer if isinstance(answer, str) else None
+            return await self._ask("sign_in", {"server": self._key, **about})
         finally:
-            self._start_clock()
+            if self._step != "connected":
+                self._start_clock()
 
     # How it ended
 
@@ -472,12 +459,14 @@ class ServerLink:
         return said
 
     def _wants_sign_in(self) -> bool:
-        return (
-            self._pipes is None and self._web.code in _UNAUTHORIZED and self._step in ("connect", "initialize", "list")
-        )
+        refused = self._web.code in _UNAUTHORIZED and self._step in ("connect", "initialize", "list")
+        return self._pipes is None and (refused or bool(self._needed_text()))
+
+    def _needed_text(self) -> str:
+        return "" if self._sign_in is None else self._sign_in.provider.needed
 
     def _web_text(self) -> str:
-        return self._web.failure
+        return self._needed_text() or self._web.failure
 
     def _text_of(self, error: BaseException) -> str:
         """What to say of an error; of a group, of what is in it."""

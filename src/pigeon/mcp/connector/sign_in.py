@@ -1,28 +1,30 @@
-"""Signing in to a server behind HTTP (OAuth): tokens that are kept and refreshed, and a browser where there are none.
+"""Signing in to a server behind HTTP (OAuth): what is kept of it, and how a person is asked.
 
-The browser is led back to a port of this machine, or the person pastes the address that it was led to, which works from
-another machine, too. Tokens and the registration of the client are told to the agent, which keeps them.
+A browser is led back to a port of this machine, or the person pastes the address that it was led to, which works from
+another machine, too; or a code is entered on any device. Tokens and the registration of the client are told to the
+agent, which keeps them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import socket
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
     OAuthClientMetadata,
-    OAuthMetadata,
     OAuthToken,
 )
 from pydantic import AnyUrl, ValidationError
+
+from pigeon.mcp.connector.authorization import ServerAuthorization
+from pigeon.mcp.connector.device_grant import DeviceCode, SignInNeeded
 
 CALLBACK = "/callback"
 SIGN_IN_SECONDS = 600.0
@@ -31,26 +33,35 @@ PAGE = (
     b"<!doctype html><title>Pigeon</title><p>You can close this page and go back to Pigeon.</p>"
 )
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-# Asks a person to open an address; the answer is the address that the browser was led to, none for a refusal.
-Ask = Callable[[str], Awaitable[str | None]]
-
-
-class SignInNeeded(Exception):
-    """A person has to sign in, and none can be asked now, or the sign-in was not finished."""
+Record = dict[str, Any]
+# Asks a person to sign in: at `url`, where a `code` is entered, or from where a browser is led back to us. The answer
+# is true, or the address that it was led to; none or false for a refusal.
+Ask = Callable[[Record], Awaitable[Any]]
 
 
 class SignIn:
-    """One server's sign-in. `kept` is what was told before; `tell` gets what is to be kept."""
+    """One server's sign-in. `kept` is what was told before; `tell` gets what is to be kept, and `read` what is kept by
+    now, which may be what another agent has told."""
 
-    def __init__(self, url: str, config: dict[str, Any], kept: dict[str, Any], tell: Callable[[dict[str, Any]], None]):
+    def __init__(
+        self,
+        url: str,
+        config: Record,
+        kept: Record,
+        tell: Callable[[Record], None],
+        read: Callable[[], Awaitable[Record]],
+    ) -> None:
         self._kept = dict(kept)
         self._tell = tell
+        self._read = read
         self._config = config
         self._ask: Ask | None = None
         self._listener: socket.socket | None = None
+        self._port: int | None = None
         self._led_back: asyncio.Future[str] | None = None
         self._address = ""
-        self.provider = _KeptTokens(
+        secret = config.get("client_secret")
+        self.provider = ServerAuthorization(
             url,
             OAuthClientMetadata(
                 client_name="Pigeon",
@@ -58,11 +69,12 @@ class SignIn:
                 grant_types=["authorization_code", "refresh_token"],
                 response_types=["code"],
                 scope=config.get("scope"),
-                token_endpoint_auth_method="none" if not config.get("client_secret") else "client_secret_post",
+                token_endpoint_auth_method="none" if not secret else "client_secret_post",
             ),
-            storage=self,
-            redirect_handler=self._redirected,
-            callback_handler=self._called_back,
+            self,
+            flow=config.get("flow") or "either",
+            remote=bool(config.get("remote")),
+            client_metadata_url=config.get("client_metadata_url"),
         )
 
     def allow(self, ask: Ask | None) -> None:
@@ -75,21 +87,25 @@ class SignIn:
         if listener is not None:
             listener.close()
 
-    def restore(self, provider: OAuthClientProvider, fresh: bool) -> None:
-        """Tell the provider what it does not keep itself; without `fresh` it refreshes before the next request."""
-        with suppress(ValidationError):
-            if self._kept.get("metadata"):
-                provider.context.oauth_metadata = OAuthMetadata.model_validate(self._kept["metadata"])
-        expires = self._kept.get("expires")
-        provider.context.token_expiry_time = 1.0 if not fresh else expires if isinstance(expires, int | float) else None
-
-    @property
-    def can_refresh(self) -> bool:
-        """Whether there is a token to refresh with."""
-        tokens = self._kept.get("tokens")
-        return isinstance(tokens, dict) and bool(tokens.get("refresh_token"))
-
     # What the provider asks for
+
+    def known(self) -> tuple[Record | None, Record | None, float | None]:
+        """What is kept beside the tokens: of the authorization server, of the resource, and when they expire."""
+        metadata, resource, expires = (self._kept.get(name) for name in ("metadata", "resource", "expires"))
+        return (
+            metadata if isinstance(metadata, dict) else None,
+            resource if isinstance(resource, dict) else None,
+            expires if isinstance(expires, int | float) else None,
+        )
+
+    async def look_again(self) -> bool:
+        """Whether other tokens are kept by now than were seen last."""
+        kept = await self._read()
+        tokens = kept.get("tokens")
+        if not isinstance(tokens, dict) or tokens == self._kept.get("tokens"):
+            return False
+        self._kept = kept
+        return True
 
     async def get_tokens(self) -> OAuthToken | None:
         """Those that are kept."""
@@ -100,12 +116,12 @@ class SignIn:
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """New ones."""
-        expires = None if tokens.expires_in is None else time.time() + tokens.expires_in
-        metadata = self.provider.context.oauth_metadata
+        context = self.provider.context
+        found = {"metadata": context.oauth_metadata, "resource": context.protected_resource_metadata}
         self._keep(
             tokens=tokens.model_dump(mode="json", exclude_none=True),
-            expires=expires,
-            metadata=None if metadata is None else metadata.model_dump(mode="json", exclude_none=True),
+            expires=None if tokens.expires_in is None else time.time() + tokens.expires_in,
+            **{name: one.model_dump(mode="json", exclude_none=True) for name, one in found.items() if one is not None},
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -130,26 +146,37 @@ class SignIn:
         self._kept.update(values)
         self._tell(dict(self._kept))
 
+    async def code_shown(self, code: DeviceCode) -> bool:
+        """Show a code; false if the person will not sign in."""
+        answer = await self._asked({"url": code.address, "code": code.code, "complete": code.complete})
+        return answer is True
+
+    async def _asked(self, about: Record) -> Any:
+        if self._ask is None:
+            raise SignInNeeded("a sign-in is needed")
+        return await self._ask(about)
+
     # The browser
 
     def _redirect(self) -> str:
-        if self._listener is None:
+        if self._port is None:
             self._listener = _bound(self._config.get("port") or _port_of(self._kept.get("redirect")))
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}{CALLBACK}"
+            self._port = self._listener.getsockname()[1]
+        return f"http://127.0.0.1:{self._port}{CALLBACK}"
 
-    async def _redirected(self, address: str) -> None:
+    async def redirected(self, address: str) -> None:
+        """A browser has to be sent to this address."""
         if self._ask is None:
             raise SignInNeeded("a sign-in is needed")
         self._address = address
 
-    async def _called_back(self) -> AuthorizationCodeResult:
-        ask = self._ask
-        if ask is None or self._listener is None:
-            raise SignInNeeded("a sign-in is needed")
+    async def called_back(self) -> AuthorizationCodeResult:
+        """What the browser was led back with, or the person has pasted."""
+        listener, self._listener = self._listener or _bound(self._port), None
         self._led_back = asyncio.get_running_loop().create_future()
-        server = await asyncio.start_server(self._serve, sock=self._listener)
-        self._listener = None
-        pasted: asyncio.Future[str | None] = asyncio.ensure_future(ask(self._address))
+        # Where the port was taken meanwhile, this one is another, and only what is pasted counts.
+        server = await asyncio.start_server(self._serve, sock=listener)
+        pasted: asyncio.Future[Any] = asyncio.ensure_future(self._asked({"url": self._address}))
         waiting: set[asyncio.Future[Any]] = {pasted, self._led_back}
         try:
             done, _ = await asyncio.wait(waiting, timeout=SIGN_IN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -160,23 +187,31 @@ class SignIn:
             pasted.cancel()
             self._led_back.cancel()
             server.close()
-        if led_to is None:
+        if not isinstance(led_to, str):
             raise SignInNeeded("the sign-in was declined")
         query = parse_qs(urlsplit(led_to.strip()).query)
+        if "code" not in query and "error" not in query:
+            raise SignInNeeded("the address that was pasted has no code in it")
+        if not self._is_answer(led_to):
+            raise SignInNeeded("the address that was pasted belongs to another sign-in")
         if "error" in query:
             raise SignInNeeded(f"the sign-in has failed: {' '.join(query.get('error_description', query['error']))}")
-        if "code" not in query:
-            raise SignInNeeded("the address that was pasted has no code in it")
         return AuthorizationCodeResult(
             code=query["code"][0], state=query.get("state", [None])[0], iss=query.get("iss", [None])[0]
         )
+
+    def _is_answer(self, led_to: str) -> bool:
+        """Whether an address has the state of the sign-in that is under way."""
+        given, wanted = (parse_qs(urlsplit(one.strip()).query).get("state", [""])[0] for one in (led_to, self._address))
+        return bool(wanted) and hmac.compare_digest(given.encode(), wanted.encode())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(10):
                 words = (await reader.readline()).decode("latin-1").split()
             target = words[1] if len(words) > 1 else ""
-            ours = urlsplit(target).path == CALLBACK
+            # Any page of a browser can call this port; what does not know the state is not an answer.
+            ours = urlsplit(target).path == CALLBACK and self._is_answer(target)
             writer.write(PAGE if ours else NOT_FOUND)
             await writer.drain()
             if ours and self._led_back is not None and not self._led_back.done():
@@ -185,23 +220,6 @@ class SignIn:
             return
         finally:
             writer.close()
-
-
-class _KeptTokens(OAuthClientProvider):
-    """Tokens that were kept are used with what is known of their end, and refreshed where they came from."""
-
-    async def _initialize(self) -> None:
-        await super()._initialize()
-        storage = self.context.storage
-        if isinstance(storage, SignIn):
-            storage.restore(self, fresh=self.fresh)
-
-    fresh = True
-
-    def refresh_first(self) -> None:
-        """Take the kept token for expired."""
-        self.fresh = False
-        self._initialized = False
 
 
 def _bound(port: int | None) -> socket.socket:

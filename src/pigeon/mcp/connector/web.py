@@ -73,6 +73,21 @@ class WebStatus:
             response.stream = _Bounded(response.stream, self)
 
 
+def http_client(
+    status: WebStatus,
+    headers: dict[str, str] | None = None,
+    auth: httpx2.Auth | None = None,
+    silence: float = CONNECT_SECONDS,
+) -> httpx2.AsyncClient:
+    """A client whose answers are bounded; `silence` is how long there may be none."""
+    return httpx2.AsyncClient(
+        headers={**(headers or {}), "Accept-Encoding": "identity"},
+        timeout=httpx2.Timeout(CONNECT_SECONDS, read=silence),
+        auth=auth,
+        event_hooks={"response": [status.look]},
+    )
+
+
 @asynccontextmanager
 async def web_streams(
     kind: str, url: str, headers: dict[str, str], auth: httpx2.Auth | None, status: WebStatus, lost: asyncio.Event
@@ -82,12 +97,7 @@ async def web_streams(
     def client(
         headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
     ) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(
-            headers={**(headers or {}), "Accept-Encoding": "identity"},
-            timeout=httpx2.Timeout(CONNECT_SECONDS, read=SILENCE_SECONDS),
-            auth=auth,
-            event_hooks={"response": [status.look]},
-        )
+        return http_client(status, headers, auth, SILENCE_SECONDS)
 
     async with AsyncExitStack() as stack:
         if kind == "sse":

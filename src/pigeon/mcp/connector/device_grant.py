@@ -1,0 +1,141 @@
+"""Signing in on another device (RFC 8628): a person opens an address anywhere and enters a code, and we ask for the
+token until it is there, as often as the authorization server lets us."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx2
+import msgspec
+
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+# Where the authorization server does not say; and what it may not go below or beyond.
+INTERVAL = 5.0
+SHORTEST_INTERVAL = 0.2
+LONGEST_INTERVAL = 60.0
+SLOWER = 5.0
+EXPIRES = 600.0
+LONGEST_LIFE = 1800.0
+Pause = Callable[[float], Awaitable[None]]
+
+
+class SignInNeeded(Exception):
+    """A person has to sign in, and none can be asked now, or the sign-in was not finished."""
+
+
+class DeviceCode(msgspec.Struct, frozen=True):
+    """What a person enters where; `complete` is the address with the code in it. `secret` is ours alone."""
+
+    code: str
+    address: str
+    complete: str | None
+    secret: str
+    interval: float
+    seconds: float
+
+
+def device_code(response: httpx2.Response) -> DeviceCode:
+    """The answer of the authorization server; raises `SignInNeeded` if it is none."""
+    try:
+        given = msgspec.json.decode(response.content)
+    except ValueError:
+        given = None
+    given = given if isinstance(given, dict) else {}
+    if response.status_code != 200:
+        raise SignInNeeded(f"the authorization server gives no code to sign in with: {error_text(response)}")
+    # An early draft, which some servers still follow, has another name for it.
+    address = _address(given.get("verification_uri") or given.get("verification_url"))
+    code, secret = given.get("user_code"), given.get("device_code")
+    if address is None or not isinstance(code, str) or not code.strip() or not isinstance(secret, str):
+        raise SignInNeeded("the authorization server has answered without a code or an address to sign in with")
+    return DeviceCode(
+        code="".join(sign for sign in code if sign.isprintable())[:100],
+        address=address,
+        complete=_address(given.get("verification_uri_complete")),
+        secret=secret,
+        interval=min(max(_number(given.get("interval"), INTERVAL), SHORTEST_INTERVAL), LONGEST_INTERVAL),
+        seconds=min(_number(given.get("expires_in"), EXPIRES), LONGEST_LIFE),
+    )
+
+
+async def granted_token(
+    code: DeviceCode,
+    ask_token: Callable[[], Awaitable[httpx2.Response]],
+    shown: Awaitable[bool],
+    pause: Pause = asyncio.sleep,
+) -> httpx2.Response:
+    """The answer with the token, once the person has signed in; raises `SignInNeeded`.
+
+    `shown` is the question to the person: false if they will not sign in, true if they say that they do.
+    """
+    loop = asyncio.get_running_loop()
+    question = asyncio.ensure_future(shown)
+    interval, waited = code.interval, 0.0
+    try:
+        while True:
+            waiting = asyncio.ensure_future(pause(interval))
+            try:
+                if not question.done():
+                    await asyncio.wait({question, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                if question.done() and not question.result():
+                    raise SignInNeeded("the sign-in was declined")
+                await waiting
+            finally:
+                waiting.cancel()
+            waited += interval
+            if waited > code.seconds:
+                raise SignInNeeded(_EXPIRED)
+            began = loop.time()
+            try:
+                response = await ask_token()
+            except httpx2.TransportError:
+                # The network may come back; it is asked less often meanwhile, as the standard wants it.
+                interval = min(interval * 2, LONGEST_INTERVAL)
+                waited += loop.time() - began
+                continue
+            if response.status_code in (200, 201):
+                return response
+            error = _error(response)
+            if error == "slow_down":
+                interval = min(interval + SLOWER, LONGEST_INTERVAL)
+            elif error == "expired_token":
+                raise SignInNeeded(_EXPIRED)
+            elif error == "access_denied":
+                raise SignInNeeded("the sign-in was declined at the authorization server")
+            elif error != "authorization_pending":
+                raise SignInNeeded(f"the sign-in has failed: {error_text(response)}")
+    finally:
+        question.cancel()
+
+
+_EXPIRED = "the code to sign in with has expired before it was entered"
+
+
+def error_text(response: httpx2.Response) -> str:
+    """What an authorization server says of a failure; nothing else of its answer, which may hold a token."""
+    try:
+        given = msgspec.json.decode(response.content)
+    except ValueError:
+        given = None
+    said = given.get("error_description") or given.get("error") if isinstance(given, dict) else None
+    status = f"{response.status_code} {response.reason_phrase}".strip()
+    return f"{status}: {said[:300]}" if isinstance(said, str) else status
+
+
+def _error(response: httpx2.Response) -> str:
+    try:
+        given = msgspec.json.decode(response.content)
+    except ValueError:
+        return ""
+    return str(given.get("error", "")) if isinstance(given, dict) else ""
+
+
+def _address(given: Any) -> str | None:
+    good = isinstance(given, str) and given.startswith(("https://", "http://")) and len(given) <= 2000
+    return given if good and all(sign.isprintable() and sign != " " for sign in given) else None
+
+
+def _number(given: Any, default: float) -> float:
+    return float(given) if isinstance(given, int | float) and not isinstance(given, bool) and given >= 0 else default
