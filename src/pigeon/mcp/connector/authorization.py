@@ -15,13 +15,11 @@ from typing import Any, Protocol
 
 import httpx2
 import msgspec
-from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth import OAuthClientProvider, TokenStorage
 from mcp.shared.auth import (
     AuthorizationCodeResult,
-    OAuthClientInformationFull,
     OAuthClientMetadata,
     OAuthMetadata,
-    OAuthToken,
     ProtectedResourceMetadata,
 )
 from pydantic import ValidationError
@@ -32,24 +30,8 @@ from pigeon.mcp.connector.web import WebStatus, http_client
 _METADATA = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 
 
-class TokenKeeper(Protocol):
+class TokenKeeper(TokenStorage, Protocol):
     """Where tokens and the registration are kept, and persons are asked; `SignIn` has it."""
-
-    async def get_tokens(self) -> OAuthToken | None:
-        """Those that are kept."""
-        ...
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        """New ones."""
-        ...
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Our registration."""
-        ...
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """We were registered."""
-        ...
 
     def known(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None, float | None]:
         """What is kept beside the tokens: of the authorization server, of the resource, and when they expire."""
