@@ -15,8 +15,17 @@ ALLOWED: dict[str, str] = {
     "pigeon.extensions.runtime.extension_thread: abort": "an extension must not end the process",
     "pigeon.extensions.runtime.extension_thread: setattr(sys, name, io.StringIO())": "an extension closed it",
     "pigeon.cli.commands.serve: check_hostname": "the only way in which ssl takes it",
-    "pigeon.mcp.connector.sign_in: oauth_metadata": "the only way in which the OAuth client takes what was kept",
-    "pigeon.mcp.connector.sign_in: token_expiry_time": "the only way in which the OAuth client takes what was kept",
+    **{
+        f"pigeon.mcp.connector.authorization: {name}": "the context of the OAuth client, which its subclass fills in"
+        for name in (
+            "grant_types",
+            "oauth_metadata",
+            "protected_resource_metadata",
+            "scope",
+            "token_endpoint_auth_method",
+            "token_expiry_time",
+        )
+    },
     "pigeon.mcp.connector.web: stream": "the only way to limit the body of an answer for every proxy",
     "pigeon.serve.http.application: redirect_slashes": "the only way in which Starlette takes it",
     "pigeon.serve.warming: __code__": "the only way to have the code of a function elsewhere in memory",
